@@ -1,0 +1,1 @@
+"""Models as flat parameter vectors: closed-form size, initial values, forward, gradient."""

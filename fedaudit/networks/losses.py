@@ -1,0 +1,87 @@
+"""Losses of one row and their derivatives with respect to the network's outputs.
+
+A client's loss is the mean of its rows' values, or the root of that mean for `rmse`. Values are
+additive over rows, so that a loss without one row is a subtraction.
+
+Outputs lie on axis 0 and rows on the axis before the last two; everything else is elementwise, so
+a client's figures do not depend on what it is stacked with. Only operations whose result is the
+same in a vectorised body and in its tail are used (`exp`, `log`; not `sigmoid`, `softplus`).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedaudit.networks.folding import fold
+
+
+@dataclass(frozen=True)
+class Loss:
+    """`kind` is rmse, mse or cross-entropy; `classes` is 0 for regression."""
+
+    kind: str
+    classes: int
+
+    @property
+    def rooted(self) -> bool:
+        """Whether a client's loss is the root of the mean of its rows' values."""
+        return self.kind == "rmse"
+
+    def values(self, outputs: Tensor, target: Tensor) -> Tensor:
+        """Each row's value: outputs [out, ...], target [...] (broadcast); result [...]."""
+        return self._value(outputs, target)
+
+    def values_and_slopes(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Each row's value and its derivative, shaped like the outputs."""
+        if self.classes == 0:
+            residual = outputs[0] - target
+            return residual * residual, (2 * residual).unsqueeze(0)
+        log_share, share, hot = self._shares(outputs, target)
+        if self.kind == "cross-entropy":
+            return -fold(log_share * hot, 0), self._own_outputs(share - hot)
+        error = share - hot
+        inner = fold(error * share, 0)
+        slope = (error - inner) * share * (2 / self.classes)
+        return fold(error * error, 0) / self.classes, self._own_outputs(slope)
+
+    def client_loss(self, mean: Tensor) -> Tensor:
+        """A client's loss from the mean of its rows' values."""
+        return mean.sqrt() if self.rooted else mean
+
+    def client_slope(self, mean: Tensor) -> Tensor:
+        """Derivative of a client's loss by that mean; 0 at a loss of 0 (papers leave it open)."""
+        if not self.rooted:
+            return torch.ones_like(mean)
+        root = mean.sqrt()
+        return torch.where(root > 0, 0.5 / root, torch.zeros_like(root))
+
+    def _value(self, outputs: Tensor, target: Tensor) -> Tensor:
+        if self.classes == 0:
+            residual = outputs[0] - target
+            return residual * residual
+        log_share, share, hot = self._shares(outputs, target)
+        if self.kind == "cross-entropy":
+            return -fold(log_share * hot, 0)
+        error = share - hot
+        return fold(error * error, 0) / self.classes
+
+    def _shares(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logarithm of softmax, softmax, and the one-hot target, each [classes, ...]."""
+        if self.classes == 2:  # one output: the logit of the second class against 0
+            outputs = torch.cat((torch.zeros_like(outputs), outputs))
+        shifted = outputs - outputs.amax(0)
+        log_share = shifted - fold(shifted.exp(), 0).log()
+        labels = torch.arange(self.classes, device=target.device, dtype=target.dtype)
+        hot = (labels.view(-1, *[1] * target.dim()) == target).to(outputs.dtype)
+        return log_share, log_share.exp(), hot
+
+    def _own_outputs(self, slope: Tensor) -> Tensor:
+        return slope[1:] if self.classes == 2 else slope
+
+
+def predicted_class(outputs: Tensor, classes: int) -> Tensor:
+    """The most likely class of outputs [out, ...]: int64 [...]."""
+    if classes == 2:
+        return (outputs[0] > 0).long()
+    return outputs.argmax(0)

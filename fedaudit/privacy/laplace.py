@@ -1,0 +1,117 @@
+"""The Laplace mechanism under Euclidean distance in R^n (Galli et al., Lemma 4.1, Algorithm 2).
+
+Its density is K exp(-epsilon ||x||). A draw is a norm from Gamma(shape n, scale 1/epsilon) times a
+direction uniform on the sphere (section 4.2). Noise is drawn here for epsilon = 1 and scaled by
+1/epsilon = nu * radius / n where it is added, so it can be drawn before the radius is known.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from fedaudit.randomness import Purpose, Source, normals, uniforms
+
+# Up to this shape a gamma number is minus the logarithm of a product of uniforms.
+_LARGEST_PRODUCT = 16
+_ATTEMPT_WORDS = 4
+
+
+def unit_laplace(
+    source: Source, *, n: int, round_: ArrayLike, counters: ArrayLike
+) -> NDArray[np.float32]:
+    """Draws with epsilon = 1: float32 [..., n] over broadcast(seeds, round_, counters).
+
+    The norm is drawn, and the direction normalised, in float64.
+    """
+    norm = unit_gamma(source, shape=n, round_=round_, counters=counters)
+    words = source.words(
+        purpose=Purpose.DIRECTION, round_=round_, counters=counters, count=n + n % 2
+    )
+    direction = normals(words)[..., :n]
+    length = np.sqrt(np.square(direction, dtype=np.float64).sum(-1))
+    noise: NDArray[np.float32] = (direction * (norm / length)[..., None]).astype(np.float32)
+    return noise
+
+
+def unit_gamma(
+    source: Source, *, shape: int, round_: ArrayLike, counters: ArrayLike
+) -> NDArray[np.float64]:
+    """Gamma(shape, 1) numbers in float64 over broadcast(seeds, round_, counters)."""
+    if shape <= _LARGEST_PRODUCT:
+        words = source.words(
+            purpose=Purpose.MAGNITUDE, round_=round_, counters=counters, count=shape
+        )
+        product: NDArray[np.float64] = uniforms(words).prod(-1)
+        return -np.log(product)
+    return _marsaglia_tsang(source, shape=shape, round_=round_, counters=counters)
+
+
+def _marsaglia_tsang(
+    source: Source, *, shape: int, round_: ArrayLike, counters: ArrayLike
+) -> NDArray[np.float64]:
+    """Rejection for large shapes (Marsaglia and Tsang 2000); attempt a reads the a-th four words.
+
+    An attempt fails with probability below 2e-3 for these shapes, so eight are drawn at first.
+    """
+    d = shape - 1 / 3
+    c = 1 / np.sqrt(9 * d)
+    attempts = 8
+    while True:
+        words = source.words(
+            purpose=Purpose.MAGNITUDE,
+            round_=round_,
+            counters=counters,
+            count=attempts * _ATTEMPT_WORDS,
+        )
+        words = words.reshape(*words.shape[:-1], attempts, _ATTEMPT_WORDS)
+        x = normals(words[..., :2], np.float64)[..., 0]
+        v = np.maximum((1 + c * x) ** 3, np.finfo(np.float64).tiny)
+        u = uniforms(words[..., 2])
+        accepted = np.log(u) < 0.5 * x * x + d - d * v + d * np.log(v)
+        if accepted.any(-1).all():
+            first = accepted.argmax(-1)[..., None]
+            return d * np.take_along_axis(v, first, axis=-1)[..., 0]
+        attempts *= 2
+
+
+@dataclass(frozen=True)
+class Sanitiser:
+    """SanitizeUpdate for a stack of cells; every tensor float64 [cells, 1]."""
+
+    n: int
+    noise_multiplier: Tensor
+    fixed_radius: Tensor
+    """NaN where the radius is adaptive."""
+    radius_floor: Tensor
+    clip: Tensor
+    """Infinite where updates are not clipped."""
+
+    def __call__(
+        self, start: Tensor, updated: Tensor, unit_noise: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What leaves the clients, and the radius of each release.
+
+        `start`, `updated`, `unit_noise`: float32 [cells, clients, n]: the hypothesis a client
+        chose, what it made of it, and noise with epsilon = 1. Returns the uploads, float32, and
+        the radii, float64 [cells, clients].
+        """
+        update = updated - start
+        norm = norms(update)
+        factor = torch.where(norm > self.clip, self.clip / norm, torch.ones_like(norm))
+        clipped = torch.where(
+            (factor < 1)[..., None], (start.double() + update * factor[..., None]), updated
+        )
+        adaptive = torch.maximum(torch.minimum(norm, self.clip), self.radius_floor)
+        radius = torch.where(self.fixed_radius.isnan(), adaptive, self.fixed_radius)
+        scale = self.noise_multiplier * radius / self.n
+        upload = clipped + unit_noise * scale[..., None]
+        return upload.float(), radius
+
+
+def norms(vectors: Tensor) -> Tensor:
+    """Euclidean norms along the last axis, in float64."""
+    wide = vectors.double()
+    return (wide * wide).sum(-1).sqrt()

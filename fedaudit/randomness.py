@@ -1,0 +1,160 @@
+"""Random numbers that do not depend on who draws them, when, or beside whom.
+
+Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) turns a key and
+a counter into four words. Here the key is the experiment's seed and the counter is (draw block,
+client, round, purpose). A client's numbers in a round are therefore the same whether a run is
+stacked with others, resumed, or drawn ahead, and a run has no generator state to save.
+
+`EntropySource` answers the same calls from the operating system's entropy, for runs whose model
+is meant to be released: there nobody may be able to draw the noise again.
+"""
+
+import os
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+Words = NDArray[np.uint32]
+
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+_PHILOX_ROUNDS = 10
+_CHUNK = 1 << 14  # counters at a time: the working set stays within the L2 cache
+_BELOW_ONE = np.float32(1.0 - 2.0**-24)
+
+
+class Purpose(IntEnum):
+    """What numbers are drawn for; two purposes never share a number."""
+
+    SPLIT = 1
+    DATA = 2
+    INITIAL = 3
+    COHORT = 4
+    VALIDATION = 5
+    BATCHES = 6
+    DIRECTION = 7
+    MAGNITUDE = 8
+    BOOTSTRAP = 9
+    ATTRIBUTE = 10
+
+
+class Source(Protocol):
+    """Where random words come from, for one experiment or a stack of them."""
+
+    def words(
+        self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
+    ) -> Words:
+        """Random words of shape broadcast(seeds, round_, counters) + (count,)."""
+
+
+def _philox(key: tuple[ArrayLike, ArrayLike], counter: Sequence[NDArray[np.uint64]]) -> Words:
+    """Four words for each counter: uint32 [len, 4]. Counters and keys are uint64 below 2**32."""
+    c0, c1, c2, c3 = (part.copy() for part in counter)
+    k0, k1 = (np.asarray(part, dtype=np.uint64) for part in key)
+    for step in range(_PHILOX_ROUNDS):
+        r0 = (k0 + np.uint64(step * _KEY_STEPS[0] & 0xFFFFFFFF)) & _LOW
+        r1 = (k1 + np.uint64(step * _KEY_STEPS[1] & 0xFFFFFFFF)) & _LOW
+        c0 *= _MULTIPLIERS[0]
+        c2 *= _MULTIPLIERS[1]
+        high0, low0 = c0 >> _SHIFT, c0 & _LOW
+        high1, low1 = c2 >> _SHIFT, c2 & _LOW
+        high1 ^= c1
+        high1 ^= r0
+        high0 ^= c3
+        high0 ^= r1
+        c0, c1, c2, c3 = high1, low1, high0, low0
+    out = np.empty((len(c0), 4), dtype=np.uint32)
+    for column, part in enumerate((c0, c1, c2, c3)):
+        out[:, column] = part
+    return out
+
+
+class CounterSource:
+    """Repeatable words: the seed (one, or an array of them for a stack) is the key."""
+
+    def __init__(self, seed: int | NDArray[np.uint64]) -> None:
+        """`seed`: non-negative, below 2**64."""
+        self._seed = np.asarray(seed, dtype=np.uint64)
+
+    def words(
+        self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
+    ) -> Words:
+        """Random words of shape broadcast(seeds, round_, counters) + (count,)."""
+        blocks = -(-count // 4)
+        seeds, rounds, clients = np.broadcast_arrays(
+            self._seed, np.asarray(round_, dtype=np.uint64), np.asarray(counters, dtype=np.uint64)
+        )
+        shape = seeds.shape
+        flat = [np.repeat(part.ravel(), blocks) for part in (seeds, rounds, clients)]
+        block = np.tile(np.arange(blocks, dtype=np.uint64), max(1, seeds.size))
+        out = np.empty((len(block), 4), dtype=np.uint32)
+        for start in range(0, len(block), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            seed = flat[0][part]
+            kind = np.full(len(seed), int(purpose), dtype=np.uint64)
+            counter = (block[part], flat[2][part], flat[1][part], kind)
+            out[part] = _philox((seed & _LOW, seed >> _SHIFT), counter)
+        words: Words = out.reshape(*shape, blocks * 4)[..., :count]
+        return words
+
+
+class EntropySource:
+    """Words from the operating system, never the same twice; `seeds` only sets their shape."""
+
+    def __init__(self, seeds: ArrayLike = 0) -> None:
+        self._shape = np.shape(seeds)
+
+    def words(
+        self, *, purpose: Purpose, round_: ArrayLike, counters: ArrayLike, count: int
+    ) -> Words:
+        """Random words of shape broadcast(seeds, round_, counters) + (count,)."""
+        del purpose
+        shape = np.broadcast_shapes(self._shape, np.shape(round_), np.shape(counters))
+        size = int(np.prod(shape, dtype=np.int64)) * count
+        return np.frombuffer(os.urandom(4 * size), dtype=np.uint32).reshape(*shape, count)
+
+
+def uniforms(words: Words) -> NDArray[np.float64]:
+    """Uniform numbers strictly between 0 and 1, one a word, on a grid of 2**-32."""
+    numbers = words.astype(np.float64)
+    numbers += 0.5
+    numbers *= 2.0**-32
+    return numbers
+
+
+def normals(words: Words, dtype: DTypeLike = np.float32) -> NDArray[np.floating]:
+    """Standard normal numbers, one a word, by Box and Muller; the last axis must be even."""
+    half = words.shape[-1] // 2
+    unit = uniforms(words).astype(dtype, copy=False)
+    # In float32 the largest word rounds to 1, which would give a zero radius.
+    radius = np.sqrt(-2 * np.log(np.minimum(unit[..., :half], _BELOW_ONE.astype(dtype))))
+    angle = unit[..., half:] * np.asarray(2 * np.pi, dtype=dtype)
+    numbers = np.empty(words.shape, dtype=dtype)
+    np.multiply(radius, np.cos(angle), out=numbers[..., :half])
+    np.multiply(radius, np.sin(angle), out=numbers[..., half:])
+    return numbers
+
+
+def sample_without_replacement(words: Words, count: int) -> NDArray[np.int64]:
+    """`count` distinct positions along the last axis, ascending: the smallest words win.
+
+    The position is the tie-break, so every subset is equally likely up to ties of 32-bit words.
+    """
+    keys = (words.astype(np.uint64) << _SHIFT) | np.arange(words.shape[-1], dtype=np.uint64)
+    if count < words.shape[-1]:
+        keys = np.partition(keys, count - 1, axis=-1)[..., :count]
+    return np.sort((keys & _LOW).astype(np.int64), axis=-1)
+
+
+def permutation(size: int, *, seed: int, purpose: Purpose) -> NDArray[np.int64]:
+    """A random order of 0 .. size - 1."""
+    words = CounterSource(seed).words(
+        purpose=purpose, round_=0, counters=np.arange(size), count=2
+    )
+    keys = (words[:, 0].astype(np.uint64) << _SHIFT) | words[:, 1]
+    return np.argsort(keys, kind="stable")

@@ -1,0 +1,1 @@
+"""What may be asked for: the experiment spec, version 1."""

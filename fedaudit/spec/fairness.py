@@ -1,0 +1,65 @@
+"""Between whom, and by which outcome, fairness is measured."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedaudit.spec.base import LARGEST_INTEGER, SpecPart, Text
+
+Label = float | Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)] | Text
+
+
+class Rule(SpecPart):
+    """An outcome is favourable where it compares so with a value in the target's own units."""
+
+    op: Literal["ge", "le", "in"]
+    value: Label | Annotated[list[Label], Field(min_length=1, max_length=1000)]
+
+    @model_validator(mode="after")
+    def _operands(self) -> Self:
+        if self.op == "in" and not isinstance(self.value, list):
+            raise ValueError("`in` takes a list of values")
+        if self.op != "in" and not isinstance(self.value, int | float):
+            raise ValueError(f"`{self.op}` takes a number")
+        return self
+
+
+class GroupRule(Rule):
+    """A rule for the rows of one group."""
+
+    group: Annotated[dict[Text, Text], Field(min_length=1, max_length=1)]
+    """One attribute and its value."""
+
+
+class Intervals(SpecPart):
+    """Uncertainty of the gaps, by drawing clients anew with replacement."""
+
+    method: Literal["bootstrap-clients"] = "bootstrap-clients"
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    samples: Annotated[int, Field(ge=100, le=100_000)] = 1000
+
+
+class Fairness(SpecPart):
+    """Sensitive attributes and the favourable outcome."""
+
+    sensitive: Annotated[list[Text], Field(max_length=20)] = []
+    favourable: Rule | Annotated[list[GroupRule], Field(min_length=1, max_length=1000)] | None = (
+        None
+    )
+    """One rule for everyone, or one per group; null takes the positive class of a classifier."""
+    reference_group: Text | None = None
+    minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
+    """Groups with fewer scored rows are suppressed."""
+    intervals: Intervals | None = Intervals()
+
+    @model_validator(mode="after")
+    def _rules_name_sensitive_attributes(self) -> Self:
+        if len(set(self.sensitive)) != len(self.sensitive):
+            raise ValueError("`sensitive` names an attribute twice")
+        rules = self.favourable if isinstance(self.favourable, list) else []
+        attributes = {attribute for rule in rules for attribute in rule.group}
+        if len(attributes) > 1:
+            raise ValueError("the rules of `favourable` must all speak of one attribute")
+        if unknown := attributes - set(self.sensitive):
+            raise ValueError(f"`favourable` speaks of {sorted(unknown)[0]!r}, not in `sensitive`")
+        return self

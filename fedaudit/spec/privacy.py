@@ -1,0 +1,35 @@
+"""Which mechanism protects what a client sends."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fedaudit.spec.base import SpecPart
+
+
+class NoMechanism(SpecPart):
+    """Updates leave as they are: no guarantee."""
+
+    mechanism: Literal["none"]
+    noise: Literal["simulation", "release"] = "simulation"
+
+
+class LaplaceL2(SpecPart):
+    """The Laplace mechanism under Euclidean distance (Galli et al., Lemma 4.1, Algorithm 2)."""
+
+    mechanism: Literal["laplace-l2"]
+    noise_multiplier: Annotated[float, Field(gt=0, le=1e12)]
+    """nu: a release costs n/nu within its radius."""
+    radius: Literal["adaptive"] | Annotated[float, Field(gt=0, le=1e12)] = "adaptive"
+    """`adaptive` is the norm of the update (Algorithm 2, heuristic); a number is public and fixed."""
+    radius_floor: Annotated[float, Field(gt=0, le=1e12)] = 1e-6
+    """Public lower bound on an adaptive radius."""
+    clip: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    """Bound on the norm of an update before noise."""
+    per_layer: Literal[False] = False
+    client_budget: Annotated[float, Field(gt=0, le=1e15)] | None = None
+    """Leakage that no client may pass; it takes no further part before it would."""
+    noise: Literal["simulation", "release"] = "simulation"
+
+
+PrivacySpec = Annotated[NoMechanism | LaplaceL2, Field(discriminator="mechanism")]

@@ -1,0 +1,81 @@
+"""How the model is trained: the arguments of Algorithm 1 (Galli et al., section 4)."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fedaudit.spec.base import SpecPart
+
+
+class FixedCohort(SpecPart):
+    """A fixed number of clients each round, without replacement."""
+
+    sampling: Literal["fixed"] = "fixed"
+    clients: Annotated[int, Field(ge=1, le=1_000_000)]
+    """U: clients asked to take part in a round."""
+
+
+class Local(SpecPart):
+    """What a client does with the hypothesis it chose."""
+
+    epochs: Annotated[int, Field(ge=1, le=1000)] | None = 1
+    """E; null where `steps` is given."""
+    steps: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Local steps, instead of epochs."""
+    batch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """B_s; null is the client's whole data."""
+    step_size: Annotated[float, Field(gt=0, le=1e6)] = 0.1
+    optimiser: Literal["sgd"] = "sgd"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _steps_replace_epochs(cls, value: Any) -> Any:
+        if isinstance(value, dict) and value.get("steps") is not None:
+            return {"epochs": None, **value}
+        return value
+
+    @model_validator(mode="after")
+    def _one_measure(self) -> Self:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give either `epochs` or `steps`")
+        return self
+
+
+class KMeans(SpecPart):
+    """The server clusters the sanitised uploads, starting from the current hypotheses."""
+
+    method: Literal["k-means"]
+    empty_cluster: Literal["keep", "relocate"] = "keep"
+    """`keep` the hypothesis, or `relocate` it to the farthest upload."""
+
+
+class Reported(SpecPart):
+    """Clients report the hypothesis they chose: IFCA (Ghosh et al. 2020)."""
+
+    method: Literal["reported"]
+
+
+class Stopping(SpecPart):
+    """When training ends before its last round."""
+
+    patience: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Validations in a row without a lower selection loss; null never stops early."""
+    validate_every: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    validation_clients: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Held-out clients drawn for each validation; null takes them all."""
+
+
+class Training(SpecPart):
+    """Rounds of sampling, local updates, clustering and averaging."""
+
+    loss: Literal["rmse", "mse", "cross-entropy"]
+    hypotheses: Annotated[int, Field(ge=1, le=1000)] = 1
+    """k."""
+    rounds: Annotated[int, Field(ge=1, le=1_000_000)]
+    """T."""
+    cohort: FixedCohort
+    local: Local = Local()
+    clustering: Annotated[KMeans | Reported, Field(discriminator="method")] = KMeans(
+        method="k-means"
+    )
+    stopping: Stopping = Stopping()

@@ -1,0 +1,115 @@
+"""Which uploads belong together, and their averages (Algorithm 1, lines 9 and 10)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedaudit.privacy.laplace import norms
+
+_MOST_ITERATIONS = 300
+_WIDE = 1 << 20  # elements of a [clients, k, n] difference beyond which it is taken by cluster
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The server's view of a round."""
+
+    hypotheses: Tensor
+    """float32 [cells, k, n]: unweighted averages; sample counts are never disclosed."""
+    assigned: Tensor
+    """int64 [cells, clients]."""
+    sizes: Tensor
+    """int64 [cells, k]: uploads in each cluster."""
+
+
+def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) -> Clusters:
+    """Lloyd's iterations from the current hypotheses, one start.
+
+    `theta` [cells, k, n]; `uploads` [cells, clients, n]; `present` bool [cells, clients]. An empty
+    cluster keeps its hypothesis, or is relocated to the upload farthest from its own centroid.
+    """
+    centroids = theta
+    assigned = _nearest(centroids, uploads)
+    for _ in range(_MOST_ITERATIONS):
+        assigned = _relocated(assigned, centroids, uploads, present) if relocate else assigned
+        clusters = averages(theta, uploads, present, assigned)
+        nearest = _nearest(clusters.hypotheses, uploads)
+        if torch.equal(nearest, assigned):
+            break
+        # A cell that has converged stays as it is while others go on.
+        settled = (nearest == assigned).all(-1)
+        centroids, assigned = clusters.hypotheses, torch.where(settled[:, None], assigned, nearest)
+    return clusters
+
+
+def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Clusters:
+    """Unweighted averages of the uploads of each cluster; an empty one keeps its hypothesis."""
+    labels = torch.arange(theta.shape[1], device=theta.device)
+    member = (assigned[:, None] == labels[None, :, None]) & present[:, None]
+    sizes = member.sum(-1)
+    by_parameter = uploads.transpose(1, 2).contiguous()
+    present_uploads = torch.where(present[:, None], by_parameter, torch.zeros_like(by_parameter))
+    weights = member.to(uploads.dtype)
+    if weights[0].numel() * theta.shape[2] > _WIDE:
+        parts = [(weights[:, j, None] * present_uploads).sum(-1) for j in range(theta.shape[1])]
+        sums = torch.stack(parts, dim=1)
+    else:
+        sums = (weights[:, :, None] * present_uploads[:, None]).sum(-1)
+    means = sums / sizes.clamp_min(1)[..., None]
+    return Clusters(
+        hypotheses=torch.where((sizes > 0)[..., None], means, theta),
+        assigned=assigned,
+        sizes=sizes,
+    )
+
+
+def _squared_distances(centroids: Tensor, uploads: Tensor) -> Tensor:
+    """[cells, clients, k]."""
+    k, n = centroids.shape[1:]
+    if uploads.shape[1] * k * n > _WIDE:
+        columns = [((uploads - centroids[:, j, None]) ** 2).sum(-1) for j in range(k)]
+        return torch.stack(columns, dim=-1)
+    difference = uploads[:, :, None] - centroids[:, None]
+    return (difference * difference).sum(-1)
+
+
+def _nearest(centroids: Tensor, uploads: Tensor) -> Tensor:
+    return _squared_distances(centroids, uploads).argmin(-1)
+
+
+def _relocated(assigned: Tensor, centroids: Tensor, uploads: Tensor, present: Tensor) -> Tensor:
+    """Assignments in which each empty cluster has been given the farthest upload.
+
+    Scikit-learn's habit: the farthest uploads, each from the centroid it is assigned to, in order.
+    """
+    cells, k = centroids.shape[:2]
+    sizes = torch.zeros((cells, k), dtype=torch.int64, device=assigned.device)
+    sizes.scatter_add_(1, assigned, present.long())
+    if bool((sizes > 0).all()):
+        return assigned
+    own = centroids.gather(1, assigned[..., None].expand_as(uploads))
+    distance = torch.where(present, norms(uploads - own), -1.0)
+    rows = torch.arange(cells, device=assigned.device)
+    moved = assigned.clone()
+    for cluster in range(k):
+        empty = (sizes[:, cluster] == 0) & (distance.amax(-1) > 0)
+        farthest = distance.argmax(-1)
+        target = torch.where(empty, cluster, moved[rows, farthest])
+        moved[rows, farthest] = target
+        distance[rows, farthest] = torch.where(empty, -1.0, distance[rows, farthest])
+    return moved
+
+
+def separation(theta: Tensor, uploads: Tensor, present: Tensor, chosen: Tensor) -> Tensor:
+    """How far equation 9 of Galli et al. holds: float64 [cells]; small is well separated.
+
+    The median over uploads of the distance to the hypothesis they started from, divided by the
+    distance of that hypothesis to the nearest other.
+    """
+    between = norms(theta[:, :, None] - theta[:, None])
+    between.diagonal(dim1=1, dim2=2).fill_(torch.inf)
+    nearest = between.amin(-1).gather(1, chosen)
+    own = theta.gather(1, chosen[..., None].expand_as(uploads))
+    ratio = torch.where(present, norms(uploads - own) / nearest, torch.nan)
+    return ratio.nanmedian(-1).values

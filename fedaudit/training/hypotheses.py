@@ -1,0 +1,25 @@
+"""Which hypothesis fits a client's own data (Algorithm 1, line 5)."""
+
+import torch
+from torch import Tensor
+
+from fedaudit.networks.choose import Network
+from fedaudit.networks.folding import fold
+from fedaudit.networks.losses import Loss
+from fedaudit.training.data import Lanes
+
+
+def choose_hypotheses(network: Network, theta: Tensor, lanes: Lanes, loss: Loss) -> Tensor:
+    """The hypothesis with the smallest loss on each client's data: int64 [cells, clients].
+
+    `theta`: [cells, k, n].
+    """
+    if theta.shape[1] == 1:
+        return torch.zeros(lanes.count.shape, dtype=torch.int64, device=theta.device)
+    values = loss.values(network.forward(theta, lanes.features), lanes.target)
+    return (fold(values * lanes.mask, 1) / lanes.count).argmin(0)
+
+
+def own_hypotheses(theta: Tensor, chosen: Tensor) -> Tensor:
+    """The chosen parameters: [cells, clients, n]."""
+    return theta.gather(1, chosen[..., None].expand(-1, -1, theta.shape[2]))

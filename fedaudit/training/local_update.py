@@ -1,0 +1,86 @@
+"""What a client makes of the hypothesis it chose (Algorithm 1, line 6)."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.networks.choose import Network
+from fedaudit.networks.losses import Loss
+from fedaudit.randomness import Purpose, Source
+from fedaudit.spec.training import Local
+from fedaudit.training.data import Lanes
+
+
+class LocalUpdate:
+    """Gradient descent on every client's own rows, all clients at once."""
+
+    def __init__(self, network: Network, loss: Loss, local: Local, *, rows: int) -> None:
+        self._network = network
+        self._loss = loss
+        self._local = local
+        self._rows = rows
+
+    def __call__(
+        self,
+        start: Tensor,
+        lanes: Lanes,
+        *,
+        source: Source,
+        rounds: NDArray[np.int64],
+        clients: NDArray[np.int64],
+    ) -> Tensor:
+        """Updated parameters [cells, clients, n] from start [cells, clients, n].
+
+        `rounds` [cells] and `clients` [cells, clients] key the order of the batches.
+        """
+        theta = start.permute(2, 0, 1).contiguous()
+        for batch in self._batches(lanes, source, rounds, clients):
+            gradient = self._network.gradient(
+                theta, batch.features, batch.target, batch.weight, self._loss
+            )
+            theta = theta - self._local.step_size * gradient
+        return theta.permute(1, 2, 0).contiguous()
+
+    def _batches(
+        self,
+        lanes: Lanes,
+        source: Source,
+        rounds: NDArray[np.int64],
+        clients: NDArray[np.int64],
+    ) -> Iterator[Lanes]:
+        size = self._local.batch_size
+        if size is None or size >= self._rows:
+            for _ in range(self._local.steps or self._local.epochs or 1):
+                yield lanes
+            return
+        per_epoch = -(-self._rows // size)
+        steps = self._local.steps or (self._local.epochs or 1) * per_epoch
+        epochs = -(-steps // per_epoch)
+        words = source.words(
+            purpose=Purpose.BATCHES,
+            round_=rounds[:, None],
+            counters=clients,
+            count=epochs * self._rows,
+        )
+        for step in range(steps):
+            epoch, batch = divmod(step, per_epoch)
+            keys = words[..., epoch * self._rows : (epoch + 1) * self._rows]
+            yield _rows_of_batch(lanes, keys, slice(batch * size, (batch + 1) * size))
+
+
+def _rows_of_batch(lanes: Lanes, keys: NDArray[np.uint32], part: slice) -> Lanes:
+    """The rows at `part` of each client's order; keys [cells, clients, rows] give the order."""
+    mask = lanes.mask.permute(1, 2, 0)
+    padded = torch.from_numpy(keys.astype(np.int64)).to(mask.device) + ((1 - mask) * 2**33).long()
+    order = padded.argsort(dim=-1, stable=True)[..., part].permute(2, 0, 1)
+    rows = lanes.mask.gather(0, order)
+    features = lanes.features.gather(1, order.expand(lanes.features.shape[0], *order.shape))
+    # A client whose rows are used up has an empty batch: weights 0 and no step.
+    count = rows.sum(0).clamp_min(1)
+    return replace(
+        lanes, features=features, target=lanes.target.gather(0, order), mask=rows, count=count
+    )

@@ -1,0 +1,81 @@
+"""What a round and a run leave behind. No torch."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Outcome(IntEnum):
+    """What became of a client that was drawn into a cohort."""
+
+    RELEASED = 0
+    REFUSED = 1
+    """Its budget had no room; nothing was computed for it."""
+    WITHHELD = 2
+    """Its update was not finite; nothing left it."""
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One round of one experiment; arrays are aligned with `subjects`."""
+
+    round: int
+    """From 1 to T."""
+    release: int
+    """0, unless a run with `release` noise repeated the round after an interruption."""
+    subjects: NDArray[np.int32]
+    """Client indices of the cohort, ascending."""
+    outcomes: NDArray[np.uint8]
+    radii: NDArray[np.float64]
+    """Radius of each release; NaN where nothing was released or no mechanism protects it."""
+    releases: NDArray[np.int32]
+    """The client's releases up to and including this round."""
+    chosen: NDArray[np.int16]
+    """Hypothesis the client chose, -1 where it took no part. Confidential."""
+    clusters: NDArray[np.int16]
+    """Cluster the server put the upload into, -1 where there is none."""
+    selection_loss: float | None
+    """Mean over validation clients of their smallest loss; None in rounds without validation."""
+    validation_loss: float | None
+    """Mean over validation clients, each row scored by a hypothesis chosen without it."""
+    accuracy: float | None
+    """Share of validation rows classified rightly, chosen likewise; None for regression."""
+    cluster_sizes: tuple[int, ...]
+    separation: float | None
+    """Median over uploads of the distance to the own hypothesis, divided by that hypothesis's
+    distance to the nearest other (equation 9); None for one hypothesis."""
+    collapsed: bool
+    """Whether all uploads fell into one of several clusters."""
+    fairness: dict[str, NDArray[np.int64]]
+    """Attribute -> [groups, 4]: true positives, false positives, true negatives, false negatives."""
+
+
+@dataclass(frozen=True)
+class PlannedRound:
+    """A round that is about to draw its noise; `subjects` will be charged for it."""
+
+    round: int
+    release: int
+    subjects: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class FinalResult:
+    """What a finished run amounts to, at its best hypotheses and on all validation clients."""
+
+    stopped_by: str
+    """`patience`, `rounds` or `diverged`."""
+    rounds: int
+    best_round: int
+    hypotheses: NDArray[np.float32]
+    """[k, n], those with the smallest selection loss."""
+    selection_loss: float
+    validation_loss: float
+    accuracy: float | None
+    fairness: dict[str, NDArray[np.int64]]
+    """Attribute -> [validation clients, groups, 4], counts as in RoundRecord."""
+    single_row_clients: int
+    """Validation clients with one row, scored with the largest hypothesis."""
+    collapsed_rounds: int
