@@ -24,7 +24,7 @@ _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
 _PHILOX_ROUNDS = 10
-_CHUNK = 1 << 14  # counters at a time: the working set stays within the L2 cache
+_CHUNK = 1 << 13  # counters at a time: the working set stays within the L2 cache
 _BELOW_ONE = np.float32(1.0 - 2.0**-24)
 
 

@@ -25,7 +25,8 @@ class TinyNetwork:
 
         `features`: [inputs, rows, cells, clients].
         """
-        parameters = theta.permute(2, 1, 0)[:, :, None, :, None]
+        # Contiguous, so that the lanes stay the innermost axis of every product.
+        parameters = theta.permute(2, 1, 0).contiguous()[:, :, None, :, None]
         return self._activations(parameters, features[:, None])[-1]
 
     def gradient(

@@ -81,13 +81,13 @@ def _marsaglia_tsang(
 class Sanitiser:
     """SanitizeUpdate for a stack of cells; every tensor float64 [cells, 1]."""
 
-    n: int
-    noise_multiplier: Tensor
-    fixed_radius: Tensor
-    """NaN where the radius is adaptive."""
+    noise_scale: Tensor
+    """nu / n: times the radius it is 1/epsilon."""
+    fixed_radius: Tensor | None
+    """NaN in cells whose radius is adaptive; None where all are."""
     radius_floor: Tensor
-    clip: Tensor
-    """Infinite where updates are not clipped."""
+    clip: Tensor | None
+    """Infinite in cells that do not clip; None where none does."""
 
     def __call__(
         self, start: Tensor, updated: Tensor, unit_noise: Tensor
@@ -100,15 +100,16 @@ class Sanitiser:
         """
         update = updated - start
         norm = norms(update)
-        factor = torch.where(norm > self.clip, self.clip / norm, torch.ones_like(norm))
-        clipped = torch.where(
-            (factor < 1)[..., None], (start.double() + update * factor[..., None]), updated
-        )
-        adaptive = torch.maximum(torch.minimum(norm, self.clip), self.radius_floor)
-        radius = torch.where(self.fixed_radius.isnan(), adaptive, self.fixed_radius)
-        scale = self.noise_multiplier * radius / self.n
-        upload = clipped + unit_noise * scale[..., None]
-        return upload.float(), radius
+        if self.clip is not None:
+            shrink = (self.clip / norm)[..., None]
+            # A norm that is not finite compares false and stays, to be withheld.
+            updated = torch.where(shrink < 1, start + update * shrink, updated)
+            norm = torch.minimum(norm, self.clip)
+        radius = torch.maximum(norm, self.radius_floor)
+        if self.fixed_radius is not None:
+            radius = torch.where(self.fixed_radius.isnan(), radius, self.fixed_radius)
+        noise = unit_noise * (radius * self.noise_scale)[..., None]
+        return (updated + noise).float(), radius
 
 
 def norms(vectors: Tensor) -> Tensor:

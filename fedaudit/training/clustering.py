@@ -32,8 +32,10 @@ def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) 
     centroids = theta
     assigned = _nearest(centroids, uploads)
     for _ in range(_MOST_ITERATIONS):
-        assigned = _relocated(assigned, centroids, uploads, present) if relocate else assigned
         clusters = averages(theta, uploads, present, assigned)
+        if relocate and bool((clusters.sizes == 0).any()):
+            assigned = _relocated(clusters, centroids, uploads, present)
+            clusters = averages(theta, uploads, present, assigned)
         nearest = _nearest(clusters.hypotheses, uploads)
         if torch.equal(nearest, assigned):
             break
@@ -46,16 +48,18 @@ def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) 
 def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Clusters:
     """Unweighted averages of the uploads of each cluster; an empty one keeps its hypothesis."""
     labels = torch.arange(theta.shape[1], device=theta.device)
-    member = (assigned[:, None] == labels[None, :, None]) & present[:, None]
+    member = assigned[:, None] == labels[:, None]
+    columns = uploads.transpose(1, 2).contiguous()
+    if not present.all():
+        member &= present[:, None]
+        columns = torch.where(present[:, None], columns, 0.0)
     sizes = member.sum(-1)
-    by_parameter = uploads.transpose(1, 2).contiguous()
-    present_uploads = torch.where(present[:, None], by_parameter, torch.zeros_like(by_parameter))
     weights = member.to(uploads.dtype)
     if weights[0].numel() * theta.shape[2] > _WIDE:
-        parts = [(weights[:, j, None] * present_uploads).sum(-1) for j in range(theta.shape[1])]
+        parts = [(weights[:, j, None] * columns).sum(-1) for j in range(theta.shape[1])]
         sums = torch.stack(parts, dim=1)
     else:
-        sums = (weights[:, :, None] * present_uploads[:, None]).sum(-1)
+        sums = (weights[:, :, None] * columns[:, None]).sum(-1)
     means = sums / sizes.clamp_min(1)[..., None]
     return Clusters(
         hypotheses=torch.where((sizes > 0)[..., None], means, theta),
@@ -78,27 +82,21 @@ def _nearest(centroids: Tensor, uploads: Tensor) -> Tensor:
     return _squared_distances(centroids, uploads).argmin(-1)
 
 
-def _relocated(assigned: Tensor, centroids: Tensor, uploads: Tensor, present: Tensor) -> Tensor:
+def _relocated(clusters: Clusters, centroids: Tensor, uploads: Tensor, present: Tensor) -> Tensor:
     """Assignments in which each empty cluster has been given the farthest upload.
 
     Scikit-learn's habit: the farthest uploads, each from the centroid it is assigned to, in order.
     """
-    cells, k = centroids.shape[:2]
-    sizes = torch.zeros((cells, k), dtype=torch.int64, device=assigned.device)
-    sizes.scatter_add_(1, assigned, present.long())
-    if bool((sizes > 0).all()):
-        return assigned
+    assigned = clusters.assigned.clone()
     own = centroids.gather(1, assigned[..., None].expand_as(uploads))
     distance = torch.where(present, norms(uploads - own), -1.0)
-    rows = torch.arange(cells, device=assigned.device)
-    moved = assigned.clone()
-    for cluster in range(k):
-        empty = (sizes[:, cluster] == 0) & (distance.amax(-1) > 0)
+    rows = torch.arange(len(assigned), device=assigned.device)
+    for cluster in range(centroids.shape[1]):
         farthest = distance.argmax(-1)
-        target = torch.where(empty, cluster, moved[rows, farthest])
-        moved[rows, farthest] = target
+        empty = (clusters.sizes[:, cluster] == 0) & (distance[rows, farthest] > 0)
+        assigned[rows, farthest] = torch.where(empty, cluster, assigned[rows, farthest])
         distance[rows, farthest] = torch.where(empty, -1.0, distance[rows, farthest])
-    return moved
+    return assigned
 
 
 def separation(theta: Tensor, uploads: Tensor, present: Tensor, chosen: Tensor) -> Tensor:

@@ -19,12 +19,18 @@ from fedaudit.randomness import (
 )
 
 _BLOCK_ROUNDS = 64
+_STRIDE_ROUNDS = 16
 _BLOCK_ELEMENTS = 1 << 21
 
 
 def rounds_ahead(*, cells: int, elements: int) -> int:
     """Rounds to draw at once for so many cells and noise elements a round."""
     return max(1, min(_BLOCK_ROUNDS // cells, _BLOCK_ELEMENTS // max(1, elements)))
+
+
+def rounds_together(*, cells: int) -> int:
+    """Rounds to validate at once: a stack of many cells keeps the processor busy by itself."""
+    return max(1, _STRIDE_ROUNDS // cells)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ class Lanes:
 class StackData:
     """The federations behind a stack; cells that share one share its tensors."""
 
-    def __init__(self, cells: Sequence[Cell], device: torch.device) -> None:
+    def __init__(self, cells: Sequence[Cell], device: torch.device, *, trims: bool) -> None:
+        """With `trims`, lanes are cut to the rows that their longest client needs."""
         federations: list[Federation] = []
         offsets: dict[int, int] = {}
         total = 0
@@ -57,34 +58,50 @@ class StackData:
         # [cells, clients]: client indices within each cell's own federation.
         self.training = np.stack([split.training for split in splits]).astype(np.int64)
         self.validation = np.stack([split.validation for split in splits]).astype(np.int64)
-        features = np.concatenate([part.features for part in federations])
-        self._features = torch.from_numpy(features).permute(2, 1, 0).contiguous().to(device)
-        self._target = self.columns([part.target for part in federations], device)
-        mask = self.columns([part.mask for part in federations], device)
-        self._mask = mask.to(torch.float32)
-        self._count = self._mask.sum(0)
+        self._trims = trims
+        self._rows_of = np.concatenate([part.mask.sum(1) for part in federations])
+        self._columns = torch.from_numpy(_packed(federations, trims)).to(device)
+        self._count = torch.from_numpy(self._rows_of.astype(np.float32)).to(device)
         self.device = device
+        self.elements = self._columns.shape[0] * self._columns.shape[1]
+        """Numbers held for one client."""
 
-    @staticmethod
-    def columns(parts: Sequence[NDArray[np.generic]], device: torch.device) -> Tensor:
-        """Arrays [clients, rows] of each federation as one tensor [rows, all clients]."""
-        return torch.from_numpy(np.concatenate(parts)).t().contiguous().to(device)
+    def columns(self, clients: NDArray[np.int64], positions: Sequence[int]) -> NDArray[np.int64]:
+        """Columns of the tensors for clients [..., cells, clients] of the cells at `positions`."""
+        return clients + np.array([self.offsets[position] for position in positions])[:, None]
 
-    def index(self, clients: NDArray[np.int64], positions: Sequence[int]) -> Tensor:
-        """Columns of the tensors for clients [cells, clients] of the cells at `positions`."""
-        offsets = np.array([self.offsets[position] for position in positions])[:, None]
-        return torch.from_numpy(clients + offsets).to(self.device)
-
-    def lanes(self, index: Tensor) -> Lanes:
-        """The data of the clients at index [cells, clients]."""
-        return Lanes(
-            features=take(self._features, index),
-            target=take(self._target, index),
-            mask=take(self._mask, index),
-            count=take(self._count, index),
-        )
+    def lanes(self, columns: NDArray[np.int64]) -> Lanes:
+        """The data of the clients at columns [cells, clients]."""
+        packed = self._columns
+        if self._trims:
+            longest = int(self._rows_of[columns].max())
+            packed = packed[:, : _power_of_two(longest)]
+        index = torch.from_numpy(columns.ravel()).to(self.device)
+        taken = packed.index_select(-1, index).unflatten(-1, columns.shape)
+        count = self._count.index_select(0, index).unflatten(0, columns.shape)
+        return Lanes(features=taken[:-2], target=taken[-2], mask=taken[-1], count=count)
 
 
-def take(columns: Tensor, index: Tensor) -> Tensor:
-    """Columns [..., all clients] at index [cells, clients]: [..., cells, clients]."""
-    return columns.index_select(-1, index.flatten()).unflatten(-1, tuple(index.shape))
+def _packed(federations: Sequence[Federation], trims: bool) -> NDArray[np.float32]:
+    """Features, target and mask of all clients, [features + 2, rows, clients].
+
+    One array, so that a cohort is taken out in one go. Where lanes are trimmed, rows are padded
+    to a power of two: sums by halves (`fold`) are then the same with and without the padding.
+    """
+    clients = sum(part.clients for part in federations)
+    rows, features = federations[0].features.shape[1:]
+    padded = _power_of_two(rows) if trims else rows
+    packed = np.zeros((features + 2, padded, clients), dtype=np.float32)
+    start = 0
+    for part in federations:
+        own = slice(start, start + part.clients)
+        packed[:features, :rows, own] = part.features.transpose(2, 1, 0)
+        packed[features, :rows, own] = part.target.T
+        packed[features + 1, :rows, own] = part.mask.T
+        start += part.clients
+    return packed
+
+
+def _power_of_two(size: int) -> int:
+    """The smallest power of two that is not below `size`."""
+    return 1 << (size - 1).bit_length()

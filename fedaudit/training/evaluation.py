@@ -46,7 +46,7 @@ def evaluate(
         scored_outputs, own_loss = outputs[:, 0], losses[0]
     else:
         # A row's own value is subtracted, so that it has no say in its hypothesis.
-        chosen = (totals[:, None] - values).argmin(0)
+        chosen = (totals[:, None] - values).min(0).indices
         chosen = torch.where(lanes.count == 1, largest[:, None], chosen)
         scored = values.gather(0, chosen[None])[0]
         own_loss = loss.client_loss(fold(scored, 0) / lanes.count)

@@ -17,7 +17,8 @@ def choose_hypotheses(network: Network, theta: Tensor, lanes: Lanes, loss: Loss)
     if theta.shape[1] == 1:
         return torch.zeros(lanes.count.shape, dtype=torch.int64, device=theta.device)
     values = loss.values(network.forward(theta, lanes.features), lanes.target)
-    return (fold(values * lanes.mask, 1) / lanes.count).argmin(0)
+    # The indices of `min`, because `argmin` over a leading axis is many times slower.
+    return (fold(values * lanes.mask, 1) / lanes.count).min(0).indices
 
 
 def own_hypotheses(theta: Tensor, chosen: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class LocalUpdate:
         clients: NDArray[np.int64],
     ) -> Iterator[Lanes]:
         size = self._local.batch_size
-        if size is None or size >= self._rows:
+        if size is None or whole_data(self._local, self._rows):
             for _ in range(self._local.steps or self._local.epochs or 1):
                 yield lanes
             return
@@ -70,6 +70,11 @@ class LocalUpdate:
             epoch, batch = divmod(step, per_epoch)
             keys = words[..., epoch * self._rows : (epoch + 1) * self._rows]
             yield _rows_of_batch(lanes, keys, slice(batch * size, (batch + 1) * size))
+
+
+def whole_data(local: Local, rows: int) -> bool:
+    """Whether every local step sees all of a client's rows (at most `rows`)."""
+    return local.batch_size is None or local.batch_size >= rows
 
 
 def _rows_of_batch(lanes: Lanes, keys: NDArray[np.uint32], part: slice) -> Lanes:

@@ -8,12 +8,13 @@ from torch import Tensor
 
 from fedaudit.networks.choose import choose_network
 from fedaudit.networks.losses import Loss
+from fedaudit.networks.tiny import TinyNetwork
 from fedaudit.privacy.laplace import Sanitiser
 from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.spec.training import Reported
 from fedaudit.training.cell import Cell
 from fedaudit.training.cohort import Draws
-from fedaudit.training.local_update import LocalUpdate
+from fedaudit.training.local_update import LocalUpdate, whole_data
 from fedaudit.training.rounds import Method
 
 
@@ -34,6 +35,13 @@ def build_method(cells: Sequence[Cell], device: torch.device) -> Method:
     )
 
 
+def trims_lanes(cell: Cell) -> bool:
+    """Whether lanes may be cut to their longest client without changing a bit of any figure."""
+    rows = cell.federation.features.shape[1]
+    tiny = isinstance(choose_network(cell.shape, rows=rows), TinyNetwork)
+    return tiny and whole_data(cell.spec.training.local, rows)
+
+
 def _sanitiser(cells: Sequence[Cell], device: torch.device) -> Sanitiser | None:
     privacy = [cell.spec.privacy for cell in cells]
     mechanisms = [part for part in privacy if isinstance(part, LaplaceL2)]
@@ -43,13 +51,14 @@ def _sanitiser(cells: Sequence[Cell], device: torch.device) -> Sanitiser | None:
     def column(values: Sequence[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float64, device=device)[:, None]
 
-    radii = [np.nan if part.radius == "adaptive" else part.radius for part in mechanisms]
+    n = cells[0].shape.n
+    fixed = [np.nan if part.radius == "adaptive" else part.radius for part in mechanisms]
+    clips = [np.inf if part.clip is None else part.clip for part in mechanisms]
     return Sanitiser(
-        n=cells[0].shape.n,
-        noise_multiplier=column([part.noise_multiplier for part in mechanisms]),
-        fixed_radius=column(radii),
+        noise_scale=column([part.noise_multiplier / n for part in mechanisms]),
+        fixed_radius=None if np.isnan(fixed).all() else column(fixed),
         radius_floor=column([part.radius_floor for part in mechanisms]),
-        clip=column([np.inf if part.clip is None else part.clip for part in mechanisms]),
+        clip=None if np.isinf(clips).all() else column(clips),
     )
 
 

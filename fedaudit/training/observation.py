@@ -3,34 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from fedaudit.training.evaluation import Evaluation
+from fedaudit.training.clustering import separation
 from fedaudit.training.records import Outcome, RoundRecord
 from fedaudit.training.rounds import Cohort, Played
 from fedaudit.training.state import CellState
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Validation figures of each cell, on the host."""
-
-    selection_loss: NDArray[np.float64]
-    validation_loss: NDArray[np.float64]
-    accuracy: NDArray[np.float64] | None
-    counts: dict[str, NDArray[np.int64]]
-    """Attribute -> [cells, groups, 4]."""
-
-
-def figures_of(evaluation: Evaluation, counts: dict[str, NDArray[np.int64]]) -> Figures:
-    """The evaluation's figures as arrays."""
-    accuracy = evaluation.accuracy
-    return Figures(
-        selection_loss=evaluation.selection_loss.cpu().numpy(),
-        validation_loss=evaluation.validation_loss.cpu().numpy(),
-        accuracy=None if accuracy is None else accuracy.cpu().numpy(),
-        counts=counts,
-    )
+from fedaudit.training.validation import Figures
 
 
 @dataclass(frozen=True)
@@ -44,17 +24,20 @@ class DrawnRound:
     chosen: NDArray[np.int16]
     clusters: NDArray[np.int16]
     sizes: NDArray[np.int64]
-    separation: NDArray[np.float64] | None
+    separation: NDArray[np.float64]
+    """NaN for one hypothesis."""
 
     def record(
-        self, row: int, state: CellState, *, release: int, figures: Figures | None
+        self, row: int, state: CellState, *, release: int, figures: Figures | None, place: int
     ) -> RoundRecord:
-        """The record of the cell in `row`; books its releases on `state`."""
+        """The record of the cell in `row`; books its releases on `state`.
+
+        `place` is the round's position among the figures, None in a round without validation.
+        """
         clients, outcomes = self.clients[row], self.outcomes[row]
-        released = outcomes == Outcome.RELEASED
-        state.releases[clients[released]] += 1
-        state.taken[clients[outcomes != Outcome.REFUSED]] += 1
-        sizes = self.sizes[row]
+        state.releases[clients[outcomes == Outcome.RELEASED]] += 1
+        sizes = tuple(self.sizes[row].tolist())
+        separated = float(self.separation[row])
         return RoundRecord(
             round=int(self.rounds[row]),
             release=release,
@@ -64,45 +47,58 @@ class DrawnRound:
             releases=state.releases[clients],
             chosen=self.chosen[row],
             clusters=self.clusters[row],
-            selection_loss=None if figures is None else float(figures.selection_loss[row]),
-            validation_loss=None if figures is None else float(figures.validation_loss[row]),
-            accuracy=(
-                None
-                if figures is None or figures.accuracy is None
-                else float(figures.accuracy[row])
-            ),
-            cluster_sizes=tuple(sizes.tolist()),
-            separation=self._separation(row),
-            collapsed=len(sizes) > 1 and int((sizes > 0).sum()) == 1,
+            selection_loss=_at(None if figures is None else figures.selection_loss, place),
+            validation_loss=_at(None if figures is None else figures.validation_loss, place),
+            accuracy=_at(None if figures is None else figures.accuracy, place),
+            cluster_sizes=sizes,
+            separation=separated if np.isfinite(separated) else None,
+            collapsed=len(sizes) > 1 and sum(size > 0 for size in sizes) == 1,
             fairness=(
                 {}
                 if figures is None
-                else {name: counts[row] for name, counts in figures.counts.items()}
+                else {name: counts[place] for name, counts in figures.counts.items()}
             ),
         )
 
-    def _separation(self, row: int) -> float | None:
-        if self.separation is None or not np.isfinite(self.separation[row]):
-            return None
-        return float(self.separation[row])
+
+def _at(values: NDArray[np.float64] | None, place: int) -> float | None:
+    return None if values is None else float(values[place])
 
 
-def record_round(cohort: Cohort, played: Played) -> DrawnRound:
-    """Brings a round to the host."""
-    present = played.present.cpu().numpy()
-    outcomes = np.where(present, Outcome.RELEASED, Outcome.WITHHELD).astype(np.uint8)
-    outcomes[~cohort.allowed] = Outcome.REFUSED
-    radii = np.full(present.shape, np.nan)
-    if played.radii is not None:
-        radii = np.where(present, played.radii.cpu().numpy(), np.nan)
-    clusters = played.clusters
-    return DrawnRound(
-        rounds=cohort.rounds,
-        clients=cohort.clients,
-        outcomes=outcomes,
-        radii=radii,
-        chosen=np.where(cohort.allowed, played.chosen.cpu().numpy(), -1).astype(np.int16),
-        clusters=np.where(present, clusters.assigned.cpu().numpy(), -1).astype(np.int16),
-        sizes=clusters.sizes.cpu().numpy(),
-        separation=None if played.separation is None else played.separation.cpu().numpy(),
-    )
+def draw_in(cohorts: list[Cohort], played: list[Played]) -> list[DrawnRound]:
+    """Brings rounds to the host, and measures how well their hypotheses were separated."""
+    rounds, k = len(played), played[0].before.shape[1]
+    cells = played[0].before.shape[0]
+    present = torch.cat([part.present for part in played])
+    separated = torch.full((rounds * cells,), torch.nan)
+    if k > 1:
+        separated = separation(
+            torch.cat([part.before for part in played]),
+            torch.cat([part.uploads for part in played]),
+            present,
+            torch.cat([part.chosen for part in played]),
+        )
+    released = present.cpu().numpy()
+    allowed = np.concatenate([cohort.allowed for cohort in cohorts])
+    radii = np.full(released.shape, np.nan)
+    found = [part.radii for part in played if part.radii is not None]
+    if found:
+        radii = np.where(released, torch.cat(found).cpu().numpy(), np.nan)
+    chosen = torch.cat([part.chosen for part in played]).cpu().numpy()
+    assigned = torch.cat([part.clusters.assigned for part in played]).cpu().numpy()
+    fields = {
+        "rounds": np.concatenate([cohort.rounds for cohort in cohorts]),
+        "clients": np.concatenate([cohort.clients for cohort in cohorts]),
+        "outcomes": np.where(
+            allowed, np.where(released, Outcome.RELEASED, Outcome.WITHHELD), Outcome.REFUSED
+        ).astype(np.uint8),
+        "radii": radii,
+        "chosen": np.where(allowed, chosen, -1).astype(np.int16),
+        "clusters": np.where(released, assigned, -1).astype(np.int16),
+        "sizes": torch.cat([part.clusters.sizes for part in played]).cpu().numpy(),
+        "separation": separated.cpu().numpy(),
+    }
+    return [
+        DrawnRound(**{name: values[start : start + cells] for name, values in fields.items()})
+        for start in range(0, rounds * cells, cells)
+    ]

@@ -1,5 +1,6 @@
 """One round of Algorithm 1 (Galli et al., section 4) for a stack of experiments."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from fedaudit.networks.choose import Network
 from fedaudit.networks.losses import Loss
 from fedaudit.privacy.laplace import Sanitiser
 from fedaudit.randomness import Source
-from fedaudit.training.clustering import Clusters, averages, k_means, separation
+from fedaudit.training.clustering import Clusters, averages, k_means
 from fedaudit.training.data import Lanes
 from fedaudit.training.hypotheses import choose_hypotheses, own_hypotheses
 from fedaudit.training.local_update import LocalUpdate
@@ -49,12 +50,16 @@ class Cohort:
 class Played:
     """What a round gave; the first axis is [cells]."""
 
-    clusters: Clusters
+    before: Tensor
+    """[cells, k, n]: the hypotheses that were sent out."""
     chosen: Tensor
+    """int64 [cells, clients]."""
+    uploads: Tensor
+    """[cells, clients, n]."""
     present: Tensor
-    """bool [cells, clients]: whether an upload was released."""
+    """bool [cells, clients]: whether the upload was released."""
     radii: Tensor | None
-    separation: Tensor | None
+    clusters: Clusters
 
 
 def play_round(method: Method, theta: Tensor, cohort: Cohort, batches: Source) -> Played:
@@ -67,18 +72,30 @@ def play_round(method: Method, theta: Tensor, cohort: Cohort, batches: Source) -
     uploads, radii = updated, None
     if method.sanitise is not None and cohort.noise is not None:
         uploads, radii = method.sanitise(start, updated, cohort.noise)
-    # An update that is not finite has no norm to scale noise by: it must not leave the client.
-    present = torch.isfinite(uploads).all(-1)
-    if not cohort.allowed.all():
-        present &= torch.from_numpy(cohort.allowed).to(present.device)
+    present = _released(uploads, cohort.allowed)
     if method.reported or theta.shape[1] == 1:
         clusters = averages(theta, uploads, present, chosen)
     else:
         clusters = k_means(theta, uploads, present, relocate=method.relocate)
     return Played(
-        clusters=clusters,
+        before=theta,
         chosen=chosen,
+        uploads=uploads,
         present=present,
         radii=radii,
-        separation=separation(theta, uploads, present, chosen) if theta.shape[1] > 1 else None,
+        clusters=clusters,
     )
+
+
+def _released(uploads: Tensor, allowed: NDArray[np.bool_]) -> Tensor:
+    """Which uploads leave their client: bool [cells, clients].
+
+    An update that is not finite has no norm to scale noise by, so it is withheld.
+    """
+    if math.isfinite(uploads.sum().item()):
+        present = torch.ones(uploads.shape[:2], dtype=torch.bool, device=uploads.device)
+    else:
+        present = torch.isfinite(uploads).all(-1)
+    if not allowed.all():
+        present &= torch.from_numpy(allowed).to(present.device)
+    return present

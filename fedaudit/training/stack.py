@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.training.cell import Cell, stack_key
-from fedaudit.training.cohort import Block, draw_block, draw_noise, rounds_ahead
-from fedaudit.training.data import Lanes, StackData
-from fedaudit.training.evaluation import Evaluation, evaluate
+from fedaudit.training.cohort import Block, draw_block, draw_noise, rounds_ahead, rounds_together
+from fedaudit.training.data import StackData
 from fedaudit.training.group_counts import GroupCounter
-from fedaudit.training.method import build_draws, build_method
-from fedaudit.training.observation import Figures, figures_of, record_round
+from fedaudit.training.method import build_draws, build_method, trims_lanes
+from fedaudit.training.observation import DrawnRound, draw_in
 from fedaudit.training.records import FinalResult, PlannedRound, RoundRecord
 from fedaudit.training.rounds import Cohort, Played, play_round
 from fedaudit.training.state import CellState, first_state, participation_cap
+from fedaudit.training.validation import Figures, Validator
 
 
 class Stack:
@@ -49,8 +49,10 @@ class Stack:
         ]
         self._caps = [participation_cap(cell) for cell in cells]
         self._stopped: dict[int, str] = {}
-        self._data = StackData(cells, self._device)
-        self._counter = GroupCounter(self._data, cells[0].spec.fairness)
+        self._data = StackData(cells, self._device, trims=trims_lanes(cells[0]))
+        method = build_method(cells, self._device)
+        counter = GroupCounter(self._data.federations, cells[0].spec.fairness)
+        self._validator = Validator(method.network, method.loss, self._data, counter)
         self.n = cells[0].shape.n
         self._secret = cells[0].spec.privacy.noise == "release"
         self._running: list[int] = []
@@ -77,17 +79,16 @@ class Stack:
         for row, position in enumerate(self._running):
             if position in self._stopped:
                 continue
-            state, taken = self._states[position], self._states[position].taken.copy()
-            steps = range(block.position, block.position + min(rounds, block.left))
-            planned[position] = [
-                PlannedRound(
-                    round=number,
-                    release=state.release if number <= state.release_until else 0,
-                    subjects=self._charge_within_cap(position, taken, block.cohort[step, row]),
-                )
-                for step in steps
-                if (number := int(block.rounds[step, row])) <= self._last_round(position)
-            ]
+            taken = self._states[position].taken.copy()
+            planned[position] = []
+            for step in range(block.position, block.position + min(rounds, block.left)):
+                number, clients = int(block.rounds[step, row]), block.cohort[step, row]
+                charged = clients[self._admit(position, taken, clients)]
+                if number <= self._last_round(position):
+                    release = self._release_of(position, number)
+                    planned[position].append(
+                        PlannedRound(number, release, charged.astype(np.int32))
+                    )
         return planned
 
     def advance(self, rounds: int) -> dict[int, list[RoundRecord]]:
@@ -96,130 +97,155 @@ class Stack:
         With `release` noise it stops where the plan ends; RuntimeError without a plan.
         """
         records: dict[int, list[RoundRecord]] = {position: [] for position in self.active}
+        left = rounds
         with torch.no_grad():
-            for _ in range(rounds):
-                if not self.active:
-                    break
-                if self._block is None or self._block.left == 0:
-                    if self._secret:
-                        if any(records.values()):
-                            break
-                        raise RuntimeError("rounds with `release` noise must be planned first")
-                    self._block = None
+            while left and self.active:
+                planned = self._block is not None and self._block.left > 0
+                if self._secret and not planned:
+                    if left < rounds:
+                        break
+                    raise RuntimeError("rounds with `release` noise must be planned first")
                 block = self._block_of(self._ahead())
-                if block.noise is None and self._method.sanitise is not None:
-                    draw_noise(self._draws, block, n=self.n)
-                for position, record in self._play(block).items():
-                    records[position].append(record)
+                stride = min(left, self._stride(), block.left)
+                self._play_stride(block, stride, records)
+                left -= stride
         return records
 
-    def _play(self, block: Block) -> dict[int, RoundRecord]:
-        step = block.position
-        block.position += 1
+    def _stride(self) -> int:
+        """Rounds to play before they are validated; some may lie beyond an early stop.
+
+        Those are thrown away, so with `release` noise, where a round that was played has been
+        paid for, there is one at a time.
+        """
+        if self._secret:
+            return 1
+        last = max(self._last_round(place) - self._states[place].round for place in self.active)
+        return min(rounds_together(cells=len(self._running)), last)
+
+    def _play_stride(
+        self, block: Block, stride: int, records: dict[int, list[RoundRecord]]
+    ) -> None:
+        if block.noise is None and self._method.sanitise is not None:
+            draw_noise(self._draws, block, n=self.n)
+        steps = range(block.position, block.position + stride)
+        cohorts = [self._cohort(block, step) for step in steps]
+        played = []
+        for cohort in cohorts:
+            played.append(play_round(self._method, self._theta, cohort, self._draws.source(1)))
+            self._theta = played[-1].clusters.hypotheses
+        block.position += stride
+        due = [step for step in range(stride) if self._due(cohorts[step])]
+        figures = self._validate(block, [steps[step] for step in due], [played[s] for s in due])
+        for step, drawn in enumerate(draw_in(cohorts, played)):
+            place = due.index(step) * len(self._running) if step in due else None
+            self._keep(drawn, played[step], figures, place, records)
+
+    def _cohort(self, block: Block, step: int) -> Cohort:
         clients = block.cohort[step]
         allowed = np.ones(clients.shape, dtype=np.bool_)
         for row, position in enumerate(self._running):
-            cap = self._caps[position]
-            if cap is not None:
-                allowed[row] = self._states[position].taken[clients[row]] < cap
+            allowed[row] = self._admit(position, self._states[position].taken, clients[row])
         noise = None
         if block.noise is not None:
             noise = torch.from_numpy(block.noise[step]).to(self._device)
-        cohort = Cohort(
+        return Cohort(
             rounds=block.rounds[step],
             clients=clients,
             allowed=allowed,
-            lanes=self._data.lanes(self._data.index(clients, self._running)),
+            lanes=self._data.lanes(self._data.columns(clients, self._running)),
             noise=noise,
         )
-        played = play_round(self._method, self._theta, cohort, self._draws.source(1))
-        self._theta = played.clusters.hypotheses
-        evaluation = self._evaluate(block, step, played)
-        return self._keep(cohort, played, evaluation)
+
+    def _admit(
+        self, position: int, taken: NDArray[np.int32], clients: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Which clients' budgets have room for one more release; counts it on `taken`."""
+        cap = self._caps[position]
+        room = np.ones(len(clients), dtype=np.bool_) if cap is None else taken[clients] < cap
+        taken[clients[room]] += 1
+        return room
 
     def _keep(
-        self, cohort: Cohort, played: Played, figures: Figures | None
-    ) -> dict[int, RoundRecord]:
-        """Moves the cells' states on and records the round of those still running."""
-        records: dict[int, RoundRecord] = {}
-        drawn = record_round(cohort, played)
+        self,
+        drawn: DrawnRound,
+        played: Played,
+        figures: Figures | None,
+        place: int | None,
+        records: dict[int, list[RoundRecord]],
+    ) -> None:
+        """Moves the states of running cells on and records their round."""
         for row, position in enumerate(self._running):
             if position in self._stopped:
                 continue
             state = self._states[position]
-            number = int(cohort.rounds[row])
-            validated = figures is not None and self._validates(position, number)
-            records[position] = drawn.record(
+            number = int(drawn.rounds[row])
+            validated = place is not None and self._validates(position, number)
+            record = drawn.record(
                 row,
                 state,
-                release=state.release if number <= state.release_until else 0,
+                release=self._release_of(position, number),
                 figures=figures if validated else None,
+                place=(place or 0) + row,
             )
+            records[position].append(record)
             state.round = number
-            state.collapsed_rounds += records[position].collapsed
-            loss = records[position].selection_loss
-            if loss is not None:
-                self._observe(position, row, loss, records[position].cluster_sizes)
+            state.collapsed_rounds += record.collapsed
+            if record.selection_loss is not None:
+                self._observe(position, record, played.clusters.hypotheses[row])
             self._check_stop(position)
-        return records
 
-    def _observe(
-        self, position: int, row: int, loss: float, sizes: tuple[int, ...]
-    ) -> None:
-        state = self._states[position]
+    def _observe(self, position: int, record: RoundRecord, hypotheses: Tensor) -> None:
+        """Early stopping: keeps the hypotheses with the smallest selection loss."""
+        state, loss = self._states[position], record.selection_loss
+        if loss is None or not np.isfinite(loss):
+            self._stopped[position] = "diverged"
+            return
         state.without_improvement += 1
         if loss < state.best_loss:
-            state.best_loss, state.best_round = loss, state.round
-            state.best_hypotheses = self._theta[row].cpu().numpy().copy()
-            state.best_sizes = np.array(sizes, dtype=np.int64)
+            state.best_loss, state.best_round = loss, record.round
+            state.best_hypotheses = hypotheses.cpu().numpy().copy()
+            state.best_sizes = np.array(record.cluster_sizes, dtype=np.int64)
             state.without_improvement = 0
-        if not np.isfinite(loss):
-            self._stopped[position] = "diverged"
 
-    # -- evaluation -----------------------------------------------------------------------------
+    # -- validation -----------------------------------------------------------------------------
 
     def _validates(self, position: int, number: int) -> bool:
         every = self._cells[position].spec.training.stopping.validate_every
         return number % every == 0 or number == self._last_round(position)
 
-    def _evaluate(self, block: Block, step: int, played: Played) -> Figures | None:
-        due = [
-            self._validates(position, int(block.rounds[step, row]))
+    def _due(self, cohort: Cohort) -> bool:
+        return any(
+            self._validates(position, int(cohort.rounds[row]))
             for row, position in enumerate(self._running)
-        ]
-        if not any(due):
+        )
+
+    def _validate(self, block: Block, steps: list[int], played: list[Played]) -> Figures | None:
+        """Figures of some rounds of the block, one after the other along the cells' axis."""
+        if not steps:
             return None
         if block.validation is None:
-            index, lanes = self._all_validation()
+            clients = np.tile(self._data.validation[self._running], (len(steps), 1, 1))
         else:
-            index = self._data.index(block.validation[step], self._running)
-            lanes = self._data.lanes(index)
-        evaluation = self._score(self._theta, lanes, played.clusters.sizes)
-        return figures_of(evaluation, self._counter.count(evaluation.predictions, index))
-
-    def _score(self, theta: Tensor, lanes: Lanes, sizes: Tensor) -> Evaluation:
-        largest = sizes.argmax(-1)
-        return evaluate(self._method.network, theta, lanes, self._method.loss, largest)
-
-    def _all_validation(self) -> tuple[Tensor, Lanes]:
-        """Every validation client of the running cells; the same in each round."""
-        if self._validation is None:
-            clients = self._data.validation[self._running]
-            index = self._data.index(clients, self._running)
-            self._validation = index, self._data.lanes(index)
-        return self._validation
+            clients = block.validation[steps]
+        columns = self._data.columns(clients, self._running)
+        return self._validator.score(
+            torch.cat([part.clusters.hypotheses for part in played]),
+            columns.reshape(-1, columns.shape[-1]),
+            torch.cat([part.clusters.sizes for part in played]),
+        )
 
     def result(self, position: int) -> FinalResult:
         """What the finished run at `position` amounts to, at its best hypotheses."""
         state = self._states[position]
-        theta = torch.from_numpy(state.best_hypotheses)[None].to(self._device)
-        index = self._data.index(self._data.validation[[position]], [position])
-        lanes = self._data.lanes(index)
+        clients = self._data.validation[[position]]
         with torch.no_grad():
-            sizes = torch.from_numpy(state.best_sizes)[None].to(self._device)
-            evaluation = self._score(theta, lanes, sizes)
-            counts = self._counter.count(evaluation.predictions, index, per_client=True)
-        figures = figures_of(evaluation, {})
+            figures = self._validator.score(
+                torch.from_numpy(state.best_hypotheses)[None].to(self._device),
+                self._data.columns(clients, [position]),
+                torch.from_numpy(state.best_sizes)[None].to(self._device),
+                per_client=True,
+            )
+        rows = self._cells[position].federation.mask[clients[0]].sum(1)
         return FinalResult(
             stopped_by=self._stopped.get(position, "running"),
             rounds=state.round,
@@ -228,8 +254,8 @@ class Stack:
             selection_loss=float(figures.selection_loss[0]),
             validation_loss=float(figures.validation_loss[0]),
             accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
-            fairness={name: count[0] for name, count in counts.items()},
-            single_row_clients=int((lanes.count == 1).sum()),
+            fairness={name: count[0] for name, count in figures.counts.items()},
+            single_row_clients=int((rows == 1).sum()),
             collapsed_rounds=state.collapsed_rounds,
         )
 
@@ -270,13 +296,9 @@ class Stack:
     def _last_round(self, position: int) -> int:
         return self._cells[position].spec.training.rounds
 
-    def _charge_within_cap(
-        self, position: int, taken: NDArray[np.int32], clients: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
-        cap = self._caps[position]
-        charged = clients if cap is None else clients[taken[clients] < cap]
-        taken[charged] += 1
-        return charged.astype(np.int32)
+    def _release_of(self, position: int, number: int) -> int:
+        state = self._states[position]
+        return state.release if number <= state.release_until else 0
 
     # -- layout ---------------------------------------------------------------------------------
 
@@ -291,7 +313,6 @@ class Stack:
             self._store_hypotheses()
         self._running = self.active
         self._block: Block | None = None
-        self._validation: tuple[Tensor, Lanes] | None = None
         if not self._running:
             return
         cells = [self._cells[position] for position in self._running]

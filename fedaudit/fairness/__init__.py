@@ -1,0 +1,1 @@
+"""Counts per group, gaps between groups, and how sure they are."""

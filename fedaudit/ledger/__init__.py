@@ -1,0 +1,1 @@
+"""What was spent: entries, their binary encoding, and the hash chain over them."""

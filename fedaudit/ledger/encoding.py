@@ -1,0 +1,148 @@
+"""The binary encoding of a ledger entry: what the ledger's hashes are taken over (version 1).
+
+    entry    = magic version round release kind observer flags inputs count subject*
+    magic    = the 15 bytes "fedaudit-ledger"
+    version  = u16, 1
+    round    = u64                   release = u64
+    kind     = text                  observer = text
+    flags    = u8, 1 where the entry was interrupted, else 0
+    inputs   = mechanism:text n:u64 noise_multiplier:f64 radius:f64 radius_floor:f64 clip:f64
+               noise:text guarantee:text
+    count    = u32, the number of subjects
+    subject  = key:32 bytes outcome:u8 radius:f64 epsilon:f64 leakage:f64 releases:u32
+    text     = u32 length, then that many bytes of UTF-8
+
+Integers are unsigned little endian; f64 is IEEE 754 binary64, little endian; an absent number is
+the quiet NaN 0x7ff8000000000000. A subject's key is the SHA-256 of its name in UTF-8, so that
+subjects have one width; they stand in ascending order of the bytes of their *names*. `epsilon` is
+n / (noise_multiplier * radius), `leakage` is n / noise_multiplier for a released upload, 0 for one
+that was not, and absent without a mechanism. `releases` is the running count.
+
+Positions in memory, ids, times, devices and the server's clusters are left out: the same run has
+the same bytes wherever, whenever and beside whatever else it was computed.
+"""
+
+import hashlib
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
+from fedaudit.privacy.inputs import MechanismInputs
+
+ENCODING_VERSION = 1
+MAGIC = b"fedaudit-ledger"
+
+_ABSENT = np.array([0x7FF8000000000000], dtype="<u8").view("<f8")[0]
+_SUBJECT = np.dtype(
+    [
+        ("key", "V32"),
+        ("outcome", "u1"),
+        ("radius", "<f8"),
+        ("epsilon", "<f8"),
+        ("leakage", "<f8"),
+        ("releases", "<u4"),
+    ]
+)
+
+
+class EntryEncoder:
+    """Encodes the entries of one experiment; whatever depends on names alone is computed once."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """`names`: the subjects' keys by index, distinct. Raises ValueError where two are equal."""
+        keys = [name.encode("utf-8") for name in names]
+        if len(set(keys)) != len(keys):
+            raise ValueError("subject names must be distinct; two subjects share one")
+        digests = b"".join(hashlib.sha256(key).digest() for key in keys)
+        self._keys = np.frombuffer(digests, dtype="V32")
+        self._rank = np.empty(len(keys), dtype=np.int64)
+        self._rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        self._inputs: dict[MechanismInputs, bytes] = {}
+
+    def encode(self, entry: LedgerEntry) -> bytes:
+        """The entry's bytes. Raises ValueError for subjects that repeat or have no name."""
+        flags = bytes([int(entry.interrupted)])
+        return b"".join(
+            (
+                MAGIC,
+                struct.pack("<HQQ", ENCODING_VERSION, entry.round, entry.release),
+                _text(entry.subject_kind),
+                _text(entry.observer),
+                flags,
+                self._encoded_inputs(entry.inputs),
+                struct.pack("<I", len(entry.subjects)),
+                self._subjects(entry),
+            )
+        )
+
+    def digest(self, entry: LedgerEntry) -> bytes:
+        """SHA-256 of the entry's bytes."""
+        return hashlib.sha256(self.encode(entry)).digest()
+
+    def _encoded_inputs(self, inputs: MechanismInputs) -> bytes:
+        encoded = self._inputs.get(inputs)
+        if encoded is None:
+            encoded = self._inputs[inputs] = _encode_inputs(inputs)
+        return encoded
+
+    def _subjects(self, entry: LedgerEntry) -> bytes:
+        order = self._order(entry.subjects)
+        outcomes = entry.outcomes[order]
+        if len(outcomes) and outcomes.max() >= len(OUTCOMES):
+            raise ValueError(f"outcome {outcomes.max()} is unknown; use 0 to {len(OUTCOMES) - 1}")
+        radii = entry.radii[order].astype(np.float64, copy=False)
+        table = np.empty(len(order), dtype=_SUBJECT)
+        table["key"] = self._keys[entry.subjects[order]]
+        table["outcome"] = outcomes
+        table["radius"] = np.where(np.isnan(radii), _ABSENT, radii)
+        table["releases"] = entry.releases[order]
+        nu, n = entry.inputs.noise_multiplier, entry.inputs.n
+        if nu is None:
+            table["epsilon"] = table["leakage"] = _ABSENT
+        else:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                epsilons = n / (nu * radii)
+            table["epsilon"] = np.where(np.isnan(epsilons), _ABSENT, epsilons)
+            table["leakage"] = np.where(outcomes == RELEASED, n / nu, 0.0)
+        return table.tobytes()
+
+    def _order(self, subjects: NDArray[np.int32]) -> NDArray[np.int64]:
+        if len(subjects) and not 0 <= subjects.min() <= subjects.max() < len(self._rank):
+            raise ValueError(f"subjects must lie between 0 and {len(self._rank) - 1}")
+        ranks = self._rank[subjects]
+        order = np.argsort(ranks, kind="stable")
+        if (np.diff(ranks[order]) == 0).any():
+            raise ValueError("a subject stands twice in one entry; merge or remove it")
+        return order
+
+
+def encode(entry: LedgerEntry, names: Sequence[str]) -> bytes:
+    """The bytes of one entry; for many, keep an EntryEncoder."""
+    return EntryEncoder(names).encode(entry)
+
+
+def digest(entry: LedgerEntry, names: Sequence[str]) -> bytes:
+    """SHA-256 of the bytes of one entry; for many, keep an EntryEncoder."""
+    return EntryEncoder(names).digest(entry)
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode("utf-8")
+    return struct.pack("<I", len(encoded)) + encoded
+
+
+def _encode_inputs(inputs: MechanismInputs) -> bytes:
+    numbers = (inputs.noise_multiplier, inputs.radius, inputs.radius_floor, inputs.clip)
+    present = np.array([_ABSENT if number is None else number for number in numbers], dtype="<f8")
+    return b"".join(
+        (
+            _text(inputs.mechanism),
+            struct.pack("<Q", inputs.n),
+            present.tobytes(),
+            _text(inputs.noise),
+            _text(inputs.guarantee),
+        )
+    )

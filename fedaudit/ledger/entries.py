@@ -1,0 +1,52 @@
+"""One entry of the ledger: what every subject of one round spent."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.privacy.inputs import MechanismInputs
+
+__all__ = ["OUTCOMES", "RELEASED", "LedgerEntry", "MechanismInputs"]
+
+OUTCOMES = ("released", "refused", "withheld")
+"""The name of each outcome code."""
+RELEASED = 0
+
+_COLUMNS = ("outcomes", "radii", "releases", "clusters")
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """What one round (and one release of it) cost its subjects before one observer.
+
+    The columns run along the subjects, in any order. Raises ValueError where their lengths differ.
+    """
+
+    round: int
+    """From 1."""
+    release: int
+    """0 unless the round was repeated by a run with `release` noise."""
+    subject_kind: str
+    observer: str
+    inputs: MechanismInputs
+    subjects: NDArray[np.int32]
+    """Indices of the clients asked to take part."""
+    outcomes: NDArray[np.uint8]
+    """Codes into OUTCOMES."""
+    radii: NDArray[np.float64]
+    """The radius of the noise; NaN where nothing was released or there is no mechanism."""
+    releases: NDArray[np.int32]
+    """The subject's releases up to and including this one."""
+    clusters: NDArray[np.int16]
+    """The cluster that the server put the upload into; -1 for none. Not part of the encoding."""
+    interrupted: bool = False
+    """Charged, but lost before its results were stored."""
+
+    def __post_init__(self) -> None:
+        for column in _COLUMNS:
+            if len(getattr(self, column)) != len(self.subjects):
+                raise ValueError(
+                    f"{column} has {len(getattr(self, column))} values for "
+                    f"{len(self.subjects)} subjects; give one each"
+                )

@@ -1,0 +1,1 @@
+"""From a finished run to a report: figures, gates, verdict and page."""

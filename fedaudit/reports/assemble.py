@@ -1,0 +1,213 @@
+"""From a finished run's facts to the report document, and the document's hash."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import rfc8785
+
+from fedaudit.privacy.guarantees import guarantee_statement
+from fedaudit.privacy.metric import leakage, summarise_leakage, training_releases
+from fedaudit.privacy.projection import NO_EPSILON, NO_MECHANISM
+from fedaudit.reports.document import (
+    ClusterLeakage,
+    Data,
+    Experiment,
+    GuaranteeSection,
+    Integrity,
+    Privacy,
+    Provenance,
+    Report,
+    Utility,
+)
+from fedaudit.reports.fairness import fairness_sections
+from fedaudit.reports.gates import evaluate, overall
+from fedaudit.reports.limits import limits
+from fedaudit.reports.material import ReportMaterial
+from fedaudit.reports.verdict import verdict
+from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.privacy import LaplaceL2
+
+_UNSIGNED = "reports of this version are not signed"
+_PROVENANCE = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
+
+
+def assemble(material: ReportMaterial) -> dict[str, Any]:
+    """The report (version 1) as JSON-able values, without NaN or infinities.
+
+    Raises KeyError where the material lacks a sensitive attribute of the spec.
+    """
+    spec = material.spec
+    sections: dict[str, Any] = {
+        "report_version": 1,
+        "experiment": _experiment(material).model_dump(),
+        "guarantee": _guarantee(material).model_dump(),
+        "privacy": _privacy(material).model_dump(),
+        "utility": _utility(material).model_dump(),
+        "fairness": [section.model_dump() for section in fairness_sections(material)],
+        "attacks": [],
+        "data": _data(material).model_dump(),
+        "spec": spec.model_dump(mode="json"),
+        "provenance": _provenance(material).model_dump(),
+        "limits": limits(material),
+        "integrity": _integrity(material).model_dump(),
+    }
+    sections["gates"] = evaluate(spec.gates, sections)
+    sections["gate_outcome"] = overall(sections["gates"])
+    sections["verdict"] = verdict(sections, simulated=spec.privacy.noise == "simulation")
+    document: dict[str, Any] = Report.model_validate(sections).model_dump(mode="json")
+    return document
+
+
+def report_hash(document: Mapping[str, Any]) -> str:
+    """SHA-256, in hexadecimal, of the document's canonical JSON (RFC 8785)."""
+    return hashlib.sha256(rfc8785.dumps(dict(document))).hexdigest()
+
+
+def _experiment(material: ReportMaterial) -> Experiment:
+    return Experiment(
+        id=material.experiment_id,
+        name=material.name,
+        spec_hash=spec_hash(material.spec),
+        status=material.status,
+    )
+
+
+def _guarantee(material: ReportMaterial) -> GuaranteeSection:
+    found = guarantee_statement(material.spec, material.n)
+    return GuaranteeSection(
+        kind=found.kind,
+        mechanism=found.mechanism,
+        unit=found.unit,
+        adjacency=found.adjacency,
+        delta=found.delta,
+        observers=list(found.observers),
+        statement=found.statement,
+        reasons=found.reasons,
+    )
+
+
+def _privacy(material: ReportMaterial) -> Privacy:
+    privacy = material.spec.privacy
+    ordered = training_releases(
+        material.releases, training_clients=material.federation.training_clients
+    )
+    participations = int(ordered[-1]) if len(ordered) else 0
+    if not isinstance(privacy, LaplaceL2):
+        missing = (
+            "leakage_median",
+            "leakage_max",
+            "leakage_quantiles",
+            "leakage_by_cluster",
+            "leakage_per_release",
+            "epsilon_max",
+        )
+        return Privacy(
+            **dict.fromkeys(missing),
+            participations_max=participations,
+            refusals=material.refusals,
+            withheld=material.withheld,
+            reasons=dict.fromkeys(missing, NO_MECHANISM),
+        )
+    nu = privacy.noise_multiplier
+    summary = summarise_leakage(
+        material.releases,
+        training_clients=material.federation.training_clients,
+        n=material.n,
+        noise_multiplier=nu,
+    )
+    by_cluster = _by_cluster(material, nu)
+    reasons = {"epsilon_max": NO_EPSILON}
+    if by_cluster is None:
+        reasons["leakage_by_cluster"] = "the clusters of the clients were not handed over"
+    return Privacy(
+        leakage_median=summary.median,
+        leakage_max=summary.maximum,
+        leakage_quantiles=summary.quantiles,
+        leakage_by_cluster=by_cluster,
+        leakage_per_release=leakage(1, n=material.n, noise_multiplier=nu),
+        participations_max=participations,
+        refusals=material.refusals,
+        withheld=material.withheld,
+        epsilon_max=None,
+        reasons=reasons,
+    )
+
+
+def _by_cluster(material: ReportMaterial, nu: float) -> list[ClusterLeakage] | None:
+    if material.clusters is None:
+        return None
+    found = []
+    for cluster in range(material.spec.training.hypotheses):
+        releases = material.releases[material.clusters == cluster]
+        if len(releases):
+            found.append(
+                ClusterLeakage(
+                    cluster=cluster,
+                    clients=len(releases),
+                    leakage_median=float(np.median(releases)) * material.n / nu,
+                    leakage_max=leakage(int(releases.max()), n=material.n, noise_multiplier=nu),
+                )
+            )
+    return found
+
+
+def _utility(material: ReportMaterial) -> Utility:
+    result = material.result
+    figures = {
+        "validation_loss": _finite(result.validation_loss),
+        "selection_loss": _finite(result.selection_loss),
+        "accuracy": _finite(result.accuracy),
+    }
+    reasons = {
+        name: "there was no finite loss to report" for name in figures if figures[name] is None
+    }
+    if "accuracy" in reasons and material.spec.training.loss != "cross-entropy":
+        reasons["accuracy"] = "the target is a number, so there is no accuracy"
+    return Utility(
+        **figures,
+        rounds=result.rounds,
+        best_round=result.best_round,
+        stopped_by=result.stopped_by,
+        reasons=reasons,
+    )
+
+
+def _data(material: ReportMaterial) -> Data:
+    facts = material.federation
+    return Data(
+        source=material.spec.federation.source,
+        clients=facts.clients,
+        training_clients=facts.training_clients,
+        validation_clients=facts.clients - facts.training_clients,
+        rows=facts.rows,
+        parameters=material.n,
+        notes=list(facts.notes),
+    )
+
+
+def _provenance(material: ReportMaterial) -> Provenance:
+    known = {name: material.provenance.get(name) for name in _PROVENANCE}
+    return Provenance(
+        spec_hash=spec_hash(material.spec),
+        data_fingerprint=material.federation.fingerprint,
+        seed=material.spec.seed,
+        reasons={name: "was not recorded" for name, value in known.items() if value is None},
+        **known,
+    )
+
+
+def _integrity(material: ReportMaterial) -> Integrity:
+    return Integrity(
+        ledger_hash=material.ledger_hash,
+        chain_head=material.chain_head,
+        signature=None,
+        key_id=None,
+        reasons={"signature": _UNSIGNED, "key_id": _UNSIGNED},
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

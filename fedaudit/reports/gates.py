@@ -1,0 +1,76 @@
+"""Whether a report meets conditions: pass, fail, or not enough evidence to say."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedaudit.spec.gates import Gate
+
+PASS, FAIL, INSUFFICIENT = "pass", "fail", "insufficient_evidence"
+
+_UTILITY = ("validation_loss", "accuracy")
+# These rest on the guarantee; participations are counted, whatever the mechanism.
+_GUARANTEED = ("leakage_max", "leakage_median", "epsilon_max")
+_SIGNS = {"le": "at most", "ge": "at least"}
+
+
+def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each gate's figure, attribute, op, bound, value, outcome and reason.
+
+    `report` is the JSON document. A figure that is null, a privacy figure without a guarantee, or
+    one with a heuristic guarantee that the gate does not allow, is insufficient evidence.
+    """
+    return [_evaluate(gate, report) for gate in gates]
+
+
+def overall(evaluated: Sequence[Mapping[str, Any]]) -> str | None:
+    """The worst outcome: a failure before missing evidence before a pass; None without gates."""
+    outcomes = {gate["outcome"] for gate in evaluated}
+    return next((one for one in (FAIL, INSUFFICIENT, PASS) if one in outcomes), None)
+
+
+def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
+    value, reason = _look_up(gate, report)
+    outcome, why = _judge(gate, value, reason, report["guarantee"]["kind"])
+    return {
+        "figure": gate.figure,
+        "attribute": gate.attribute,
+        "op": gate.op,
+        "bound": gate.value,
+        "value": value,
+        "outcome": outcome,
+        "reason": why,
+    }
+
+
+def _judge(gate: Gate, value: float | None, reason: str | None, kind: str) -> tuple[str, str]:
+    if value is None:
+        return INSUFFICIENT, reason or "the report does not have this figure"
+    if gate.figure in _GUARANTEED and kind == "none":
+        return INSUFFICIENT, "there is no guarantee, so the figure bounds nothing"
+    if gate.figure in _GUARANTEED and kind == "heuristic" and not gate.allow_heuristic:
+        return INSUFFICIENT, (
+            "the guarantee is heuristic and the gate does not allow that; "
+            "set allow_heuristic, or use a fixed radius"
+        )
+    met = value <= gate.value if gate.op == "le" else value >= gate.value
+    relation = "is" if met else "is not"
+    sentence = f"{value:.6g} {relation} {_SIGNS[gate.op]} {gate.value:.6g}"
+    return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
+
+
+def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str | None]:
+    if gate.figure.startswith(("demographic_parity", "equalized_odds", "equal_opportunity")):
+        return _fairness_figure(gate, report["fairness"])
+    section = report["utility" if gate.figure in _UTILITY else "privacy"]
+    return section.get(gate.figure), section["reasons"].get(gate.figure)
+
+
+def _fairness_figure(
+    gate: Gate, sections: Sequence[Mapping[str, Any]]
+) -> tuple[float | None, str | None]:
+    fitting = [one for one in sections if gate.attribute in (None, one["attribute"])]
+    if len(fitting) != 1:
+        which = "no attribute" if gate.attribute is None else f"{gate.attribute!r}"
+        return None, f"{which} names {len(fitting)} of the report's attributes; name exactly one"
+    metric = fitting[0]["metrics"][gate.figure]
+    return metric["value"], metric["reason"]

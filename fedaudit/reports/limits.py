@@ -1,0 +1,117 @@
+"""What a report does not show, one plain sentence each."""
+
+from fedaudit.privacy.guarantees import guarantee_kind
+from fedaudit.reports.material import ReportMaterial
+from fedaudit.spec.federation import SyntheticGroups
+from fedaudit.spec.privacy import LaplaceL2
+
+
+def limits(material: ReportMaterial) -> list[str]:
+    """The sentences that apply to this run, privacy first."""
+    return [
+        *_of_the_mechanism(material),
+        *_of_validation(material),
+        *_of_fairness(material),
+        *_of_training(material),
+        "No attack was run against this model: nothing here says what an adversary recovers.",
+        "The figures are of one run with one seed, and of this run alone: what other experiments "
+        "spent on the same data is kept in the federation's budget.",
+        "The report is not signed. Its hash chain shows changed or missing entries, but not that "
+        "the newest ones were cut off, unless the chain's head is kept elsewhere.",
+    ]
+
+
+def _of_the_mechanism(material: ReportMaterial) -> list[str]:
+    spec, privacy = material.spec, material.spec.privacy
+    if not isinstance(privacy, LaplaceL2):
+        return ["There is no privacy mechanism: updates left the clients as they were."]
+    found = [
+        "Leakage is metric privacy: a cost within a distance. It is not the epsilon of "
+        "(epsilon, delta)-differential privacy and must not be compared with it or added to it.",
+    ]
+    if privacy.noise == "simulation":
+        found.append(
+            "The noise was simulated and can be drawn again from the seed in the spec: the model "
+            "of this run is protected by nothing and must not be released."
+        )
+    if privacy.radius == "adaptive":
+        found.append(
+            "The adaptive radius depends on the secret update, so its leakage is heuristic: "
+            "adding n/nu over releases is the paper's convention, not a theorem."
+        )
+    elif guarantee_kind(spec) == "formal":
+        found.append(
+            "The theorem bounds a release by epsilon times the distance of the uploads; n/nu is "
+            "that bound only for uploads within the radius of each other."
+        )
+    if spec.training.hypotheses > 1:
+        found.append(
+            "The hypothesis that a client chose is not protected by itself: between hypotheses i "
+            "and j the bound of a release is about epsilon * ||theta_i - theta_j||, which can be "
+            "large."
+        )
+    found.append(
+        "The mechanism is proven for real numbers; the low bits of floating-point noise can leak "
+        "(Mironov 2012), and nothing here prevents that."
+    )
+    if material.withheld:
+        found.append(
+            f"{material.withheld} updates were withheld for not being finite; that they were "
+            "depends on the data and is not covered by the guarantee."
+        )
+    return found
+
+
+def _of_validation(material: ReportMaterial) -> list[str]:
+    return [
+        "Validation losses, early stopping and fairness figures use the real rows of the "
+        "validation clients, without noise or guarantee.",
+        "The validation clients that decided when to stop also give the final figures, which are "
+        "therefore somewhat flattering; selection_loss, the smallest loss over hypotheses, is for "
+        "stopping only.",
+    ]
+
+
+def _of_fairness(material: ReportMaterial) -> list[str]:
+    fairness = material.spec.fairness
+    if not fairness.sensitive:
+        return ["No sensitive attribute was named: nothing here says how groups fare."]
+    found = [
+        "Rates and gaps are pooled over the rows of the validation clients, not averaged over "
+        "clients.",
+        f"Groups with fewer than {fairness.minimum_group_size} scored rows are left out, and "
+        "another with them where only one would be; a gap may be larger among those left out.",
+        "Rates of groups above that size are exact and may rest on few rows with one outcome.",
+        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
+        "show that there is no gap.",
+    ]
+    source = material.spec.federation
+    if isinstance(source, SyntheticGroups) and not source.independent_attribute:
+        found.append(
+            "In these synthetic data the group is the distribution that the hypotheses tell apart, "
+            "which in part explains why more hypotheses are fairer; set independent_attribute for "
+            "the control."
+        )
+    if material.result.single_row_clients:
+        found.append(
+            f"{material.result.single_row_clients} validation clients have one row only and were "
+            "scored with the largest hypothesis, since none could be chosen without that row."
+        )
+    return found
+
+
+def _of_training(material: ReportMaterial) -> list[str]:
+    found = []
+    if material.result.collapsed_rounds:
+        found.append(
+            f"In {material.result.collapsed_rounds} of {material.result.rounds} rounds the "
+            "uploads all fell into one of several clusters: only one hypothesis was trained."
+        )
+    if material.spec.relocates and material.spec.training.hypotheses > 1:
+        found.append(
+            "Empty clusters were moved to the farthest upload, so clusters are not the clients' "
+            "own choices."
+        )
+    if material.result.stopped_by == "diverged":
+        found.append("Training diverged: the figures are of the best round before that.")
+    return found

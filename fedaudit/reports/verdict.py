@@ -1,0 +1,80 @@
+"""The verdict: a few plain sentences, and what they rest on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedaudit.fairness.gaps import METRICS
+
+_OUTCOMES = {
+    "pass": "All gates passed",
+    "fail": "The gates failed",
+    "insufficient_evidence": "The evidence does not suffice for the gates",
+}
+_BASIS = {
+    "formal": (
+        "This rests on a theorem for the public, fixed radius; it bounds datasets whose uploads "
+        "stay within that radius of each other."
+    ),
+    "heuristic": "This rests on the paper's convention, not on a theorem.",
+}
+
+
+def verdict(report: Mapping[str, Any], *, simulated: bool) -> str:
+    """The verdict on a report that lacks nothing else; `simulated` means noise from the seed."""
+    sentences = [_gates(report["gates"], report["gate_outcome"]), *_privacy(report)]
+    if simulated and report["guarantee"]["kind"] != "none":
+        sentences.append("The noise was simulated, so this run's model is not for release.")
+    sentences += [_fairness(section) for section in report["fairness"]]
+    sentences.append(_utility(report["utility"]))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _gates(gates: Sequence[Mapping[str, Any]], outcome: str | None) -> str:
+    if outcome is None:
+        return "No gate was set."
+    told = {
+        "pass": "passed",
+        "fail": "failed",
+        "insufficient_evidence": "lacked evidence",
+    }
+    counts = [
+        f"{sum(gate['outcome'] == one for gate in gates)} {word}" for one, word in told.items()
+    ]
+    return f"{_OUTCOMES[outcome]}: {', '.join(counts)}."
+
+
+def _privacy(report: Mapping[str, Any]) -> list[str]:
+    privacy, kind = report["privacy"], report["guarantee"]["kind"]
+    took_part = f"A client took part in at most {privacy['participations_max']} rounds"
+    if kind == "none":
+        return [f"There is no privacy guarantee. {took_part}, each time without noise."]
+    return [
+        f"The guarantee is {kind}. {took_part}, at a leakage of "
+        f"{privacy['leakage_per_release']:.4g} each: {privacy['leakage_max']:.4g} in all, median "
+        f"{privacy['leakage_median']:.4g}.",
+        _BASIS[kind],
+    ]
+
+
+def _fairness(section: Mapping[str, Any]) -> str:
+    metric = METRICS[2]
+    found = section["metrics"][metric]
+    name = f"{metric} by {section['attribute']}"
+    if found["value"] is None:
+        return f"{name} is unknown: {found['reason']}."
+    interval = found["interval"]
+    told = f"{name} is {found['value']:.4g}"
+    if interval is not None:
+        told += (
+            f" ({interval['level']:.0%} interval {interval['low']:.4g} to {interval['high']:.4g})"
+        )
+    return told + (f"; {found['reason']}." if found["reason"] else ".")
+
+
+def _utility(utility: Mapping[str, Any]) -> str:
+    told = f"Training ended after {utility['rounds']} rounds ({utility['stopped_by']})"
+    if utility["validation_loss"] is not None:
+        told += f" with a validation loss of {utility['validation_loss']:.4g}"
+    if utility["accuracy"] is not None:
+        told += f" and an accuracy of {utility['accuracy']:.4g}"
+    return told + "."

@@ -1,0 +1,102 @@
+"""Validation of several rounds at once.
+
+Rounds are validated together because the work of one is too small to keep a processor busy: a
+round takes the place of a cell on the tensors' axis, which changes no figure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.networks.choose import Network
+from fedaudit.networks.losses import Loss
+from fedaudit.training.data import Lanes, StackData
+from fedaudit.training.evaluation import evaluate
+from fedaudit.training.group_counts import GroupCounter
+
+_MOST_ELEMENTS = 1 << 21
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Validation figures on the host, one a cell of the evaluated stack."""
+
+    selection_loss: NDArray[np.float64]
+    validation_loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64] | None
+    counts: dict[str, NDArray[np.int64]]
+    """Attribute -> [cells, groups, 4], or [cells, clients, groups, 4] per client."""
+
+
+class Validator:
+    """Scores hypotheses on validation clients and counts outcomes per group."""
+
+    def __init__(
+        self, network: Network, loss: Loss, data: StackData, counter: GroupCounter
+    ) -> None:
+        self._network = network
+        self._loss = loss
+        self._data = data
+        self._counter = counter
+        self._kept: tuple[NDArray[np.int64], Lanes] | None = None
+
+    def score(
+        self,
+        theta: Tensor,
+        columns: NDArray[np.int64],
+        sizes: Tensor,
+        *,
+        per_client: bool = False,
+    ) -> Figures:
+        """Figures of hypotheses theta [cells, k, n] on the clients at columns [cells, clients].
+
+        `sizes` [cells, k]: uploads in each hypothesis's cluster.
+        """
+        size = self._data.elements * columns.shape[1] * theta.shape[1]
+        step = max(1, _MOST_ELEMENTS // size)
+        parts = [
+            self._score(
+                theta[start : start + step],
+                columns[start : start + step],
+                sizes[start : start + step],
+                per_client,
+            )
+            for start in range(0, len(columns), step)
+        ]
+        return parts[0] if len(parts) == 1 else _joined(parts)
+
+    def _score(
+        self, theta: Tensor, columns: NDArray[np.int64], sizes: Tensor, per_client: bool
+    ) -> Figures:
+        lanes = self._lanes(columns)
+        evaluation = evaluate(self._network, theta, lanes, self._loss, sizes.argmax(-1))
+        predictions = evaluation.predictions.permute(1, 2, 0).cpu().numpy()
+        accuracy = evaluation.accuracy
+        return Figures(
+            selection_loss=evaluation.selection_loss.cpu().numpy(),
+            validation_loss=evaluation.validation_loss.cpu().numpy(),
+            accuracy=None if accuracy is None else accuracy.cpu().numpy(),
+            counts=self._counter.count(predictions, columns, per_client=per_client),
+        )
+
+    def _lanes(self, columns: NDArray[np.int64]) -> Lanes:
+        """The clients' data; kept for the next call, which often asks for the same clients."""
+        if self._kept is None or not np.array_equal(self._kept[0], columns):
+            self._kept = columns, self._data.lanes(columns)
+        return self._kept[1]
+
+
+def _joined(parts: Sequence[Figures]) -> Figures:
+    accuracies = [part.accuracy for part in parts if part.accuracy is not None]
+    return Figures(
+        selection_loss=np.concatenate([part.selection_loss for part in parts]),
+        validation_loss=np.concatenate([part.validation_loss for part in parts]),
+        accuracy=np.concatenate(accuracies) if accuracies else None,
+        counts={
+            name: np.concatenate([part.counts[name] for part in parts]) for name in parts[0].counts
+        },
+    )

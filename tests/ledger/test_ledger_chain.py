@@ -1,0 +1,77 @@
+"""The hash chain and the ledger hash."""
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.ledger.chain import first_broken_link, genesis, ledger_hash, link
+
+DIGESTS = [hashlib.sha256(bytes([number])).digest() for number in range(5)]
+
+
+def chained(experiment_id: str) -> list[tuple[bytes, bytes]]:
+    previous, links = genesis(experiment_id), []
+    for digest in DIGESTS:
+        previous = link(previous, digest)
+        links.append((digest, previous))
+    return links
+
+
+def test_the_first_link_is_a_known_hash():
+    first = hashlib.sha256(b"fedaudit-ledger-genesis-1\x00" + b"experiment").digest()
+    assert genesis("experiment") == first
+    second = hashlib.sha256(b"fedaudit-ledger-link-1\x00" + first + DIGESTS[0]).digest()
+    assert link(first, DIGESTS[0]) == second
+
+
+def test_an_intact_chain_verifies():
+    assert first_broken_link("e", chained("e")) is None
+    assert first_broken_link("e", []) is None
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_a_changed_entry_breaks_the_chain_where_it_stands(position):
+    links = chained("e")
+    links[position] = (hashlib.sha256(b"forged").digest(), links[position][1])
+    assert first_broken_link("e", links) == position
+
+
+def test_a_removed_a_swapped_and_a_foreign_entry_break_the_chain():
+    links = chained("e")
+    assert first_broken_link("e", links[:2] + links[3:]) == 2
+    assert first_broken_link("e", [links[1], links[0], *links[2:]]) == 0
+    assert first_broken_link("another", links) == 0
+
+
+def test_links_and_digests_have_32_bytes():
+    with pytest.raises(ValueError, match="digest has 3 bytes"):
+        link(genesis("e"), b"abc")
+    with pytest.raises(ValueError, match="previous has 0 bytes"):
+        link(b"", DIGESTS[0])
+
+
+ROWS = [
+    (round_, release, "client", "server", DIGESTS[round_ + release])
+    for round_ in (1, 2, 3)
+    for release in (0, 1)
+]
+
+
+@given(st.permutations(ROWS))
+def test_the_ledger_hash_does_not_depend_on_the_order_of_rows(rows):
+    assert ledger_hash(rows) == ledger_hash(ROWS)
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_the_ledger_hash_depends_on_every_field(position):
+    changed = list(ROWS[0])
+    changed[position] = (9, 9, "population", "final_model", DIGESTS[4])[position]
+    assert ledger_hash([tuple(changed), *ROWS[1:]]) != ledger_hash(ROWS)
+    assert ledger_hash(ROWS[1:]) != ledger_hash(ROWS)
+
+
+def test_two_entries_of_one_key_are_refused():
+    with pytest.raises(ValueError, match="two entries share"):
+        ledger_hash([ROWS[0], ROWS[0]])

@@ -1,0 +1,194 @@
+"""The binary encoding of ledger entries: pinned bytes, and what may and may not change them."""
+
+import hashlib
+import math
+import struct
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.ledger.encoding import EntryEncoder, digest, encode
+from fedaudit.ledger.entries import LedgerEntry, MechanismInputs
+
+NAMES = ("10001", "ä", "b", "a", "")
+INPUTS = MechanismInputs(
+    mechanism="laplace-l2",
+    n=11,
+    noise_multiplier=3.0,
+    radius=None,
+    radius_floor=1e-6,
+    clip=None,
+    noise="simulation",
+    guarantee="heuristic",
+)
+NAN = float("nan")
+
+
+def an_entry(**changes: Any) -> LedgerEntry:
+    fields: dict[str, Any] = {
+        "round": 7,
+        "release": 0,
+        "subject_kind": "client",
+        "observer": "server",
+        "inputs": INPUTS,
+        "subjects": np.array([0, 1, 3], dtype=np.int32),
+        "outcomes": np.array([0, 1, 2], dtype=np.uint8),
+        "radii": np.array([0.5, NAN, NAN]),
+        "releases": np.array([2, 4, 0], dtype=np.int32),
+        "clusters": np.array([1, -1, -1], dtype=np.int16),
+    }
+    return LedgerEntry(**{**fields, **changes})
+
+
+def text(value: str) -> bytes:
+    return struct.pack("<I", len(value.encode())) + value.encode()
+
+
+def subject(name: str, outcome: int, *numbers: float, releases: int) -> bytes:
+    key = hashlib.sha256(name.encode()).digest()
+    # The quiet NaN of the specification, whatever NaN Python holds.
+    floats = b"".join(
+        bytes.fromhex("000000000000f87f") if math.isnan(number) else struct.pack("<d", number)
+        for number in numbers
+    )
+    return key + bytes([outcome]) + floats + struct.pack("<I", releases)
+
+
+def test_the_bytes_are_those_of_the_specification():
+    absent = bytes.fromhex("000000000000f87f")
+    expected = b"".join(
+        (
+            b"fedaudit-ledger",
+            struct.pack("<HQQ", 1, 7, 0),
+            text("client"),
+            text("server"),
+            b"\x00",
+            text("laplace-l2"),
+            struct.pack("<Qd", 11, 3.0),
+            absent,
+            struct.pack("<d", 1e-6),
+            absent,
+            text("simulation"),
+            text("heuristic"),
+            struct.pack("<I", 3),
+            subject("10001", 0, 0.5, 11 / (3.0 * 0.5), 11 / 3, releases=2),
+            subject("a", 2, NAN, NAN, 0.0, releases=0),
+            subject("ä", 1, NAN, NAN, 0.0, releases=4),
+        )
+    )
+    assert encode(an_entry(), NAMES) == expected
+    assert digest(an_entry(), NAMES).hex() == PINNED
+
+
+PINNED = "d355533bf95c9623fb385c2cd7010ed59ead5cde43ab24edc55f19aea97a8acf"
+"""The digest of `an_entry`; another value means another encoding, hence another version."""
+
+
+def test_without_a_mechanism_nothing_bounds_what_leaked():
+    inputs = MechanismInputs("none", 2, None, None, None, None, "simulation", "none")
+    entry = an_entry(inputs=inputs, radii=np.full(3, NAN))
+    assert encode(entry, NAMES).endswith(subject("ä", 1, NAN, NAN, NAN, releases=4))
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"round": 8},
+    {"release": 1},
+    {"subject_kind": "population"},
+    {"observer": "final_model"},
+    {"interrupted": True},
+    {"subjects": np.array([0, 1, 2], dtype=np.int32)},
+    {"outcomes": np.array([0, 2, 2], dtype=np.uint8)},
+    {"radii": np.array([np.nextafter(0.5, 1), NAN, NAN])},
+    {"releases": np.array([3, 4, 0], dtype=np.int32)},
+    *(
+        {"inputs": replace(INPUTS, **{name: value})}
+        for name, value in {
+            "mechanism": "gaussian-local",
+            "n": 12,
+            "noise_multiplier": 3.5,
+            "radius": 1.0,
+            "radius_floor": 1e-5,
+            "clip": 1.0,
+            "noise": "release",
+            "guarantee": "formal",
+        }.items()
+    ),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=", ".join)
+def test_every_change_of_a_figure_changes_the_digest(change):
+    assert digest(an_entry(**change), NAMES) != digest(an_entry(), NAMES)
+
+
+def test_the_clusters_of_the_server_are_not_part_of_the_figures():
+    clusters = np.array([0, 0, 0], dtype=np.int16)
+    assert digest(an_entry(clusters=clusters), NAMES) == digest(an_entry(), NAMES)
+
+
+def test_any_nan_is_the_same_absent_number():
+    strange = np.array([0x3FE0000000000000, 0xFFF8000000000001, 0x7FF0000000000009], dtype="<u8")
+    entry = an_entry(radii=strange.view("<f8"))
+    assert encode(entry, NAMES) == encode(an_entry(), NAMES)
+
+
+@st.composite
+def renamed_entries(draw: st.DrawFn) -> tuple[LedgerEntry, list[str], list[int], list[int]]:
+    names = draw(st.lists(st.text(max_size=5), min_size=1, max_size=12, unique=True))
+    count = draw(st.integers(0, len(names)))
+    subjects = draw(st.permutations(range(len(names))))[:count]
+    radius = st.one_of(st.just(NAN), st.floats(1e-9, 1e9))
+    entry = an_entry(
+        subjects=np.array(subjects, dtype=np.int32),
+        outcomes=np.array(draw(st.lists(st.integers(0, 2), min_size=count, max_size=count)), "u1"),
+        radii=np.array(draw(st.lists(radius, min_size=count, max_size=count)), dtype=float),
+        releases=np.array(
+            draw(st.lists(st.integers(0, 2**31 - 1), min_size=count, max_size=count)), "i4"
+        ),
+        clusters=np.zeros(count, dtype=np.int16),
+    )
+    within = draw(st.permutations(range(count)))
+    places = draw(st.permutations(range(len(names))))
+    return entry, names, list(within), list(places)
+
+
+@given(renamed_entries())
+def test_neither_the_order_of_subjects_nor_their_place_in_memory_matters(case):
+    entry, names, within, places = case
+    moved = list(names)
+    for old, new in enumerate(places):
+        moved[new] = names[old]
+    order = np.array(within, dtype=np.int64)
+    shuffled = replace(
+        entry,
+        subjects=np.array(places, dtype=np.int32)[entry.subjects[order]],
+        outcomes=entry.outcomes[order],
+        radii=entry.radii[order],
+        releases=entry.releases[order],
+        clusters=entry.clusters[order],
+    )
+    assert encode(shuffled, moved) == encode(entry, names)
+
+
+def test_one_encoder_serves_many_entries():
+    encoder = EntryEncoder(NAMES)
+    for round_ in (1, 2, 1):
+        entry = an_entry(round=round_)
+        assert encoder.digest(entry) == digest(entry, NAMES)
+
+
+def test_what_cannot_be_encoded_is_refused():
+    with pytest.raises(ValueError, match="subject names must be distinct"):
+        EntryEncoder(["a", "a"])
+    with pytest.raises(ValueError, match="stands twice"):
+        encode(an_entry(subjects=np.array([1, 1, 3], dtype=np.int32)), NAMES)
+    with pytest.raises(ValueError, match="between 0 and 4"):
+        encode(an_entry(subjects=np.array([0, 1, 5], dtype=np.int32)), NAMES)
+    with pytest.raises(ValueError, match="outcome 3 is unknown"):
+        encode(an_entry(outcomes=np.array([0, 1, 3], dtype=np.uint8)), NAMES)
+    with pytest.raises(ValueError, match="radii has 1 values for 3 subjects"):
+        an_entry(radii=np.array([0.5]))

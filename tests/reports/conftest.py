@@ -1,0 +1,87 @@
+"""The material of a small finished run."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.spec.parse import parse_spec
+
+SPEC: dict[str, Any] = {
+    "name": "<script>alert(1)</script>",
+    "seed": 3,
+    "federation": {"source": "synthetic-groups", "clients_per_group": [40, 20]},
+    "model": {"kind": "linear"},
+    "training": {"loss": "rmse", "hypotheses": 2, "rounds": 50, "cohort": {"clients": 7}},
+    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5},
+    "fairness": {
+        "sensitive": ["group"],
+        "favourable": {"op": "ge", "value": 0},
+        "intervals": {"samples": 200},
+    },
+    "gates": [
+        {"figure": "leakage_max", "op": "le", "value": 4, "allow_heuristic": True},
+        {"figure": "equalized_odds_difference", "op": "le", "value": 0.01},
+    ],
+}
+
+
+def counts_of_clients() -> np.ndarray:
+    """Thirty validation clients of ten rows: the first twenty in g1, the others in g2."""
+    counts = np.zeros((30, 2, 4), dtype=np.int64)
+    for client in range(30):
+        counts[client, int(client >= 20)] = (3 + client % 3, 2, 3, 2 - client % 3)
+    return counts
+
+
+@pytest.fixture
+def material() -> Callable[..., ReportMaterial]:
+    """Makes the material; `spec` replaces parts of the spec, other arguments its own fields."""
+
+    def make(spec: dict[str, Any] | None = None, **changes: Any) -> ReportMaterial:
+        releases = np.zeros(60, dtype=np.int32)
+        releases[:30] = np.arange(30) % 5
+        found = ReportMaterial(
+            experiment_id="0190-1",
+            name=SPEC["name"],
+            status="succeeded",
+            spec=parse_spec({**SPEC, **(spec or {})}),
+            n=3,
+            federation=FederationFacts(
+                fingerprint="f" * 64,
+                clients=60,
+                training_clients=30,
+                rows=600,
+                notes=("36 rows were left out",),
+                attributes={"group": ("g1", "g2")},
+            ),
+            releases=releases,
+            refusals=2,
+            withheld=1,
+            result=FinalFigures(
+                stopped_by="patience",
+                rounds=41,
+                best_round=11,
+                selection_loss=0.25,
+                validation_loss=0.5,
+                accuracy=None,
+                fairness={"group": counts_of_clients()},
+                single_row_clients=4,
+                collapsed_rounds=5,
+            ),
+            ledger_hash="a" * 64,
+            chain_head="b" * 64,
+            provenance={
+                "code_version": "0.1.0",
+                "libraries": {"numpy": "2.4"},
+                "device": "cpu",
+                "backend": {"torch": "2.13"},
+                "started_at": "2030-01-01T00:00:00Z",
+            },
+        )
+        return replace(found, **changes)
+
+    return make

@@ -1,0 +1,88 @@
+"""The report as a page: complete, escaped, and self-contained."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.html import render
+
+NONE = {
+    "privacy": {"mechanism": "none"},
+    "gates": [],
+    "fairness": {"sensitive": []},
+}
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced, and keeps what matters."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.headings: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if self._open and self._open[-1] == "h2":
+            self.headings.append(data)
+
+
+@pytest.mark.parametrize("spec", [{}, NONE], ids=["laplace", "none"])
+def test_the_verdict_comes_first_and_what_is_not_shown_last(material, spec):
+    page = Page(render(assemble(material(spec))))
+    assert page.headings[0] == "Verdict"
+    assert page.headings[-1] == "What this does not show"
+    assert "Gates" in page.headings
+
+
+def test_nothing_is_run_or_fetched(material):
+    page = Page(render(assemble(material())))
+    assert not {"script", "link", "img", "iframe", "object", "form"} & set(page.tags)
+    assert not {"src", "href", "style"} & {name for name, _ in page.attributes}
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    text = render(assemble(material()))
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_names_and_values_are_escaped(material):
+    text = render(assemble(material()))
+    assert "<script>" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+def test_tables_are_labelled(material):
+    page = Page(render(assemble(material())))
+    assert page.tags.count("caption") == page.tags.count("table") >= 5
+    assert ("lang", "en") in page.attributes
+    scopes = {value for name, value in page.attributes if name == "scope"}
+    assert scopes == {"col", "row"}
+
+
+def test_figures_reasons_gates_and_limits_are_on_the_page(material):
+    report = assemble(material())
+    text = render(report)
+    for part in (
+        "2.4",
+        "heuristic",
+        "g1",
+        "at most",
+        "insufficient",
+        report["integrity"]["ledger_hash"],
+    ):
+        assert part in text
+    assert text.count("<li>") == len(report["limits"])

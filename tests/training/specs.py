@@ -1,0 +1,75 @@
+"""Specs and cells that the tests of training share."""
+
+from typing import Any
+
+from fedaudit.federations.load import load_federation
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.cell import Cell
+from fedaudit.training.records import FinalResult, RoundRecord
+from fedaudit.training.stack import Stack
+
+
+def groups_spec(**changes: Any) -> dict[str, Any]:
+    """A small synthetic-groups experiment; changes are dotted paths with `__` for the dot."""
+    spec: dict[str, Any] = {
+        "name": "groups",
+        "seed": 0,
+        "federation": {
+            "source": "synthetic-groups",
+            "clients_per_group": [80, 20],
+            "rows_per_client": 10,
+            "validation_fraction": 0.5,
+        },
+        "model": {"kind": "linear", "intercept": True},
+        "training": {
+            "loss": "rmse",
+            "hypotheses": 2,
+            "rounds": 30,
+            "cohort": {"sampling": "fixed", "clients": 20},
+            "local": {"epochs": 1, "step_size": 0.1},
+            "clustering": {"method": "k-means", "empty_cluster": "relocate"},
+            "stopping": {"patience": None},
+        },
+        "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 1.0},
+        "fairness": {
+            "sensitive": ["group"],
+            "favourable": [
+                {"group": {"group": "g1"}, "op": "ge", "value": 0},
+                {"group": {"group": "g2"}, "op": "le", "value": 15},
+            ],
+        },
+    }
+    for path, value in changes.items():
+        part = spec
+        *parents, last = path.split("__")
+        for parent in parents:
+            part = part[parent]
+        part[last] = value
+    return spec
+
+
+def linear_spec(**changes: Any) -> dict[str, Any]:
+    """The synthetic linear task of Galli et al., section 5.1, without sensitive attributes."""
+    return groups_spec(
+        **{
+            "federation": {"source": "synthetic-linear", "clients": 100, "rows_per_client": 10},
+            "model": {"kind": "linear", "intercept": False},
+            "fairness": {},
+            **changes,
+        }
+    )
+
+
+def cell(spec: dict[str, Any]) -> Cell:
+    """The cell of a spec with synthetic data."""
+    parsed = parse_spec(spec)
+    return Cell(parsed, load_federation(parsed, sources_dir=None))
+
+
+def train(spec: dict[str, Any]) -> tuple[list[RoundRecord], FinalResult]:
+    """Runs one experiment to its end."""
+    stack = Stack([cell(spec)])
+    records: list[RoundRecord] = []
+    while stack.active:
+        records += stack.advance(25)[0]
+    return records, stack.result(0)

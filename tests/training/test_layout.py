@@ -1,0 +1,165 @@
+"""The same numbers whatever the stacking, the threads, the cuts and the interruptions."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedaudit.training.cell import Cell
+from fedaudit.training.records import RoundRecord
+from fedaudit.training.stack import Stack
+from tests.training.specs import cell, groups_spec, linear_spec, train
+
+
+def fingerprint(records: list[RoundRecord]) -> list[tuple[object, ...]]:
+    """Everything in the records, bit for bit."""
+    return [
+        (
+            record.round,
+            record.subjects.tobytes(),
+            record.outcomes.tobytes(),
+            record.radii.tobytes(),
+            record.releases.tobytes(),
+            record.chosen.tobytes(),
+            record.clusters.tobytes(),
+            record.selection_loss,
+            record.validation_loss,
+            record.accuracy,
+            record.cluster_sizes,
+            record.separation,
+            tuple((name, counts.tobytes()) for name, counts in record.fairness.items()),
+        )
+        for record in records
+    ]
+
+
+def run_stacked(cells: list[Cell], cut: int) -> dict[int, list[RoundRecord]]:
+    stack = Stack(cells)
+    records: dict[int, list[RoundRecord]] = {position: [] for position in range(len(cells))}
+    while stack.active:
+        for position, rounds in stack.advance(cut).items():
+            records[position] += rounds
+    return records
+
+
+NETWORKS = {
+    "linear": {},
+    "mlp": {"model": {"kind": "mlp", "hidden": [3]}, "training__local__step_size": 0.01},
+    "wide": {"model": {"kind": "mlp", "hidden": [24]}, "training__local__step_size": 0.01},
+    "batches": {"training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.05}},
+    "sampled-validation": {"training__stopping": {"validation_clients": 13, "patience": 4}},
+    "every-third": {"training__stopping": {"validate_every": 3, "patience": 2}},
+    "reported": {"training__clustering": {"method": "reported"}},
+    "no-noise": {"privacy": {"mechanism": "none"}},
+    "clipped": {"privacy__clip": 0.05, "privacy__radius": 0.1},
+}
+
+
+@pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("size", [2, 7])
+def test_alone_and_stacked_agree_bit_for_bit(changes: dict[str, object], size: int) -> None:
+    cells = [
+        cell(groups_spec(**{"seed": seed, **changes}))
+        for seed in range(size)
+    ]
+    together = run_stacked(cells, 30)
+    for position, one in enumerate(cells):
+        alone = run_stacked([one], 30)[0]
+        assert fingerprint(alone) == fingerprint(together[position])
+
+
+def test_cells_of_one_stack_may_differ_in_noise_rounds_and_patience() -> None:
+    specs = [
+        groups_spec(privacy__noise_multiplier=0.5, training__rounds=9),
+        groups_spec(privacy__noise_multiplier=3.0, training__stopping={"patience": 2}),
+        groups_spec(privacy__radius=0.2, privacy__clip=0.1, seed=4),
+        groups_spec(privacy__client_budget=6.0),
+    ]
+    together = run_stacked([cell(spec) for spec in specs], 30)
+    for position, spec in enumerate(specs):
+        assert fingerprint(train(spec)[0]) == fingerprint(together[position])
+    assert len(together[0]) == 9
+
+
+@pytest.mark.parametrize("cut", [1, 2, 5, 17])
+def test_the_cut_into_calls_does_not_matter(cut: int) -> None:
+    spec = groups_spec(training__stopping={"patience": 5, "validation_clients": 20})
+    whole = train(spec)[0]
+    assert fingerprint(run_stacked([cell(spec)], cut)[0]) == fingerprint(whole)
+
+
+@pytest.mark.parametrize("name", ["linear", "wide", "batches"])
+def test_threads_do_not_matter(name: str) -> None:
+    spec = groups_spec(**NETWORKS[name])
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        one = fingerprint(train(spec)[0])
+        torch.set_num_threads(2)
+        two = fingerprint(train(spec)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert one == two
+
+
+@pytest.mark.parametrize("interruptions", [(1,), (3, 4), (7, 19, 20)])
+def test_a_resumed_run_equals_an_undisturbed_one(interruptions: tuple[int, ...]) -> None:
+    spec = groups_spec(
+        privacy__client_budget=12.0, training__stopping={"patience": 6, "validation_clients": 20}
+    )
+    whole, result = train(spec)
+    records: list[RoundRecord] = []
+    checkpoint = None
+    for stop in [*interruptions, 30]:
+        stack = Stack([cell(spec)], checkpoints=[checkpoint])
+        if stack.active:
+            records += stack.advance(stop - len(records))[0]
+        checkpoint = stack.checkpoint(0)
+    assert fingerprint(records) == fingerprint(whole)
+    resumed = Stack([cell(spec)], checkpoints=[checkpoint]).result(0)
+    assert resumed.hypotheses.tobytes() == result.hypotheses.tobytes()
+    assert (resumed.best_round, resumed.stopped_by) == (result.best_round, result.stopped_by)
+
+
+def test_checkpoints_of_the_same_state_are_the_same_bytes() -> None:
+    checkpoints = []
+    for cuts in ([12], [5, 7]):
+        stack = Stack([cell(groups_spec())])
+        for cut in cuts:
+            stack.advance(cut)
+        checkpoints.append(stack.checkpoint(0))
+    assert checkpoints[0] == checkpoints[1]
+
+
+def test_seed_zero_is_a_seed() -> None:
+    zero, again, one = (train(linear_spec(seed=seed))[0] for seed in (0, 0, 1))
+    assert fingerprint(zero) == fingerprint(again)
+    assert fingerprint(zero) != fingerprint(one)
+
+
+def test_cells_of_different_shapes_are_refused() -> None:
+    with pytest.raises(ValueError, match="one shape"):
+        Stack([cell(groups_spec()), cell(linear_spec())])
+
+
+def test_padding_a_federation_changes_nothing() -> None:
+    one = cell(groups_spec())
+    padded = one.federation.__class__(
+        **{
+            **vars(one.federation),
+            **{
+                name: np.pad(
+                    getattr(one.federation, name),
+                    ((0, 0), (0, 6), *[(0, 0)] * (getattr(one.federation, name).ndim - 2)),
+                )
+                for name in ("features", "target", "raw_target", "mask")
+            },
+            "attributes": tuple(
+                type(item)(
+                    item.name, item.values, np.pad(item.codes, ((0, 0), (0, 6)), constant_values=-1)
+                )
+                for item in one.federation.attributes
+            ),
+        }
+    )
+    plain = run_stacked([one], 30)[0]
+    assert fingerprint(run_stacked([Cell(one.spec, padded)], 30)[0]) == fingerprint(plain)
