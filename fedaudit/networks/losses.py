@@ -73,7 +73,7 @@ class Loss:
         shifted = outputs - outputs.amax(0)
         log_share = shifted - fold(shifted.exp(), 0).log()
         labels = torch.arange(self.classes, device=target.device, dtype=target.dtype)
-        hot = (labels.view(-1, *[1] * target.dim()) == target).to(outputs.dtype)
+        hot = (labels.view(-1, *[1] * (outputs.dim() - 1)) == target).to(outputs.dtype)
         return log_share, log_share.exp(), hot
 
     def _own_outputs(self, slope: Tensor) -> Tensor:

@@ -1,0 +1,121 @@
+"""Which service the commands `up`, `worker`, `migrate` and `keys` speak of, and how they reach it.
+
+They start the service's own modules as processes: this library imports none of them.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedaudit.cli.failures import CommandError, ExitCode, usage_error
+
+DATABASE_URL = "FEDAUDIT_DATABASE_URL"
+BROKER_URL = "FEDAUDIT_BROKER_URL"
+DATA_DIR = "FEDAUDIT_DATA_DIR"
+SOURCES_DIR = "FEDAUDIT_SOURCES_DIR"
+
+_LAST_LINES = 12
+_TRACEBACK = "Traceback (most recent call last)"
+_ERROR = re.compile(r"[A-Za-z_][\w.]*: ")
+
+
+def python_module(name: str, *arguments: str) -> tuple[str, ...]:
+    """The command that runs an installed module; `-P` keeps the working folder out of its path."""
+    return (sys.executable, "-P", "-m", name, *arguments)
+
+
+def default_data_dir() -> Path:
+    """Where the embedded service keeps everything, by the XDG base directory specification."""
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(home).expanduser() / "fedaudit"
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One service: embedded below a data folder, or on a database and a broker of its own."""
+
+    data_dir: Path
+    database_url: str
+    environment: Mapping[str, str]
+    """What the service's processes are started with."""
+
+    @classmethod
+    def choose(
+        cls, data_dir: Path | None = None, sources_dir: Path | None = None
+    ) -> "Installation":
+        """The installation named by options and FEDAUDIT_* variables.
+
+        Raises CommandError where only one of database and broker is named, or where the folder
+        of the sources is missing.
+        """
+        environment = dict(os.environ)
+        database, broker = environment.get(DATABASE_URL), environment.get(BROKER_URL)
+        if bool(database) != bool(broker):
+            given, missing = (DATABASE_URL, BROKER_URL)[:: 1 if database else -1]
+            raise usage_error(
+                f"{given} is set and {missing} is not; set both, or neither for the embedded mode"
+            )
+        folder = data_dir or Path(environment.get(DATA_DIR) or default_data_dir())
+        folder = folder.expanduser().absolute()
+        environment[DATA_DIR] = str(folder)
+        if sources_dir is not None:
+            if not sources_dir.is_dir():
+                raise usage_error(f"--sources-dir: {sources_dir} is no folder")
+            environment[SOURCES_DIR] = str(sources_dir.absolute())
+        return cls(folder, database or f"sqlite:///{folder}/fedaudit.db", environment)
+
+    @property
+    def embedded(self) -> bool:
+        """Whether database and queue live below the data folder."""
+        return not self.environment.get(DATABASE_URL)
+
+    def migrate(self) -> str:
+        """Bring the database's schema up to date; returns what was said. Raises CommandError."""
+        if self.embedded:
+            make_private_folder(self.data_dir)
+        command = python_module("migrations", "upgrade", "--database-url", self.database_url)
+        return self._finish(command, what="the database could not be migrated")
+
+    def create_key(self, *, project: str, scopes: Sequence[str], name: str) -> dict[str, Any]:
+        """A new API key: project, id, key and scopes. Raises CommandError."""
+        options = ("--project", project, "--scopes", ",".join(scopes), "--name", name)
+        created: dict[str, Any] = json.loads(self.keys("create", *options))
+        return created
+
+    def keys(self, action: str, *options: str) -> str:
+        """The JSON that an action on the API keys prints. Raises CommandError."""
+        command = python_module("models.keys", action, "--database-url", self.database_url)
+        return self._finish((*command, *options), what=f"keys {action} failed")
+
+    def _finish(self, command: Sequence[str], *, what: str) -> str:
+        done = subprocess.run(
+            command, env=dict(self.environment), capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return done.stdout
+        code = ExitCode.USAGE if done.returncode == ExitCode.USAGE else ExitCode.FAILED
+        raise CommandError(f"{what}:\n{last_lines(done.stderr or done.stdout)}", code)
+
+
+def make_private_folder(path: Path) -> None:
+    """Make the folder for its owner alone. Raises CommandError where it cannot be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise usage_error(
+            f"cannot make the folder {path}: {error.strerror}; name another with --data-dir"
+        ) from None
+
+
+def last_lines(text: str) -> str:
+    """The end of a process's output, where it says what went wrong; of a traceback the error."""
+    lines = text.strip().splitlines()
+    errors = [position for position, line in enumerate(lines) if _ERROR.match(line)]
+    start = errors[-1] if errors and _TRACEBACK in text else -_LAST_LINES
+    return "\n".join(f"  {line}" for line in lines[start:][:_LAST_LINES])

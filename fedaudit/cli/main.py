@@ -1,0 +1,229 @@
+"""The commands and their options. Each imports what it needs when it is called, not before."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
+from fedaudit.cli.output import say, write_json, write_line
+
+app = typer.Typer(
+    name="fedaudit",
+    help="Privacy and fairness audits of federated learning.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+keys = typer.Typer(help="API keys of the service on this machine.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
+
+Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")]
+ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", help="Where the embedded service keeps everything.", show_default=False
+    ),
+]
+SourcesDir = Annotated[
+    Path | None,
+    typer.Option("--sources-dir", help="Specs name their files below this folder."),
+]
+Out = Annotated[Path | None, typer.Option("--out", help="Write to this file.")]
+
+
+def main() -> NoReturn:
+    """Run the command line; faults of the caller end it with a message and an exit code."""
+    from fedaudit.spec.errors import InvalidInputError
+
+    try:
+        app()
+    except CommandError as error:
+        say(f"fedaudit: {error}")
+        sys.exit(error.code)
+    except InvalidInputError as error:
+        from fedaudit.cli.specs import explain
+
+        say(f"fedaudit: {explain(error.errors)}")
+        sys.exit(ExitCode.USAGE)
+    sys.exit(ExitCode.DONE)
+
+
+@app.command()
+def up(
+    *,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
+    data_dir: DataDir = None,
+    sources_dir: SourcesDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start the whole service: API, worker and sweeper. Ctrl-C stops it."""
+    from fedaudit.cli.installation import Installation
+    from fedaudit.cli.up import announce, running_service
+
+    installation = Installation.choose(data_dir, sources_dir=sources_dir)
+    with running_service(installation, host=host, port=port) as service:
+        announce(service, as_json=as_json)
+        service.tend()
+        say("stopping")
+
+
+@app.command()
+def run(
+    spec: Spec,
+    *,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for report.json, report.html and ledger.ndjson."),
+    ] = None,
+    sources_dir: SourcesDir = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda:0.")] = "cpu",
+) -> None:
+    """Train and audit in this process, without a service, and print the report."""
+    from fedaudit.cli.run import run_command
+
+    raise typer.Exit(
+        run_command(spec, as_json=as_json, out=out, sources_dir=sources_dir, device=device)
+    )
+
+
+@app.command()
+def submit(
+    spec: Spec,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end.")] = False,
+    as_json: AsJson = False,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="Submitting again with the same key starts nothing new.")
+    ] = None,
+) -> None:
+    """Hand an experiment to the service at FEDAUDIT_URL."""
+    from fedaudit.cli.remote import submit_command
+
+    raise typer.Exit(
+        submit_command(spec, wait=wait, as_json=as_json, idempotency_key=idempotency_key)
+    )
+
+
+@app.command()
+def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+    """Follow an experiment until it ends."""
+    from fedaudit.cli.remote import watch_command
+
+    raise typer.Exit(watch_command(experiment_id, as_json=as_json))
+
+
+@app.command()
+def report(
+    experiment_id: ExperimentId,
+    *,
+    form: Annotated[str, typer.Option("--format", help="json, html or text.")] = "json",
+    out: Out = None,
+) -> None:
+    """Fetch the audit report of a finished experiment."""
+    from fedaudit.cli.remote import report_command
+
+    _one_of(form, ("json", "html", "text"), "--format")
+    report_command(experiment_id, form=form, out=out)
+
+
+@app.command()
+def export(
+    experiment_id: ExperimentId,
+    *,
+    what: Annotated[str, typer.Option(help="ledger, rounds or fairness.")],
+    form: Annotated[str, typer.Option("--format", help="csv, ndjson or parquet.")] = "ndjson",
+    out: Out = None,
+) -> None:
+    """Write an experiment's ledger, rounds or fairness to a file or to standard output."""
+    from fedaudit.cli.export import FORMATS, TABLES, export_command
+
+    _one_of(what, TABLES, "--what")
+    _one_of(form, FORMATS, "--format")
+    export_command(experiment_id, what=what, form=form, out=out)
+
+
+@app.command()
+def gate(
+    experiment_id: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
+    *,
+    policy: Annotated[
+        str | None,
+        typer.Option(help="A YAML or JSON file with `gates` (and `experiment_id`); - is stdin."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Exit 0 where the experiment passes its gates, 1 where it fails, 3 where nobody can say."""
+    from fedaudit.cli.remote import gate_command
+
+    raise typer.Exit(gate_command(experiment_id, policy=policy, as_json=as_json))
+
+
+@app.command()
+def worker(
+    *,
+    device: Annotated[str, typer.Option(help="cpu, cuda:0, or cuda:0,1 for one process each.")],
+    data_dir: DataDir = None,
+    sources_dir: SourcesDir = None,
+) -> None:
+    """Train what the service's queue hands out, until stopped."""
+    from fedaudit.cli.worker import worker_command
+
+    worker_command(device, data_dir=data_dir, sources_dir=sources_dir)
+
+
+@app.command()
+def migrate(*, data_dir: DataDir = None) -> None:
+    """Bring the service's database up to this version's schema."""
+    from fedaudit.cli.installation import Installation
+
+    installation = Installation.choose(data_dir)
+    said = installation.migrate().strip()
+    write_line(said or "the database is up to date")
+
+
+@app.command()
+def version(*, as_json: AsJson = False) -> None:
+    """Print the version."""
+    from fedaudit import __version__
+
+    if as_json:
+        write_json({"version": __version__}, pretty=False)
+    else:
+        write_line(f"fedaudit {__version__}")
+
+
+@keys.command("create")
+def keys_create(
+    *,
+    project: Annotated[str, typer.Option(help="The project that the key opens.")],
+    scopes: Annotated[str, typer.Option(help="Separated by commas, as experiments:read.")],
+    name: Annotated[str, typer.Option(help="For the list of keys.")] = "command line",
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key. It is shown once and stored as a hash."""
+    from fedaudit.cli.installation import Installation
+
+    wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
+    if not wanted:
+        raise usage_error("--scopes: name at least one, as experiments:read")
+    created = Installation.choose(data_dir).create_key(project=project, scopes=wanted, name=name)
+    if as_json:
+        write_json(created, pretty=False)
+    else:
+        write_line(created["key"])
+        say(f"keep it: it opens project {project} and is not shown again")
+
+
+def _one_of(value: str, allowed: tuple[str, ...], option: str) -> None:
+    if value not in allowed:
+        raise usage_error(f"{option}: {value!r} is not one of {', '.join(allowed)}")
+
+
+__all__ = ["app", "gate_exit", "main"]

@@ -1,0 +1,43 @@
+"""The command `run`."""
+
+import os
+from pathlib import Path
+
+from fedaudit.cli.failures import ExitCode, gate_exit
+from fedaudit.cli.installation import SOURCES_DIR
+from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.cli.output import json_text, say, writable_folder, write_json
+from fedaudit.cli.progress import rounds_bar
+from fedaudit.cli.specs import read_spec
+from fedaudit.cli.summary import show
+from fedaudit.reports.html import render
+
+
+def run_command(
+    source: str, *, as_json: bool, out: Path | None, sources_dir: Path | None, device: str
+) -> ExitCode:
+    """Run a spec here and show the report. Raises InvalidInputError and CommandError."""
+    spec = read_spec(source)
+    folder = None if out is None else writable_folder(out)
+    if sources_dir is None and os.environ.get(SOURCES_DIR):
+        sources_dir = Path(os.environ[SOURCES_DIR])
+    with rounds_bar(spec.name, total=spec.training.rounds) as progress:
+        done = run_locally(spec, sources_dir=sources_dir, device=device, progress=progress)
+    if folder is not None:
+        _save(done, folder)
+    if as_json:
+        write_json(done.report)
+    else:
+        show(done.report)
+    if done.report["experiment"]["status"] == "failed":
+        say(f"fedaudit: the run failed ({done.report['utility']['stopped_by']})")
+        return ExitCode.FAILED
+    return gate_exit(done.report["gate_outcome"])
+
+
+def _save(done: LocalRun, folder: Path) -> None:
+    (folder / "report.json").write_text(f"{json_text(done.report)}\n", encoding="utf-8")
+    (folder / "report.html").write_text(render(done.report), encoding="utf-8")
+    with (folder / "ledger.ndjson").open("w", encoding="utf-8") as ledger:
+        ledger.writelines(f"{json_text(line, pretty=False)}\n" for line in done.ledger.lines())
+    say(f"report.json, report.html and ledger.ndjson are in {folder}")

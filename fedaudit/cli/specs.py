@@ -1,0 +1,56 @@
+"""Reading what the caller names: a spec, or any other YAML or JSON file."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.cli.failures import usage_error
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fedaudit.spec.errors import FieldError
+    from fedaudit.spec.experiment import ExperimentSpec
+
+STANDARD_INPUT = "-"
+_LARGEST_BYTES = 1 << 20
+
+
+def read_value(source: str) -> Any:
+    """The value in a YAML or JSON file, or on standard input for `-`.
+
+    Raises CommandError where there is no such text, and InvalidInputError where it is neither.
+    """
+    from fedaudit.spec.parse import decode_text
+
+    return decode_text(_read_text(source))
+
+
+def read_spec(source: str) -> "ExperimentSpec":
+    """The experiment spec in a file, or on standard input. Raises as `read_value` does."""
+    from fedaudit.spec.parse import parse_spec
+
+    return parse_spec(read_value(source))
+
+
+def _read_text(source: str) -> str:
+    name = "standard input" if source == STANDARD_INPUT else source
+    try:
+        if source == STANDARD_INPUT:
+            content = sys.stdin.buffer.read(_LARGEST_BYTES + 1)
+        else:
+            with Path(source).open("rb") as file:
+                content = file.read(_LARGEST_BYTES + 1)
+        if len(content) > _LARGEST_BYTES:
+            raise usage_error(f"{name} is larger than 1 MiB; a spec is a short text")
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise usage_error(f"{name} is not UTF-8 text; a spec is YAML or JSON") from None
+    except OSError as error:
+        raise usage_error(f"cannot read {name}: {error.strerror}") from None
+
+
+def explain(errors: "Sequence[FieldError]") -> str:
+    """Every fault on a line of its own: the field as a JSON pointer, and the remedy."""
+    lines = [f"  {error.pointer or '(the whole)'}: {error.message}" for error in errors]
+    return "\n".join(["what was given cannot be used:", *lines])

@@ -1,0 +1,130 @@
+"""A report for people: its main figures in a table, one column per report."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.cli.output import standard_output
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Report = Mapping[str, Any]
+
+_OUTCOMES = {
+    "pass": "[green]passed[/green]",
+    "fail": "[red]failed[/red]",
+    "insufficient_evidence": "[yellow]not enough evidence[/yellow]",
+}
+_SIGNS = {"le": "<=", "ge": ">="}
+_NOTHING = "none"
+
+
+def summary_table(reports: Sequence[Report]) -> "Table":
+    """The figures of the reports side by side; a figure that one of them lacks shows its reason."""
+    from rich.table import Table
+
+    table = Table(show_lines=False, pad_edge=False)
+    table.add_column("")
+    for report in reports:
+        table.add_column(_plain(report["experiment"]["name"]), overflow="fold")
+    columns = [list(_sections(report)) for report in reports]
+    for title in dict.fromkeys(title for column in columns for title, _ in column):
+        found = [dict(column).get(title, {}) for column in columns]
+        table.add_section()
+        table.add_row(f"[bold]{title}[/bold]")
+        for label in dict.fromkeys(label for figures in found for label in figures):
+            table.add_row(f"  {label}", *(figures.get(label, "") for figures in found))
+    return table
+
+
+def show(report: Report) -> None:
+    """The figures, the verdict, the guarantee and the limits of one report on standard output."""
+    console = standard_output()
+    console.print(summary_table([report]))
+    console.print(f"\n[bold]Verdict.[/bold] {_plain(report['verdict'])}")
+    console.print(f"\n[bold]Guarantee.[/bold] {_plain(report['guarantee']['statement'])}")
+    console.print("\n[bold]Limits.[/bold]")
+    for limit in report["limits"]:
+        console.print(f"- {_plain(limit)}")
+
+
+def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
+    yield "experiment", _experiment(report)
+    yield "privacy", _privacy(report)
+    yield "utility", _utility(report)
+    for section in report["fairness"]:
+        yield f"fairness by {_plain(section['attribute'])}", _fairness(section)
+    if report["gates"]:
+        yield "gates", {_condition(gate): _outcome(gate) for gate in report["gates"]}
+
+
+def _experiment(report: Report) -> dict[str, str]:
+    experiment, data = report["experiment"], report["data"]
+    return {
+        "status": experiment["status"],
+        "id": experiment["id"],
+        "data": f"{data['source']}, {data['clients']} clients, {data['rows']} rows",
+    }
+
+
+def _privacy(report: Report) -> dict[str, str]:
+    guarantee, privacy = report["guarantee"], report["privacy"]
+    return {
+        "guarantee": f"{guarantee['kind']} ({guarantee['mechanism']})",
+        "leakage of a release": _figure(privacy, "leakage_per_release"),
+        "leakage, median client": _figure(privacy, "leakage_median"),
+        "leakage, largest": _figure(privacy, "leakage_max"),
+        "participations, largest": str(privacy["participations_max"]),
+        "refused, withheld": f"{privacy['refusals']}, {privacy['withheld']}",
+    }
+
+
+def _utility(report: Report) -> dict[str, str]:
+    utility = report["utility"]
+    figures = {
+        "rounds": f"{utility['rounds']} (stopped by {utility['stopped_by']})",
+        "validation loss": _figure(utility, "validation_loss"),
+    }
+    if utility["accuracy"] is not None:
+        figures["accuracy"] = _figure(utility, "accuracy")
+    return figures
+
+
+def _fairness(section: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _gap(metric) for name, metric in section["metrics"].items()}
+
+
+def _gap(metric: Mapping[str, Any]) -> str:
+    if metric["value"] is None:
+        return f"{_NOTHING}: {_plain(metric['reason'] or '')}"
+    interval = metric["interval"]
+    within = f" ({interval['low']:.3f} to {interval['high']:.3f})" if interval else ""
+    return f"{metric['value']:.3f}{within}"
+
+
+def _condition(gate: Mapping[str, Any]) -> str:
+    about = f" by {_plain(gate['attribute'])}" if gate["attribute"] else ""
+    return f"{gate['figure']}{about} {_SIGNS[gate['op']]} {gate['bound']:g}"
+
+
+def _outcome(gate: Mapping[str, Any]) -> str:
+    return f"{_OUTCOMES[gate['outcome']]}: {_plain(gate['reason'])}"
+
+
+def _figure(section: Mapping[str, Any], name: str) -> str:
+    value = section[name]
+    if value is None:
+        return f"{_NOTHING}: {_plain(section['reasons'].get(name, ''))}"
+    return f"{value:.4g}"
+
+
+def _plain(text: str) -> str:
+    """The text as it is: square brackets are no markup."""
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def gate_lines(gates: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line of markup per evaluated gate."""
+    return [f"{_condition(gate)}: {_outcome(gate)}" for gate in gates]

@@ -1,0 +1,1 @@
+"""Clients' data: one module per source, all giving a Federation of padded arrays."""

@@ -1,0 +1,25 @@
+"""How this room says that a spec and its data do not fit."""
+
+from fedaudit.spec.errors import FieldError, InvalidInputError
+
+
+def pointer(*steps: str | int) -> str:
+    """The JSON pointer (RFC 6901) of a field, whatever characters a column's name has."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+
+
+def invalid(where: str, message: str) -> InvalidInputError:
+    """One fault, to be raised: `where` is a JSON pointer into the spec."""
+    return InvalidInputError([FieldError(where, message)])
+
+
+def refuse(faults: list[FieldError]) -> None:
+    """Raise InvalidInputError with every fault found, if there is one."""
+    if faults:
+        raise InvalidInputError(faults)
+
+
+def listed(names: tuple[str, ...] | list[str], *, most: int = 20) -> str:
+    """Names for a message: quoted, and cut where there are many."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"

@@ -1,0 +1,76 @@
+"""The data of all clients as padded arrays: what training, auditing and reporting work on."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Attribute:
+    """A sensitive attribute of the rows."""
+
+    name: str
+    values: tuple[str, ...]
+    codes: NDArray[np.int16]
+    """[clients, rows] positions in `values`; -1 where the value is missing and on padding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What generated a synthetic federation: y = x . theta + u, u uniform on [0, 1)."""
+
+    thetas: NDArray[np.float64]
+    """[components, features] slopes."""
+    intercepts: NDArray[np.float64]
+    """[components] mean of the target at x = 0, E[u] = 0.5 included."""
+    component: NDArray[np.int16]
+    """[clients] the distribution that a client's rows were drawn from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Every client's rows, padded to the longest client."""
+
+    features: NDArray[np.float32]
+    """[clients, rows, features], divided by their public scales; 0 on padding."""
+    target: NDArray[np.float32]
+    """[clients, rows], divided by `target_scale`; the class index for classification."""
+    raw_target: NDArray[np.float64]
+    """[clients, rows] in the target's own units; the class index for classification."""
+    mask: NDArray[np.bool_]
+    """[clients, rows]: a client's rows come first, padding last; every client has a row."""
+    client_names: tuple[str, ...]
+    """Subject keys, distinct and sorted by code point; a position is a subject's index."""
+    feature_names: tuple[str, ...]
+    target_name: str
+    target_scale: float
+    """raw = scaled * target_scale; 1 for classification."""
+    classes: tuple[str, ...]
+    """Empty for regression. With a `positive` class given: (negative, positive)."""
+    attributes: tuple[Attribute, ...]
+    """The attributes that `fairness.sensitive` names, in its order."""
+    fingerprint: str
+    """SHA-256 (hex) of the data itself, whatever columns, scales or split a run uses:
+    of the file once decompressed, or of what determines synthetic data."""
+    truth: Truth | None
+    """Known for synthetic data only."""
+    notes: tuple[str, ...]
+    """What was left out on the way, for the report."""
+
+    @property
+    def clients(self) -> int:
+        """Number of clients."""
+        return len(self.client_names)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, padding not counted."""
+        return int(np.count_nonzero(self.mask))
+
+    def attribute(self, name: str) -> Attribute:
+        """The attribute of that name. Raises KeyError."""
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise KeyError(name)

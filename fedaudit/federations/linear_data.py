@@ -1,0 +1,90 @@
+"""Synthetic linear data: y = x . theta + intercept + u (Galli et al., section 5.1)."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import rfc8785
+from numpy.typing import NDArray
+
+from fedaudit.federations.federation import Attribute, Federation, Truth
+from fedaudit.randomness import CounterSource, Purpose, normals, uniforms
+
+MEAN_OF_U = 0.5
+_WORDS_AT_A_TIME = 2**22
+
+
+def linear_federation(
+    *,
+    seed: int,
+    component: NDArray[np.int16],
+    thetas: Sequence[Sequence[float]],
+    shifts: Sequence[float],
+    rows: int,
+    attributes: tuple[Attribute, ...],
+    canonical: Mapping[str, Any],
+) -> Federation:
+    """Clients with `rows` rows each, client i drawn from distribution `component[i]`.
+
+    x is standard normal (the paper leaves it open, and uniform x never reaches theta), u uniform
+    on [0, 1), y = x . theta + shift + u. A client's rows depend on the seed, its index and its
+    distribution, not on how many clients there are. `canonical` holds all that determines the
+    data but the seed. Callers check the size before.
+    """
+    slopes = np.asarray(thetas, dtype=np.float64)
+    clients = len(component)
+    intercepts = np.asarray(shifts, dtype=np.float64)
+    features, target = _draw(seed, component, slopes, intercepts, rows)
+    return Federation(
+        features=features,
+        target=target.astype(np.float32),
+        raw_target=target,
+        mask=np.ones((clients, rows), dtype=np.bool_),
+        client_names=tuple(f"client-{index:07d}" for index in range(clients)),
+        feature_names=tuple(f"x{index}" for index in range(1, slopes.shape[1] + 1)),
+        target_name="y",
+        target_scale=1.0,
+        classes=(),
+        attributes=attributes,
+        fingerprint=_fingerprint(seed, canonical),
+        truth=Truth(thetas=slopes, intercepts=intercepts + MEAN_OF_U, component=component),
+        notes=(),
+    )
+
+
+def _draw(
+    seed: int,
+    component: NDArray[np.int16],
+    slopes: NDArray[np.float64],
+    intercepts: NDArray[np.float64],
+    rows: int,
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Features [clients, rows, features] and target [clients, rows], a chunk of clients at a time.
+
+    Normal numbers are computed in float64 and the products summed in a fixed order, so that the
+    data are the same on machines with other vector instructions but for rounding ties.
+    """
+    source = CounterSource(seed)
+    width = slopes.shape[1]
+    clients = len(component)
+    count = rows * width + rows * width % 2  # Box and Muller need pairs
+    features = np.empty((clients, rows, width), dtype=np.float32)
+    target = np.empty((clients, rows), dtype=np.float64)
+    step = max(1, _WORDS_AT_A_TIME // count)
+    for start in range(0, clients, step):
+        index = np.arange(start, min(start + step, clients))
+        part = slice(start, start + step)
+        words = source.words(purpose=Purpose.DATA, round_=0, counters=index, count=count)
+        drawn = normals(words, dtype=np.float64)[:, : rows * width]
+        features[part] = drawn.reshape(len(index), rows, width)
+        u = uniforms(source.words(purpose=Purpose.DATA, round_=1, counters=index, count=rows))
+        total = intercepts[component[part], None] + u
+        for column in range(width):
+            total += slopes[component[part], column, None] * features[part, :, column]
+        target[part] = total
+    return features, target
+
+
+def _fingerprint(seed: int, canonical: Mapping[str, Any]) -> str:
+    return hashlib.sha256(rfc8785.dumps({**canonical, "seed": seed})).hexdigest()
