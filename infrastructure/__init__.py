@@ -1,0 +1,1 @@
+"""What api and workers both lean on: settings, the queue, file storage and logs."""

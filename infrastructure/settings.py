@@ -1,0 +1,98 @@
+"""The service's settings, from `FEDAUDIT_*` environment variables.
+
+Two modes and never a silent step from one to the other. *Embedded*: neither a database nor a
+broker is named, and both live below the data folder. *Production*: both are named.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def default_data_dir() -> Path:
+    """Where the embedded mode keeps everything, by the XDG base directory specification."""
+    home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(home).expanduser() / "fedaudit"
+
+
+class SettingsError(ValueError):
+    """The environment's settings cannot be used; the message names each and its remedy."""
+
+
+class Settings(BaseSettings):
+    """Raises pydantic.ValidationError naming the setting and the remedy."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="FEDAUDIT_", env_ignore_empty=True, extra="ignore", frozen=True
+    )
+
+    data_dir: Path = Field(default_factory=default_data_dir)
+    sources_dir: Path | None = None
+    """The folder below which specs may name files; null refuses every file source."""
+    database_url: str = ""
+    broker_url: str = ""
+    storage_url: str = ""
+    signing_key_file: Path | None = None
+    embedded: bool = False
+    """Whether database and broker live below `data_dir`; decided here, never set."""
+
+    lease_seconds: Annotated[float, Field(gt=0, le=3600)] = 30.0
+    """How long a worker's claim on a unit lasts without renewal."""
+    sweep_seconds: Annotated[float, Field(gt=0, le=600)] = 2.0
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    """How often a unit is tried before it fails."""
+    max_body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
+    log_format: Literal["console", "json"] = "console"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_mode(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        database, broker = values.get("database_url"), values.get("broker_url")
+        if bool(database) != bool(broker):
+            given, missing = ("database", "broker") if database else ("broker", "database")
+            raise ValueError(
+                f"FEDAUDIT_{given.upper()}_URL is set and FEDAUDIT_{missing.upper()}_URL is not; "
+                "set both, or neither for the embedded mode"
+            )
+        folder = Path(values.get("data_dir") or default_data_dir()).expanduser().absolute()
+        chosen = {**values, "data_dir": folder, "embedded": not database}
+        if not database:
+            chosen["database_url"] = f"sqlite:///{folder}/fedaudit.db"
+            chosen["broker_url"] = f"filesystem://{folder}/queue"
+        chosen["storage_url"] = values.get("storage_url") or f"file://{folder}/files"
+        return chosen
+
+    @model_validator(mode="after")
+    def _known_schemes(self) -> Self:
+        schemes = {
+            "database": (
+                self.database_url,
+                ("sqlite://", "postgresql://", "postgresql+psycopg://"),
+            ),
+            "broker": (self.broker_url, ("filesystem://", "redis://", "rediss://")),
+            "storage": (self.storage_url, ("file://",)),
+        }
+        for name, (url, allowed) in schemes.items():
+            if not url.startswith(allowed):
+                raise ValueError(
+                    f"FEDAUDIT_{name.upper()}_URL must start with one of {', '.join(allowed)}"
+                )
+        return self
+
+
+def load_settings() -> Settings:
+    """The settings in the environment. Raises SettingsError with a message for people."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        faults = []
+        for detail in error.errors(include_url=False):
+            field = "_".join(str(part) for part in detail["loc"]).upper()
+            name = f"FEDAUDIT_{field}: " if field else ""
+            faults.append(name + detail["msg"].removeprefix("Value error, "))
+        raise SettingsError("; ".join(faults)) from None

@@ -1,0 +1,26 @@
+"""`python -P -m migrations upgrade|current [--database-url URL]`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from migrations.run import current, upgrade
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: migrates, or prints the revision that the database is at."""
+    parser = argparse.ArgumentParser(prog="python -P -m migrations")
+    parser.add_argument("command", choices=("upgrade", "current"))
+    parser.add_argument("--database-url", default=os.environ.get("FEDAUDIT_DATABASE_URL"))
+    options = parser.parse_args(arguments)
+    if not options.database_url:
+        parser.error("--database-url is missing; pass it or set FEDAUDIT_DATABASE_URL")
+    if options.command == "upgrade":
+        upgrade(options.database_url)
+    sys.stdout.write(f"{current(options.database_url)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The database: tables, repositories, and the only SQL of the project."""

@@ -1,0 +1,94 @@
+"""Packed columns: one numpy array a cell; an array on Postgres, JSON text on SQLite.
+
+Postgres takes the array in its binary form, built by numpy in one piece, which is several times
+faster than a list of Python numbers. SQLite takes text, so that its JSON functions can read it;
+NaN is written as null and comes back as NaN.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from psycopg import Connection
+from psycopg.adapt import Dumper, PyFormat
+from psycopg.pq import Format
+from sqlalchemy import JSON, BigInteger, Dialect, Double, Integer, SmallInteger
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from models.json_text import from_json, to_json
+
+Packed = NDArray[Any]
+
+# numpy's kind of number -> the column's type, Postgres' oids of the element and of its array.
+_ELEMENTS: dict[np.dtype[Any], tuple[TypeEngine[Any], int, int]] = {
+    np.dtype("int16"): (SmallInteger(), 21, 1005),
+    np.dtype("int32"): (Integer(), 23, 1007),
+    np.dtype("int64"): (BigInteger(), 20, 1016),
+    np.dtype("float64"): (Double(), 701, 1022),
+}
+
+
+class PackedArray(TypeDecorator[Packed]):
+    """A one-dimensional numpy array of `int16`, `int32`, `int64` or `float64`."""
+
+    impl = JSON
+    cache_ok = True
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """The column's type in this database."""
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(postgresql.ARRAY(_ELEMENTS[np.dtype(self.dtype)][0]))
+        return dialect.type_descriptor(JSON())
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:
+        """Replaces the implementation's own: ARRAY's would walk through every element."""
+        dtype = np.dtype(self.dtype)
+        if dialect.name == "postgresql":
+            return lambda value: None if value is None else np.asarray(value, dtype)
+        return lambda value: None if value is None else to_json(np.ascontiguousarray(value, dtype))
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Packed | None]:
+        """Replaces the implementation's own, for the same reason."""
+        dtype = np.dtype(self.dtype)
+        if dialect.name == "postgresql":
+            return lambda value: None if value is None else np.array(value, dtype)
+        # numpy reads the None of a JSON null as NaN where the array is of floats.
+        return lambda value: None if value is None else np.array(from_json(value), dtype)
+
+
+class ArrayDumper(Dumper):
+    """A numpy array as Postgres' binary array: a header, then length and value of each element."""
+
+    format = Format.BINARY
+
+    def get_key(self, obj: Packed, format: PyFormat) -> Any:  # noqa: A002 psycopg's name
+        """Arrays of different types are dumped under different oids."""
+        return (self.cls, obj.dtype)
+
+    def upgrade(self, obj: Packed, format: PyFormat) -> "ArrayDumper":  # noqa: A002
+        """A dumper for this array's type of element."""
+        dumper = ArrayDumper(self.cls)
+        dumper.oid = _ELEMENTS[obj.dtype][2]
+        return dumper
+
+    def dump(self, obj: Packed) -> bytes:
+        """The binary form of a one-dimensional array."""
+        element_oid = _ELEMENTS[obj.dtype][1]
+        if obj.size == 0:
+            return np.array([0, 0, element_oid], ">i4").tobytes()
+        header = np.array([1, 0, element_oid, obj.size, 1], ">i4")
+        body = np.empty(obj.size, [("length", ">i4"), ("value", obj.dtype.newbyteorder(">"))])
+        body["length"] = obj.dtype.itemsize
+        body["value"] = obj
+        return header.tobytes() + body.tobytes()
+
+
+def register_array_dumper(connection: Connection[Any]) -> None:
+    """Lets this connection bind numpy arrays."""
+    connection.adapters.register_dumper(np.ndarray, ArrayDumper)

@@ -1,0 +1,196 @@
+"""What goes into repositories and comes out of them, where that is not a row as it stands."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.identifiers import new_id
+
+Item = TypeVar("Item")
+Cursor = tuple[Any, ...]
+"""The sort values of a page's last item: what the next page begins after."""
+Bound = tuple[str, Literal["lte", "gte"], float]
+"""A final figure's column, the side, and the bound itself, which is included."""
+
+
+@dataclass(frozen=True)
+class Page(Generic[Item]):
+    """Some items of a list; `next_cursor` is None on the last page."""
+
+    items: list[Item]
+    next_cursor: Cursor | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewExperiment:
+    """An experiment to be queued."""
+
+    name: str
+    spec: Mapping[str, Any]
+    spec_hash: str
+    seed: int
+    mechanism: str
+    hypotheses: int
+    noise: str
+    rounds_total: int
+    federation_id: str
+    subject_set_id: str
+    unit_id: str
+    parameters: int
+    noise_multiplier: float | None = None
+    unit_position: int = 0
+    attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tags: Sequence[str] = ()
+    retry_of: str | None = None
+    id: str = field(default_factory=new_id)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExperimentFilters:
+    """Which experiments a list shows; every filter that is set must hold.
+
+    `tag` and `name` match exactly; the times are included; `bounds` are on final figures, and an
+    experiment whose figure is null is outside every bound.
+    """
+
+    status: str | None = None
+    name: str | None = None
+    tag: str | None = None
+    federation_id: str | None = None
+    mechanism: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    delta: float | None = None
+    bounds: Sequence[Bound] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalFigures:
+    """The figures by which an ended experiment is found; None where one has no value."""
+
+    leakage_max: float | None = None
+    leakage_median: float | None = None
+    epsilon_max: float | None = None
+    delta: float | None = None
+    validation_loss: float | None = None
+    accuracy: float | None = None
+    demographic_parity_difference: float | None = None
+    equalized_odds_difference: float | None = None
+    equal_opportunity_difference: float | None = None
+    gate_outcome: str | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One budget of a federation. `total` is None where nobody has set a bound."""
+
+    book: str
+    figure: str
+    delta: float | None
+    adjacency: str | None
+    observer: str | None
+    total: float | None
+    reserved: float
+    spent: float
+
+    @property
+    def remaining(self) -> float | None:
+        """What is left to reserve, never below zero; None without a bound."""
+        return None if self.total is None else max(0.0, self.total - self.reserved - self.spent)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A worker's hold on a unit: `fence` goes with everything it writes."""
+
+    unit_id: str
+    project_id: str
+    fence: int
+    attempts: int
+    max_attempts: int
+
+
+@dataclass(frozen=True)
+class TakenBack:
+    """What became of a unit whose lease ran out: `state` is `waiting` or `failed`."""
+
+    unit_id: str
+    project_id: str
+    device: str
+    state: str
+    attempts: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LedgerRow:
+    """One packed ledger row: parallel arrays over the round's m subjects.
+
+    `inputs` has the keys mechanism, n, noise_multiplier, radius (None: adaptive), radius_floor,
+    clip, noise and guarantee.
+    """
+
+    round: int
+    release: int
+    subject_kind: str
+    observer: str
+    subjects: NDArray[np.int32]
+    outcomes: NDArray[np.integer[Any]]
+    radii: NDArray[np.float64]
+    releases: NDArray[np.int32]
+    clusters: NDArray[np.int16]
+    inputs: Mapping[str, Any]
+    digest: bytes
+    link: bytes
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class LedgerTotalsRow:
+    """An experiment's running totals: releases per subject index, refusals and withheld overall."""
+
+    releases: NDArray[np.int32]
+    refusals: int
+    withheld: int
+
+
+@dataclass(frozen=True, eq=False)
+class Intent:
+    """Subjects that a release was about to charge."""
+
+    round: int
+    release: int
+    subjects: NDArray[np.int32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundRow:
+    """One round's figures."""
+
+    round: int
+    selection_loss: float | None = None
+    validation_loss: float | None = None
+    accuracy: float | None = None
+    cluster_sizes: Sequence[int] = ()
+    separation: float | None = None
+    collapsed: bool = False
+    leakage_median: float | None = None
+    leakage_max: float | None = None
+    demographic_parity_difference: float | None = None
+    equalized_odds_difference: float | None = None
+    equal_opportunity_difference: float | None = None
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FairnessRow:
+    """One attribute's figures ({metric, value, reason}) and counts ([groups][4]) in one round."""
+
+    round: int
+    attribute: str
+    figures: Sequence[Mapping[str, Any]]
+    counts: Any

@@ -1,0 +1,218 @@
+"""Budgets on a federation's data: reserved before a release, booked when it is known.
+
+A budget belongs to the data and not to a run: ten runs on one federation spend ten times.
+"""
+
+import math
+
+from sqlalchemy import ColumnElement, Double, Select, and_, case, literal, or_, select, update
+
+from models.records import Budget
+from models.repositories.base import ScopedRepository
+from models.tables.federations import Federation, FederationBudget, Reservation
+
+# A total such as 1.2 must have room for three times 0.4, whose sum in floating point lies above.
+_ROUNDING = 1e-12
+
+_HELD, _SETTLED = "held", "settled"
+
+
+class BudgetRepository(ScopedRepository):
+    """The budgets of a project's federations."""
+
+    def budgets(self, federation_id: str) -> list[Budget]:
+        """Every budget that was set or spent from."""
+        rows = self._all(
+            self._select(FederationBudget)
+            .where(FederationBudget.federation_id == federation_id)
+            .order_by(*FederationBudget.__table__.primary_key)
+        )
+        return [_budget(row) for row in rows]
+
+    def set_budget(
+        self,
+        federation_id: str,
+        *,
+        book: str,
+        figure: str,
+        total: float | None,
+        delta: float | None = None,
+        adjacency: str | None = None,
+        observer: str | None = None,
+    ) -> Budget:
+        """Sets a bound; one below what is spent only stops what is still to come.
+
+        Raises LookupError where the project has no such federation, ValueError where the total is
+        negative or not finite.
+        """
+        if total is not None:
+            _check_amount("total", total)
+        key = self._key(
+            federation_id,
+            book=book,
+            figure=figure,
+            delta=delta or 0.0,
+            adjacency=adjacency or "",
+            observer=observer or "",
+        )
+        self._execute(update(FederationBudget).where(_is(key)).values(total=total))
+        return _budget(self.session.scalars(self._budget(key)).one())
+
+    def reserve(
+        self,
+        federation_id: str,
+        *,
+        experiment_id: str,
+        book: str,
+        figure: str,
+        amount: float,
+        delta: float | None = None,
+        adjacency: str | None = None,
+        observer: str | None = None,
+    ) -> bool:
+        """Reserves `amount` for an experiment; False, and nothing changed, where there is no room.
+
+        One conditional UPDATE decides, so that two experiments cannot both take the last room.
+        Where nobody has set a bound the amount is booked all the same. Raises LookupError where
+        the project has no such federation, ValueError for an amount that is negative or infinite.
+        """
+        _check_amount("amount", amount)
+        key = self._key(
+            federation_id,
+            book=book,
+            figure=figure,
+            delta=delta or 0.0,
+            adjacency=adjacency or "",
+            observer=observer or "",
+        )
+        if not self._enlarge(key, amount):
+            return False
+        values = {**key, "experiment_id": experiment_id, "amount": amount, "spent": 0.0}
+        self._insert(Reservation, [{**values, "state": _HELD}])
+        return True
+
+    def draw(self, experiment_id: str, *, spent: float, figure: str = "leakage") -> bool:
+        """Books that the experiment has spent `spent` in all, before the noise is drawn.
+
+        Absolute, so that a repeat changes nothing. More than was reserved is taken from what is
+        left of the budget; False, and nothing changed, where there is no room for it: nothing may
+        then be released. True where the experiment has nothing reserved of this figure.
+        """
+        _check_amount("spent", spent)
+        reservation = self._one(self._held(experiment_id, figure))
+        if reservation is None or spent <= reservation.spent:
+            return True
+        key = _key_of(reservation)
+        missing = spent - reservation.amount
+        if missing > 0 and not self._enlarge(key, missing):
+            return False
+        amount = max(reservation.amount, spent)
+        self._book(key, unreserve=spent - reservation.spent, spend=spent - reservation.spent)
+        self._execute(
+            update(Reservation)
+            .where(_is_reservation(reservation))
+            .values(spent=spent, amount=amount)
+        )
+        return True
+
+    def settle(self, experiment_id: str, *, spent: float, figure: str = "leakage") -> bool:
+        """Ends a reservation: what was not spent returns to the budget.
+
+        Never less than was drawn already. False where nothing was held, so that a second call
+        changes nothing.
+        """
+        _check_amount("spent", spent)
+        reservation = self._one(self._held(experiment_id, figure))
+        if reservation is None:
+            return False
+        spent = max(spent, reservation.spent)
+        self._book(
+            _key_of(reservation),
+            unreserve=reservation.amount - reservation.spent,
+            spend=spent - reservation.spent,
+        )
+        self._execute(
+            update(Reservation)
+            .where(_is_reservation(reservation))
+            .values(state=_SETTLED, spent=spent)
+        )
+        return True
+
+    def held(self, experiment_id: str) -> list[Reservation]:
+        """The reservations that are not settled, locked for this (write) transaction."""
+        return self._all(self._held(experiment_id))
+
+    def _held(self, experiment_id: str, figure: str | None = None) -> Select[Reservation]:
+        mine = self._select(Federation).with_only_columns(Federation.id)
+        statement = select(Reservation).where(
+            Reservation.experiment_id == experiment_id,
+            Reservation.state == _HELD,
+            Reservation.federation_id.in_(mine),
+        )
+        if figure is not None:
+            statement = statement.where(Reservation.figure == figure)
+        return statement.with_for_update()
+
+    def _budget(self, key: dict[str, object]) -> Select[FederationBudget]:
+        return select(FederationBudget).where(_is(key)).execution_options(populate_existing=True)
+
+    def _key(self, federation_id: str, **rest: str | float) -> dict[str, object]:
+        """The key of a budget, which exists from now on."""
+        mine = self._select(Federation).where(Federation.id == federation_id)
+        if self._one(mine) is None:
+            raise LookupError(f"federation {federation_id}: this project has no such federation")
+        key: dict[str, object] = {"federation_id": federation_id, **rest}
+        empty = {"project_id": self.project_id, "total": None, "reserved": 0.0, "spent": 0.0}
+        self._insert_absent(FederationBudget, {**key, **empty})
+        return key
+
+    def _enlarge(self, key: dict[str, object], amount: float) -> bool:
+        after = FederationBudget.reserved + FederationBudget.spent + literal(amount, Double)
+        room = or_(
+            FederationBudget.total.is_(None), after <= FederationBudget.total * (1.0 + _ROUNDING)
+        )
+        reserve = update(FederationBudget).where(_is(key), room)
+        return bool(self._execute(reserve.values(reserved=FederationBudget.reserved + amount)))
+
+    def _book(self, key: dict[str, object], *, unreserve: float, spend: float) -> None:
+        rest = FederationBudget.reserved - literal(unreserve, Double)
+        self._execute(
+            update(FederationBudget)
+            .where(_is(key))
+            # Sums of floats may end a rounding below zero.
+            .values(
+                reserved=case((rest < 0, 0.0), else_=rest), spent=FederationBudget.spent + spend
+            )
+        )
+
+
+def _check_amount(field: str, amount: float) -> None:
+    if not (math.isfinite(amount) and amount >= 0):
+        raise ValueError(f"{field}: {amount} is not a finite number of at least 0")
+
+
+def _is(key: dict[str, object]) -> ColumnElement[bool]:
+    return and_(*(FederationBudget.__table__.c[name] == value for name, value in key.items()))
+
+
+def _key_of(reservation: Reservation) -> dict[str, object]:
+    names = ("federation_id", "book", "figure", "delta", "adjacency", "observer")
+    return {name: getattr(reservation, name) for name in names}
+
+
+def _is_reservation(reservation: Reservation) -> ColumnElement[bool]:
+    key = {**_key_of(reservation), "experiment_id": reservation.experiment_id}
+    return and_(*(Reservation.__table__.c[name] == value for name, value in key.items()))
+
+
+def _budget(row: FederationBudget) -> Budget:
+    return Budget(
+        book=row.book,
+        figure=row.figure,
+        delta=row.delta or None,
+        adjacency=row.adjacency or None,
+        observer=row.observer or None,
+        total=row.total,
+        reserved=row.reserved,
+        spent=row.spent,
+    )

@@ -1,0 +1,196 @@
+"""Experiments of one project, from queued to ended."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import select, update
+
+from models.clock import utc_now
+from models.records import Cursor, ExperimentFilters, FinalFigures, NewExperiment, Page
+from models.repositories.base import ScopedRepository
+from models.repositories.budgets import BudgetRepository
+from models.repositories.events import EventRepository
+from models.repositories.experiment_lists import cursor_of, filtered, paged
+from models.repositories.ledger import LedgerRepository
+from models.tables.experiments import Experiment, ExperimentTag
+from models.tables.units import Unit
+
+ENDED = ("cancelled", "succeeded", "failed")
+
+
+class ExperimentRepository(ScopedRepository):
+    """A project's experiments.
+
+    `start`, `request_cancel` and `conclude` append the event `status.changed` themselves; `add`
+    leaves the first one to its caller.
+    """
+
+    def add(self, new: NewExperiment) -> Experiment:
+        """Queues an experiment, with its tags."""
+        values = {name: getattr(new, name) for name in NewExperiment.__dataclass_fields__}
+        tags = dict.fromkeys(values.pop("tags"))
+        values["spec"] = dict(new.spec)
+        values["attributes"] = {name: list(groups) for name, groups in new.attributes.items()}
+        experiment = Experiment(
+            **values,
+            project_id=self.project_id,
+            status="queued",
+            rounds_done=0,
+            event_sequence=0,
+            created_at=utc_now(),
+        )
+        self.session.add(experiment)
+        self.session.flush()
+        owner = {"experiment_id": new.id, "project_id": self.project_id}
+        self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in tags])
+        return experiment
+
+    def get(self, id: str) -> Experiment | None:  # noqa: A002
+        """The experiment as it is now; None where the project has no such one."""
+        return self._one(self._select(Experiment).where(Experiment.id == id))
+
+    def list(
+        self,
+        filters: ExperimentFilters | None = None,
+        *,
+        cursor: Cursor | None = None,
+        limit: int = 50,
+        sort: str = "-created_at",
+    ) -> Page[Experiment]:
+        """One page; `cursor` is the page before's `next_cursor`, under the same sort.
+
+        Raises ValueError for an unknown sort or bound, naming what may be used.
+        """
+        statement = filtered(self._select(Experiment), filters or ExperimentFilters())
+        items = self._all(paged(statement, sort=sort, cursor=cursor).limit(limit + 1))
+        more = len(items) > limit
+        return Page(items[:limit], cursor_of(items[limit - 1], sort) if more else None)
+
+    def of_unit(self, unit_id: str) -> "Sequence[Experiment]":
+        """A unit's experiments by position."""
+        return self._all(
+            self._select(Experiment)
+            .where(Experiment.unit_id == unit_id)
+            .order_by(Experiment.unit_position)
+        )
+
+    def tags(self, ids: Sequence[str]) -> dict[str, Sequence[str]]:
+        """The tags of several experiments, sorted; one query for a whole page."""
+        tags: dict[str, Any] = {id_: [] for id_ in ids}
+        rows = self.session.execute(
+            select(ExperimentTag.experiment_id, ExperimentTag.tag)
+            .where(
+                ExperimentTag.project_id == self.project_id, ExperimentTag.experiment_id.in_(ids)
+            )
+            .order_by(ExperimentTag.experiment_id, ExperimentTag.tag)
+        )
+        for experiment_id, tag in rows:
+            tags[experiment_id].append(tag)
+        return tags
+
+    def start(self, id: str) -> bool:  # noqa: A002
+        """queued -> running; False where it is not queued. A run taken up again keeps its start."""
+        return self._change(id, ("queued",), status="running", started_at=utc_now())
+
+    def progress(self, id: str, rounds_done: int) -> bool:  # noqa: A002
+        """Notes the rounds done; True where the caller has asked for an end.
+
+        Called in each flush: cancellation is looked at there.
+        """
+        status = self.session.execute(
+            update(Experiment)
+            .where(Experiment.id == id, Experiment.project_id == self.project_id)
+            .values(rounds_done=rounds_done)
+            .returning(Experiment.status),
+            execution_options={"synchronize_session": False},
+        ).scalar_one()
+        return status == "cancelling"
+
+    def request_cancel(self, id: str) -> Experiment | None:  # noqa: A002
+        """Asks for an end, and answers with the experiment as it then is; None if there is none.
+
+        Without a worker it is `cancelled` at once; with one it is `cancelling` until the worker
+        has stopped. An experiment that has ended, or was asked before, is left as it is.
+        """
+        experiment = self.get(id)
+        if experiment is None or experiment.status in (*ENDED, "cancelling"):
+            return experiment
+        asked_at = utc_now()
+        if self._withdraw(experiment):
+            self.conclude(id, status="cancelled", reason="cancelled-by-caller")
+            self._set(id, cancel_requested_at=asked_at)
+        else:
+            active = ("queued", "running")
+            self._change(id, active, status="cancelling", cancel_requested_at=asked_at)
+        return self.get(id)
+
+    def conclude(
+        self,
+        id: str,  # noqa: A002
+        *,
+        status: str,
+        reason: str | None = None,
+        detail: str | None = None,
+        figures: FinalFigures | None = None,
+    ) -> bool:
+        """Ends an experiment as `succeeded`, `failed` or `cancelled`; False where it has ended.
+
+        Settles its reservations by what the ledger shows, open intents counted as spent; a figure
+        that the ledger has no totals of counts as spent in full.
+        """
+        experiment = self.get(id)
+        if experiment is None or experiment.status in ENDED:
+            return False
+        self._settle(experiment)
+        active = ("queued", "running", "cancelling")
+        values = {} if figures is None else asdict(figures)
+        ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
+        return self._change(id, active, status=status, **ended, **values)
+
+    def set_gate_outcome(self, id: str, outcome: str) -> None:  # noqa: A002
+        """Notes what a later evaluation of the gates came to."""
+        self._set(id, gate_outcome=outcome)
+
+    def _withdraw(self, experiment: Experiment) -> bool:
+        """True where no worker has the unit; a unit left without experiments is cancelled.
+
+        The row stays locked, so that no worker claims it before the transaction ends.
+        """
+        waits = (Unit.id == experiment.unit_id, Unit.state == "waiting")
+        if not self._execute(update(Unit).where(*waits).values(fence=Unit.fence)):
+            return False
+        others = [cell for cell in self.of_unit(experiment.unit_id) if cell.id != experiment.id]
+        if all(cell.status in ENDED for cell in others):
+            self._execute(update(Unit).where(*waits).values(state="cancelled"))
+        return True
+
+    def _settle(self, experiment: Experiment) -> None:
+        budgets = BudgetRepository(self.session, self.project_id)
+        for reservation in budgets.held(experiment.id):
+            spent = reservation.amount
+            if reservation.figure == "leakage" and experiment.noise_multiplier is not None:
+                releases = LedgerRepository(self.session).charged_releases(experiment.id)
+                spent = releases * experiment.parameters / experiment.noise_multiplier
+            budgets.settle(experiment.id, spent=spent, figure=reservation.figure)
+
+    def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:  # noqa: A002
+        """A change of status from one of the expected ones, with its event."""
+        changed = self._execute(
+            update(Experiment)
+            .where(
+                Experiment.id == id,
+                Experiment.project_id == self.project_id,
+                Experiment.status.in_(expected),
+            )
+            .values(values)
+        )
+        if changed:
+            event = {"status": values["status"], "status_reason": values.get("status_reason")}
+            events = EventRepository(self.session)
+            events.append(id, self.project_id, [("status.changed", event)])
+        return bool(changed)
+
+    def _set(self, id: str, **values: Any) -> None:  # noqa: A002
+        mine = (Experiment.id == id, Experiment.project_id == self.project_id)
+        self._execute(update(Experiment).where(*mine).values(values))

@@ -1,0 +1,47 @@
+"""Fairness figures and counts."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import tuple_
+
+from models.records import FairnessRow
+from models.repositories.base import ExperimentPartRepository
+from models.tables.fairness import Fairness
+
+
+class FairnessRepository(ExperimentPartRepository):
+    """One row a round and attribute. Counts are confidential: the caller checks the scope."""
+
+    def insert(self, experiment_id: str, project_id: str, rows: Sequence[FairnessRow]) -> None:
+        """Adds a block of rounds; inside a fenced transaction."""
+        owner = {"experiment_id": experiment_id, "project_id": project_id}
+        self._insert(Fairness, [{**owner, **vars(row)} for row in rows])
+
+    def after(
+        self,
+        experiment_id: str,
+        round_: int = 0,
+        limit: int = 1000,
+        *,
+        attribute: str | None = None,
+        after_attribute: str | None = None,
+    ) -> list[FairnessRow]:
+        """Rows above `round_`, or above (`round_`, `after_attribute`), by round and attribute.
+
+        With `attribute`, that attribute alone.
+        """
+        statement = self._select(Fairness, experiment_id)
+        if after_attribute is None:
+            statement = statement.where(Fairness.round > round_)
+        else:
+            position = tuple_(Fairness.round, Fairness.attribute)
+            statement = statement.where(position > (round_, after_attribute))
+        if attribute is not None:
+            statement = statement.where(Fairness.attribute == attribute)
+        rows = self._all(statement.order_by(Fairness.round, Fairness.attribute).limit(limit))
+        return [
+            FairnessRow(
+                round=row.round, attribute=row.attribute, figures=row.figures, counts=row.counts
+            )
+            for row in rows
+        ]

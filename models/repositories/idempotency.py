@@ -1,0 +1,56 @@
+"""Idempotency keys: a repeated request is answered as the first one was."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import select
+
+from models.clock import utc_now
+from models.repositories.base import Repository
+from models.tables.idempotency import IdempotencyKey
+
+
+class IdempotencyRepository(Repository):
+    """Keys by caller and route: the same key elsewhere is another key."""
+
+    def find(self, api_key_id: str, route: str, key: str) -> IdempotencyKey | None:
+        """What this caller's earlier request with the key came to; compare its `body_hash`."""
+        return self._one(
+            select(IdempotencyKey).where(
+                IdempotencyKey.api_key_id == api_key_id,
+                IdempotencyKey.route == route,
+                IdempotencyKey.key == key,
+            )
+        )
+
+    def add(
+        self,
+        *,
+        project_id: str,
+        api_key_id: str,
+        route: str,
+        key: str,
+        body_hash: str,
+        resource_id: str | None = None,
+        status_code: int | None = None,
+        response: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Takes the key with the transaction that it stands for; False where it is taken.
+
+        Called first in that transaction it makes a second, simultaneous request wait and then see
+        False, so that the work is done once.
+        """
+        return self._insert_absent(
+            IdempotencyKey,
+            {
+                "project_id": project_id,
+                "api_key_id": api_key_id,
+                "route": route,
+                "key": key,
+                "body_hash": body_hash,
+                "resource_id": resource_id,
+                "status_code": status_code,
+                "response": None if response is None else dict(response),
+                "created_at": utc_now(),
+            },
+        )

@@ -1,0 +1,63 @@
+"""The outbox: messages written with what caused them, sent afterwards."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select, update
+
+from models.clock import seconds_from_now, utc_now
+from models.identifiers import new_id
+from models.repositories.base import Repository
+from models.tables.outbox import OutboxMessage
+
+
+class OutboxRepository(Repository):
+    """Messages across projects: the sweeper sends all of them."""
+
+    def add(self, project_id: str, topic: str, payload: Mapping[str, Any]) -> str:
+        """Writes a message, to be sent from now on; returns its id."""
+        message = OutboxMessage(
+            id=new_id(),
+            project_id=project_id,
+            topic=topic,
+            payload=dict(payload),
+            attempts=0,
+            available_at=seconds_from_now(),
+            created_at=utc_now(),
+            published_at=None,
+        )
+        self.session.add(message)
+        self.session.flush()
+        return message.id
+
+    def pending(self, limit: int = 100) -> list[OutboxMessage]:
+        """Messages due, oldest first, locked for this (write) transaction.
+
+        Those that another transaction has locked are skipped.
+        """
+        return self._all(
+            select(OutboxMessage)
+            .where(
+                OutboxMessage.published_at.is_(None),
+                OutboxMessage.available_at <= seconds_from_now(),
+            )
+            .order_by(OutboxMessage.id)
+            .limit(limit)
+            .with_for_update(skip_locked=True)
+        )
+
+    def mark_published(self, ids: Sequence[str]) -> None:
+        """Notes that these messages were sent."""
+        self._execute(
+            update(OutboxMessage)
+            .where(OutboxMessage.id.in_(ids))
+            .values(published_at=seconds_from_now())
+        )
+
+    def postpone(self, id: str, seconds: float) -> None:  # noqa: A002
+        """Counts a failed attempt and leaves the message for later."""
+        self._execute(
+            update(OutboxMessage)
+            .where(OutboxMessage.id == id)
+            .values(attempts=OutboxMessage.attempts + 1, available_at=seconds_from_now(seconds))
+        )

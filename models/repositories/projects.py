@@ -1,0 +1,17 @@
+"""Projects by name."""
+
+from sqlalchemy import select
+
+from models.clock import utc_now
+from models.identifiers import new_id
+from models.repositories.base import Repository
+from models.tables.projects import Project
+
+
+class ProjectRepository(Repository):
+    """All projects: used before a project is known."""
+
+    def get_or_create(self, name: str) -> Project:
+        """The project of this name; two callers at once get the same one."""
+        self._insert_absent(Project, {"id": new_id(), "name": name, "created_at": utc_now()})
+        return self.session.scalars(select(Project).where(Project.name == name)).one()

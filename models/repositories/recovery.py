@@ -1,0 +1,27 @@
+"""What follows when a unit's workers were lost for good."""
+
+from sqlalchemy.orm import Session
+
+from models.records import TakenBack
+from models.repositories.experiments import ENDED, ExperimentRepository
+
+
+def fail_unit(session: Session, taken: TakenBack) -> list[str]:
+    """Ends the experiments of a unit that failed; returns the ids of those that it ended.
+
+    They fail with the reason `worker-lost`, or are cancelled where the caller had asked for it.
+    Reservations are settled by what the ledger shows, open intents counted as spent. Called in
+    the transaction that took the unit back.
+    """
+    experiments = ExperimentRepository(session, taken.project_id)
+    ended = []
+    for experiment in experiments.of_unit(taken.unit_id):
+        if experiment.status in ENDED:
+            continue
+        if experiment.status == "cancelling":
+            status, reason = "cancelled", "cancelled-by-caller"
+        else:
+            status, reason = "failed", "worker-lost"
+        experiments.conclude(experiment.id, status=status, reason=reason, detail=taken.reason)
+        ended.append(experiment.id)
+    return ended

@@ -1,0 +1,28 @@
+"""Subject names, stored once per set of clients."""
+
+import hashlib
+from collections.abc import Sequence
+
+from sqlalchemy import select
+
+from models.json_text import to_json
+from models.repositories.base import Repository
+from models.tables.subject_sets import SubjectSet
+
+
+class SubjectSetRepository(Repository):
+    """Sets of names, known by their content: without a project, reached by an experiment."""
+
+    def put(self, names: Sequence[str]) -> str:
+        """The id of the set with these names in this order, stored if it is new."""
+        text = to_json(list(names))
+        set_id = hashlib.sha256(text.encode()).hexdigest()
+        self._insert_absent(SubjectSet, {"id": set_id, "names": list(names)})
+        return set_id
+
+    def names(self, id: str) -> tuple[str, ...]:  # noqa: A002
+        """The names by index. Raises LookupError where there is no such set."""
+        names = self.session.scalar(select(SubjectSet.names).where(SubjectSet.id == id))
+        if names is None:
+            raise LookupError(f"subject set {id}: there is no such set")
+        return tuple(names)

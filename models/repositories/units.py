@@ -1,0 +1,199 @@
+"""Units of work: who runs what, decided by the database alone.
+
+A worker claims a unit for a time and gets a fence number. The number rises with every claim, and
+everything written for the unit begins with `hold`, which fails for an older number: a worker that
+lost its lease, however late it wakes, writes nothing.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, update
+
+from models.clock import seconds_from_now, utc_now
+from models.identifiers import new_id
+from models.records import Claim, TakenBack
+from models.repositories.base import Repository
+from models.tables.units import Unit
+
+_LONGEST_BACKOFF_SECONDS = 300.0
+
+
+class UnitRepository(Repository):
+    """Units across projects: workers and the sweeper serve all of them."""
+
+    def create(self, project_id: str, device: str, *, max_attempts: int = 3) -> Unit:
+        """A waiting unit for `auto`, `cpu` or `cuda`, to be claimed from now on."""
+        unit = Unit(
+            id=new_id(),
+            project_id=project_id,
+            state="waiting",
+            device=device,
+            fence=0,
+            attempts=0,
+            max_attempts=max_attempts,
+            available_at=seconds_from_now(),
+            created_at=utc_now(),
+        )
+        self.session.add(unit)
+        self.session.flush()
+        self.session.refresh(unit)
+        return unit
+
+    def get(self, unit_id: str) -> Unit | None:
+        """The unit as it is now."""
+        return self._one(select(Unit).where(Unit.id == unit_id))
+
+    def claim(
+        self, unit_id: str, *, worker: str, devices: Collection[str], lease_seconds: float
+    ) -> Claim | None:
+        """Takes a unit that waits, or whose lease has run out; None where it cannot be had.
+
+        `devices` are the kinds this worker serves, such as {"auto", "cpu"}. Each claim counts as
+        an attempt.
+        """
+        waits = and_(Unit.state == "waiting", Unit.available_at <= seconds_from_now())
+        claimed = self.session.execute(
+            update(Unit)
+            .where(
+                Unit.id == unit_id,
+                Unit.device.in_(devices),
+                Unit.attempts < Unit.max_attempts,
+                or_(waits, _lease_ran_out()),
+            )
+            .values(
+                state="leased",
+                fence=Unit.fence + 1,
+                attempts=Unit.attempts + 1,
+                worker=worker,
+                lease_until=seconds_from_now(lease_seconds),
+            )
+            .returning(Unit.id, Unit.project_id, Unit.fence, Unit.attempts, Unit.max_attempts),
+            execution_options={"synchronize_session": False},
+        ).one_or_none()
+        return None if claimed is None else Claim(*claimed)
+
+    def renew(self, unit_id: str, fence: int, lease_seconds: float) -> bool:
+        """Extends the lease; False where it was lost, and the worker must stop."""
+        return self._fenced(unit_id, fence, lease_until=seconds_from_now(lease_seconds))
+
+    def hold(self, unit_id: str, fence: int) -> bool:
+        """Locks the unit until the transaction ends; every write for it begins here.
+
+        False where the lease was lost: the caller abandons its transaction. A lease that ran out
+        and that nobody has taken is still held.
+        """
+        return self._fenced(unit_id, fence, worker=Unit.worker)
+
+    def release(self, unit_id: str, fence: int, *, count_attempt: bool) -> bool:
+        """Gives the unit back to wait; a worker that was told to stop counts no attempt."""
+        back: dict[str, Any] = {} if count_attempt else {"attempts": Unit.attempts - 1}
+        return self._fenced(
+            unit_id,
+            fence,
+            state="waiting",
+            worker=None,
+            lease_until=None,
+            published_at=None,
+            available_at=seconds_from_now(),
+            **back,
+        )
+
+    def finish(self, unit_id: str, fence: int, state: str, *, error: str | None = None) -> bool:
+        """Ends the unit as `done`, `failed` or `cancelled`; False where the lease was lost."""
+        return self._fenced(unit_id, fence, state=state, lease_until=None, last_error=error)
+
+    def mark_published(self, unit_ids: Sequence[str]) -> None:
+        """Notes that the queue was told of these units just now."""
+        self._execute(
+            update(Unit).where(Unit.id.in_(unit_ids)).values(published_at=seconds_from_now())
+        )
+
+    def expired(self, limit: int = 100) -> list[Unit]:
+        """Units whose lease has run out, locked for this (write) transaction."""
+        return self._all(_locked(_lease_ran_out(), limit))
+
+    def stale_waiting(self, older_than_seconds: float, limit: int = 100) -> list[Unit]:
+        """Units that could run, of which the queue has not been told for so long; locked too."""
+        last_told = func.coalesce(Unit.published_at, Unit.available_at)
+        stale = and_(
+            Unit.state == "waiting",
+            Unit.available_at <= seconds_from_now(),
+            last_told <= seconds_from_now(-older_than_seconds),
+        )
+        return self._all(_locked(stale, limit))
+
+    def take_back_expired(
+        self, limit: int = 100, *, backoff_seconds: float = 2.0
+    ) -> list[TakenBack]:
+        """Takes units from workers that are gone, and says what became of each.
+
+        A unit with attempts left waits again, twice as long after every attempt; the others fail,
+        and the caller concludes their experiments (`recovery.fail_unit`).
+        """
+        failed = self.fail_exhausted(limit)
+        waiting = [
+            self._take_back(unit, backoff_seconds)
+            for unit in self.expired(limit)
+            if unit.attempts < unit.max_attempts
+        ]
+        return failed + waiting
+
+    def fail_exhausted(self, limit: int = 100) -> list[TakenBack]:
+        """Fails the units that nobody may attempt again."""
+        idle = or_(Unit.state == "waiting", _lease_ran_out())
+        exhausted = and_(idle, Unit.attempts >= Unit.max_attempts)
+        return [self._fail(unit) for unit in self._all(_locked(exhausted, limit))]
+
+    def _take_back(self, unit: Unit, backoff_seconds: float) -> TakenBack:
+        wait = min(backoff_seconds * 2.0 ** (unit.attempts - 1), _LONGEST_BACKOFF_SECONDS)
+        reason = f"the lease of worker {unit.worker} ran out in attempt {unit.attempts}"
+        self._fenced(
+            unit.id,
+            unit.fence,
+            state="waiting",
+            worker=None,
+            lease_until=None,
+            published_at=None,
+            available_at=seconds_from_now(wait),
+            last_error=reason,
+        )
+        return _taken_back(unit, "waiting", reason)
+
+    def _fail(self, unit: Unit) -> TakenBack:
+        reason = f"worker lost in each of {unit.attempts} attempts"
+        # Waiting or leased: the row is locked, so its fence alone identifies what was read.
+        self._execute(
+            update(Unit)
+            .where(Unit.id == unit.id, Unit.fence == unit.fence)
+            .values(state="failed", worker=None, lease_until=None, last_error=reason)
+        )
+        return _taken_back(unit, "failed", reason)
+
+    def _fenced(self, unit_id: str, fence: int, **values: Any) -> bool:
+        return bool(
+            self._execute(
+                update(Unit)
+                .where(Unit.id == unit_id, Unit.fence == fence, Unit.state == "leased")
+                .values(values)
+            )
+        )
+
+
+def _lease_ran_out() -> ColumnElement[bool]:
+    return and_(Unit.state == "leased", Unit.lease_until <= seconds_from_now())
+
+
+def _locked(condition: ColumnElement[bool], limit: int) -> Select[Unit]:
+    # SKIP LOCKED: a unit that a worker is just writing for is alive.
+    return (
+        select(Unit)
+        .where(condition)
+        .order_by(Unit.id)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+
+
+def _taken_back(unit: Unit, state: str, reason: str) -> TakenBack:
+    return TakenBack(unit.id, unit.project_id, unit.device, state, unit.attempts, reason)

@@ -1,0 +1,42 @@
+"""The tables, one module a concept; importing this package gives the whole metadata."""
+
+from models.tables.api_keys import ApiKey
+from models.tables.base import Base
+from models.tables.checkpoints import Checkpoint
+from models.tables.events import Event
+from models.tables.experiments import Experiment, ExperimentTag
+from models.tables.fairness import Fairness
+from models.tables.federations import Federation, FederationBudget, Reservation
+from models.tables.idempotency import IdempotencyKey
+from models.tables.ledger import Ledger, LedgerTotals, ReleaseIntent
+from models.tables.outbox import OutboxMessage
+from models.tables.projects import Project
+from models.tables.reports import Report
+from models.tables.rounds import Round
+from models.tables.subject_sets import SubjectSet
+from models.tables.sweeper_leases import SweeperLease
+from models.tables.units import Unit
+
+__all__ = [
+    "ApiKey",
+    "Base",
+    "Checkpoint",
+    "Event",
+    "Experiment",
+    "ExperimentTag",
+    "Fairness",
+    "Federation",
+    "FederationBudget",
+    "IdempotencyKey",
+    "Ledger",
+    "LedgerTotals",
+    "OutboxMessage",
+    "Project",
+    "ReleaseIntent",
+    "Report",
+    "Reservation",
+    "Round",
+    "SubjectSet",
+    "SweeperLease",
+    "Unit",
+]

@@ -1,0 +1,60 @@
+"""What every table shares: the metadata, the names of constraints, and times in UTC."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import JSON, DateTime, Dialect, MetaData, String
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.types import TypeDecorator
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A time with its zone, always UTC.
+
+    SQLite stores text of a fixed width without a zone, whose order is the order of time.
+    """
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Raises ValueError for a time without a zone."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value!r} has no time zone; pass an aware datetime")
+        value = value.astimezone(UTC)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Aware and in UTC on both databases."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+Identifier = String(36)
+"""A UUIDv7 in text."""
+
+Word = String(64)
+"""A name from a fixed vocabulary, or a short name that the service makes itself."""
+
+
+class Base(DeclarativeBase):
+    """The metadata of every table. There are no relationships: repositories say what they read."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {  # noqa: RUF012 SQLAlchemy reads a plain class attribute
+        datetime: UtcDateTime(),
+        # `json` rather than `jsonb` on Postgres: it keeps the text as it was written.
+        dict[str, Any]: JSON(),
+        list[Any]: JSON(),
+    }

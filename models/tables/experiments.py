@@ -1,0 +1,78 @@
+"""Experiments: what was asked for, where it stands, and the figures it is found by."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, CheckConstraint, Double, ForeignKey, Index, Integer, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.tables.base import Base, Identifier, Word
+
+
+class Experiment(Base):
+    """One run of one spec. The final figures are null until it has ended."""
+
+    __tablename__ = "experiments"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('queued', 'running', 'cancelling', 'cancelled', 'succeeded', 'failed')",
+            name="status",
+        ),
+        Index("ix_experiments_project_id_id", "project_id", "id"),
+        Index("ix_experiments_project_id_status", "project_id", "status"),
+    )
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    name: Mapped[str] = mapped_column(Text)
+    status: Mapped[str] = mapped_column(Word)
+    status_reason: Mapped[str | None] = mapped_column(Word)
+    status_detail: Mapped[str | None] = mapped_column(Text)
+    federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), index=True)
+    subject_set_id: Mapped[str] = mapped_column(ForeignKey("subject_sets.id"))
+    unit_id: Mapped[str] = mapped_column(ForeignKey("units.id"), index=True)
+    unit_position: Mapped[int] = mapped_column(Integer)
+    retry_of: Mapped[str | None] = mapped_column(Identifier)
+
+    spec: Mapped[dict[str, Any]]
+    spec_hash: Mapped[str] = mapped_column(String(64))
+    seed: Mapped[int] = mapped_column(BigInteger)
+    mechanism: Mapped[str] = mapped_column(Word)
+    hypotheses: Mapped[int] = mapped_column(Integer)
+    noise: Mapped[str] = mapped_column(Word)
+    parameters: Mapped[int] = mapped_column(BigInteger)
+    """n, the number of the model's parameters."""
+    noise_multiplier: Mapped[float | None] = mapped_column(Double)
+    attributes: Mapped[dict[str, Any]]
+    """Sensitive attribute -> its groups, in the order of the fairness counts."""
+
+    rounds_total: Mapped[int] = mapped_column(Integer)
+    rounds_done: Mapped[int] = mapped_column(Integer)
+    event_sequence: Mapped[int] = mapped_column(Integer)
+    """The number of the last event; whoever appends one raises it first, and so waits its turn."""
+    created_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    cancel_requested_at: Mapped[datetime | None]
+
+    gate_outcome: Mapped[str | None] = mapped_column(Word)
+    leakage_max: Mapped[float | None] = mapped_column(Double)
+    leakage_median: Mapped[float | None] = mapped_column(Double)
+    epsilon_max: Mapped[float | None] = mapped_column(Double)
+    delta: Mapped[float | None] = mapped_column(Double)
+    validation_loss: Mapped[float | None] = mapped_column(Double)
+    accuracy: Mapped[float | None] = mapped_column(Double)
+    demographic_parity_difference: Mapped[float | None] = mapped_column(Double)
+    equalized_odds_difference: Mapped[float | None] = mapped_column(Double)
+    equal_opportunity_difference: Mapped[float | None] = mapped_column(Double)
+
+
+class ExperimentTag(Base):
+    """A label that the caller gave an experiment."""
+
+    __tablename__ = "experiment_tags"
+    __table_args__ = (Index("ix_experiment_tags_project_id_tag", "project_id", "tag"),)
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    tag: Mapped[str] = mapped_column(Text, primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))

@@ -1,0 +1,80 @@
+"""The ledger: what every subject spent, packed into one row a round.
+
+A row holds its subjects as parallel arrays, because a row a subject costs a hundred times the
+rows. The view `privacy_ledger` (made by the migrations) unpacks them for people.
+"""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, Boolean, Double, ForeignKey, Integer, LargeBinary
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.arrays import Packed, PackedArray
+from models.tables.base import Base, Identifier, Word
+
+
+class Ledger(Base):
+    """One round of one release, as one observer saw it. Rows are only ever inserted.
+
+    The primary key is the only index: every other would be paid for at each round.
+    """
+
+    __tablename__ = "ledger"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
+    observer: Mapped[str] = mapped_column(Word, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Identifier)
+
+    subjects: Mapped[Packed] = mapped_column(PackedArray("int32"))
+    outcomes: Mapped[Packed] = mapped_column(PackedArray("int16"))
+    """0 released, 1 refused, 2 withheld."""
+    radii: Mapped[Packed] = mapped_column(PackedArray("float64"))
+    """NaN where nothing was released."""
+    releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
+    """Each subject's releases up to and including this round: totals need no window."""
+    clusters: Mapped[Packed] = mapped_column(PackedArray("int16"))
+
+    mechanism: Mapped[str] = mapped_column(Word)
+    n: Mapped[int] = mapped_column(BigInteger)
+    noise_multiplier: Mapped[float | None] = mapped_column(Double)
+    radius: Mapped[float | None] = mapped_column(Double)
+    """The public radius; null where it is adaptive."""
+    radius_floor: Mapped[float | None] = mapped_column(Double)
+    clip: Mapped[float | None] = mapped_column(Double)
+    noise: Mapped[str] = mapped_column(Word)
+    guarantee: Mapped[str] = mapped_column(Word)
+
+    digest: Mapped[bytes] = mapped_column(LargeBinary)
+    link: Mapped[bytes] = mapped_column(LargeBinary)
+    interrupted: Mapped[bool] = mapped_column(Boolean)
+
+
+class LedgerTotals(Base):
+    """Each subject's running totals, index by index, overwritten at each flush."""
+
+    __tablename__ = "ledger_totals"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
+    refusals: Mapped[int] = mapped_column(BigInteger)
+    withheld: Mapped[int] = mapped_column(BigInteger)
+
+
+class ReleaseIntent(Base):
+    """Who a release was about to charge, committed before its noise was drawn.
+
+    An intent without its ledger row is a round lost in a crash: it stays spent.
+    """
+
+    __tablename__ = "release_intents"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    subjects: Mapped[Packed] = mapped_column(PackedArray("int32"))
+    created_at: Mapped[datetime]

@@ -1,0 +1,21 @@
+"""Reports, served as they were stored."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.tables.base import Base
+
+
+class Report(Base):
+    """The report of an experiment that has ended."""
+
+    __tablename__ = "reports"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
+    document: Mapped[dict[str, Any]]
+    report_hash: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime]

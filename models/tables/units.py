@@ -1,0 +1,36 @@
+"""Units of work: what a worker claims, holds by a lease and writes under a fence."""
+
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.tables.base import Base, Identifier, Word
+
+
+class Unit(Base):
+    """One experiment, or a stack of experiments of one shape, that one worker runs."""
+
+    __tablename__ = "units"
+    __table_args__ = (
+        CheckConstraint(
+            "state IN ('waiting', 'leased', 'done', 'failed', 'cancelled')", name="state"
+        ),
+        Index("ix_units_state_available_at", "state", "available_at"),
+        Index("ix_units_state_lease_until", "state", "lease_until"),
+    )
+
+    id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    state: Mapped[str] = mapped_column(Word)
+    device: Mapped[str] = mapped_column(Word)
+    lease_until: Mapped[datetime | None]
+    fence: Mapped[int] = mapped_column(Integer)
+    """Rises at every claim; a writer that names an older one writes nothing."""
+    attempts: Mapped[int] = mapped_column(Integer)
+    max_attempts: Mapped[int] = mapped_column(Integer)
+    worker: Mapped[str | None] = mapped_column(Text)
+    available_at: Mapped[datetime]
+    created_at: Mapped[datetime]
+    published_at: Mapped[datetime | None]
+    last_error: Mapped[str | None] = mapped_column(Text)

@@ -1,0 +1,170 @@
+"""Fixtures for every room: migrated databases, a broker, and the real data where it is there."""
+
+import os
+
+# Before numpy or torch is imported: two threads each on a few cores are far slower than one.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import itertools
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+from psycopg import sql
+from sqlalchemy import make_url
+
+import migrations
+from models.database import Database
+from models.tables import Base
+from tests.servers import Server, start_postgres, start_valkey
+
+_VALKEY_DATABASES = 16
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Server]:
+    """One Postgres for the session."""
+    server = start_postgres()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[Server]:
+    """One Valkey for the session."""
+    server = start_valkey()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres_url(postgres_server: Server) -> Iterator[str]:
+    """A migrated Postgres database for the session."""
+    name = _fresh_name()
+    _run(postgres_server, "CREATE DATABASE {}", name)
+    url = _url(postgres_server, name)
+    migrations.upgrade(url)
+    yield url
+    _run(postgres_server, "DROP DATABASE {} WITH (FORCE)", name)
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file that others are copied from."""
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    migrations.upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: Server) -> Iterator[str]:
+    """A fresh Postgres database without any table."""
+    name = _fresh_name()
+    _run(postgres_server, "CREATE DATABASE {}", name)
+    yield _url(postgres_server, name)
+    _run(postgres_server, "DROP DATABASE {} WITH (FORCE)", name)
+
+
+@pytest.fixture
+def postgres_url(migrated_postgres_url: str) -> Iterator[str]:
+    """A migrated Postgres database without any row; a test that adds a table drops it again.
+
+    Emptied after each test: a new database is a copy of four hundred files.
+    """
+    yield migrated_postgres_url
+    _empty(migrated_postgres_url)
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """A fresh, migrated SQLite database."""
+    path = tmp_path / "fedaudit.db"
+    shutil.copyfile(sqlite_template, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A fresh, migrated database; the test runs once on each kind."""
+    name = {"sqlite": "sqlite_url", "postgresql": "postgres_url"}[request.param]
+    url: str = request.getfixturevalue(name)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database that was never migrated; the test runs once on each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'empty.db'}"
+    url: str = request.getfixturevalue("empty_postgres_url")
+    return url
+
+
+@pytest.fixture
+def database(database_url: str) -> Iterator[Database]:
+    """An open, migrated database; the test runs once on each kind."""
+    database = Database(database_url)
+    yield database
+    database.dispose()
+
+
+_database_numbers = itertools.count()
+
+
+@pytest.fixture
+def broker_url(valkey_server: Server) -> Iterator[str]:
+    """A broker with nothing queued. A server given by TEST_BROKER_URL is emptied at its number."""
+    url = valkey_server.url
+    if valkey_server.process is not None:
+        number = next(_database_numbers) % _VALKEY_DATABASES
+        url = f"{url.rpartition('/')[0]}/{number}"
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+        yield url
+        client.flushdb()
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real data sets; tests on them are skipped where it is not there."""
+    given = os.environ.get("FEDAUDIT_TEST_DATA_DIR")
+    repository = Path(__file__).resolve().parent.parent
+    path = Path(given) if given else repository.parent / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip(f"no real data at {path}; set FEDAUDIT_TEST_DATA_DIR")
+    return path
+
+
+def _fresh_name() -> str:
+    return f"fedaudit_test_{uuid.uuid4().hex}"
+
+
+def _url(server: Server, database: str) -> str:
+    url = make_url(server.url).set(database=database)
+    return url.render_as_string(hide_password=False)
+
+
+def _empty(url: str) -> None:
+    tables = [table.name for table in reversed(Base.metadata.sorted_tables)]
+    with psycopg.connect(_plain(url), autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        with connection.transaction():
+            for table in tables:
+                connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table)))
+
+
+def _plain(url: str) -> str:
+    """The URL as psycopg itself reads it."""
+    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def _run(server: Server, statement: str, *names: str) -> None:
+    with psycopg.connect(_plain(server.url), autocommit=True) as connection:
+        connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))

@@ -1,0 +1,93 @@
+"""Rows that tests begin with."""
+
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from models.database import Database
+from models.records import LedgerRow, NewExperiment
+from models.repositories import (
+    ExperimentRepository,
+    FederationRepository,
+    ProjectRepository,
+    SubjectSetRepository,
+    UnitRepository,
+)
+
+NAMES = ("07001", "07002", "07003", "07004")
+"""Subject keys; the ledger rows below name them by index."""
+
+LAPLACE = {
+    "mechanism": "laplace-l2",
+    "n": 27,
+    "noise_multiplier": 3.0,
+    "radius": None,
+    "radius_floor": 1e-6,
+    "clip": None,
+    "noise": "simulation",
+    "guarantee": "heuristic",
+}
+
+
+def add_project(session: Session, name: str = "hospital") -> str:
+    """A project's id."""
+    return ProjectRepository(session).get_or_create(name).id
+
+
+def add_federation(session: Session, project_id: str, fingerprint: str = "f" * 64) -> str:
+    """A federation's id."""
+    federations = FederationRepository(session, project_id)
+    return federations.get_or_create(
+        fingerprint=fingerprint, name="four conditions", source="hospital-charges", profile={}
+    ).id
+
+
+def add_experiment(session: Session, project_id: str, **changes: Any) -> NewExperiment:
+    """A queued experiment with its federation, subjects and unit; `changes` override fields."""
+    values: dict[str, Any] = {
+        "name": "hospital-k5-nu3",
+        "spec": {"name": "hospital-k5-nu3", "seed": 3},
+        "spec_hash": "a" * 64,
+        "seed": 3,
+        "mechanism": "laplace-l2",
+        "hypotheses": 5,
+        "noise": "simulation",
+        "rounds_total": 500,
+        "parameters": 27,
+        "noise_multiplier": 3.0,
+    }
+    if "federation_id" not in changes:
+        values["federation_id"] = add_federation(session, project_id)
+    if "unit_id" not in changes:
+        values["unit_id"] = UnitRepository(session).create(project_id, "auto").id
+    values["subject_set_id"] = SubjectSetRepository(session).put(NAMES)
+    new = NewExperiment(**{**values, **changes})
+    ExperimentRepository(session, project_id).add(new)
+    return new
+
+
+def queued(database: Database, **changes: Any) -> tuple[str, NewExperiment]:
+    """A project's id and an experiment queued in it, committed."""
+    with database.write() as session:
+        project_id = add_project(session)
+        return project_id, add_experiment(session, project_id, **changes)
+
+
+def ledger_row(round_: int, *, release: int = 0, **changes: Any) -> LedgerRow:
+    """A round in which one subject released, one was refused and one was withheld."""
+    values: dict[str, Any] = {
+        "round": round_,
+        "release": release,
+        "subject_kind": "client",
+        "observer": "server",
+        "subjects": np.array([0, 2, 3], np.int32),
+        "outcomes": np.array([0, 1, 2], np.uint8),
+        "radii": np.array([0.1, np.nan, np.nan]),
+        "releases": np.array([round_, 0, 0], np.int32),
+        "clusters": np.array([1, -1, -1], np.int16),
+        "inputs": LAPLACE,
+        "digest": bytes([round_ % 256]) * 32,
+        "link": bytes([255 - round_ % 256]) * 32,
+    }
+    return LedgerRow(**{**values, **changes})

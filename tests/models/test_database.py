@@ -1,0 +1,132 @@
+"""Databases: urls, transactions and what may be written where."""
+
+import threading
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from sqlalchemy import select, text
+from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
+
+from models.clock import seconds_from_now
+from models.database import Database
+from models.repositories import ProjectRepository
+from models.tables import Project, SweeperLease
+from tests.servers import free_port
+
+
+def test_a_write_is_committed_and_a_failed_one_is_not(database: Database) -> None:
+    with database.write() as session:
+        ProjectRepository(session).get_or_create("kept")
+
+    def abandoned() -> None:
+        with database.write() as session:
+            ProjectRepository(session).get_or_create("lost")
+            raise RuntimeError("abandoned")
+
+    with pytest.raises(RuntimeError, match="abandoned"):
+        abandoned()
+    with database.read() as session:
+        assert session.scalars(select(Project.name)).all() == ["kept"]
+
+
+def test_a_read_session_cannot_write(database: Database) -> None:
+    with pytest.raises(DBAPIError, match=r"read.?only"), database.read() as session:
+        ProjectRepository(session).get_or_create("sneaked")
+    with database.write() as session:
+        ProjectRepository(session).get_or_create("allowed")
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("sqlite://", "needs a file"),
+        ("sqlite:///:memory:", "needs a file"),
+        ("mysql://host/name", "'mysql' is not supported"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_named(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Database(url)
+
+
+def test_writers_wait_for_each_other(database: Database) -> None:
+    """Each reads and then writes: without the lock taken first, SQLite would refuse some."""
+    with database.write() as session:
+        session.execute(text("CREATE TABLE counter (value INTEGER)"))
+        session.execute(text("INSERT INTO counter VALUES (0)"))
+    failures: list[Exception] = []
+
+    def add() -> None:
+        lock = " FOR UPDATE" if database.dialect == "postgresql" else ""
+        try:
+            for _ in range(20):
+                with database.write() as session:
+                    value = session.scalar(text(f"SELECT value FROM counter{lock}"))
+                    session.execute(text("UPDATE counter SET value = :v"), {"v": value + 1})
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    with database.read() as session:
+        assert session.scalar(text("SELECT value FROM counter")) == 80
+    with database.write() as session:
+        session.execute(text("DROP TABLE counter"))
+
+
+def test_sqlite_is_set_up_for_readers_beside_a_writer(sqlite_url: str) -> None:
+    database = Database(sqlite_url)
+    with database.read() as session:
+        read = {
+            name: session.scalar(text(f"PRAGMA {name}"))
+            for name in ("journal_mode", "foreign_keys", "busy_timeout", "synchronous")
+        }
+    assert read == {
+        "journal_mode": "wal",
+        "foreign_keys": 1,
+        "busy_timeout": 10_000,
+        "synchronous": 1,
+    }
+    with database.write() as writer:
+        ProjectRepository(writer).get_or_create("unseen")
+        with database.read() as reader:
+            assert reader.scalars(select(Project.name)).all() == []
+    database.dispose()
+
+
+def test_a_database_that_is_away_is_an_error_and_not_a_wait() -> None:
+    database = Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none")
+    with pytest.raises(OperationalError):
+        database.ping()
+    database.dispose()
+
+
+def test_the_database_clock_compares_with_stored_times(database: Database) -> None:
+    """Also across a day, a month and a year: on SQLite times are compared as text."""
+    for seconds in (-86_400 * 400, -3600, -0.01, 0.01, 3600, 86_400 * 400):
+        with database.write() as session:
+            duty = f"duty {seconds}"
+            until = seconds_from_now(seconds)
+            session.add(SweeperLease(name=duty, holder="a", lease_until=until))
+            session.flush()
+            passed = select(SweeperLease.lease_until <= seconds_from_now()).where(
+                SweeperLease.name == duty
+            )
+            assert session.scalar(passed) == (seconds < 0)
+
+
+def test_times_come_back_aware_and_in_utc(database: Database) -> None:
+    told = datetime(2026, 3, 29, 2, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5)))
+    with database.write() as session:
+        session.add(SweeperLease(name="duty", holder="a", lease_until=told))
+    with database.read() as session:
+        read = session.scalars(select(SweeperLease.lease_until)).one()
+    assert read == told
+    assert read.tzinfo is UTC
+    naive = told.replace(tzinfo=None)
+    with database.read() as session, pytest.raises(StatementError, match="no time zone"):
+        session.scalars(select(SweeperLease).where(SweeperLease.lease_until == naive))

@@ -1,0 +1,220 @@
+"""Experiments: from queued to ended, and what happens when their worker does not return."""
+
+import numpy as np
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from models.database import Database
+from models.records import Claim, FinalFigures
+from models.repositories import (
+    EventRepository,
+    ExperimentRepository,
+    FederationRepository,
+    LedgerRepository,
+    UnitRepository,
+    fail_unit,
+)
+from models.tables import Event, Experiment
+from tests.models.rows import add_experiment, add_project, ledger_row, queued
+
+
+def _get(database: Database, project_id: str, experiment_id: str) -> Experiment:
+    with database.read() as session:
+        experiment = ExperimentRepository(session, project_id).get(experiment_id)
+    assert experiment is not None
+    return experiment
+
+
+def _events(database: Database, experiment_id: str) -> list[Event]:
+    with database.read() as session:
+        return EventRepository(session).after(experiment_id)
+
+
+def _claim(database: Database, unit_id: str, *, lease_seconds: float = 30) -> Claim:
+    with database.write() as session:
+        claim = UnitRepository(session).claim(
+            unit_id, worker="w", devices={"auto"}, lease_seconds=lease_seconds
+        )
+    assert claim is not None
+    return claim
+
+
+def test_an_experiment_is_read_as_it_was_added(database: Database) -> None:
+    project_id, new = queued(
+        database, tags=["b", "a", "b"], attributes={"state": ("NY", "NJ")}, seed=2**62
+    )
+    experiment = _get(database, project_id, new.id)
+    assert experiment.status == "queued"
+    assert experiment.spec == new.spec
+    assert experiment.seed == 2**62
+    assert experiment.attributes == {"state": ["NY", "NJ"]}
+    assert experiment.created_at.tzinfo is not None
+    assert experiment.leakage_max is None
+    with database.read() as session:
+        assert ExperimentRepository(session, project_id).tags([new.id]) == {new.id: ["a", "b"]}
+
+
+def test_another_project_does_not_see_it(database: Database) -> None:
+    _, new = queued(database, tags=["a"])
+    with database.write() as session:
+        stranger = ExperimentRepository(session, add_project(session, "another"))
+        assert stranger.get(new.id) is None
+        assert stranger.list().items == []
+        assert stranger.tags([new.id]) == {new.id: []}
+        assert stranger.request_cancel(new.id) is None
+        assert not stranger.start(new.id)
+        assert not stranger.conclude(new.id, status="failed")
+        with pytest.raises(LookupError, match=new.id):
+            EventRepository(session).append(new.id, stranger.project_id, [("x", {})])
+
+
+def test_a_run_starts_makes_progress_and_ends_once(database: Database) -> None:
+    project_id, new = queued(database)
+    with database.write() as session:
+        experiments = ExperimentRepository(session, project_id)
+        assert experiments.start(new.id)
+        assert not experiments.start(new.id)
+        assert not experiments.progress(new.id, 20)
+        figures = FinalFigures(leakage_max=9.0, accuracy=0.75, gate_outcome="pass")
+        assert experiments.conclude(new.id, status="succeeded", figures=figures)
+        assert not experiments.conclude(new.id, status="failed", reason="worker-lost")
+    ended = _get(database, project_id, new.id)
+    assert (ended.status, ended.rounds_done, ended.status_reason) == ("succeeded", 20, None)
+    assert (ended.leakage_max, ended.accuracy, ended.gate_outcome) == (9.0, 0.75, "pass")
+    assert ended.started_at is not None
+    assert ended.finished_at is not None
+    statuses = [(event.sequence, event.data["status"]) for event in _events(database, new.id)]
+    assert statuses == [(1, "running"), (2, "succeeded")]
+
+
+def test_cancelling_without_a_worker_is_immediate_and_returns_the_budget(
+    database: Database,
+) -> None:
+    project_id, new = queued(database)
+    with database.write() as session:
+        FederationRepository(session, project_id).reserve(
+            new.federation_id,
+            experiment_id=new.id,
+            book="simulation",
+            figure="leakage",
+            amount=90.0,
+        )
+    with database.write() as session:
+        cancelled = ExperimentRepository(session, project_id).request_cancel(new.id)
+    assert cancelled is not None
+    assert (cancelled.status, cancelled.status_reason) == ("cancelled", "cancelled-by-caller")
+    assert cancelled.cancel_requested_at is not None
+    with database.write() as session:
+        units = UnitRepository(session)
+        assert units.claim(new.unit_id, worker="w", devices={"auto"}, lease_seconds=30) is None
+        (budget,) = FederationRepository(session, project_id).budgets(new.federation_id)
+    assert (budget.reserved, budget.spent) == (0.0, 0.0)
+
+
+def test_cancelling_with_a_worker_waits_for_it(database: Database) -> None:
+    project_id, new = queued(database)
+    _claim(database, new.unit_id)
+    for _ in range(2):
+        with database.write() as session:
+            asked = ExperimentRepository(session, project_id).request_cancel(new.id)
+        assert asked is not None
+        assert asked.status == "cancelling"
+    assert [event.data["status"] for event in _events(database, new.id)] == ["cancelling"]
+    with database.write() as session:
+        experiments = ExperimentRepository(session, project_id)
+        assert experiments.progress(new.id, 1)
+        assert experiments.conclude(new.id, status="cancelled", reason="cancelled-by-caller")
+        ended = experiments.request_cancel(new.id)
+    assert ended is not None
+    assert ended.status == "cancelled"
+
+
+def test_cancelling_one_cell_leaves_the_rest_of_its_unit(database: Database) -> None:
+    project_id, first = queued(database)
+    with database.write() as session:
+        second = add_experiment(session, project_id, unit_id=first.unit_id, unit_position=1)
+    with database.write() as session:
+        experiments = ExperimentRepository(session, project_id)
+        experiments.request_cancel(first.id)
+        assert [cell.status for cell in experiments.of_unit(first.unit_id)] == [
+            "cancelled",
+            "queued",
+        ]
+        unit = UnitRepository(session).get(first.unit_id)
+        assert unit is not None
+        assert unit.state == "waiting"
+        experiments.request_cancel(second.id)
+        unit = UnitRepository(session).get(first.unit_id)
+        assert unit is not None
+        assert unit.state == "cancelled"
+
+
+@pytest.fixture
+def lost(database: Database) -> tuple[Database, str, str, str]:
+    """A running experiment with 90 reserved, whose unit has just failed for good."""
+    with database.write() as session:
+        project_id = add_project(session)
+        unit_id = UnitRepository(session).create(project_id, "auto", max_attempts=1).id
+        new = add_experiment(session, project_id, unit_id=unit_id)
+        FederationRepository(session, project_id).reserve(
+            new.federation_id,
+            experiment_id=new.id,
+            book="simulation",
+            figure="leakage",
+            amount=90.0,
+        )
+    claim = _claim(database, unit_id, lease_seconds=-1)
+    with database.write() as session:
+        ExperimentRepository(session, project_id).start(new.id)
+        ledger = LedgerRepository(session)
+        ledger.insert(new.id, project_id, [ledger_row(1)])
+        releases = np.array([2, 0, 3, 1], np.int32)
+        ledger.put_totals(new.id, project_id, releases=releases, refusals=0, withheld=0)
+        assert UnitRepository(session).hold(unit_id, claim.fence)
+    return database, project_id, new.id, new.federation_id
+
+
+def test_a_lost_experiment_fails_and_keeps_what_it_spent(
+    lost: tuple[Database, str, str, str],
+) -> None:
+    database, project_id, experiment_id, federation_id = lost
+    with database.write() as session:
+        LedgerRepository(session).add_intents(
+            experiment_id,
+            project_id,
+            [(1, 0, np.array([0, 2], np.int32)), (2, 0, np.array([2, 3], np.int32))],
+        )
+    with database.write() as session:
+        (taken,) = UnitRepository(session).take_back_expired()
+        assert fail_unit(session, taken) == [experiment_id]
+        assert fail_unit(session, taken) == []
+    failed = _get(database, project_id, experiment_id)
+    assert (failed.status, failed.status_reason) == ("failed", "worker-lost")
+    assert failed.status_detail == "worker lost in each of 1 attempts"
+    assert _events(database, experiment_id)[-1].data == {
+        "status": "failed",
+        "status_reason": "worker-lost",
+    }
+    with database.read() as session:
+        (budget,) = FederationRepository(session, project_id).budgets(federation_id)
+    # Three releases of client 2 and the open intent of round 2; n/nu = 27/3.
+    assert (budget.reserved, budget.spent) == (0.0, 4 * 27 / 3.0)
+
+
+def test_a_lost_experiment_that_was_to_be_cancelled_is_cancelled(
+    lost: tuple[Database, str, str, str],
+) -> None:
+    database, project_id, experiment_id, _ = lost
+    with database.write() as session:
+        ExperimentRepository(session, project_id).request_cancel(experiment_id)
+    with database.write() as session:
+        (taken,) = UnitRepository(session).take_back_expired()
+        fail_unit(session, taken)
+    ended = _get(database, project_id, experiment_id)
+    assert (ended.status, ended.status_reason) == ("cancelled", "cancelled-by-caller")
+
+
+def test_an_unknown_status_is_refused_by_the_database(database: Database) -> None:
+    project_id, new = queued(database)
+    with pytest.raises(IntegrityError), database.write() as session:
+        ExperimentRepository(session, project_id).conclude(new.id, status="perhaps")

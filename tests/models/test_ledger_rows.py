@@ -1,0 +1,224 @@
+"""The packed ledger: read as it was written, and unpacked by SQL to the last bit."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from models.database import Database
+from models.records import LedgerRow
+from models.repositories import LedgerRepository
+from tests.models.rows import LAPLACE, NAMES, ledger_row, queued
+
+_ARRAYS = ("subjects", "outcomes", "radii", "releases", "clusters")
+
+
+def _insert(database: Database, rows: list[LedgerRow]) -> tuple[str, str]:
+    project_id, new = queued(database)
+    with database.write() as session:
+        LedgerRepository(session).insert(new.id, project_id, rows)
+    return project_id, new.id
+
+
+def _same(one: LedgerRow, other: LedgerRow) -> bool:
+    arrays = all(
+        np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name == "radii")
+        for name in _ARRAYS
+    )
+    plain = set(LedgerRow.__dataclass_fields__) - set(_ARRAYS)
+    return arrays and all(getattr(one, name) == getattr(other, name) for name in plain)
+
+
+def test_rows_are_read_as_they_were_written(database: Database) -> None:
+    generator = np.random.default_rng(5)
+    odd_radii = np.array([5e-324, 1.7976931348623157e308, 0.1 + 0.2, np.nan, 1e-6])
+    rows = [
+        ledger_row(1),
+        ledger_row(
+            2,
+            subjects=np.arange(5, dtype=np.int32),
+            outcomes=np.array([0, 0, 0, 1, 2]),
+            radii=odd_radii,
+            releases=np.array([2**31 - 1, 0, 1, 2, 3]),
+            clusters=np.array([-1, 0, 1, 2, 32767]),
+            inputs={**LAPLACE, "radius": 0.25, "clip": 0.5, "guarantee": "formal"},
+        ),
+        ledger_row(3, radii=generator.lognormal(0, 30, 3), interrupted=True),
+        ledger_row(3, release=1, **{name: np.zeros(0) for name in _ARRAYS}),
+    ]
+    project_id, experiment_id = _insert(database, rows)
+    with database.read() as session:
+        ledger = LedgerRepository(session, project_id)
+        read = ledger.rows_after(experiment_id)
+        assert ledger.count(experiment_id) == 4
+    assert len(read) == len(rows)
+    assert all(map(_same, rows, read))
+    assert read[0].subjects.dtype == np.int32
+    assert read[3].radii.dtype == np.float64
+
+
+def test_pages_join_into_the_whole_ledger(database: Database) -> None:
+    rows = [ledger_row(r, release=release) for r in (1, 2, 3, 4) for release in (0, 1)]
+    project_id, experiment_id = _insert(database, rows[::-1])
+    keys: list[tuple[int, int]] = []
+    after = None
+    with database.read() as session:
+        ledger = LedgerRepository(session, project_id)
+        while page := ledger.rows_after(experiment_id, 2, 4, after=after, limit=2):
+            keys += [(row.round, row.release) for row in page]
+            last = page[-1]
+            after = (last.round, last.release, last.subject_kind, last.observer)
+        assert keys == [(r, release) for r in (2, 3, 4) for release in (0, 1)]
+        assert [row.round for row in ledger.rows_after(experiment_id, 4)] == [4, 4]
+        assert [row.round for row in ledger.rows_after(experiment_id, None, 1)] == [1, 1]
+
+
+def test_another_project_reads_nothing(database: Database) -> None:
+    _, experiment_id = _insert(database, [ledger_row(1)])
+    with database.read() as session:
+        ledger = LedgerRepository(session, "another")
+        assert ledger.rows_after(experiment_id) == []
+        assert ledger.count(experiment_id) == 0
+        assert list(ledger.digests(experiment_id)) == []
+        assert ledger.last_link(experiment_id) is None
+
+
+def test_the_chain_is_read_in_order(database: Database) -> None:
+    _, experiment_id = _insert(database, [ledger_row(r) for r in (1, 2, 3)])
+    with database.read() as session:
+        ledger = LedgerRepository(session)
+        assert list(ledger.digests(experiment_id)) == [
+            (r, 0, "client", "server", bytes([r]) * 32) for r in (1, 2, 3)
+        ]
+        assert ledger.last_link(experiment_id) == bytes([252]) * 32
+
+
+def test_a_round_is_written_once(database: Database) -> None:
+    project_id, experiment_id = _insert(database, [ledger_row(1)])
+    with pytest.raises(IntegrityError), database.write() as session:
+        LedgerRepository(session).insert(experiment_id, project_id, [ledger_row(1)])
+
+
+def test_totals_are_overwritten(database: Database) -> None:
+    project_id, new = queued(database)
+    with database.write() as session:
+        ledger = LedgerRepository(session)
+        assert ledger.get_totals(new.id) is None
+        for round_ in (1, 2):
+            releases = np.array([round_, 0, 7], np.int32)
+            ledger.put_totals(new.id, project_id, releases=releases, refusals=round_, withheld=0)
+        totals = ledger.get_totals(new.id)
+    assert totals is not None
+    assert totals.releases.tolist() == [2, 0, 7]
+    assert (totals.refusals, totals.withheld) == (2, 0)
+
+
+def test_intents_are_open_until_their_round_is_written(database: Database) -> None:
+    project_id, new = queued(database)
+    with database.write() as session:
+        ledger = LedgerRepository(session)
+        assert ledger.charged_releases(new.id) == 0
+        subjects = np.array([1, 3], np.int32)
+        ledger.add_intents(new.id, project_id, [(r, 0, subjects) for r in (1, 2, 3)])
+        ledger.insert(new.id, project_id, [ledger_row(1), ledger_row(2, release=1)])
+        open_ = ledger.open_intents(new.id)
+        assert [(intent.round, intent.release) for intent in open_] == [(2, 0), (3, 0)]
+        assert open_[0].subjects.tolist() == [1, 3]
+        assert ledger.charged_releases(new.id) == 2
+        releases = np.array([4, 3], np.int32)
+        ledger.put_totals(new.id, project_id, releases=releases, refusals=0, withheld=0)
+        assert ledger.charged_releases(new.id) == 5
+
+
+def _view(database: Database, experiment_id: str) -> list[dict[str, Any]]:
+    with database.read() as session:
+        rows = session.execute(
+            text(
+                "SELECT * FROM privacy_ledger WHERE experiment_id = :id"
+                " ORDER BY round, subject_index"
+            ),
+            {"id": experiment_id},
+        )
+        return [dict(row) for row in rows.mappings()]
+
+
+def test_the_view_has_one_line_a_subject(database: Database) -> None:
+    project_id, experiment_id = _insert(database, [ledger_row(2)])
+    released, refused, withheld = _view(database, experiment_id)
+    assert released == {
+        "experiment_id": experiment_id,
+        "project_id": project_id,
+        "round": 2,
+        "release": 0,
+        "subject_kind": "client",
+        "subject": NAMES[0],
+        "subject_index": 0,
+        "observer": "server",
+        "component": "all",
+        "outcome": "released",
+        "epsilon": 27 / (3.0 * 0.1),
+        "radius": 0.1,
+        "leakage": 9.0,
+        "leakage_total": 2 * 27 / 3.0,
+        "guarantee": "heuristic",
+    }
+    assert (refused["subject"], refused["outcome"]) == (NAMES[2], "refused")
+    assert (withheld["subject"], withheld["outcome"]) == (NAMES[3], "withheld")
+    for line in (refused, withheld):
+        assert line["epsilon"] is line["radius"] is line["leakage"] is None
+        assert line["leakage_total"] == 0.0
+
+
+def test_the_figures_of_the_view_agree_to_the_last_bit(database: Database) -> None:
+    generator = np.random.default_rng(20)
+    rows, expected = [], []
+    for round_ in range(1, 201):
+        n = int(generator.integers(1, 2_000_000))
+        nu = float(
+            generator.choice([generator.lognormal(0, 3), round(generator.uniform(0, 9), 2) + 0.01])
+        )
+        radii = generator.lognormal(0, 6, 4)
+        releases = generator.integers(1, 100_000, 4).astype(np.int32)
+        rows.append(
+            ledger_row(
+                round_,
+                subjects=np.arange(4, dtype=np.int32),
+                outcomes=np.zeros(4, np.uint8),
+                clusters=np.zeros(4, np.int16),
+                radii=radii,
+                releases=releases,
+                inputs={**LAPLACE, "n": n, "noise_multiplier": nu},
+            )
+        )
+        expected += [
+            (n / (nu * radius), radius, n / nu, count * n / nu)
+            for radius, count in zip(radii.tolist(), releases.tolist(), strict=True)
+        ]
+    _, experiment_id = _insert(database, rows)
+    figures = ("epsilon", "radius", "leakage", "leakage_total")
+    read = [tuple(line[name] for name in figures) for line in _view(database, experiment_id)]
+    assert read == expected
+
+
+@pytest.mark.parametrize(("nu", "radius"), [(1e-300, 1.0), (1e12, 5e-324), (5e-324, 5e-324)])
+def test_a_figure_beyond_floating_point_is_null(
+    database: Database, nu: float, radius: float
+) -> None:
+    """On Postgres an overflow is an error, which would fail every other line as well."""
+    inputs = {**LAPLACE, "noise_multiplier": nu}
+    row = ledger_row(1, radii=np.array([radius, math.nan, math.nan]), inputs=inputs)
+    _, experiment_id = _insert(database, [row, ledger_row(2)])
+    lines = _view(database, experiment_id)
+    assert lines[0]["epsilon"] is None
+    assert lines[3]["epsilon"] is not None
+
+
+def test_without_a_mechanism_nothing_is_claimed(database: Database) -> None:
+    nothing = dict.fromkeys(("noise_multiplier", "radius", "radius_floor", "clip"))
+    inputs = {**LAPLACE, **nothing, "mechanism": "none", "guarantee": "none"}
+    _, experiment_id = _insert(database, [ledger_row(1, radii=np.full(3, np.nan), inputs=inputs)])
+    for line in _view(database, experiment_id):
+        assert line["epsilon"] is line["leakage"] is line["leakage_total"] is None

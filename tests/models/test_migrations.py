@@ -1,0 +1,121 @@
+"""Migrations: they give exactly the tables of the code, in both directions, and all at once."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+import migrations
+from models.database import Database
+from models.schema import HEAD, schema_state
+from models.tables import Base
+
+
+def test_the_code_asks_for_the_newest_revision() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("path_separator", "os")
+    assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
+
+
+def test_upgrade_gives_exactly_the_metadata(database: Database) -> None:
+    with database.engine.connect() as connection:
+        options = {"compare_server_default": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, Base.metadata) == []
+        assert inspect(connection).get_view_names() == ["privacy_ledger"]
+    assert schema_state(database).matches
+
+
+def test_downgrade_leaves_nothing_and_upgrade_works_again(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url)
+    migrations.downgrade(empty_database_url, "base")
+    database = Database(empty_database_url)
+    with database.engine.connect() as connection:
+        assert inspect(connection).get_table_names() == ["alembic_version"]
+        assert inspect(connection).get_view_names() == []
+    assert schema_state(database).current is None
+    migrations.upgrade(empty_database_url)
+    assert schema_state(database).matches
+    database.dispose()
+
+
+def test_a_database_that_was_never_migrated_does_not_match(empty_database_url: str) -> None:
+    database = Database(empty_database_url)
+    state = schema_state(database)
+    database.dispose()
+    assert (state.current, state.head, state.matches) == (None, HEAD, False)
+
+
+def test_an_older_database_does_not_match(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url, "0001")
+    database = Database(empty_database_url)
+    state = schema_state(database)
+    database.dispose()
+    assert (state.current, state.matches) == ("0001", False)
+
+
+def test_simultaneous_upgrades_all_succeed(empty_database_url: str) -> None:
+    failures: list[Exception] = []
+
+    def upgrade() -> None:
+        try:
+            migrations.upgrade(empty_database_url)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=upgrade) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert migrations.current(empty_database_url) == HEAD
+
+
+def test_a_failing_upgrade_changes_nothing(tmp_path: Path) -> None:
+    """A table in the way stops the second revision; the first is then not applied either."""
+    url = f"sqlite:///{tmp_path / 'other.db'}"
+    database = Database(url)
+    with database.write() as session:
+        session.execute(text("CREATE TABLE rounds (id INTEGER)"))
+    with pytest.raises(Exception, match="rounds"):
+        migrations.upgrade(url)
+    with database.engine.connect() as connection:
+        assert inspect(connection).get_table_names() == ["rounds"]
+    database.dispose()
+
+
+def test_the_commands_migrate_and_make_a_key(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / '50% off.db'}"
+
+    def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-m", module, *arguments]
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("FEDAUDIT_")
+        }
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        )
+
+    options = ["--project", "p", "--scopes", "experiments:read, ledger:read", "--name", "n"]
+    assert run("migrations", "current", "--database-url", url).stdout == "None\n"
+    early = run("models.keys", "create", "--database-url", url, *options)
+    assert early.returncode == 1
+    assert "migrations upgrade" in early.stderr
+    assert run("migrations", "upgrade", "--database-url", url).stdout == f"{HEAD}\n"
+    assert "--database-url" in run("migrations", "upgrade").stderr
+    made = run("models.keys", "create", "--database-url", url, *options)
+    answer = json.loads(made.stdout)
+    assert answer["project"] == "p"
+    assert answer["key"].startswith("fa_")
+    assert answer["scopes"] == ["experiments:read", "ledger:read"]

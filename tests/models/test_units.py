@@ -1,0 +1,173 @@
+"""Units: who runs what, whatever the queue delivers and whoever wakes up late."""
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+from sqlalchemy import update
+
+from models.database import Database
+from models.records import Claim
+from models.repositories import UnitRepository
+from models.tables import Unit
+from tests.models.rows import add_project
+
+T = TypeVar("T")
+_CPU = {"auto", "cpu"}
+
+
+def _waiting(database: Database, *, device: str = "auto", max_attempts: int = 3) -> str:
+    with database.write() as session:
+        units = UnitRepository(session)
+        return units.create(add_project(session), device, max_attempts=max_attempts).id
+
+
+def _claim(database: Database, unit_id: str, *, lease_seconds: float = 30) -> Claim | None:
+    with database.write() as session:
+        return UnitRepository(session).claim(
+            unit_id, worker="w", devices=_CPU, lease_seconds=lease_seconds
+        )
+
+
+def _unit(database: Database, unit_id: str) -> Unit:
+    with database.read() as session:
+        unit = UnitRepository(session).get(unit_id)
+    assert unit is not None
+    return unit
+
+
+def _in_units(database: Database, call: Callable[[UnitRepository], T]) -> T:
+    with database.write() as session:
+        return call(UnitRepository(session))
+
+
+def _make_available(database: Database, unit_id: str) -> None:
+    """As if the backoff had passed."""
+    with database.write() as session:
+        session.execute(update(Unit).where(Unit.id == unit_id).values(available_at=Unit.created_at))
+
+
+def test_a_unit_is_claimed_once(database: Database) -> None:
+    unit_id = _waiting(database)
+    claim = _claim(database, unit_id)
+    assert claim is not None
+    assert (claim.fence, claim.attempts) == (1, 1)
+    assert _claim(database, unit_id) is None
+
+
+def test_of_many_claims_at_once_one_succeeds(database: Database) -> None:
+    unit_id = _waiting(database)
+    claims: list[Claim | None] = []
+    threads = [
+        threading.Thread(target=lambda: claims.append(_claim(database, unit_id))) for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(claims) == 8
+    assert sum(claim is not None for claim in claims) == 1
+
+
+def test_a_worker_takes_only_its_own_kind_of_unit(database: Database) -> None:
+    assert _claim(database, _waiting(database, device="cuda")) is None
+    assert _claim(database, _waiting(database, device="cpu")) is not None
+
+
+def test_a_lease_that_ran_out_is_claimed_under_a_higher_fence(database: Database) -> None:
+    unit_id = _waiting(database)
+    late = _claim(database, unit_id, lease_seconds=-1)
+    taken = _claim(database, unit_id)
+    assert late is not None
+    assert taken is not None
+    assert taken.fence == late.fence + 1
+    for call in (
+        lambda units: units.hold(unit_id, late.fence),
+        lambda units: units.renew(unit_id, late.fence, 30),
+        lambda units: units.release(unit_id, late.fence, count_attempt=True),
+        lambda units: units.finish(unit_id, late.fence, "done"),
+    ):
+        assert not _in_units(database, call)
+    assert _in_units(database, lambda units: units.hold(unit_id, taken.fence))
+    assert _unit(database, unit_id).state == "leased"
+
+
+def test_leases_are_judged_by_the_clock_of_the_database(database: Database) -> None:
+    unit_id = _waiting(database)
+    claim = _claim(database, unit_id, lease_seconds=-0.05)
+    assert claim is not None
+    assert [unit.id for unit in _in_units(database, lambda units: units.expired())] == [unit_id]
+    assert _in_units(database, lambda units: units.renew(unit_id, claim.fence, 30))
+    assert _in_units(database, lambda units: units.expired()) == []
+
+
+def test_a_released_unit_waits_again(database: Database) -> None:
+    unit_id = _waiting(database)
+    for count_attempt, attempts in ((False, 0), (True, 1), (False, 1)):
+        claim = _claim(database, unit_id)
+        assert claim is not None
+        assert _in_units(
+            database,
+            lambda units, fence=claim.fence, count=count_attempt: units.release(
+                unit_id, fence, count_attempt=count
+            ),
+        )
+        unit = _unit(database, unit_id)
+        assert (unit.state, unit.attempts, unit.fence) == ("waiting", attempts, claim.fence)
+
+
+@pytest.mark.parametrize("state", ["done", "failed", "cancelled"])
+def test_a_finished_unit_is_not_claimed_again(database: Database, state: str) -> None:
+    unit_id = _waiting(database)
+    claim = _claim(database, unit_id)
+    assert claim is not None
+    assert _in_units(database, lambda units: units.finish(unit_id, claim.fence, state))
+    assert _unit(database, unit_id).state == state
+    assert _claim(database, unit_id) is None
+    assert _in_units(database, lambda units: units.take_back_expired()) == []
+
+
+def test_lost_units_wait_longer_each_time_and_then_fail(database: Database) -> None:
+    unit_id = _waiting(database, max_attempts=3)
+    waits = []
+    for attempt in (1, 2):
+        assert _claim(database, unit_id, lease_seconds=-1) is not None
+        (back,) = _in_units(database, lambda units: units.take_back_expired(backoff_seconds=40))
+        assert (back.state, back.attempts) == ("waiting", attempt)
+        assert _claim(database, unit_id) is None
+        unit = _unit(database, unit_id)
+        waits.append((unit.available_at - unit.created_at).total_seconds())
+        _make_available(database, unit_id)
+    # The database's clock may stand a little apart from this process'.
+    assert waits == [pytest.approx(40, abs=15), pytest.approx(80, abs=15)]
+    assert _claim(database, unit_id, lease_seconds=-1) is not None
+    (back,) = _in_units(database, lambda units: units.take_back_expired())
+    assert (back.state, back.unit_id) == ("failed", unit_id)
+    assert _unit(database, unit_id).last_error == "worker lost in each of 3 attempts"
+
+
+def test_a_unit_without_attempts_left_is_failed_rather_than_claimed(database: Database) -> None:
+    unit_id = _waiting(database, max_attempts=1)
+    claim = _claim(database, unit_id, lease_seconds=-1)
+    assert claim is not None
+    assert _claim(database, unit_id) is None
+    _in_units(database, lambda units: units.release(unit_id, claim.fence, count_attempt=True))
+    assert _claim(database, unit_id) is None
+    assert [back.unit_id for back in _in_units(database, lambda units: units.fail_exhausted())] == [
+        unit_id
+    ]
+
+
+def test_units_that_the_queue_forgot_are_found(database: Database) -> None:
+    unit_id = _waiting(database)
+    stale = lambda seconds: _in_units(  # noqa: E731
+        database, lambda units: [unit.id for unit in units.stale_waiting(seconds)]
+    )
+    assert stale(-0.001) == [unit_id]
+    assert stale(60) == []
+    _in_units(database, lambda units: units.mark_published([unit_id]))
+    assert stale(60) == []
+    assert stale(-1) == [unit_id]
+    assert _claim(database, unit_id) is not None
+    assert stale(-1) == []

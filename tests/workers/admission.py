@@ -1,0 +1,171 @@
+"""What the API does when an experiment is submitted, for tests that have no API."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.split import split_clients
+from fedaudit.networks.shape import parameter_count
+from fedaudit.privacy.projection import project_cost
+from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_spec
+from models.database import Database
+from models.records import NewExperiment
+from models.repositories import (
+    ExperimentRepository,
+    FederationRepository,
+    OutboxRepository,
+    ProjectRepository,
+    SubjectSetRepository,
+    UnitRepository,
+)
+from models.tables.experiments import Experiment
+
+SPEC: dict[str, Any] = {
+    "name": "linear",
+    "seed": 5,
+    "federation": {"source": "synthetic-linear", "clients": 40, "rows_per_client": 5},
+    "model": {"kind": "linear", "intercept": False},
+    "training": {
+        "loss": "rmse",
+        "hypotheses": 2,
+        "rounds": 12,
+        "cohort": {"clients": 7},
+        "stopping": {"patience": None},
+    },
+    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3.0},
+}
+
+
+def spec_with(**changes: Any) -> dict[str, Any]:
+    """The spec above with changes, named by their path: `training__rounds=5`."""
+    spec: dict[str, Any] = {**SPEC}
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        part = spec
+        for parent in parents:
+            part[parent] = {**part.get(parent, {})}
+            part = part[parent]
+        part[last] = value
+    return spec
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """One unit and its experiments."""
+
+    project_id: str
+    unit_id: str
+    experiment_ids: tuple[str, ...]
+    federation_id: str
+
+    @property
+    def id(self) -> str:
+        """The only experiment's id."""
+        (only,) = self.experiment_ids
+        return only
+
+
+def submit(
+    database: Database,
+    *specs: Mapping[str, Any],
+    sources_dir: Path | None = None,
+    budget: float | None = None,
+    max_attempts: int = 3,
+    device: str = "auto",
+) -> Submitted:
+    """Store experiments as one unit, with its outbox message."""
+    parsed = [parse_spec(spec) for spec in specs or [SPEC]]
+    loaded = [load_federation(spec, sources_dir=sources_dir) for spec in parsed]
+    with database.write() as session:
+        project = ProjectRepository(session).get_or_create("tests")
+        unit = UnitRepository(session).create(project.id, device, max_attempts=max_attempts)
+        federations = FederationRepository(session, project.id)
+        ids = []
+        for position, (spec, data) in enumerate(zip(parsed, loaded, strict=True)):
+            federation = federations.get_or_create(
+                fingerprint=data.fingerprint,
+                name=spec.name,
+                source=spec.federation.source,
+                profile={},
+            )
+            names = SubjectSetRepository(session).put(data.client_names)
+            new = _new_experiment(spec, data, federation.id, names, unit.id, position)
+            ids.append(ExperimentRepository(session, project.id).add(new).id)
+            _reserve(federations, federation.id, new, spec, data, budget)
+        message = {"unit_id": unit.id, "device": device}
+        OutboxRepository(session).add(project.id, "unit", message)
+        return Submitted(project.id, unit.id, tuple(ids), federation.id)
+
+
+def experiment_of(database: Database, submitted: Submitted, position: int = 0) -> Experiment:
+    """The experiment as it is now."""
+    with database.read() as session:
+        experiments = ExperimentRepository(session, submitted.project_id)
+        found = experiments.get(submitted.experiment_ids[position])
+    assert found is not None
+    return found
+
+
+def _reserve(
+    federations: FederationRepository,
+    federation_id: str,
+    new: NewExperiment,
+    spec: ExperimentSpec,
+    data: Federation,
+    budget: float | None,
+) -> None:
+    training = split_clients(
+        data.clients, validation_fraction=spec.federation.validation_fraction, seed=spec.seed
+    ).training
+    cost = project_cost(spec, n=new.parameters, training_clients=len(training))
+    if cost.leakage_worst_case is None:
+        return
+    key = {"book": spec.privacy.noise, "figure": "leakage"}
+    if budget is not None:
+        federations.set_budget(federation_id, total=budget, **key)
+    assert federations.reserve(
+        federation_id, experiment_id=new.id, amount=cost.leakage_worst_case, **key
+    )
+
+
+def _new_experiment(
+    spec: ExperimentSpec,
+    data: Federation,
+    federation_id: str,
+    names: str,
+    unit_id: str,
+    position: int,
+) -> NewExperiment:
+    return NewExperiment(
+        name=spec.name,
+        spec=spec.model_dump(mode="json"),
+        spec_hash=spec_hash(spec),
+        seed=spec.seed,
+        mechanism=spec.privacy.mechanism,
+        hypotheses=spec.training.hypotheses,
+        noise=spec.privacy.noise,
+        rounds_total=spec.training.rounds,
+        federation_id=federation_id,
+        subject_set_id=names,
+        unit_id=unit_id,
+        unit_position=position,
+        parameters=parameter_count(
+            spec.model, features=data.features.shape[2], classes=len(data.classes)
+        ),
+        noise_multiplier=getattr(spec.privacy, "noise_multiplier", None),
+        attributes={one.name: one.values for one in data.attributes},
+    )
+
+
+def events_of(database: Database, experiment_id: str) -> Sequence[tuple[str, dict[str, Any]]]:
+    """Every event of an experiment."""
+    from models.repositories import EventRepository
+
+    with database.read() as session:
+        found = EventRepository(session).after(experiment_id, limit=10_000)
+    return [(event.type, event.data) for event in found]

@@ -1,0 +1,158 @@
+"""Runs whose noise nobody can draw again: what was charged stays charged."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workers.play
+from fedaudit.ledger.chain import first_broken_link
+from fedaudit.training.stack import Stack
+from models.database import Database
+from models.records import LedgerRow
+from models.repositories import BudgetRepository, LedgerRepository, RoundRepository
+from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from workers.app import WorkerContext
+from workers.run_unit import run_unit
+
+RELEASE = spec_with(privacy__noise="release")
+PER_RELEASE = 2 / 3.0
+
+
+@pytest.fixture(autouse=True)
+def _blocks_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 3)
+
+
+@pytest.fixture
+def crash_in_block(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The worker dies after the noise of these blocks was drawn, before they are stored."""
+
+    def install(*blocks: int) -> None:
+        advance = Stack.advance
+        counted = iter(range(1, 1000))
+
+        def failing(stack: Stack, rounds: int) -> Any:
+            records = advance(stack, rounds)
+            if next(counted) in blocks:
+                raise SystemError("power cut")
+            return records
+
+        monkeypatch.setattr(Stack, "advance", failing)
+
+    return install
+
+
+def ledger_of(database: Database, submitted: Submitted) -> list[LedgerRow]:
+    with database.read() as session:
+        return LedgerRepository(session).rows_after(submitted.id, limit=1000)
+
+
+def spent_of(database: Database, submitted: Submitted) -> float:
+    with database.read() as session:
+        budgets = BudgetRepository(session, submitted.project_id)
+        (budget,) = budgets.budgets(submitted.federation_id)
+    # Sums of floats: the ledger's counts are exact, a budget's balance is not.
+    assert budget.reserved == pytest.approx(0, abs=1e-9)
+    return budget.spent
+
+
+def most_released(rows: list[LedgerRow]) -> int:
+    released = Counter(int(subject) for row in rows for subject in row.subjects[row.outcomes == 0])
+    return max(released.values())
+
+
+def check_running_counts(rows: list[LedgerRow]) -> None:
+    """`releases` counts up, row by row, in the order of the key."""
+    counted = np.zeros(40, dtype=int)
+    for row in rows:
+        counted[row.subjects[row.outcomes == 0]] += 1
+        np.testing.assert_array_equal(row.releases, counted[row.subjects])
+
+
+def test_an_undisturbed_run_is_charged_once(database: Database, context: WorkerContext) -> None:
+    submitted = submit(database, RELEASE)
+    run_unit(context, submitted.unit_id)
+    rows = ledger_of(database, submitted)
+    assert [(row.round, row.release, row.interrupted) for row in rows] == [
+        (one, 0, False) for one in range(1, 13)
+    ]
+    check_running_counts(rows)
+    assert spent_of(database, submitted) == pytest.approx(most_released(rows) * PER_RELEASE)
+
+
+@pytest.mark.parametrize("attempts_lost", [1, 2])
+def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
+    database: Database, context: WorkerContext, crash_in_block: Any, attempts_lost: int
+) -> None:
+    submitted = submit(database, RELEASE)
+    crash_in_block(*range(2, 2 + attempts_lost))
+    for _ in range(attempts_lost):
+        run_unit(context, submitted.unit_id)
+        assert experiment_of(database, submitted).rounds_done == 3
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert experiment.status == "succeeded"
+
+    rows = ledger_of(database, submitted)
+    repeated = [
+        (round_, release, release < attempts_lost)
+        for round_ in (4, 5, 6)
+        for release in range(attempts_lost + 1)
+    ]
+    assert [(row.round, row.release, row.interrupted) for row in rows] == (
+        [(one, 0, False) for one in (1, 2, 3)]
+        + repeated
+        + [(one, 0, False) for one in range(7, 13)]
+    )
+    assert all(np.isnan(row.radii).all() == row.interrupted for row in rows)
+    assert first_broken_link(submitted.id, [(row.digest, row.link) for row in rows]) is None
+    check_running_counts(rows)
+    assert experiment.leakage_max == most_released(rows) * 2 / 3.0
+    assert spent_of(database, submitted) == pytest.approx(experiment.leakage_max)
+    with database.read() as session:
+        assert LedgerRepository(session).open_intents(submitted.id) == []
+        assert [row.round for row in RoundRepository(session).after(submitted.id)] == list(
+            range(1, 13)
+        )
+
+
+def test_a_client_budget_counts_lost_rounds(
+    database: Database, context: WorkerContext, crash_in_block: Any
+) -> None:
+    # Every training client takes part in every round, and may release four times.
+    spec = spec_with(
+        privacy={
+            "mechanism": "laplace-l2",
+            "noise_multiplier": 3.0,
+            "noise": "release",
+            "client_budget": 2.7,
+        },
+        training__cohort={"clients": 20},
+    )
+    submitted = submit(database, spec)
+    crash_in_block(1)
+    run_unit(context, submitted.unit_id)
+    run_unit(context, submitted.unit_id)
+    rows = ledger_of(database, submitted)
+    assert most_released(rows) == 4
+    # Rounds 1 to 3 were lost; one release is left for their repeat, the rest is refused.
+    assert [int((row.outcomes == 0).sum()) for row in rows if row.release == 1] == [20, 0, 0]
+
+
+def test_without_room_for_the_repeat_nothing_more_is_released(
+    database: Database, context: WorkerContext, crash_in_block: Any
+) -> None:
+    spec = spec_with(privacy__noise="release", training__cohort={"clients": 20})
+    submitted = submit(database, spec, budget=12 * PER_RELEASE)
+    crash_in_block(4)
+    run_unit(context, submitted.unit_id)
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("failed", "budget-exhausted")
+    rows = ledger_of(database, submitted)
+    assert [(row.round, row.interrupted) for row in rows] == (
+        [(one, False) for one in range(1, 10)] + [(one, True) for one in (10, 11, 12)]
+    )
+    assert spent_of(database, submitted) == pytest.approx(12 * PER_RELEASE)

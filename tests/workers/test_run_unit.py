@@ -1,0 +1,443 @@
+"""A unit from claim to end, with the real training, on both databases."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from celery.worker import state as celery_state
+
+import workers.play
+from fedaudit.fairness.gaps import METRICS
+from fedaudit.ledger.chain import first_broken_link
+from fedaudit.reports.assemble import report_hash
+from fedaudit.reports.document import Report
+from models.database import Database
+from models.records import Budget, LedgerRow
+from models.repositories import (
+    BudgetRepository,
+    CheckpointRepository,
+    ExperimentRepository,
+    FairnessRepository,
+    LedgerRepository,
+    ReportRepository,
+    RoundRepository,
+    UnitRepository,
+)
+from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
+from workers.app import WorkerContext
+from workers.run_unit import run_unit
+
+GROUPS = {
+    "federation": {
+        "source": "synthetic-groups",
+        "clients_per_group": [40, 20],
+        "rows_per_client": 10,
+    },
+    "fairness": {
+        "sensitive": ["group"],
+        "favourable": [
+            {"group": {"group": "g1"}, "op": "ge", "value": 0},
+            {"group": {"group": "g2"}, "op": "le", "value": 15},
+        ],
+    },
+    "model": {"kind": "linear", "intercept": True},
+}
+
+
+@pytest.fixture(autouse=True)
+def _not_stopping() -> Iterator[None]:
+    yield
+    celery_state.should_stop = None
+
+
+def document_of(database: Database, submitted: Submitted) -> dict[str, Any]:
+    with database.read() as session:
+        report = ReportRepository(session).get(submitted.id)
+    assert report is not None
+    assert report.report_hash == report_hash(report.document)
+    return report.document
+
+
+def ledger_hash_of(database: Database, submitted: Submitted) -> str:
+    found: str = document_of(database, submitted)["integrity"]["ledger_hash"]
+    return found
+
+
+def ledger_of(database: Database, experiment_id: str) -> list[LedgerRow]:
+    with database.read() as session:
+        return LedgerRepository(session).rows_after(experiment_id, limit=100_000)
+
+
+def budget_of(database: Database, submitted: Submitted) -> Budget:
+    with database.read() as session:
+        budgets = BudgetRepository(session, submitted.project_id)
+        (budget,) = budgets.budgets(submitted.federation_id)
+    return budget
+
+
+def unit_of(database: Database, submitted: Submitted) -> Any:
+    with database.read() as session:
+        return UnitRepository(session).get(submitted.unit_id)
+
+
+@pytest.fixture
+def after_flushes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
+    """Calls a function after so many flushes of one round each."""
+
+    def install(flushes: int, act: Callable[[], None]) -> None:
+        counted = iter(range(1, 100_000))
+        store = workers.play.store_block
+
+        def counting(*arguments: Any, **options: Any) -> bool:
+            cancelled = store(*arguments, **options)
+            if next(counted) == flushes:
+                act()
+            return cancelled
+
+        monkeypatch.setattr(workers.play, "store_block", counting)
+        monkeypatch.setattr(workers.play.Pace, "rounds", lambda self, **_: 1)
+
+    return install
+
+
+def stop_worker() -> None:
+    celery_state.should_stop = 0
+
+
+def crash() -> None:
+    raise SystemError("power cut")
+
+
+# -- the ordinary way ---------------------------------------------------------------------------
+
+
+def test_a_finished_run_leaves_ledger_rounds_report_and_events(
+    database: Database, context: WorkerContext
+) -> None:
+    gates = [
+        {"figure": "leakage_max", "op": "le", "value": 1000.0, "allow_heuristic": True},
+        {"figure": "validation_loss", "op": "le", "value": 0.0},
+    ]
+    submitted = submit(database, spec_with(gates=gates))
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("succeeded", None)
+    assert (experiment.rounds_done, experiment.gate_outcome) == (12, "fail")
+    assert unit_of(database, submitted).state == "done"
+
+    rows = ledger_of(database, submitted.id)
+    assert [(row.round, row.release) for row in rows] == [(one, 0) for one in range(1, 13)]
+    assert first_broken_link(submitted.id, [(row.digest, row.link) for row in rows]) is None
+    assert all(len(row.subjects) == 7 and np.isfinite(row.radii).all() for row in rows)
+
+    document = document_of(database, submitted)
+    Report.model_validate(document)
+    assert document["integrity"]["chain_head"] == rows[-1].link.hex()
+    participations = np.zeros(40, dtype=int)
+    for row in rows:
+        participations[row.subjects] += 1
+    assert document["privacy"]["participations_max"] == participations.max()
+    assert experiment.leakage_max == participations.max() * 2 / 3.0
+    assert document["provenance"]["device"] == "cpu"
+    assert document["provenance"]["libraries"]["torch"]
+
+    with database.read() as session:
+        rounds = RoundRepository(session).after(submitted.id)
+        assert CheckpointRepository(session).get(submitted.id) is None
+        totals = LedgerRepository(session).get_totals(submitted.id)
+    assert totals is not None
+    np.testing.assert_array_equal(totals.releases, participations)
+    assert [row.round for row in rounds] == list(range(1, 13))
+    assert rounds[-1].leakage_max == experiment.leakage_max
+    assert rounds[-1].leakage_median == document["privacy"]["leakage_median"]
+
+    types = [type_ for type_, _ in events_of(database, submitted.id)]
+    assert types == (
+        ["status.changed"] + ["round.completed"] * 12 + ["gate.evaluated"] * 2 + ["status.changed"]
+    )
+
+
+def test_every_null_of_a_round_has_its_reason(database: Database, context: WorkerContext) -> None:
+    submitted = submit(
+        database,
+        spec_with(
+            training__hypotheses=1,
+            training__stopping={"validate_every": 5},
+            privacy={"mechanism": "none"},
+        ),
+    )
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).status == "succeeded"
+    with database.read() as session:
+        rounds = RoundRepository(session).after(submitted.id)
+    for row in rounds:
+        nulls = {name for name, value in vars(row).items() if value is None}
+        assert nulls == set(row.reasons)
+        assert {"accuracy", "separation", "leakage_max", "leakage_median"} <= nulls
+    validated = [row.round for row in rounds if row.selection_loss is not None]
+    assert validated == [5, 10, 12]
+
+
+def test_fairness_is_stored_for_each_round_and_attribute(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, spec_with(**GROUPS))
+    run_unit(context, submitted.unit_id)
+    with database.read() as session:
+        rows = FairnessRepository(session).after(submitted.id)
+        rounds = RoundRepository(session).after(submitted.id)
+    assert [(row.round, row.attribute) for row in rows] == [(one, "group") for one in range(1, 13)]
+    for row, round_row in zip(rows, rounds, strict=True):
+        figures = {figure["metric"]: figure for figure in row.figures}
+        assert tuple(figures) == METRICS
+        assert np.sum(row.counts) == 300
+        for name in ("equalized_odds_difference", "demographic_parity_difference"):
+            assert getattr(round_row, name) == figures[name]["value"]
+            assert (round_row.reasons.get(name)) == figures[name]["reason"]
+    experiment = experiment_of(database, submitted)
+    metrics = document_of(database, submitted)["fairness"][0]["metrics"]
+    assert experiment.equalized_odds_difference == metrics["equalized_odds_difference"]["value"]
+
+
+def test_what_was_not_spent_returns_to_the_budget(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, budget=20.0)
+    run_unit(context, submitted.unit_id)
+    budget = budget_of(database, submitted)
+    assert budget.reserved == 0
+    assert budget.spent == experiment_of(database, submitted).leakage_max
+    assert 0 < budget.spent < 12 * 2 / 3
+
+
+def test_stacked_experiments_end_one_by_one_with_the_ledgers_they_have_alone(
+    database: Database, context: WorkerContext
+) -> None:
+    specs = [
+        spec_with(training__rounds=4),
+        spec_with(seed=6, privacy__noise_multiplier=1.0),
+        spec_with(training__rounds=9, training__stopping={"patience": 2}),
+    ]
+    stacked = submit(database, *specs)
+    run_unit(context, stacked.unit_id)
+    for position, spec in enumerate(specs):
+        alone = submit(database, spec)
+        run_unit(context, alone.unit_id)
+        one = Submitted(
+            stacked.project_id,
+            stacked.unit_id,
+            (stacked.experiment_ids[position],),
+            stacked.federation_id,
+        )
+        assert ledger_hash_of(database, one) == ledger_hash_of(database, alone)
+        assert experiment_of(database, one).status == "succeeded"
+
+
+# -- who may run it -----------------------------------------------------------------------------
+
+
+def test_a_second_message_for_a_unit_does_nothing(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database)
+    run_unit(context, submitted.unit_id)
+    before = events_of(database, submitted.id)
+    run_unit(context, submitted.unit_id)
+    run_unit(context, "00000000-0000-7000-8000-000000000000")
+    assert events_of(database, submitted.id) == before
+    assert unit_of(database, submitted).attempts == 1
+
+
+def test_a_unit_for_another_device_is_left_alone(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, device="cuda")
+    run_unit(context, submitted.unit_id)
+    assert unit_of(database, submitted).state == "waiting"
+
+
+# -- interruptions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flushes", [1, 6, 11])
+def test_a_stopped_worker_gives_the_unit_back_and_another_ends_with_the_same_ledger(
+    database: Database, context: WorkerContext, after_flushes: Any, flushes: int
+) -> None:
+    undisturbed = submit(database, spec_with(**GROUPS))
+    run_unit(context, undisturbed.unit_id)
+    submitted = submit(database, spec_with(**GROUPS))
+    after_flushes(flushes, stop_worker)
+    run_unit(context, submitted.unit_id)
+    unit = unit_of(database, submitted)
+    assert (unit.state, unit.attempts) == ("waiting", 0)
+    assert experiment_of(database, submitted).rounds_done == flushes
+    celery_state.should_stop = None
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).status == "succeeded"
+    assert ledger_hash_of(database, submitted) == ledger_hash_of(database, undisturbed)
+    first, second = (document_of(database, one) for one in (undisturbed, submitted))
+    for section in ("privacy", "utility", "fairness"):
+        assert first[section] == second[section]
+
+
+def test_a_given_back_unit_is_published_again(
+    database: Database, context: WorkerContext, after_flushes: Any, tmp_path: Path
+) -> None:
+    submitted = submit(database)
+    after_flushes(3, stop_worker)
+    run_unit(context, submitted.unit_id)
+    (message,) = (tmp_path / "queue").glob("*.msg")
+    assert message.name.endswith(".fedaudit.auto.msg")
+
+
+def test_a_fault_gives_the_unit_back_with_the_attempt_counted(
+    database: Database, context: WorkerContext, after_flushes: Any
+) -> None:
+    submitted = submit(database)
+    after_flushes(3, crash)
+    run_unit(context, submitted.unit_id)
+    unit = unit_of(database, submitted)
+    assert (unit.state, unit.attempts) == ("waiting", 1)
+    assert experiment_of(database, submitted).rounds_done == 2
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).status == "succeeded"
+
+
+def test_a_fault_in_the_last_attempt_fails_the_experiment_and_settles_its_budget(
+    database: Database, context: WorkerContext, after_flushes: Any
+) -> None:
+    submitted = submit(database, max_attempts=1)
+    after_flushes(3, crash)
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("failed", "worker-error")
+    assert experiment.status_detail == "SystemError: power cut"
+    unit = unit_of(database, submitted)
+    assert (unit.state, unit.last_error) == ("failed", "SystemError: power cut")
+    assert budget_of(database, submitted).reserved == 0
+
+
+def test_a_worker_that_lost_its_unit_writes_nothing_more(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = submit(database)
+    before: list[Any] = []
+
+    def take_over_before_the_fourth_block(*_: Any, **__: Any) -> int:
+        if len(ledger_of(database, submitted.id)) == 3 and not before:
+            with database.write() as session:
+                units = UnitRepository(session)
+                fence = unit_of(database, submitted).fence
+                assert units.release(submitted.unit_id, fence, count_attempt=False)
+                assert units.claim(
+                    submitted.unit_id, worker="other", devices={"auto"}, lease_seconds=60
+                )
+            before.append(events_of(database, submitted.id))
+        return 1
+
+    monkeypatch.setattr(workers.play.Pace, "rounds", take_over_before_the_fourth_block)
+    run_unit(context, submitted.unit_id)
+    assert events_of(database, submitted.id) == before[0]
+    assert len(ledger_of(database, submitted.id)) == 3
+    assert experiment_of(database, submitted).status == "running"
+    unit = unit_of(database, submitted)
+    assert (unit.state, unit.worker, unit.fence) == ("leased", "other", 2)
+
+
+# -- ends without a report ----------------------------------------------------------------------
+
+
+def test_cancelled_shows_only_after_the_worker_has_stopped(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = submit(database)
+    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 1)
+    statuses = []
+    progress = ExperimentRepository.progress
+
+    def asked(self: ExperimentRepository, id_: str, rounds_done: int) -> bool:
+        if rounds_done == 3:
+            asked_for = self.request_cancel(id_)
+            assert asked_for is not None
+            statuses.append(asked_for.status)
+        return progress(self, id_, rounds_done)
+
+    monkeypatch.setattr(ExperimentRepository, "progress", asked)
+    run_unit(context, submitted.unit_id)
+    assert statuses == ["cancelling"]
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("cancelled", "cancelled-by-caller")
+    assert (experiment.rounds_done, unit_of(database, submitted).state) == (3, "done")
+    with database.read() as session:
+        assert ReportRepository(session).get(submitted.id) is None
+    budget = budget_of(database, submitted)
+    rows = ledger_of(database, submitted.id)
+    assert budget.reserved == 0
+    assert budget.spent == max(int(row.releases.max()) for row in rows) * 2 / 3
+
+
+def test_training_that_diverges_fails_with_that_reason(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(
+        database,
+        spec_with(
+            training__loss="mse",
+            training__hypotheses=1,
+            training__local={"step_size": 1e5},
+            privacy={"mechanism": "none"},
+        ),
+    )
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("failed", "diverged")
+    with database.read() as session:
+        last = RoundRepository(session).after(submitted.id)[-1]
+    assert last.selection_loss is None
+    assert last.reasons["selection_loss"] == "the loss is not finite"
+
+
+def test_data_that_changed_since_its_admission_is_refused(
+    database: Database, context: WorkerContext, tmp_path: Path
+) -> None:
+    table = tmp_path / "people.csv"
+    rows = [f"{client},{value},{value * 2}" for client in range(30) for value in range(4)]
+    table.write_text("\n".join(["client,x,y", *rows]))
+    spec = spec_with(
+        federation={
+            "source": "table",
+            "path": "people.csv",
+            "client_key": "client",
+            "target": "y",
+        }
+    )
+    settings = context.settings.model_copy(update={"sources_dir": tmp_path})
+    context = WorkerContext(settings, database, context.queue, "cpu")
+    submitted = submit(database, spec, sources_dir=tmp_path)
+    table.write_text("\n".join(["client,x,y", *rows, "99,1,2"]))
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
+    assert "not what it was" in (experiment.status_detail or "")
+    assert unit_of(database, submitted).state == "done"
+    assert ledger_of(database, submitted.id) == []
+
+
+def test_an_experiment_cancelled_before_its_worker_started_is_never_played(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database)
+    with database.write() as session:
+        claim = UnitRepository(session).claim(
+            submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
+        )
+        assert claim is not None
+        asked = ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+        assert asked is not None
+        assert asked.status == "cancelling"
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.rounds_done) == ("cancelled", 0)
+    assert ledger_of(database, submitted.id) == []

@@ -1,0 +1,106 @@
+"""Writing under the fence: everything a worker stores begins by holding its unit."""
+
+from collections.abc import Callable
+from time import monotonic, sleep
+from typing import TypeVar
+
+import structlog
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+
+from models.database import Database
+from models.repositories import (
+    CheckpointRepository,
+    EventRepository,
+    ExperimentRepository,
+    FairnessRepository,
+    LedgerRepository,
+    RoundRepository,
+    UnitRepository,
+)
+from workers.claim import Lease
+from workers.experiment import RunningExperiment
+from workers.rounds import Block
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+_OUTAGE_SECONDS = 600.0
+"""How long results are kept in memory while the database does not answer."""
+_STOPPING_OUTAGE_SECONDS = 8.0
+"""The same for a worker that was told to stop: it must be gone within 30 seconds."""
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 2.0
+
+
+class DatabaseAwayError(Exception):
+    """The database did not answer for too long; what was not stored is lost, and played again."""
+
+
+class FencedWriter:
+    """Transactions that commit only while this worker holds its unit."""
+
+    def __init__(self, database: Database, lease: Lease, *, stopping: Callable[[], bool]) -> None:
+        self._database = database
+        self._lease = lease
+        self._stopping = stopping
+        self.again = False
+        """Whether the work in hand was tried before, and may have been stored."""
+
+    def write(self, work: Callable[[Session], T]) -> T:
+        """Commit `work` in one transaction; a database that is away is waited for.
+
+        A connection may break after the commit and before its answer, so `work` may run again
+        after it was stored: `again` says so, and it must then change nothing. Raises
+        LeaseLostError where the unit has another holder, DatabaseAwayError after ten minutes.
+        """
+        since, wait = monotonic(), _FIRST_WAIT_SECONDS
+        self.again = False
+        while True:
+            self._lease.progressed()
+            try:
+                with self._database.write() as session:
+                    if not UnitRepository(session).hold(self._lease.unit_id, self._lease.fence):
+                        raise self._lease.lose()
+                    return work(session)
+            except (OperationalError, InterfaceError, PoolTimeoutError) as error:
+                limit = _STOPPING_OUTAGE_SECONDS if self._stopping() else _OUTAGE_SECONDS
+                if monotonic() - since > limit:
+                    raise DatabaseAwayError(str(error)) from error
+                log.warning("database away; trying again", error=type(error).__name__)
+            self.again = True
+            sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+
+
+def store_block(
+    session: Session,
+    experiment: RunningExperiment,
+    block: Block,
+    *,
+    checkpoint: bytes,
+    again: bool = False,
+) -> bool:
+    """Write a block of rounds, where to resume after it, and the totals.
+
+    Returns whether the caller has asked for the experiment's end. `again`: the block may have
+    been stored already.
+    """
+    experiments = ExperimentRepository(session, experiment.project_id)
+    ledger = LedgerRepository(session)
+    owner = (experiment.id, experiment.project_id)
+    if not (again and ledger.last_link(experiment.id) == experiment.book.head):
+        ledger.insert(*owner, block.ledger)
+        RoundRepository(session).insert(*owner, block.rounds)
+        FairnessRepository(session).insert(*owner, block.fairness)
+        EventRepository(session).append(*owner, block.events)
+        spending = experiment.book.spending
+        ledger.put_totals(
+            *owner,
+            releases=spending.releases,
+            refusals=spending.refusals,
+            withheld=spending.withheld,
+        )
+        CheckpointRepository(session).put(*owner, round=experiment.rounds_done, data=checkpoint)
+    return experiments.progress(experiment.id, experiment.rounds_done)

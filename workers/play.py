@@ -1,0 +1,212 @@
+"""Playing a stack of experiments: blocks of rounds, and a flush after each."""
+
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+import numpy as np
+import structlog
+from sqlalchemy.orm import Session
+
+from fedaudit.privacy.metric import leakage
+from fedaudit.training.backend import backend
+from fedaudit.training.records import PlannedRound, RoundRecord
+from fedaudit.training.stack import Stack
+from models.repositories import BudgetRepository, LedgerRepository
+from workers.app import WorkerContext
+from workers.claim import Lease
+from workers.experiment import RunningExperiment
+from workers.finish import end_without_report, report_of, succeed
+from workers.flush import FencedWriter, store_block
+from workers.pace import Pace
+from workers.rounds import block_of
+
+log = structlog.get_logger()
+
+
+class Play:
+    """The experiments of a unit on one device, each to its end."""
+
+    def __init__(
+        self,
+        context: WorkerContext,
+        lease: Lease,
+        writer: FencedWriter,
+        experiments: Sequence[RunningExperiment],
+    ) -> None:
+        """Raises ValueError where the experiments cannot be stacked."""
+        self._context = context
+        self._lease = lease
+        self._writer = writer
+        self._experiments = experiments
+        self._pace = Pace()
+        self._stack = Stack(
+            [experiment.cell for experiment in experiments],
+            device=context.device,
+            checkpoints=[experiment.checkpoint for experiment in experiments],
+        )
+        self._lost_until = max(map(self._take_over_lost, range(len(experiments))))
+
+    def play(self) -> bool:
+        """Whether every experiment has ended; False where the worker was told to stop."""
+        for position in set(range(len(self._experiments))) - set(self._stack.active):
+            # It came to its end, and its worker was lost before the report was stored.
+            self._succeed(position)
+        while active := self._stack.active:
+            if self._context.stopping():
+                return False
+            cohort = self._experiments[active[0]].spec.training.cohort.clients
+            rounds = self._pace.rounds(experiments=len(active), cohort=cohort)
+            if self._experiments[active[0]].secret:
+                rounds = self._charge_ahead(rounds)
+            began = monotonic()
+            records = self._stack.advance(rounds)
+            self._pace.took(max(map(len, records.values()), default=1), monotonic() - began)
+            self._lease.progressed()
+            self._flush(records)
+        return True
+
+    # -- noise that nobody can draw again ---------------------------------------------------------
+
+    def _take_over_lost(self, position: int) -> int:
+        """Charges rounds lost with a worker; they are played again under a new release number.
+
+        Returns the last of them, 0 without any.
+        """
+        lost = self._experiments[position].lost
+        for intent in lost:
+            self._stack.charge(position, intent.subjects)
+        until = max((intent.round for intent in lost), default=0)
+        if lost:
+            release = 1 + max(intent.release for intent in lost)
+            self._stack.set_release(position, release, until=until)
+        return until
+
+    def _charge_ahead(self, rounds: int) -> int:
+        """Commits the spending of the next rounds before their noise is drawn.
+
+        One block repeats all that was lost, so that ledger rows keep the order of (round,
+        release). Returns how many rounds were charged. A block in which training stops early
+        leaves the rest of its rounds charged to the budget: the order of noise and record is
+        what protects, and their noise may have been drawn.
+        """
+        done = min(self._experiments[position].rounds_done for position in self._stack.active)
+        planned = self._stack.plan(max(rounds, self._lost_until - done))
+        refused = self._writer.write(lambda session: self._reserve(session, planned))
+        for position in refused:
+            self._stack.stop(position)
+            self._end(position, status="failed", reason="budget-exhausted")
+        return max(map(len, planned.values()), default=1)
+
+    def _reserve(
+        self, session: Session, planned: Mapping[int, Sequence[PlannedRound]]
+    ) -> list[int]:
+        """Draws on the budgets and notes the intents; returns the positions without room."""
+        refused = []
+        for position, rounds in planned.items():
+            experiment = self._experiments[position]
+            budgets = BudgetRepository(session, experiment.project_id)
+            spent = self._spent_after(experiment, rounds)
+            if spent is not None and not budgets.draw(experiment.id, spent=spent):
+                refused.append(position)
+                continue
+            intents = [(plan.round, plan.release, plan.subjects) for plan in rounds]
+            ledger = LedgerRepository(session)
+            if self._writer.again:
+                open_ = {(one.round, one.release) for one in ledger.open_intents(experiment.id)}
+                intents = [intent for intent in intents if intent[:2] not in open_]
+            ledger.add_intents(experiment.id, experiment.project_id, intents)
+        return refused
+
+    @staticmethod
+    def _spent_after(experiment: RunningExperiment, rounds: Sequence[PlannedRound]) -> float | None:
+        book = experiment.book
+        if book.inputs.noise_multiplier is None:
+            return None
+        charged = book.spending.releases.copy()
+        lost = [intent.subjects for intent in experiment.lost]
+        for subjects in (*lost, *(planned.subjects for planned in rounds)):
+            charged[subjects] += 1
+        return leakage(
+            int(charged.max()), n=book.inputs.n, noise_multiplier=book.inputs.noise_multiplier
+        )
+
+    # -- storing ----------------------------------------------------------------------------------
+
+    def _flush(self, records: Mapping[int, Sequence[RoundRecord]]) -> None:
+        """Stores the rounds of all experiments in one transaction, then ends those that ended."""
+        ended = set(records) - set(self._stack.active)
+        results = {position: self._stack.result(position) for position in ended}
+        diverged = {position for position in ended if results[position].stopped_by == "diverged"}
+        blocks = {}
+        for position, played in records.items():
+            experiment = self._experiments[position]
+            block = block_of(experiment, played, last=position in ended)
+            blocks[position] = block, self._stack.checkpoint(position)
+            self._check_totals(position)
+
+        def store(session: Session) -> set[int]:
+            cancelled = {
+                position
+                for position, (block, checkpoint) in blocks.items()
+                if store_block(
+                    session,
+                    self._experiments[position],
+                    block,
+                    checkpoint=checkpoint,
+                    again=self._writer.again,
+                )
+            }
+            for position in diverged - cancelled:
+                # With the last rounds: a resumed run could not tell that this one had ended.
+                self._store_end(session, position, status="failed", reason="diverged")
+            return cancelled
+
+        cancelled = self._writer.write(store)
+        for position in cancelled:
+            self._stack.stop(position)
+            self._end(position, status="cancelled", reason="cancelled-by-caller")
+        for position in ended - cancelled - diverged:
+            self._succeed(position)
+
+    def _check_totals(self, position: int) -> None:
+        """Training and ledger count releases independently, and must agree."""
+        counted = self._stack.releases(position)
+        if not np.array_equal(counted, self._experiments[position].book.spending.releases):
+            raise RuntimeError("the ledger's totals differ from what training has released")
+
+    def _succeed(self, position: int) -> None:
+        experiment, device = self._experiments[position], self._context.device
+        document = report_of(
+            self._context.database,
+            experiment,
+            self._stack.result(position),
+            device=device,
+            backend=backend(device),
+        )
+        self._writer.write(lambda session: succeed(session, experiment, document))
+        log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
+
+    def _end(self, position: int, *, status: str, reason: str) -> None:
+        """Ends an experiment without a report; rounds lost before are entered in its ledger."""
+        experiment = self._experiments[position]
+        block = block_of(experiment, [], last=True)
+
+        def end(session: Session) -> None:
+            if block.ledger:
+                store_block(
+                    session,
+                    experiment,
+                    block,
+                    checkpoint=self._stack.checkpoint(position),
+                    again=self._writer.again,
+                )
+            self._store_end(session, position, status=status, reason=reason)
+
+        self._writer.write(end)
+        log.info("experiment ended", experiment_id=experiment.id, status=status, reason=reason)
+
+    def _store_end(self, session: Session, position: int, *, status: str, reason: str) -> None:
+        experiment = self._experiments[position]
+        end_without_report(
+            session, experiment.id, experiment.project_id, status=status, reason=reason
+        )

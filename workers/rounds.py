@@ -1,0 +1,188 @@
+"""From the records of a block of rounds to the rows that a flush writes. No database here."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.gaps import Figure, gaps
+from fedaudit.privacy.projection import NO_MECHANISM
+from fedaudit.training.records import RoundRecord
+from models.records import FairnessRow, LedgerRow, RoundRow
+from workers.experiment import RunningExperiment
+
+ROUND_COMPLETED = "round.completed"
+
+_FAIRNESS_FIGURES = (
+    "demographic_parity_difference",
+    "equalized_odds_difference",
+    "equal_opportunity_difference",
+)
+_NOT_VALIDATED = "this round was not validated"
+_NOT_FINITE = "the loss is not finite"
+_NO_ACCURACY = "the target is a number, so there is no accuracy"
+_NO_SEPARATION = "needs two or more hypotheses, and uploads to compare"
+_NO_ATTRIBUTE = "fairness.sensitive names no attribute"
+_SEVERAL = "fairness.sensitive names several attributes; see the fairness of the round"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Everything that one flush writes for one experiment."""
+
+    ledger: Sequence[LedgerRow]
+    rounds: Sequence[RoundRow]
+    fairness: Sequence[FairnessRow]
+    events: Sequence[tuple[str, Mapping[str, Any]]]
+
+
+def block_of(experiment: RunningExperiment, records: Sequence[RoundRecord], *, last: bool) -> Block:
+    """The rows of rounds that were played; moves the experiment's totals and chain on.
+
+    Rounds that were charged and lost with a worker stand before their repeat; with the `last`
+    block of an experiment, all that are left.
+    """
+    fairness = _fairness_rows(experiment, records)
+    figures = {(row.round, row.attribute): row.figures for row in fairness}
+    ledger: list[LedgerRow] = []
+    rounds = []
+    for record in records:
+        ledger += _lost_rows(experiment, up_to=record.round)
+        ledger.append(_ledger_row(experiment, record))
+        rounds.append(_round_row(experiment, record, figures))
+        experiment.rounds_done = record.round
+    if last:
+        ledger += _lost_rows(experiment, up_to=None)
+    return Block(ledger, rounds, fairness, [(ROUND_COMPLETED, _event(row)) for row in rounds])
+
+
+def _lost_rows(experiment: RunningExperiment, *, up_to: int | None) -> list[LedgerRow]:
+    rows = []
+    while experiment.lost and (up_to is None or experiment.lost[0].round <= up_to):
+        lost = experiment.lost.pop(0)
+        rows.append(
+            experiment.book.enter_interrupted(
+                round_=lost.round, release=lost.release, subjects=lost.subjects
+            )
+        )
+    return rows
+
+
+def _ledger_row(experiment: RunningExperiment, record: RoundRecord) -> LedgerRow:
+    return experiment.book.enter(
+        round_=record.round,
+        release=record.release,
+        subjects=record.subjects,
+        outcomes=record.outcomes,
+        radii=record.radii,
+        clusters=record.clusters,
+    )
+
+
+def _fairness_rows(
+    experiment: RunningExperiment, records: Sequence[RoundRecord]
+) -> list[FairnessRow]:
+    fairness = experiment.spec.fairness
+    validated = [record for record in records if record.fairness]
+    rows: list[FairnessRow] = []
+    if not validated:
+        return rows
+    for attribute, groups in experiment.groups.items():
+        counts: NDArray[np.int64] = np.stack([record.fairness[attribute] for record in validated])
+        # A reference group belongs to one attribute; the others are compared between all groups.
+        reference = fairness.reference_group if fairness.reference_group in groups else None
+        found = gaps(
+            counts,
+            groups,
+            minimum_group_size=fairness.minimum_group_size,
+            reference_group=reference,
+        )
+        rows += [
+            FairnessRow(
+                round=record.round,
+                attribute=attribute,
+                figures=[_figure(figure) for figure in figures],
+                counts=pooled,
+            )
+            for record, figures, pooled in zip(validated, found, counts, strict=True)
+        ]
+    return rows
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    return {"metric": figure.metric, "value": figure.value, "reason": figure.reason}
+
+
+def _round_row(
+    experiment: RunningExperiment,
+    record: RoundRecord,
+    figures: Mapping[tuple[int, str], Sequence[Mapping[str, Any]]],
+) -> RoundRow:
+    reasons: dict[str, str] = {}
+    book = experiment.book
+    values: dict[str, float | None] = {
+        "selection_loss": _finite(record.selection_loss),
+        "validation_loss": _finite(record.validation_loss),
+        "accuracy": record.accuracy,
+        "separation": record.separation,
+        "leakage_median": book.spending.leakage_median(book.inputs),
+        "leakage_max": book.spending.leakage_most(book.inputs),
+    }
+    values |= _gaps_of_round(experiment, record, figures, reasons)
+    for name, value in values.items():
+        if value is None and name not in reasons:
+            reasons[name] = _why_missing(name, record)
+    return RoundRow(
+        round=record.round,
+        cluster_sizes=record.cluster_sizes,
+        collapsed=record.collapsed,
+        reasons=reasons,
+        **values,
+    )
+
+
+def _gaps_of_round(
+    experiment: RunningExperiment,
+    record: RoundRecord,
+    figures: Mapping[tuple[int, str], Sequence[Mapping[str, Any]]],
+    reasons: dict[str, str],
+) -> dict[str, float | None]:
+    """The gaps of the only attribute, where there is just one; reasons go into `reasons`."""
+    attributes = list(experiment.groups)
+    common = None
+    if len(attributes) != 1:
+        common = _SEVERAL if attributes else _NO_ATTRIBUTE
+    elif not record.fairness:
+        common = _NOT_VALIDATED
+    if common is not None:
+        reasons |= dict.fromkeys(_FAIRNESS_FIGURES, common)
+        return dict.fromkeys(_FAIRNESS_FIGURES)
+    found = {figure["metric"]: figure for figure in figures[record.round, attributes[0]]}
+    reasons |= {name: why for name in _FAIRNESS_FIGURES if (why := found[name]["reason"])}
+    return {name: found[name]["value"] for name in _FAIRNESS_FIGURES}
+
+
+def _why_missing(name: str, record: RoundRecord) -> str:
+    if name.startswith("leakage"):
+        return NO_MECHANISM
+    if name == "separation":
+        return _NO_SEPARATION
+    if record.selection_loss is None:
+        return _NOT_VALIDATED
+    return _NO_ACCURACY if name == "accuracy" else _NOT_FINITE
+
+
+def _event(row: RoundRow) -> dict[str, Any]:
+    return {
+        "round": row.round,
+        "selection_loss": row.selection_loss,
+        "validation_loss": row.validation_loss,
+        "leakage_max": row.leakage_max,
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,71 @@
+"""How often each client has released something so far, and the leakage that follows."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.entries import OUTCOMES, RELEASED
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.metric import leakage
+
+_REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
+
+
+class Spending:
+    """The running totals of one experiment.
+
+    Beside the totals it keeps how many training clients have released how often, so that a
+    round's median and maximum cost no pass over all clients.
+    """
+
+    def __init__(
+        self,
+        releases: NDArray[np.int32],
+        *,
+        training: NDArray[np.int32],
+        refusals: int = 0,
+        withheld: int = 0,
+    ) -> None:
+        """`releases`: [clients], those that never train included; `training`: their indices."""
+        self.releases = np.array(releases, dtype=np.int32)
+        self.refusals = refusals
+        self.withheld = withheld
+        self._training_clients = len(training)
+        self._clients_with = np.bincount(self.releases[training], minlength=1)
+
+    def book(self, subjects: NDArray[np.int32], outcomes: NDArray[np.uint8]) -> None:
+        """Count one round in."""
+        self.refusals += int(np.count_nonzero(outcomes == _REFUSED))
+        self.withheld += int(np.count_nonzero(outcomes == _WITHHELD))
+        released = subjects[outcomes == RELEASED]
+        if not len(released):
+            return
+        before = self.releases[released]
+        self.releases[released] = before + 1
+        after = np.bincount(before + 1, minlength=len(self._clients_with))
+        after[: len(self._clients_with)] += self._clients_with
+        after -= np.bincount(before, minlength=len(after))
+        self._clients_with = after
+
+    @property
+    def most(self) -> int:
+        """Releases of the training client that released most often."""
+        return int(np.flatnonzero(self._clients_with)[-1])
+
+    @property
+    def median(self) -> float:
+        """Median releases over the training clients; halfway where two stand in the middle."""
+        ranks = [(self._training_clients - 1) // 2, self._training_clients // 2]
+        low, high = np.searchsorted(np.cumsum(self._clients_with), ranks, side="right")
+        return float(low + high) / 2
+
+    def leakage_most(self, inputs: MechanismInputs) -> float | None:
+        """The largest leakage of a training client; None without a mechanism."""
+        if inputs.noise_multiplier is None:
+            return None
+        return leakage(self.most, n=inputs.n, noise_multiplier=inputs.noise_multiplier)
+
+    def leakage_median(self, inputs: MechanismInputs) -> float | None:
+        """The median leakage over the training clients; None without a mechanism."""
+        if inputs.noise_multiplier is None:
+            return None
+        return self.median * inputs.n / inputs.noise_multiplier

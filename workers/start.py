@@ -1,0 +1,37 @@
+"""What a worker and the sweeper begin with."""
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from infrastructure.logs import configure_logs
+from infrastructure.settings import Settings, SettingsError, load_settings
+from models.database import Database
+from models.schema import schema_state
+
+log = structlog.get_logger()
+
+
+def start() -> tuple[Settings, Database]:
+    """The settings and an open database; ends the process, saying why, where they cannot serve.
+
+    A database that does not answer yet is no reason: it may come up later.
+    """
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        raise SystemExit(str(error)) from None
+    configure_logs(settings.log_format)
+    if settings.embedded:
+        settings.data_dir.mkdir(parents=True, exist_ok=True)
+    database = Database(settings.database_url)
+    try:
+        schema = schema_state(database)
+    except SQLAlchemyError as error:
+        log.warning("database away; starting all the same", error=type(error).__name__)
+        return settings, database
+    if not schema.matches:
+        raise SystemExit(
+            f"the database's schema is at {schema.current or 'nothing'} and this version needs "
+            f"{schema.head}; run `fedaudit migrate`"
+        )
+    return settings, database

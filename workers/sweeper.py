@@ -1,0 +1,161 @@
+"""`python -m workers.sweeper`: sends what waits, and takes back what lost its worker.
+
+Any number may run; one of them at a time has the duty, by a row in the database.
+"""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from datetime import UTC, datetime, timedelta
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
+from infrastructure.settings import Settings
+from models.database import Database
+from models.repositories import (
+    OutboxRepository,
+    SweeperLeaseRepository,
+    UnitRepository,
+    fail_unit,
+)
+from models.tables.units import Unit
+from workers.start import start
+
+log = structlog.get_logger()
+
+_DUTY = "sweeper"
+_BATCH = 200
+_WAITING = 2_000
+"""Waiting units looked at in a tick."""
+_DUTY_TICKS = 5
+"""A sweeper that misses so many ticks loses the duty."""
+_LONGEST_PAUSE_SECONDS = 10.0
+_LONGEST_RETRY_SECONDS = 300.0
+
+
+class Sweeper:
+    """One tick at a time; each may fail as a whole without harm to the next."""
+
+    def __init__(self, settings: Settings, database: Database, queue: Queue) -> None:
+        self._settings = settings
+        self._database = database
+        self._queue = queue
+        self._holder = f"{socket.gethostname()}:{os.getpid()}"
+
+    def tick(self) -> bool:
+        """Do the duty if it is ours; returns whether it was. Raises SQLAlchemyError.
+
+        What needs the database alone comes first: that workers are gone is noticed without a
+        broker, and without one messages wait for the next tick.
+        """
+        seconds = _DUTY_TICKS * self._settings.sweep_seconds
+        with self._database.write() as session:
+            duties = SweeperLeaseRepository(session)
+            if not duties.acquire(_DUTY, holder=self._holder, lease_seconds=seconds):
+                return False
+        freed = self._take_back()
+        try:
+            self._publish_outbox()
+            self._publish(freed)
+            self._publish(self._waiting_too_long())
+        except QueueUnavailableError as error:
+            log.warning("broker away; messages wait", detail=str(error)[:200])
+        return True
+
+    def resign(self) -> None:
+        """Leave the duty to another sweeper at once."""
+        with self._database.write() as session:
+            SweeperLeaseRepository(session).release(_DUTY, holder=self._holder)
+
+    def _take_back(self) -> list[tuple[str, str]]:
+        """End or free the units whose workers are gone; returns (unit, device) to wake."""
+        with self._database.write() as session:
+            # The lease itself was the pause: a freed unit may be taken at once.
+            taken = UnitRepository(session).take_back_expired(_BATCH, backoff_seconds=0.0)
+            for unit in taken:
+                log.warning("unit taken back", unit_id=unit.unit_id, state=unit.state)
+                if unit.state == "failed":
+                    fail_unit(session, unit)
+        return [(unit.unit_id, unit.device) for unit in taken if unit.state == "waiting"]
+
+    def _publish_outbox(self) -> None:
+        with self._database.write() as session:
+            outbox = OutboxRepository(session)
+            due = []
+            for message in outbox.pending(_BATCH):
+                if message.topic == UNIT_TOPIC:
+                    due.append((message.id, message.payload["unit_id"], message.payload["device"]))
+                else:
+                    log.error("unknown topic", topic=message.topic, message_id=message.id)
+                    outbox.postpone(message.id, _LONGEST_RETRY_SECONDS)
+        # Outside the transaction: a broker that does not answer must not hold the database. A
+        # sweeper that dies in between sends a message twice, which does no harm.
+        for message_id, unit_id, device in due:
+            self._queue.publish_unit(unit_id, device)
+            with self._database.write() as session:
+                OutboxRepository(session).mark_published([message_id])
+                UnitRepository(session).mark_published([unit_id])
+
+    def _waiting_too_long(self) -> list[tuple[str, str]]:
+        """Units whose message may be lost; asked less and less often the longer they wait.
+
+        A unit may simply wait for a busy worker, and each message for it is one more to discard.
+        """
+        stale = self._settings.lease_seconds / 3
+        now = datetime.now(UTC)
+        with self._database.write() as session:
+            units = UnitRepository(session).stale_waiting(stale, limit=_WAITING)
+            return [(unit.id, unit.device) for unit in units if _is_due(unit, now)]
+
+    def _publish(self, units: list[tuple[str, str]]) -> None:
+        if not units:
+            return
+        for unit_id, device in units:
+            self._queue.publish_unit(unit_id, device)
+        with self._database.write() as session:
+            UnitRepository(session).mark_published([unit_id for unit_id, _ in units])
+
+
+def _is_due(unit: Unit, now: datetime) -> bool:
+    if unit.published_at is None:
+        return True
+    told_after = unit.published_at - unit.available_at
+    return now - unit.published_at >= min(told_after, timedelta(seconds=_LONGEST_RETRY_SECONDS))
+
+
+def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:
+    """Tick until told to stop; a failed tick makes the next pause longer."""
+    pause = seconds
+    while not stop.wait(pause):
+        try:
+            sweeper.tick()
+            pause = seconds
+        except SQLAlchemyError as error:
+            pause = min(2 * pause, max(seconds, _LONGEST_PAUSE_SECONDS))
+            log.warning("database away", error=type(error).__name__)
+        except Exception:
+            pause = min(2 * pause, max(seconds, _LONGEST_PAUSE_SECONDS))
+            log.exception("tick failed")
+    try:
+        sweeper.resign()
+    except SQLAlchemyError as error:
+        log.warning("duty left to its lease", error=type(error).__name__)
+
+
+def main() -> int:
+    """Sweep until a signal asks for the stop."""
+    settings, database = start()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    sweeper = Sweeper(settings, database, Queue(settings))
+    sweep(sweeper, stop, seconds=settings.sweep_seconds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
