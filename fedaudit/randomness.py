@@ -24,7 +24,9 @@ _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
 _PHILOX_ROUNDS = 10
-_CHUNK = 1 << 13  # counters at a time: the working set stays within the L2 cache
+_CHUNK = 1 << 12  # counters at a time: the working set stays within the L2 cache
+# Samples of at most one in so many are drawn number by number, leaving repeats out.
+_SPARSE = 4
 _BELOW_ONE = np.float32(1.0 - 2.0**-24)
 
 
@@ -140,21 +142,53 @@ def normals(words: Words, dtype: DTypeLike = np.float32) -> NDArray[np.floating]
     return numbers
 
 
-def sample_without_replacement(words: Words, count: int) -> NDArray[np.int64]:
-    """`count` distinct positions along the last axis, ascending: the smallest words win.
+def sample_without_replacement(
+    source: Source, *, purpose: Purpose, round_: ArrayLike, population: int, count: int
+) -> NDArray[np.int64]:
+    """`count` distinct numbers below `population`, ascending: broadcast(seeds, round_) + (count,).
 
-    The position is the tie-break, so every subset is equally likely up to ties of 32-bit words.
+    Every subset is equally likely, up to 2**-32 and less.
     """
+    if count * _SPARSE > population:
+        words = source.words(purpose=purpose, round_=round_, counters=0, count=population)
+        return _smallest(words, count)
+    draws = count + count // 4 + 16
+    while True:
+        words = source.words(purpose=purpose, round_=round_, counters=0, count=2 * draws)
+        wide = words[..., ::2].astype(np.uint64) << _SHIFT | words[..., 1::2]
+        found = _first_distinct(wide % np.uint64(population), count)
+        if found is not None:
+            return found
+        draws *= 2
+
+
+def _smallest(words: Words, count: int) -> NDArray[np.int64]:
+    """The positions of the smallest words; the position is the tie-break."""
     keys = (words.astype(np.uint64) << _SHIFT) | np.arange(words.shape[-1], dtype=np.uint64)
     if count < words.shape[-1]:
         keys = np.partition(keys, count - 1, axis=-1)[..., :count]
     return np.sort((keys & _LOW).astype(np.int64), axis=-1)
 
 
+def _first_distinct(drawn: NDArray[np.uint64], count: int) -> NDArray[np.int64] | None:
+    """The first `count` distinct numbers of each row, ascending; None where a row has fewer.
+
+    Which set that is does not depend on how many more were drawn after them.
+    """
+    draws = drawn.shape[-1]
+    keys = np.sort(drawn << _SHIFT | np.arange(draws, dtype=np.uint64), axis=-1)
+    number, turn = (keys >> _SHIFT).astype(np.int64), (keys & _LOW).astype(np.int64)
+    fresh = np.ones(keys.shape, dtype=np.bool_)
+    np.not_equal(number[..., 1:], number[..., :-1], out=fresh[..., 1:])
+    turn[~fresh] = draws
+    last = np.partition(turn, count - 1, axis=-1)[..., count - 1 : count]
+    if last.max() == draws:
+        return None
+    return number[turn <= last].reshape(*drawn.shape[:-1], count)
+
+
 def permutation(size: int, *, seed: int, purpose: Purpose) -> NDArray[np.int64]:
     """A random order of 0 .. size - 1."""
-    words = CounterSource(seed).words(
-        purpose=purpose, round_=0, counters=np.arange(size), count=2
-    )
+    words = CounterSource(seed).words(purpose=purpose, round_=0, counters=np.arange(size), count=2)
     keys = (words[:, 0].astype(np.uint64) << _SHIFT) | words[:, 1]
     return np.argsort(keys, kind="stable")

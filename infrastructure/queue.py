@@ -83,7 +83,10 @@ def _broker(url: str, *, producer: bool) -> dict[str, Any]:
                 "polling_interval": _POLL_SECONDS,
             },
         }
-    options: dict[str, Any] = {"socket_connect_timeout": _PRODUCER_TIMEOUT_SECONDS}
+    options: dict[str, Any] = {
+        "socket_connect_timeout": _PRODUCER_TIMEOUT_SECONDS,
+        "socket_keepalive": True,
+    }
     if producer:
         options |= {
             "socket_timeout": _PRODUCER_TIMEOUT_SECONDS,

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.privacy.metric import leakage
 from fedaudit.training.backend import backend
-from fedaudit.training.records import PlannedRound, RoundRecord
+from fedaudit.training.records import FinalResult, PlannedRound, RoundRecord
 from fedaudit.training.stack import Stack
 from models.repositories import BudgetRepository, LedgerRepository
 from workers.app import WorkerContext
@@ -50,7 +50,7 @@ class Play:
         """Whether every experiment has ended; False where the worker was told to stop."""
         for position in set(range(len(self._experiments))) - set(self._stack.active):
             # It came to its end, and its worker was lost before the report was stored.
-            self._succeed(position)
+            self._succeed(position, self._stack.result(position))
         while active := self._stack.active:
             if self._context.stopping():
                 return False
@@ -85,9 +85,8 @@ class Play:
         """Commits the spending of the next rounds before their noise is drawn.
 
         One block repeats all that was lost, so that ledger rows keep the order of (round,
-        release). Returns how many rounds were charged. A block in which training stops early
-        leaves the rest of its rounds charged to the budget: the order of noise and record is
-        what protects, and their noise may have been drawn.
+        release). Returns how many rounds were charged. Where training stops early within a
+        block, the rest of the block stays charged to the budget: its noise was drawn as well.
         """
         done = min(self._experiments[position].rounds_done for position in self._stack.active)
         planned = self._stack.plan(max(rounds, self._lost_until - done))
@@ -166,7 +165,7 @@ class Play:
             self._stack.stop(position)
             self._end(position, status="cancelled", reason="cancelled-by-caller")
         for position in ended - cancelled - diverged:
-            self._succeed(position)
+            self._succeed(position, results[position])
 
     def _check_totals(self, position: int) -> None:
         """Training and ledger count releases independently, and must agree."""
@@ -174,12 +173,12 @@ class Play:
         if not np.array_equal(counted, self._experiments[position].book.spending.releases):
             raise RuntimeError("the ledger's totals differ from what training has released")
 
-    def _succeed(self, position: int) -> None:
+    def _succeed(self, position: int, result: FinalResult) -> None:
         experiment, device = self._experiments[position], self._context.device
         document = report_of(
             self._context.database,
             experiment,
-            self._stack.result(position),
+            result,
             device=device,
             backend=backend(device),
         )

@@ -126,8 +126,8 @@ def _round_row(
     values: dict[str, float | None] = {
         "selection_loss": _finite(record.selection_loss),
         "validation_loss": _finite(record.validation_loss),
-        "accuracy": record.accuracy,
-        "separation": record.separation,
+        "accuracy": _finite(record.accuracy),
+        "separation": _finite(record.separation),
         "leakage_median": book.spending.leakage_median(book.inputs),
         "leakage_max": book.spending.leakage_most(book.inputs),
     }

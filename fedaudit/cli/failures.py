@@ -33,5 +33,10 @@ def usage_error(message: str) -> CommandError:
 
 def gate_exit(outcome: str | None) -> ExitCode:
     """The exit code for the outcome of an experiment's gates; None where it has no gate."""
-    codes = {"fail": ExitCode.FAILED, "insufficient_evidence": ExitCode.NO_EVIDENCE}
-    return codes.get(outcome or "pass", ExitCode.DONE)
+    codes = {
+        None: ExitCode.DONE,
+        "pass": ExitCode.DONE,
+        "fail": ExitCode.FAILED,
+        "insufficient_evidence": ExitCode.NO_EVIDENCE,
+    }
+    return codes[outcome]

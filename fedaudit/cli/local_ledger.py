@@ -1,6 +1,5 @@
 """The ledger of a run in this process: the service keeps the same in its database."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,11 +12,16 @@ from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry, MechanismInputs
 from fedaudit.privacy.metric import epsilon, leakage
+from fedaudit.privacy.projection import NO_MECHANISM
 from fedaudit.training.records import Outcome, RoundRecord
 
 _SUBJECT_KIND = "client"
 _OBSERVER = "server"
 _COMPONENT = "all"
+_REASONS = {
+    Outcome.REFUSED: "refused before the release, which would have passed privacy.client_budget",
+    Outcome.WITHHELD: "the update was not finite, so nothing was released",
+}
 
 
 @dataclass(frozen=True)
@@ -103,12 +107,10 @@ class LocalLedger:
 
 
 def _lines(entry: LedgerEntry, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    n, nu = entry.inputs.n, entry.inputs.noise_multiplier
     columns = (entry.subjects, entry.outcomes, entry.radii, entry.releases)
     for subject, outcome, radius, releases in zip(
         *(column.tolist() for column in columns), strict=True
     ):
-        costs = _costs(n, nu, radius, releases, released=outcome == RELEASED)
         yield {
             "round": entry.round,
             "release": entry.release,
@@ -117,20 +119,27 @@ def _lines(entry: LedgerEntry, names: Sequence[str]) -> Iterator[dict[str, Any]]
             "observer": entry.observer,
             "component": _COMPONENT,
             "outcome": OUTCOMES[outcome],
-            **costs,
+            **_costs(entry.inputs, outcome, radius, releases),
             "guarantee": entry.inputs.guarantee,
         }
 
 
 def _costs(
-    n: int, nu: float | None, radius: float, releases: int, *, released: bool
-) -> dict[str, float | None]:
+    inputs: MechanismInputs, outcome: int, radius: float, releases: int
+) -> dict[str, float | str | None]:
+    """What the line costs; `reason` says why a figure is None."""
+    n, nu = inputs.n, inputs.noise_multiplier
+    names = ("epsilon", "radius", "leakage", "leakage_total")
     if nu is None:
-        return dict.fromkeys(("epsilon", "radius", "leakage", "leakage_total"))
-    known = not math.isnan(radius)
+        return {**dict.fromkeys(names), "reason": NO_MECHANISM}
+    total = leakage(releases, n=n, noise_multiplier=nu)
+    if outcome != Outcome.RELEASED:
+        nothing = dict.fromkeys(names[:3])
+        return {**nothing, "leakage_total": total, "reason": _REASONS[Outcome(outcome)]}
     return {
-        "epsilon": epsilon(n=n, noise_multiplier=nu, radius=radius) if known else None,
-        "radius": radius if known else None,
-        "leakage": leakage(1, n=n, noise_multiplier=nu) if released else None,
-        "leakage_total": leakage(releases, n=n, noise_multiplier=nu),
+        "epsilon": epsilon(n=n, noise_multiplier=nu, radius=radius),
+        "radius": radius,
+        "leakage": leakage(1, n=n, noise_multiplier=nu),
+        "leakage_total": total,
+        "reason": None,
     }

@@ -2,11 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
+from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.output import say, write_json, write_line
 
 app = typer.Typer(
@@ -16,7 +16,10 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-keys = typer.Typer(help="API keys of the service on this machine.", no_args_is_help=True)
+keys = typer.Typer(
+    help="API keys: `create` works on the database itself, the others over HTTP.",
+    no_args_is_help=True,
+)
 app.add_typer(keys, name="keys")
 
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")]
@@ -122,13 +125,14 @@ def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
 def report(
     experiment_id: ExperimentId,
     *,
-    form: Annotated[str, typer.Option("--format", help="json, html or text.")] = "json",
+    form: Annotated[
+        Literal["json", "html", "text"], typer.Option("--format", help="text is for reading here.")
+    ] = "json",
     out: Out = None,
 ) -> None:
     """Fetch the audit report of a finished experiment."""
     from fedaudit.cli.remote import report_command
 
-    _one_of(form, ("json", "html", "text"), "--format")
     report_command(experiment_id, form=form, out=out)
 
 
@@ -136,15 +140,13 @@ def report(
 def export(
     experiment_id: ExperimentId,
     *,
-    what: Annotated[str, typer.Option(help="ledger, rounds or fairness.")],
-    form: Annotated[str, typer.Option("--format", help="csv, ndjson or parquet.")] = "ndjson",
+    what: Annotated[Literal["ledger", "rounds", "fairness"], typer.Option()],
+    form: Annotated[Literal["csv", "ndjson", "parquet"], typer.Option("--format")] = "ndjson",
     out: Out = None,
 ) -> None:
     """Write an experiment's ledger, rounds or fairness to a file or to standard output."""
-    from fedaudit.cli.export import FORMATS, TABLES, export_command
+    from fedaudit.cli.export import export_command
 
-    _one_of(what, TABLES, "--what")
-    _one_of(form, FORMATS, "--format")
     export_command(experiment_id, what=what, form=form, out=out)
 
 
@@ -221,9 +223,21 @@ def keys_create(
         say(f"keep it: it opens project {project} and is not shown again")
 
 
-def _one_of(value: str, allowed: tuple[str, ...], option: str) -> None:
-    if value not in allowed:
-        raise usage_error(f"{option}: {value!r} is not one of {', '.join(allowed)}")
+@keys.command("list")
+def keys_list(*, as_json: AsJson = False) -> None:
+    """List the keys of the project that FEDAUDIT_API_KEY opens, at FEDAUDIT_URL."""
+    from fedaudit.cli.remote import list_keys_command
+
+    list_keys_command(as_json=as_json)
 
 
-__all__ = ["app", "gate_exit", "main"]
+@keys.command("revoke")
+def keys_revoke(key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id.")]) -> None:
+    """End a key of that project."""
+    from fedaudit.cli.remote import revoke_key_command
+
+    revoke_key_command(key_id)
+
+
+if __name__ == "__main__":
+    main()

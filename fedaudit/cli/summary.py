@@ -15,6 +15,7 @@ _OUTCOMES = {
     "fail": "[red]failed[/red]",
     "insufficient_evidence": "[yellow]not enough evidence[/yellow]",
 }
+_ENDINGS = {"rounds": "all of them", "patience": "patience ran out"}
 _SIGNS = {"le": "<=", "ge": ">="}
 _NOTHING = "none"
 
@@ -46,6 +47,13 @@ def show(report: Report) -> None:
     console.print("\n[bold]Limits.[/bold]")
     for limit in report["limits"]:
         console.print(f"- {_plain(limit)}")
+
+
+def show_gates(gates: Sequence[Mapping[str, Any]]) -> None:
+    """A line for each evaluated gate on standard output."""
+    console = standard_output()
+    for gate in gates:
+        console.print(f"{_condition(gate)}: {_outcome(gate)}")
 
 
 def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
@@ -81,8 +89,9 @@ def _privacy(report: Report) -> dict[str, str]:
 
 def _utility(report: Report) -> dict[str, str]:
     utility = report["utility"]
+    ending = _ENDINGS.get(utility["stopped_by"], utility["stopped_by"])
     figures = {
-        "rounds": f"{utility['rounds']} (stopped by {utility['stopped_by']})",
+        "rounds": f"{utility['rounds']} ({ending})",
         "validation loss": _figure(utility, "validation_loss"),
     }
     if utility["accuracy"] is not None:
@@ -123,8 +132,3 @@ def _plain(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
-
-
-def gate_lines(gates: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line of markup per evaluated gate."""
-    return [f"{_condition(gate)}: {_outcome(gate)}" for gate in gates]

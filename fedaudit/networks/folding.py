@@ -12,9 +12,8 @@ def fold(values: Tensor, dim: int) -> Tensor:
     size = values.shape[dim]
     while size > 1:
         half = size // 2
-        first, second, *odd = values.split(half, dim)
-        values = first + second
-        if odd:
-            values.select(dim, 0).add_(odd[0].select(dim, 0))
-        size = half
+        folded = values.narrow(dim, 0, half) + values.narrow(dim, half, half)
+        if size % 2:
+            folded.select(dim, 0).add_(values.select(dim, size - 1))
+        values, size = folded, half
     return values.select(dim, 0)

@@ -28,7 +28,7 @@ class GeneralNetwork:
         for cell in range(theta.shape[0]):
             inputs = features[:, :, cell].permute(1, 2, 0).flatten(0, 1)
             outputs = self._apply(theta[cell], inputs.expand(theta.shape[1], -1, -1))
-            cells.append(outputs.permute(2, 0, 1).unflatten(2, (rows, clients)))
+            cells.append(torch.unflatten(outputs.permute(2, 0, 1), 2, (rows, clients)))
         return torch.stack(cells, dim=3)
 
     def gradient(
@@ -56,7 +56,7 @@ class GeneralNetwork:
         for layer in self.shape.layers:
             if layer.weights.start > 0:
                 inputs = inputs.clamp_min(0)
-            weights = theta[:, layer.weights].unflatten(1, (layer.outputs, layer.inputs))
+            weights = torch.unflatten(theta[:, layer.weights], 1, (layer.outputs, layer.inputs))
             outputs = inputs @ weights.transpose(1, 2)
             inputs = outputs if layer.bias is None else outputs + theta[:, None, layer.bias]
         return inputs

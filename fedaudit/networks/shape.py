@@ -1,6 +1,7 @@
 """The size and layout of a network's flat parameter vector. No torch."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from fedaudit.spec.model import Mlp, ModelSpec
 
@@ -23,7 +24,7 @@ class DenseShape:
     """Inputs, hidden units, outputs."""
     intercept: bool
 
-    @property
+    @cached_property
     def layers(self) -> tuple[Layer, ...]:
         """The layers in order; each holds its weights row by row, then its bias."""
         layers = []

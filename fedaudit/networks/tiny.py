@@ -49,7 +49,7 @@ class TinyNetwork:
                 gradient.append(fold(slope, 1))
             parts = gradient + parts
             if layer.weights.start > 0:
-                weights = theta[layer.weights].unflatten(0, (layer.outputs, layer.inputs))
+                weights = torch.unflatten(theta[layer.weights], 0, (layer.outputs, layer.inputs))
                 back = fold(weights[:, :, None] * slope[:, None], 0)
                 slope = back * (inputs > 0)
         return torch.cat(parts)
@@ -62,7 +62,7 @@ class TinyNetwork:
             if layer.weights.start > 0:
                 inputs = inputs.clamp_min(0)
                 activations[-1] = inputs
-            weights = parameters[layer.weights].unflatten(0, (layer.outputs, layer.inputs))
+            weights = torch.unflatten(parameters[layer.weights], 0, (layer.outputs, layer.inputs))
             outputs = weights[:, 0] * inputs[0]
             if layer.bias is not None:
                 outputs += parameters[layer.bias]

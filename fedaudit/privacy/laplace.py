@@ -89,9 +89,7 @@ class Sanitiser:
     clip: Tensor | None
     """Infinite in cells that do not clip; None where none does."""
 
-    def __call__(
-        self, start: Tensor, updated: Tensor, unit_noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, start: Tensor, updated: Tensor, unit_noise: Tensor) -> tuple[Tensor, Tensor]:
         """What leaves the clients, and the radius of each release.
 
         `start`, `updated`, `unit_noise`: float32 [cells, clients, n]: the hypothesis a client

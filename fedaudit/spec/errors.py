@@ -23,30 +23,56 @@ class InvalidInputError(Exception):
         self.errors = tuple(errors)
 
 
+# Fields by which the members of a union are told apart.
+_DISCRIMINATORS = ("source", "kind", "mechanism", "method")
+
+
 def json_pointer(location: Sequence[str | int], value: object) -> str:
     """The JSON pointer of a pydantic location in the value that was sent.
 
     Pydantic puts the tag of a discriminated union (and the name of a plain union's member) into
-    its locations; these are no fields, so a step that the value does not have is left out unless
-    it is the last one, a missing field.
+    its locations; these are no fields, so steps that the value does not have are left out.
     """
-    parts: list[str] = []
-    for position, step in enumerate(location):
-        last = position == len(location) - 1
+    pointer = ""
+    tagged = False
+    for step in location:
+        if isinstance(value, Mapping) and not tagged and _is_tag(step, value):
+            tagged = True
+            continue
         if isinstance(value, Mapping) and step in value:
             value = value[step]
-        elif isinstance(value, Sequence) and not isinstance(value, str) and isinstance(step, int):
-            value = value[step] if step < len(value) else None
-        elif not (last and isinstance(value, Mapping)) or _is_tag(step, value):
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
             continue
-        parts.append(str(step).replace("~", "~0").replace("/", "~1"))
-    return "".join(f"/{part}" for part in parts)
+        tagged = False
+        pointer += _escaped(step)
+    return pointer
 
 
 def _is_tag(step: str | int, value: Mapping[Any, Any]) -> bool:
-    if isinstance(step, str) and "[" in step:
-        return True
-    return any(tag == step for tag in value.values() if isinstance(tag, str))
+    """Whether a step is the tag by which the value was taken for a member of a union."""
+    return any(value.get(name) == step for name in _DISCRIMINATORS)
+
+
+def _escaped(step: str | int) -> str:
+    text = str(step).encode("utf-8", "backslashreplace").decode()
+    return "/" + text.replace("~", "~0").replace("/", "~1")
+
+
+_MESSAGES = {
+    "extra_forbidden": "unknown field; remove it or correct its name",
+    "missing": "is required",
+    "model_type": "must be an object with named fields",
+    "model_attributes_type": "must be an object with named fields",
+    "dict_type": "must be an object with named fields",
+    "list_type": "must be a list",
+    "string_type": "must be a text; put it in quotes",
+    "int_type": "must be a whole number, written without a decimal point or quotes",
+    "float_type": "must be a number, written without quotes",
+    "bool_type": "must be true or false",
+}
+_NO_CONTROLS = r"[^\x00-\x1f\x7f]"
 
 
 def field_errors(error: ValidationError, value: object) -> list[FieldError]:
@@ -55,10 +81,24 @@ def field_errors(error: ValidationError, value: object) -> list[FieldError]:
     for detail in error.errors(include_url=False):
         context = detail.get("ctx") or {}
         pointer = context.get("pointer") or json_pointer(detail["loc"], value)
-        message = detail["msg"].removeprefix("Value error, ")
-        if detail["type"] == "extra_forbidden":
-            message = "unknown field; remove it or correct its name"
-        fault = FieldError(pointer, message)
+        if detail["type"] == "missing":
+            pointer += _escaped(detail["loc"][-1])
+        elif detail["type"].startswith("union_tag_"):
+            pointer += _escaped(context["discriminator"].strip("'"))
+        fault = FieldError(pointer, _message(detail["type"], detail["msg"], context))
         if fault not in found:
             found.append(fault)
     return found
+
+
+def _message(kind: str, message: str, context: Mapping[str, Any]) -> str:
+    """What is wrong and what to do, in the words of a spec."""
+    match kind:
+        case "union_tag_invalid":
+            return f"{context['tag']!r} is not offered; choose one of {context['expected_tags']}"
+        case "union_tag_not_found":
+            return "is required; it says which kind this is"
+        case "string_pattern_mismatch" if context["pattern"].startswith("^" + _NO_CONTROLS):
+            return "must not contain control characters"
+        case _:
+            return _MESSAGES.get(kind, message.removeprefix("Value error, "))

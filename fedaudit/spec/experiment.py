@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from fedaudit.spec.base import LARGEST_INTEGER, SpecPart, Text
@@ -44,6 +44,13 @@ class ExperimentSpec(SpecPart):
     gates: Annotated[list[Gate], Field(max_length=100)] = []
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where it may run; `auto` takes whichever worker is free."""
+
+    @field_validator("attacks", mode="before")
+    @classmethod
+    def _no_attacks(cls, attacks: object) -> object:
+        if isinstance(attacks, list) and attacks:
+            raise ValueError("this version runs no attacks; leave the list empty")
+        return attacks
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
@@ -112,8 +119,13 @@ class ExperimentSpec(SpecPart):
                 )
 
     def _check_clip(self, privacy: LaplaceL2) -> None:
-        if privacy.clip is not None and privacy.clip < privacy.radius_floor:
-            raise _refuse("/privacy/clip", "must not lie below radius_floor")
+        adaptive = privacy.radius == "adaptive"
+        if adaptive and privacy.clip is not None and privacy.clip < privacy.radius_floor:
+            raise _refuse(
+                "/privacy/clip",
+                f"must not lie below radius_floor ({privacy.radius_floor}), which it would never "
+                "reach; raise the clip or lower the floor",
+            )
 
     @property
     def relocates(self) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import LARGEST_INTEGER, SpecPart, Text
 
@@ -31,6 +31,17 @@ class GroupRule(Rule):
     """One attribute and its value."""
 
 
+def _one_or_many(favourable: object) -> str:
+    return "[rules]" if isinstance(favourable, list) else "[rule]"
+
+
+Favourable = Annotated[
+    Annotated[Rule, Tag("[rule]")]
+    | Annotated[Annotated[list[GroupRule], Field(min_length=1, max_length=1000)], Tag("[rules]")],
+    Discriminator(_one_or_many),
+]
+
+
 class Intervals(SpecPart):
     """Uncertainty of the gaps, by drawing clients anew with replacement."""
 
@@ -43,9 +54,7 @@ class Fairness(SpecPart):
     """Sensitive attributes and the favourable outcome."""
 
     sensitive: Annotated[list[Text], Field(max_length=20)] = []
-    favourable: Rule | Annotated[list[GroupRule], Field(min_length=1, max_length=1000)] | None = (
-        None
-    )
+    favourable: Favourable | None = None
     """One rule for everyone, or one per group; null takes the positive class of a classifier."""
     reference_group: Text | None = None
     minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30

@@ -21,7 +21,7 @@ UtilityFigure = Literal["validation_loss", "accuracy"]
 class Gate(SpecPart):
     """One figure of the report against one bound."""
 
-    figure: PrivacyFigure | FairnessFigure | UtilityFigure
+    figure: Literal[PrivacyFigure, FairnessFigure, UtilityFigure]
     op: Literal["le", "ge"]
     value: Annotated[float, Field(ge=-1e300, le=1e300)]
     attribute: Text | None = None

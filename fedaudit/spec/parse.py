@@ -1,5 +1,9 @@
 """From what a caller sent to a spec."""
 
+import json
+import re
+from collections.abc import Hashable
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -23,9 +27,58 @@ def parse_spec_text(text: str) -> ExperimentSpec:
 
 
 def decode_text(text: str) -> Any:
-    """The value in a YAML or JSON text. Raises InvalidInputError where it is neither."""
+    """The value in a YAML or JSON text.
+
+    Raises InvalidInputError where it is neither, gives a name twice or uses YAML aliases.
+    """
     try:
-        return yaml.safe_load(text)
+        if text.lstrip().startswith(("{", "[")):
+            with suppress(json.JSONDecodeError):  # YAML's flow style begins alike
+                return json.loads(text, object_pairs_hook=_distinct)
+        return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        fault = FieldError("", f"is neither YAML nor JSON: {' '.join(str(error).split())[:300]}")
-        raise InvalidInputError([fault]) from None
+        raise _fault(f"is neither YAML nor JSON: {' '.join(str(error).split())[:300]}") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _fault(f"{twice!r} is given twice; keep one")
+    return value
+
+
+def _fault(message: str) -> InvalidInputError:
+    return InvalidInputError([FieldError("", message)])
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which a name is given once and nothing stands for something else.
+
+    Aliases are refused because a text of a few lines can stand for gigabytes by them.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
+            raise _fault(f"line {line}: aliases (`*name`) are not supported; write the value out")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    line = key.start_mark.line + 1
+                    raise _fault(f"line {line}: {key.value!r} is given twice; keep one")
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+# YAML 1.1 takes 1e-6 for a text; JSON and YAML 1.2, rightly, for a number.
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"),
+    list("-+.0123456789"),
+)

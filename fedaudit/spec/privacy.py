@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fedaudit.spec.base import SpecPart
 
@@ -21,7 +21,7 @@ class LaplaceL2(SpecPart):
     noise_multiplier: Annotated[float, Field(gt=0, le=1e12)]
     """nu: a release costs n/nu within its radius."""
     radius: Literal["adaptive"] | Annotated[float, Field(gt=0, le=1e12)] = "adaptive"
-    """`adaptive` is the norm of the update (Algorithm 2, heuristic); a number is public and fixed."""
+    """`adaptive` is the update's norm (Algorithm 2, heuristic); a number is public and fixed."""
     radius_floor: Annotated[float, Field(gt=0, le=1e12)] = 1e-6
     """Public lower bound on an adaptive radius."""
     clip: Annotated[float, Field(gt=0, le=1e12)] | None = None
@@ -30,6 +30,13 @@ class LaplaceL2(SpecPart):
     client_budget: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Leakage that no client may pass; it takes no further part before it would."""
     noise: Literal["simulation", "release"] = "simulation"
+
+    @field_validator("noise_multiplier", mode="before")
+    @classmethod
+    def _some_noise(cls, value: object) -> object:
+        if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+            raise ValueError("must be greater than 0; for no noise ask for `mechanism: none`")
+        return value
 
 
 PrivacySpec = Annotated[NoMechanism | LaplaceL2, Field(discriminator="mechanism")]

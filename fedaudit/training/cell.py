@@ -35,6 +35,8 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         cell.federation.features.shape[1:],
         tuple((attribute.name, attribute.values) for attribute in cell.federation.attributes),
         cell.federation.clients,
+        cell.federation.classes,
+        cell.federation.target_scale,
         cell.spec.federation.validation_fraction,
         training.loss,
         training.hypotheses,

@@ -8,7 +8,8 @@ from torch import Tensor
 from fedaudit.privacy.laplace import norms
 
 _MOST_ITERATIONS = 300
-_WIDE = 1 << 20  # elements of a [clients, k, n] difference beyond which it is taken by cluster
+_WIDE = 1 << 20  # elements of a cell's masked uploads beyond which they are summed by cluster
+_LONG = 1 << 12  # parameters beyond which a running sum of squares would lose digits
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,15 @@ def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) 
     for _ in range(_MOST_ITERATIONS):
         clusters = averages(theta, uploads, present, assigned)
         if relocate and bool((clusters.sizes == 0).any()):
-            assigned = _relocated(clusters, centroids, uploads, present)
-            clusters = averages(theta, uploads, present, assigned)
+            relocated = _relocated(clusters, centroids, uploads, present)
+            clusters = averages(theta, uploads, present, relocated)
         nearest = _nearest(clusters.hypotheses, uploads)
         if torch.equal(nearest, assigned):
             break
-        # A cell that has converged stays as it is while others go on.
-        settled = (nearest == assigned).all(-1)
-        centroids, assigned = clusters.hypotheses, torch.where(settled[:, None], assigned, nearest)
+        # A cell that has converged gives the same clusters again while others go on.
+        moved = (nearest != assigned).any(-1)[:, None]
+        centroids = torch.where(moved[..., None], clusters.hypotheses, centroids)
+        assigned = torch.where(moved, nearest, assigned)
     return clusters
 
 
@@ -68,18 +70,13 @@ def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) 
     )
 
 
-def _squared_distances(centroids: Tensor, uploads: Tensor) -> Tensor:
-    """[cells, clients, k]."""
-    k, n = centroids.shape[1:]
-    if uploads.shape[1] * k * n > _WIDE:
-        columns = [((uploads - centroids[:, j, None]) ** 2).sum(-1) for j in range(k)]
-        return torch.stack(columns, dim=-1)
-    difference = uploads[:, :, None] - centroids[:, None]
-    return (difference * difference).sum(-1)
-
-
 def _nearest(centroids: Tensor, uploads: Tensor) -> Tensor:
-    return _squared_distances(centroids, uploads).argmin(-1)
+    """The nearest centroid of each upload: int64 [cells, clients]."""
+    if uploads.shape[-1] <= _LONG:
+        mode = "donot_use_mm_for_euclid_dist"  # a matrix product's rounding depends on the stack
+        return torch.cdist(uploads, centroids, compute_mode=mode).argmin(-1)
+    columns = [((uploads - centroid[:, None]) ** 2).sum(-1) for centroid in centroids.unbind(1)]
+    return torch.stack(columns, dim=-1).argmin(-1)
 
 
 def _relocated(clusters: Clusters, centroids: Tensor, uploads: Tensor, present: Tensor) -> Tensor:

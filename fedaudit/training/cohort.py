@@ -88,9 +88,7 @@ def draw_block(
     cohort = _sample(source, Purpose.COHORT, numbers, training, cohort_size)
     sample = None
     if validation_size is not None and validation_size < validation.shape[1]:
-        sample = _sample(
-            draws.public(), Purpose.VALIDATION, numbers, validation, validation_size
-        )
+        sample = _sample(draws.public(), Purpose.VALIDATION, numbers, validation, validation_size)
     return Block(rounds=numbers, cohort=cohort, validation=sample)
 
 
@@ -102,8 +100,9 @@ def _sample(
     size: int,
 ) -> NDArray[np.int64]:
     """`size` of each cell's clients [cells, clients], without replacement, in each round."""
-    words = source.words(purpose=purpose, round_=rounds, counters=0, count=clients.shape[1])
-    chosen = sample_without_replacement(words, size)
+    chosen = sample_without_replacement(
+        source, purpose=purpose, round_=rounds, population=clients.shape[1], count=size
+    )
     return np.take_along_axis(clients[None], chosen, axis=-1)
 
 

@@ -68,7 +68,8 @@ class StackData:
 
     def columns(self, clients: NDArray[np.int64], positions: Sequence[int]) -> NDArray[np.int64]:
         """Columns of the tensors for clients [..., cells, clients] of the cells at `positions`."""
-        return clients + np.array([self.offsets[position] for position in positions])[:, None]
+        offsets = np.array([self.offsets[position] for position in positions], dtype=np.int64)
+        return clients + offsets[:, None]
 
     def lanes(self, columns: NDArray[np.int64]) -> Lanes:
         """The data of the clients at columns [cells, clients]."""
@@ -77,8 +78,8 @@ class StackData:
             longest = int(self._rows_of[columns].max())
             packed = packed[:, : _power_of_two(longest)]
         index = torch.from_numpy(columns.ravel()).to(self.device)
-        taken = packed.index_select(-1, index).unflatten(-1, columns.shape)
-        count = self._count.index_select(0, index).unflatten(0, columns.shape)
+        taken = torch.unflatten(packed.index_select(-1, index), -1, columns.shape)
+        count = torch.unflatten(self._count.index_select(0, index), 0, columns.shape)
         return Lanes(features=taken[:-2], target=taken[-2], mask=taken[-1], count=count)
 
 

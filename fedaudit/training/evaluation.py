@@ -39,14 +39,17 @@ def evaluate(
     choose by.
     """
     outputs = network.forward(theta, lanes.features)
-    values = loss.values(outputs, lanes.target) * lanes.mask
+    # In float64, so that a total less a row's own large value still tells hypotheses apart.
+    values = (loss.values(outputs, lanes.target) * lanes.mask).double()
     totals = fold(values, 1)
     losses = loss.client_loss(totals / lanes.count)
     if theta.shape[1] == 1:
         scored_outputs, own_loss = outputs[:, 0], losses[0]
     else:
-        # A row's own value is subtracted, so that it has no say in its hypothesis.
-        chosen = (totals[:, None] - values).min(0).indices
+        # A row's own value is subtracted, so that it has no say in its hypothesis. A hypothesis
+        # whose loss has overflowed is never chosen, though infinity less infinity is no number.
+        others = torch.where(totals.isinf()[:, None], torch.inf, totals[:, None] - values)
+        chosen = others.min(0).indices
         chosen = torch.where(lanes.count == 1, largest[:, None], chosen)
         scored = values.gather(0, chosen[None])[0]
         own_loss = loss.client_loss(fold(scored, 0) / lanes.count)
@@ -59,8 +62,8 @@ def evaluate(
         right = (predictions == lanes.target) & (lanes.mask > 0)
         accuracy = right.sum((0, 2)).double() / lanes.count.double().sum(-1)
     return Evaluation(
-        selection_loss=losses.amin(0).double().mean(-1),
-        validation_loss=own_loss.double().mean(-1),
+        selection_loss=losses.amin(0).mean(-1),
+        validation_loss=own_loss.mean(-1),
         accuracy=accuracy,
         predictions=predictions,
     )

@@ -1,7 +1,6 @@
 """What a client makes of the hypothesis it chose (Algorithm 1, line 6)."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -66,10 +65,15 @@ class LocalUpdate:
             counters=clients,
             count=epochs * self._rows,
         )
+        words = words.reshape(*clients.shape, epochs, self._rows)
+        batches = np.full(clients.shape, per_epoch)
+        if self._local.steps is not None:
+            # A client whose rows are used up starts over, so that all take as many steps.
+            batches = -(-lanes.count.cpu().numpy().astype(np.int64) // size)
         for step in range(steps):
-            epoch, batch = divmod(step, per_epoch)
-            keys = words[..., epoch * self._rows : (epoch + 1) * self._rows]
-            yield _rows_of_batch(lanes, keys, slice(batch * size, (batch + 1) * size))
+            epoch = step // batches % epochs
+            keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
+            yield _rows_of_batch(lanes, keys, first=step % batches * size, size=size)
 
 
 def whole_data(local: Local, rows: int) -> bool:
@@ -77,15 +81,25 @@ def whole_data(local: Local, rows: int) -> bool:
     return local.batch_size is None or local.batch_size >= rows
 
 
-def _rows_of_batch(lanes: Lanes, keys: NDArray[np.uint32], part: slice) -> Lanes:
-    """The rows at `part` of each client's order; keys [cells, clients, rows] give the order."""
-    mask = lanes.mask.permute(1, 2, 0)
-    padded = torch.from_numpy(keys.astype(np.int64)).to(mask.device) + ((1 - mask) * 2**33).long()
-    order = padded.argsort(dim=-1, stable=True)[..., part].permute(2, 0, 1)
-    rows = lanes.mask.gather(0, order)
-    features = lanes.features.gather(1, order.expand(lanes.features.shape[0], *order.shape))
-    # A client whose rows are used up has an empty batch: weights 0 and no step.
-    count = rows.sum(0).clamp_min(1)
-    return replace(
-        lanes, features=features, target=lanes.target.gather(0, order), mask=rows, count=count
+def _rows_of_batch(
+    lanes: Lanes, keys: NDArray[np.uint32], *, first: NDArray[np.int64], size: int
+) -> Lanes:
+    """`size` rows of each client's order, from place `first` [cells, clients] on.
+
+    The keys [cells, clients, rows] give the order. A client whose rows are used up has an empty
+    batch: weights 0 and no step.
+    """
+    device = lanes.mask.device
+    padding = ((1 - lanes.mask.permute(1, 2, 0)) * 2**33).long()
+    order = (torch.from_numpy(keys.astype(np.int64)).to(device) + padding).argsort(
+        dim=-1, stable=True
+    )
+    places = torch.from_numpy(first).to(device)[..., None] + torch.arange(size, device=device)
+    rows = order.gather(-1, places.clamp_max(order.shape[-1] - 1)).permute(2, 0, 1)
+    mask = (places < lanes.count[..., None]).permute(2, 0, 1).to(lanes.mask.dtype)
+    return Lanes(
+        features=lanes.features.gather(1, rows.expand(lanes.features.shape[0], *rows.shape)),
+        target=lanes.target.gather(0, rows),
+        mask=mask,
+        count=mask.sum(0).clamp_min(1),
     )

@@ -1,5 +1,6 @@
 """From a round's tensors to its records."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,8 @@ class DrawnRound:
     """A round of a stack on the host; the first axis of every array is [cells]."""
 
     rounds: NDArray[np.int64]
-    clients: NDArray[np.int64]
+    subjects: NDArray[np.int32]
+    released: NDArray[np.bool_]
     outcomes: NDArray[np.uint8]
     radii: NDArray[np.float64]
     chosen: NDArray[np.int16]
@@ -34,25 +36,26 @@ class DrawnRound:
 
         `place` is the round's position among the figures, None in a round without validation.
         """
-        clients, outcomes = self.clients[row], self.outcomes[row]
-        state.releases[clients[outcomes == Outcome.RELEASED]] += 1
+        subjects = self.subjects[row]
+        releases = state.releases[subjects] + self.released[row]
+        state.releases[subjects] = releases
         sizes = tuple(self.sizes[row].tolist())
         separated = float(self.separation[row])
         return RoundRecord(
             round=int(self.rounds[row]),
             release=release,
-            subjects=clients.astype(np.int32),
-            outcomes=outcomes,
+            subjects=subjects,
+            outcomes=self.outcomes[row],
             radii=self.radii[row],
-            releases=state.releases[clients],
+            releases=releases,
             chosen=self.chosen[row],
             clusters=self.clusters[row],
             selection_loss=_at(None if figures is None else figures.selection_loss, place),
             validation_loss=_at(None if figures is None else figures.validation_loss, place),
             accuracy=_at(None if figures is None else figures.accuracy, place),
             cluster_sizes=sizes,
-            separation=separated if np.isfinite(separated) else None,
-            collapsed=len(sizes) > 1 and sum(size > 0 for size in sizes) == 1,
+            separation=separated if math.isfinite(separated) else None,
+            collapsed=len(sizes) > 1 and sizes.count(0) == len(sizes) - 1,
             fairness=(
                 {}
                 if figures is None
@@ -88,7 +91,8 @@ def draw_in(cohorts: list[Cohort], played: list[Played]) -> list[DrawnRound]:
     assigned = torch.cat([part.clusters.assigned for part in played]).cpu().numpy()
     fields = {
         "rounds": np.concatenate([cohort.rounds for cohort in cohorts]),
-        "clients": np.concatenate([cohort.clients for cohort in cohorts]),
+        "subjects": np.concatenate([cohort.clients for cohort in cohorts]).astype(np.int32),
+        "released": released,
         "outcomes": np.where(
             allowed, np.where(released, Outcome.RELEASED, Outcome.WITHHELD), Outcome.REFUSED
         ).astype(np.uint8),

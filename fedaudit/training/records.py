@@ -12,7 +12,7 @@ class Outcome(IntEnum):
 
     RELEASED = 0
     REFUSED = 1
-    """Its budget had no room; nothing was computed for it."""
+    """Its budget had no room; it took no part."""
     WITHHELD = 2
     """Its update was not finite; nothing left it."""
 
@@ -45,11 +45,12 @@ class RoundRecord:
     cluster_sizes: tuple[int, ...]
     separation: float | None
     """Median over uploads of the distance to the own hypothesis, divided by that hypothesis's
-    distance to the nearest other (equation 9); None for one hypothesis."""
+    distance to the nearest other (equation 9); None for one hypothesis, without uploads, or where
+    the distance to the other is 0."""
     collapsed: bool
     """Whether all uploads fell into one of several clusters."""
     fairness: dict[str, NDArray[np.int64]]
-    """Attribute -> [groups, 4]: true positives, false positives, true negatives, false negatives."""
+    """Attribute -> [groups, 4]: true and false positives, then true and false negatives."""
 
 
 @dataclass(frozen=True)

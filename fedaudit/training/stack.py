@@ -56,6 +56,7 @@ class Stack:
         self.n = cells[0].shape.n
         self._secret = cells[0].spec.privacy.noise == "release"
         self._running: list[int] = []
+        self._theta: Tensor
         for position in range(len(self._cells)):
             self._check_stop(position)
         self._arrange()
@@ -63,9 +64,7 @@ class Stack:
     @property
     def active(self) -> list[int]:
         """Positions of the cells that are still running."""
-        return [
-            position for position in range(len(self._cells)) if position not in self._stopped
-        ]
+        return [position for position in range(len(self._cells)) if position not in self._stopped]
 
     # -- rounds ---------------------------------------------------------------------------------
 
@@ -263,7 +262,7 @@ class Stack:
 
     def checkpoint(self, position: int) -> bytes:
         """Everything needed to go on with the cell at `position`; the same for the same state."""
-        self._store_hypotheses()
+        self._store_hypotheses(position)
         return self._states[position].encode()
 
     def releases(self, position: int) -> NDArray[np.int32]:
@@ -302,15 +301,15 @@ class Stack:
 
     # -- layout ---------------------------------------------------------------------------------
 
-    def _store_hypotheses(self) -> None:
-        for row, position in enumerate(self._running):
-            if position not in self._stopped:
-                self._states[position].hypotheses = self._theta[row].cpu().numpy().copy()
+    def _store_hypotheses(self, position: int) -> None:
+        if position in self._running and position not in self._stopped:
+            hypotheses = self._theta[self._running.index(position)]
+            self._states[position].hypotheses = hypotheses.cpu().numpy().copy()
 
     def _arrange(self) -> None:
         """Lays out the tensors for the cells that are still running."""
-        if self._running:
-            self._store_hypotheses()
+        for position in self._running:
+            self._store_hypotheses(position)
         self._running = self.active
         self._block: Block | None = None
         if not self._running:

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ class CellState:
         """Bytes that `decode` reads back, the same for the same state."""
         buffer = io.BytesIO()
         values = {name: np.asarray(value) for name, value in vars(self).items()}
-        np.savez(buffer, allow_pickle=False, **values)  # type: ignore[arg-type]
+        np.savez(buffer, allow_pickle=False, **values)
         return buffer.getvalue()
 
     @classmethod
@@ -48,7 +49,7 @@ class CellState:
         return cls(**{name: _plain(value) for name, value in arrays.items()})
 
 
-def _plain(value: NDArray[np.generic]) -> object:
+def _plain(value: NDArray[np.generic]) -> Any:
     return value.item() if value.ndim == 0 else value
 
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -18,7 +17,7 @@ from fedaudit.training.data import Lanes, StackData
 from fedaudit.training.evaluation import evaluate
 from fedaudit.training.group_counts import GroupCounter
 
-_MOST_ELEMENTS = 1 << 21
+_MOST_ELEMENTS = 1 << 19  # outputs at a time: beyond, temporaries leave the cache
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,7 @@ NETWORKS = {
 @pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.parametrize("size", [2, 7])
 def test_alone_and_stacked_agree_bit_for_bit(changes: dict[str, object], size: int) -> None:
-    cells = [
-        cell(groups_spec(**{"seed": seed, **changes}))
-        for seed in range(size)
-    ]
+    cells = [cell(groups_spec(**{"seed": seed, **changes})) for seed in range(size)]
     together = run_stacked(cells, 30)
     for position, one in enumerate(cells):
         alone = run_stacked([one], 30)[0]

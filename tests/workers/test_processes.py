@@ -32,7 +32,7 @@ from tests.workers.processes import LEASE_SECONDS, Service, service, wait_until
 from workers.app import WorkerContext
 from workers.run_unit import run_unit
 
-LONG = spec_with(training__rounds=2500)
+LONG = spec_with(training__rounds=1500)
 ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -55,9 +55,13 @@ def undisturbed(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory)
 def postgres_service(
     postgres_url: str, broker_url: str, tmp_path: Path
 ) -> Iterator[tuple[Database, Service]]:
-    """Postgres and Redis."""
+    """Postgres and Redis. A worker frozen in the middle of a transaction loses it soon."""
     database = Database(postgres_url)
-    with service(tmp_path, database_url=postgres_url, broker_url=broker_url) as started:
+    impatient = make_url(postgres_url).update_query_dict(
+        {"options": "-c idle_in_transaction_session_timeout=2s"}
+    )
+    url = impatient.render_as_string(hide_password=False)
+    with service(tmp_path, database_url=url, broker_url=broker_url) as started:
         yield database, started
     database.dispose()
 
@@ -120,7 +124,7 @@ def test_workers_killed_at_random_moments_leave_the_ledger_of_an_undisturbed_run
     for _ in range(2):
         worker = processes.worker()
         done = rounds_done(database, submitted)
-        wait_for_rounds(database, submitted, done + moments.randrange(500))
+        wait_for_rounds(database, submitted, done + moments.randrange(300))
         worker.kill()
         assert experiment_of(database, submitted).status == "running"
     processes.worker()
@@ -164,7 +168,7 @@ def test_a_stopped_worker_gives_its_unit_back_and_another_goes_on(
     unit = unit_of(database, submitted)
     assert (unit.state, unit.attempts) == ("waiting", 0)
     done = rounds_done(database, submitted)
-    assert 0 < done < 2500
+    assert 0 < done < 1500
     processes.worker()
     assert wait_for_end(database, submitted) == "succeeded"
     assert ledger_hash_of(database, submitted) == undisturbed

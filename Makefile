@@ -1,0 +1,51 @@
+# `make install` makes .venv and installs everything into it; the other targets use .venv where it
+# exists, and the active Python otherwise.
+
+VENV ?= .venv
+PYTHON ?= $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,python3)
+# What `make install` makes the environment with.
+BASE_PYTHON ?= $(shell for name in python3.11 python3; do $$name -c '' 2>/dev/null && echo $$name && break; done)
+PYTEST_ARGS ?=
+
+# The tensors are small: more threads than one make training slower, and tests run side by side.
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow lint format bench
+
+help:
+	@echo "make install    make .venv and install fedaudit and its tools into it"
+	@echo "make demo       start the service, audit two experiments, show both reports"
+	@echo "make test       run the tests but the slow ones"
+	@echo "make test-slow  run the tests that take minutes"
+	@echo "make lint       ruff, mypy and the boundaries between the rooms"
+	@echo "make format     let ruff rewrite what it can"
+	@echo "make bench      run the benchmarks"
+
+install:
+	$(BASE_PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
+	@echo "installed; next: . $(VENV)/bin/activate"
+
+demo:
+	$(PYTHON) -P -m fedaudit.cli.demo --out demo-output \
+		examples/synthetic-groups-k1.yaml examples/synthetic-groups-k2.yaml
+
+test:
+	$(PYTHON) -m pytest -m "not slow" -n auto --dist loadfile $(PYTEST_ARGS)
+
+test-slow:
+	$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)
+
+lint:
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	$(PYTHON) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
+
+format:
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+bench:
+	$(PYTHON) -m benchmarks

@@ -1,0 +1,59 @@
+"""`python -P -m api [--host HOST] [--port PORT] [--fd FD]`: serves the application."""
+
+import argparse
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import uvicorn
+from fastapi import FastAPI
+
+from api.app import create_app
+from infrastructure.logs import configure_logs
+from infrastructure.settings import Settings
+
+_GRACE_SECONDS = 3
+
+
+class _Server(uvicorn.Server):
+    """Tells event streams to end before it waits for requests in progress."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._resources = app.state.resources
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, let requests end, close."""
+        self._resources.stopping.set()
+        await super().shutdown(sockets)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until a signal asks for the stop; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -P -m api", description=__doc__)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
+    parser.add_argument("--fd", type=int, help="serve a listening socket that is already open")
+    options = parser.parse_args(arguments)
+    settings = Settings()
+    configure_logs(settings.log_format)
+    app = create_app(settings)
+    config = uvicorn.Config(
+        app,
+        host=options.host,
+        port=options.port,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    sockets = None if options.fd is None else [socket.socket(fileno=options.fd)]
+    server = _Server(config, app)
+    with suppress(KeyboardInterrupt):
+        # Raised again by uvicorn when Ctrl-C has ended it well.
+        server.run(sockets)
+    return 0 if server.started else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

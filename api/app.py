@@ -1,0 +1,39 @@
+"""The application: its routes, and what every request passes through."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI
+
+from api import openapi, problems
+from api.middleware import BodyLimit, SecurityHeaders
+from api.pages import docs
+from api.resources import Resources
+from api.routers import events, experiments, federations, gates, health, keys, records, reports
+from infrastructure.settings import Settings
+
+_VERSIONED = (experiments, records, events, reports, federations, gates, keys)
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application on one database and one broker. Its lifespan closes the connections."""
+    resources = Resources(settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        resources.close()
+
+    app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
+    app.state.resources = resources
+    app.add_middleware(BodyLimit, largest_bytes=settings.max_body_bytes)
+    app.add_middleware(SecurityHeaders)
+    problems.install(app)
+    v1 = APIRouter(prefix="/v1")
+    for module in _VERSIONED:
+        v1.include_router(module.router)
+    app.include_router(v1)
+    app.include_router(health.router)
+    docs.install(app)
+    openapi.install(app)
+    return app

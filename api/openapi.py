@@ -1,0 +1,83 @@
+"""The OpenAPI document: problems instead of the framework's errors, and the spec's own schema."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from api.problems import MEDIA_TYPE, Problem
+from api.schemas.federations import BudgetSetting
+from api.schemas.gates import GatesRequest
+from api.schemas.keys import KeyRequest
+from fedaudit import __version__
+from fedaudit.reports.document import Report
+from fedaudit.spec.experiment import ExperimentSpec
+
+Responses = dict[int | str, dict[str, Any]]
+
+_REFERENCE = "#/components/schemas/{model}"
+_WHAT = {
+    401: "No API key, or one that is not in force.",
+    403: "The API key lacks the scope.",
+    404: "There is no such thing in the key's project.",
+    409: "The request does not fit the present state.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    422: "The input is not valid; `errors` says where.",
+    500: "The service failed.",
+    503: "The database does not answer.",
+}
+_ALWAYS = (401, 403, 413, 422, 500, 503)
+_SENT: tuple[type[BaseModel], ...] = (ExperimentSpec, BudgetSetting, GatesRequest, KeyRequest)
+_READ: tuple[type[BaseModel], ...] = (Problem, Report)
+_DESCRIPTION = """\
+Privacy and fairness audits of federated learning: submit an experiment, follow it, and read its
+epsilon ledger, fairness gaps and audit report. Failures are problem documents (RFC 9457)."""
+
+
+def problems(*statuses: int) -> Responses:
+    """The declaration of these failures and of those that every call under /v1 may end in."""
+    return {
+        status: {
+            "description": _WHAT[status],
+            "content": {MEDIA_TYPE: {"schema": schema_of(Problem)}},
+        }
+        for status in sorted({*_ALWAYS, *statuses})
+    }
+
+
+def request_body(model: type[BaseModel]) -> dict[str, Any]:
+    """The declaration of a JSON body that the route reads itself."""
+    content = {"application/json": {"schema": schema_of(model)}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def schema_of(model: type[BaseModel]) -> dict[str, str]:
+    """A reference to one of the schemas that `install` adds."""
+    return {"$ref": _REFERENCE.format(model=model.__name__)}
+
+
+def install(app: FastAPI) -> None:
+    """Let the application publish its document."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    made = get_openapi(
+        title="fedaudit", version=__version__, description=_DESCRIPTION, routes=app.routes
+    )
+    sent = [(model, "validation") for model in _SENT]
+    read = [(model, "serialization") for model in _READ]
+    _, definitions = models_json_schema([*sent, *read], ref_template=_REFERENCE)  # type: ignore[list-item]
+    schemas = made.setdefault("components", {}).setdefault("schemas", {})
+    for name, schema in definitions["$defs"].items():
+        schemas.setdefault(name, schema)
+    return made

@@ -1,0 +1,171 @@
+"""Refusals as problem documents (RFC 9457), whatever they come from."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from fedaudit.spec.errors import FieldError, InvalidInputError
+
+log = structlog.get_logger()
+
+MEDIA_TYPE = "application/problem+json"
+_TYPES = "/problems/"
+
+_TITLES = {
+    "validation-error": "The request is not valid",
+    "unauthorised": "A valid API key is needed",
+    "forbidden": "The API key does not allow this",
+    "not-found": "There is no such thing",
+    "method-not-allowed": "The method is not allowed here",
+    "conflict": "The request does not fit the present state",
+    "budget-exhausted": "The federation's budget has no room",
+    "idempotency-mismatch": "The idempotency key was used with another body",
+    "payload-too-large": "The body is too large",
+    "unsupported-media-type": "The body has the wrong media type",
+    "unavailable": "The service cannot answer just now",
+    "internal-error": "The service failed",
+}
+_SLUGS = {404: "not-found", 405: "method-not-allowed", 413: "payload-too-large"}
+
+
+class ProblemFault(BaseModel):
+    """One fault of the input."""
+
+    pointer: str
+    """The field as a JSON pointer; below /query, /path or /header for a parameter."""
+    message: str
+
+
+class Problem(BaseModel):
+    """A problem document (RFC 9457)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    """A relative URI whose last part names the kind of problem."""
+    title: str
+    status: int
+    detail: str
+    errors: list[ProblemFault] = []
+    """Given where the input is at fault."""
+
+
+class ProblemError(Exception):
+    """Ends a request with a problem document; `members` are added to it."""
+
+    def __init__(
+        self,
+        status: int,
+        slug: str,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+        **members: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.slug = slug
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.headers = dict(headers or {})
+        self.members = members
+
+
+def not_found(what: str) -> ProblemError:
+    """The answer for what does not exist, and for what belongs to another project."""
+    return ProblemError(404, "not-found", f"there is no such {what}")
+
+
+def invalid(pointer: str, message: str) -> ProblemError:
+    """The answer for one invalid field or parameter."""
+    return _invalid([FieldError(pointer, message)])
+
+
+def problem_response(error: ProblemError) -> JSONResponse:
+    """The document of a problem."""
+    document = {
+        "type": f"{_TYPES}{error.slug}",
+        "title": _TITLES[error.slug],
+        "status": error.status,
+        "detail": error.detail,
+        **error.members,
+    }
+    if error.errors:
+        document["errors"] = [vars(fault) for fault in error.errors]
+    headers = {"X-Content-Type-Options": "nosniff", **error.headers}
+    return JSONResponse(document, error.status, headers, media_type=MEDIA_TYPE)
+
+
+def install(app: FastAPI) -> None:
+    """Let every failure of the application end in a problem document."""
+    handlers: dict[type[Exception], Any] = {
+        ProblemError: _of_problem,
+        InvalidInputError: _of_invalid_input,
+        RequestValidationError: _of_parameters,
+        HTTPException: _of_http_exception,
+        OperationalError: _of_outage,
+        InterfaceError: _of_outage,
+        PoolTimeoutError: _of_outage,
+        Exception: _of_bug,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+def _invalid(errors: Sequence[FieldError]) -> ProblemError:
+    detail = f"{errors[0].pointer or 'the body'}: {errors[0].message}"
+    if len(errors) > 1:
+        detail += f" (and {len(errors) - 1} more)"
+    return ProblemError(422, "validation-error", detail, errors=errors)
+
+
+async def _of_problem(_request: Request, error: ProblemError) -> JSONResponse:
+    return problem_response(error)
+
+
+async def _of_invalid_input(_request: Request, error: InvalidInputError) -> JSONResponse:
+    return problem_response(_invalid(error.errors))
+
+
+async def _of_parameters(_request: Request, error: RequestValidationError) -> JSONResponse:
+    return problem_response(_invalid([_parameter_fault(found) for found in error.errors()]))
+
+
+def _parameter_fault(found: Mapping[str, Any]) -> FieldError:
+    message = found["msg"].removeprefix("Value error, ")
+    if found["type"] == "extra_forbidden":
+        message = "unknown parameter; remove it or correct its name"
+    steps = [str(step).replace("~", "~0").replace("/", "~1") for step in found["loc"]]
+    return FieldError("".join(f"/{step}" for step in steps), message)
+
+
+async def _of_http_exception(_request: Request, error: HTTPException) -> JSONResponse:
+    slug = _SLUGS.get(error.status_code, "validation-error")
+    detail = "there is no such path" if error.status_code == 404 else str(error.detail)
+    return problem_response(ProblemError(error.status_code, slug, detail, headers=error.headers))
+
+
+async def _of_outage(_request: Request, error: Exception) -> JSONResponse:
+    log.error("database away", error=type(error).__name__, detail=str(error)[:300])
+    return problem_response(
+        ProblemError(
+            503, "unavailable", "the database does not answer", headers={"Retry-After": "2"}
+        )
+    )
+
+
+async def _of_bug(request: Request, error: Exception) -> JSONResponse:
+    instance = f"urn:uuid:{uuid.uuid4()}"
+    log.error("request failed", path=request.url.path, instance=instance, exc_info=error)
+    detail = "an unexpected error; the service's log has it under `instance`"
+    return problem_response(ProblemError(500, "internal-error", detail, instance=instance))

@@ -1,0 +1,52 @@
+"""What the whole application shares: settings, database, queue, and data that was read."""
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, cast
+
+from fastapi import Depends, Request
+
+from api.services.federation_cache import FederationCache
+from infrastructure.settings import Settings
+from models.database import Database
+
+if TYPE_CHECKING:
+    from infrastructure.queue import Queue
+
+
+class Resources:
+    """Safe to share between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.database = Database(settings.database_url)
+        self.federations = FederationCache(settings.sources_dir)
+        self.stopping = threading.Event()
+        """Set when the process is about to end: streams then end too."""
+        self._lock = threading.Lock()
+
+    @property
+    def queue(self) -> "Queue":
+        """Made when it is first used: neither Celery nor a broker that is away delays a start."""
+        with self._lock:
+            return self._queue
+
+    @cached_property
+    def _queue(self) -> "Queue":
+        from infrastructure.queue import Queue
+
+        return Queue(self.settings)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.stopping.set()
+        if "_queue" in vars(self):
+            self._queue.close()
+        self.database.dispose()
+
+
+def _resources(request: Request) -> Resources:
+    return cast(Resources, request.app.state.resources)
+
+
+Shared = Annotated[Resources, Depends(_resources)]

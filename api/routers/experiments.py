@@ -1,0 +1,190 @@
+"""Submitting, finding and ending experiments."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, BackgroundTasks, Header, Query, Response
+from pydantic import FiniteFloat, TypeAdapter
+from starlette.responses import JSONResponse
+
+from api.bodies import JsonBody
+from api.cursors import decode_cursor, encode_cursor
+from api.openapi import problems, request_body
+from api.problems import ProblemError
+from api.resources import Resources, Shared
+from api.schemas.base import UtcTime
+from api.schemas.experiments import (
+    ExperimentBody,
+    ExperimentPage,
+    ExperimentParameters,
+    ProjectionBody,
+    SubmissionParameters,
+    ValidationBody,
+)
+from api.security import ExperimentsReader, ExperimentsWriter
+from api.services.admission import Plan, plan, publish
+from api.services.lookups import find_experiment
+from api.services.submission import Once, Submitted, retry, submit
+from fedaudit.spec.base import Text
+from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_spec
+from models.records import ExperimentFilters
+from models.repositories import ExperimentRepository
+from models.repositories.experiments import ENDED
+
+router = APIRouter(prefix="/experiments", tags=["experiments"])
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern="^[ -~]*$",
+        description="A request that is repeated with the same key and body starts nothing new.",
+    ),
+]
+
+_LOCATION = {"Location": {"description": "The experiment.", "schema": {"type": "string"}}}
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=ExperimentBody,
+    responses={
+        **problems(409, 415),
+        200: {"model": ValidationBody, "description": "Valid; nothing was stored."},
+        202: {"description": "Queued.", "headers": _LOCATION},
+    },
+    openapi_extra=request_body(ExperimentSpec),
+)
+def submit_experiment(
+    *,
+    caller: ExperimentsWriter,
+    parameters: Annotated[SubmissionParameters, Query()],
+    value: JsonBody,
+    resources: Shared,
+    background: BackgroundTasks,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> ExperimentBody | JSONResponse:
+    """Queue the experiment that a spec asks for, and reserve what it may cost."""
+    if parameters.validate_only:
+        checked = _validation(plan(resources, parse_spec(value)))
+        return JSONResponse(checked.model_dump(mode="json"))
+    once = Once.of(idempotency_key, "POST /v1/experiments", value)
+    submitted = submit(resources, caller, value, once)
+    return _accepted(submitted, resources, background, response)
+
+
+@router.get("", responses=problems())
+def list_experiments(
+    caller: ExperimentsReader,
+    parameters: Annotated[ExperimentParameters, Query()],
+    resources: Shared,
+) -> ExperimentPage:
+    """The project's experiments, newest first unless sorted otherwise."""
+    route = f"experiments:{parameters.sort}"
+    filters = ExperimentFilters(
+        status=parameters.status,
+        name=parameters.name,
+        tag=parameters.tag,
+        federation_id=parameters.federation_id,
+        mechanism=parameters.mechanism,
+        created_after=parameters.created_after,
+        created_before=parameters.created_before,
+        delta=parameters.delta,
+        bounds=parameters.bounds,
+    )
+    cursor = decode_cursor(route, parameters.cursor, _key_of(parameters.sort))
+    with resources.database.read() as session:
+        experiments = ExperimentRepository(session, caller.project_id)
+        page = experiments.list(
+            filters, cursor=cursor, limit=parameters.limit, sort=parameters.sort
+        )
+        tags = experiments.tags([row.id for row in page.items])
+    return ExperimentPage(
+        items=[ExperimentBody.of(row, list(tags[row.id])) for row in page.items],
+        next_cursor=encode_cursor(route, page.next_cursor),
+    )
+
+
+@router.get("/{experiment_id}", responses=problems(404))
+def get_experiment(
+    experiment_id: str, caller: ExperimentsReader, resources: Shared
+) -> ExperimentBody:
+    """One experiment."""
+    with resources.database.read() as session:
+        row = find_experiment(session, caller, experiment_id)
+        tags = ExperimentRepository(session, caller.project_id).tags([row.id])
+    return ExperimentBody.of(row, list(tags[row.id]))
+
+
+@router.post("/{experiment_id}/cancel", responses=problems(404, 409))
+def cancel_experiment(
+    experiment_id: str, caller: ExperimentsWriter, resources: Shared
+) -> ExperimentBody:
+    """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then."""
+    with resources.database.write() as session:
+        row = find_experiment(session, caller, experiment_id)
+        if row.status in ENDED and row.status != "cancelled":
+            raise ProblemError(409, "conflict", f"the experiment has ended: it is {row.status}")
+        experiments = ExperimentRepository(session, caller.project_id)
+        experiments.request_cancel(row.id)
+        row = find_experiment(session, caller, experiment_id)
+        tags = experiments.tags([row.id])
+    return ExperimentBody.of(row, list(tags[row.id]))
+
+
+@router.post(
+    "/{experiment_id}/retry",
+    status_code=202,
+    responses={**problems(404, 409), 202: {"description": "Queued.", "headers": _LOCATION}},
+)
+def retry_experiment(
+    *,
+    experiment_id: str,
+    caller: ExperimentsWriter,
+    resources: Shared,
+    background: BackgroundTasks,
+    response: Response,
+    idempotency_key: IdempotencyKey = None,
+) -> ExperimentBody:
+    """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
+    with resources.database.read() as session:
+        row = find_experiment(session, caller, experiment_id)
+    once = Once.of(idempotency_key, f"POST /v1/experiments/{row.id}/retry", None)
+    return _accepted(retry(resources, caller, row, once), resources, background, response)
+
+
+def _accepted(
+    submitted: Submitted, resources: Resources, background: BackgroundTasks, response: Response
+) -> ExperimentBody:
+    if submitted.wake is not None:
+        # After the answer: a broker that is away must not keep the caller waiting.
+        background.add_task(publish, resources, submitted.wake)
+    response.headers["Location"] = f"/v1/experiments/{submitted.experiment.id}"
+    return ExperimentBody.of(submitted.experiment, submitted.tags)
+
+
+def _validation(planned: Plan) -> ValidationBody:
+    return ValidationBody(
+        spec=planned.spec.model_dump(mode="json"),
+        spec_hash=spec_hash(planned.spec),
+        parameters=planned.parameters,
+        clients=planned.federation.clients,
+        training_clients=planned.training_clients,
+        projection=ProjectionBody(**vars(planned.projection)),
+    )
+
+
+def _key_of(sort: str) -> TypeAdapter[Any]:
+    """The type of the cursors of a list that is sorted so."""
+    name = sort.removeprefix("-")
+    if name == "created_at":
+        return TypeAdapter(tuple[Text])
+    if name == "name":
+        return TypeAdapter(tuple[Text, Text])
+    if name in ("started_at", "finished_at"):
+        return TypeAdapter(tuple[UtcTime | None, Text])
+    return TypeAdapter(tuple[FiniteFloat | None, Text])

@@ -1,0 +1,43 @@
+"""What bodies and parameters share."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+class Body(BaseModel):
+    """A body that is sent to the service: unknown fields and silent conversions are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Parameters(BaseModel):
+    """Query parameters; unknown ones are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class PageParameters(Parameters):
+    """Which page of a list."""
+
+    limit: Annotated[int, Field(ge=1, le=1000, description="Items on the page.")] = 100
+    cursor: Annotated[
+        str | None, Field(max_length=4000, description="`next_cursor` of the page before.")
+    ] = None
+
+
+def _utc(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is outside the years 1 to 9999") from None
+
+
+UtcTime = Annotated[datetime, AfterValidator(_utc)]
+"""A time; without a zone it is taken as UTC."""
+
+Reasons = dict[str, str]
+"""Why a field beside it is null, by the field's name."""

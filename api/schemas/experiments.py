@@ -1,0 +1,175 @@
+"""Experiments as callers see them, and how they look for them."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+
+from api.schemas.base import PageParameters, Parameters, Reasons, UtcTime
+from fedaudit.spec.base import Text
+from models.repositories.experiment_lists import FIGURES, SORT_KEYS
+from models.repositories.experiments import ENDED
+from models.tables.experiments import Experiment
+
+Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
+Bound = Annotated[float | None, Field(default=None)]
+_SORTS = sorted(sign + name for name in SORT_KEYS for sign in ("", "-"))
+
+
+class Progress(BaseModel):
+    """Rounds done, of the most that there can be."""
+
+    round: int
+    rounds: int
+
+
+class Figures(BaseModel):
+    """The final figures by which experiments are found; the report explains them."""
+
+    leakage_max: float | None
+    leakage_median: float | None
+    epsilon_max: float | None
+    delta: float | None
+    validation_loss: float | None
+    accuracy: float | None
+    demographic_parity_difference: float | None
+    equalized_odds_difference: float | None
+    equal_opportunity_difference: float | None
+    reasons: Reasons
+
+
+class ExperimentBody(BaseModel):
+    """One experiment."""
+
+    id: str
+    name: str
+    status: Status
+    status_reason: str | None
+    status_detail: str | None
+    federation_id: str
+    spec: dict[str, Any]
+    spec_hash: str
+    tags: list[str]
+    progress: Progress
+    figures: Figures
+    gate_outcome: str | None
+    retry_of: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @classmethod
+    def of(cls, row: Experiment, tags: list[str]) -> Self:
+        """The body of a stored experiment."""
+        same = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
+        progress = Progress(round=row.rounds_done, rounds=row.rounds_total)
+        return cls(**same, tags=tags, progress=progress, figures=_figures(row))
+
+
+class ExperimentPage(BaseModel):
+    """Some experiments."""
+
+    items: list[ExperimentBody]
+    next_cursor: str | None
+
+
+class ProjectionBody(BaseModel):
+    """What an experiment would cost if every round ran."""
+
+    leakage_worst_case: float | None
+    leakage_expected: float | None
+    epsilon: list[dict[str, Any]]
+    budget_ends_in_round: int | None
+    reasons: Reasons
+
+
+class ValidationBody(BaseModel):
+    """A spec that could be run, with every default explicit; nothing was stored."""
+
+    spec: dict[str, Any]
+    spec_hash: str
+    parameters: int
+    """n, the number of the model's parameters."""
+    clients: int
+    training_clients: int
+    projection: ProjectionBody
+
+
+class SubmissionParameters(Parameters):
+    """How a submission is meant."""
+
+    validate_only: bool = False
+    """Check the spec and its data, and answer with the projected cost; store nothing."""
+
+
+def _known_sort(sort: str) -> str:
+    if sort not in _SORTS:
+        raise ValueError(f"is unknown; use one of {', '.join(SORT_KEYS)}, or one with a minus")
+    return sort
+
+
+class ExperimentParameters(PageParameters):
+    """Filters that must all hold; an experiment whose figure is null is outside every bound."""
+
+    status: Status | None = None
+    name: Text | None = None
+    tag: Text | None = None
+    federation_id: Text | None = None
+    mechanism: Text | None = None
+    created_after: UtcTime | None = None
+    created_before: UtcTime | None = None
+    delta: float | None = None
+    leakage_max_lte: Bound = Field(None, alias="leakage_max[lte]")
+    leakage_max_gte: Bound = Field(None, alias="leakage_max[gte]")
+    leakage_median_lte: Bound = Field(None, alias="leakage_median[lte]")
+    leakage_median_gte: Bound = Field(None, alias="leakage_median[gte]")
+    epsilon_max_lte: Bound = Field(None, alias="epsilon_max[lte]")
+    epsilon_max_gte: Bound = Field(None, alias="epsilon_max[gte]")
+    validation_loss_lte: Bound = Field(None, alias="validation_loss[lte]")
+    validation_loss_gte: Bound = Field(None, alias="validation_loss[gte]")
+    accuracy_lte: Bound = Field(None, alias="accuracy[lte]")
+    accuracy_gte: Bound = Field(None, alias="accuracy[gte]")
+    demographic_parity_difference_lte: Bound = Field(
+        None, alias="demographic_parity_difference[lte]"
+    )
+    demographic_parity_difference_gte: Bound = Field(
+        None, alias="demographic_parity_difference[gte]"
+    )
+    equalized_odds_difference_lte: Bound = Field(None, alias="equalized_odds_difference[lte]")
+    equalized_odds_difference_gte: Bound = Field(None, alias="equalized_odds_difference[gte]")
+    equal_opportunity_difference_lte: Bound = Field(None, alias="equal_opportunity_difference[lte]")
+    equal_opportunity_difference_gte: Bound = Field(None, alias="equal_opportunity_difference[gte]")
+    sort: Annotated[
+        str, AfterValidator(_known_sort), Field(json_schema_extra={"enum": list(_SORTS)})
+    ] = "-created_at"
+
+    @model_validator(mode="after")
+    def _epsilon_has_a_delta(self) -> Self:
+        asked = self.epsilon_max_lte is not None or self.epsilon_max_gte is not None
+        if asked and self.delta is None:
+            raise ValueError("an epsilon means something only with its delta; give `delta` too")
+        return self
+
+    @property
+    def bounds(self) -> list[tuple[str, Literal["lte", "gte"], float]]:
+        """The bounds that are set: figure, side and value."""
+        sides: tuple[Literal["lte", "gte"], ...] = ("lte", "gte")
+        found = []
+        for figure in FIGURES:
+            for side in sides:
+                value = getattr(self, f"{figure}_{side}")
+                if value is not None:
+                    found.append((figure, side, value))
+        return found
+
+
+def _figures(row: Experiment) -> Figures:
+    values = {name: getattr(row, name) for name in Figures.model_fields if name != "reasons"}
+    if row.status == "succeeded":
+        reason = "the report says why"
+    elif row.status in ENDED:
+        reason = f"the experiment was ended as {row.status}, without a report"
+    else:
+        reason = "the experiment has not ended"
+    reasons = {name: reason for name, value in values.items() if value is None}
+    return Figures(**values, reasons=reasons)

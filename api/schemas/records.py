@@ -1,0 +1,146 @@
+"""What rounds leave: their figures, the ledger's lines, fairness figures and counts."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from api.cursors import SmallInteger
+from api.schemas.base import PageParameters, Parameters, Reasons
+from fedaudit.spec.base import Text
+
+
+class RoundBody(BaseModel):
+    """One round."""
+
+    round: int
+    selection_loss: float | None
+    validation_loss: float | None
+    accuracy: float | None
+    cluster_sizes: list[int]
+    separation: float | None
+    collapsed: bool
+    leakage_median: float | None
+    leakage_max: float | None
+    demographic_parity_difference: float | None
+    equalized_odds_difference: float | None
+    equal_opportunity_difference: float | None
+    reasons: Reasons
+
+
+class RoundPage(BaseModel):
+    """Some rounds, in order."""
+
+    items: list[RoundBody]
+    next_cursor: str | None
+
+
+class LedgerLine(BaseModel):
+    """What one round cost one subject before one observer."""
+
+    round: int
+    release: int
+    subject_kind: str
+    subject: str
+    observer: str
+    component: str
+    outcome: Literal["released", "refused", "withheld"]
+    epsilon: float | None
+    radius: float | None
+    leakage: float | None
+    leakage_total: float | None
+    guarantee: Literal["formal", "heuristic", "none"]
+    reason: str | None
+    """Why a figure is null."""
+
+
+class LedgerPage(BaseModel):
+    """Some lines of the ledger, by round and subject."""
+
+    items: list[LedgerLine]
+    next_cursor: str | None
+
+
+class LedgerFilters(Parameters):
+    """Which part of the ledger."""
+
+    client: Annotated[Text | None, Field(description="A subject's key.")] = None
+    round_from: SmallInteger | None = None
+    round_to: SmallInteger | None = None
+
+
+class LedgerParameters(PageParameters, LedgerFilters):
+    """Which page of which part of the ledger."""
+
+
+class FairnessLine(BaseModel):
+    """One metric of one sensitive attribute in one round."""
+
+    round: int
+    attribute: str
+    metric: str
+    value: float | None
+    reason: str | None
+    interval: dict[str, Any] | None
+    interval_reason: str | None
+
+
+class GroupLine(BaseModel):
+    """The counts of one group in one round: confidential."""
+
+    round: int
+    attribute: str
+    value: str
+    count: int
+    true_positives: int
+    false_positives: int
+    true_negatives: int
+    false_negatives: int
+    selection_rate: float | None
+    true_positive_rate: float | None
+    false_positive_rate: float | None
+    reasons: Reasons
+
+
+class FairnessPage(BaseModel):
+    """Some fairness figures, by round and attribute."""
+
+    items: list[FairnessLine]
+    groups: list[GroupLine] | None
+    """The counts behind the attributes that begin on this page."""
+    groups_reason: str | None
+    next_cursor: str | None
+
+
+class FairnessFilters(Parameters):
+    """Which attribute."""
+
+    attribute: Text | None = None
+
+
+class FairnessParameters(PageParameters, FairnessFilters):
+    """Which page of which attribute's figures."""
+
+
+class Check(BaseModel):
+    """One thing that was checked."""
+
+    name: str
+    outcome: Literal["pass", "fail"]
+    detail: str
+
+
+class Verification(BaseModel):
+    """What was found when the report was checked against the stored ledger."""
+
+    experiment_id: str
+    valid: bool
+    """Whether every check passed."""
+    checks: list[Check]
+    entries: int
+    """Ledger entries that were read."""
+    ledger_hash: str
+    """Computed anew from the stored figures."""
+    chain_head: str
+    signature: str | None
+    key_id: str | None
+    reasons: Reasons

@@ -1,0 +1,113 @@
+"""The figures of rounds, and the fairness figures of rounds, as lines."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from api.schemas.records import FairnessFilters, FairnessLine, RoundBody
+from api.services.pages import Key, Line
+from fedaudit.fairness.counts import RATES, group_rates
+from models.records import FairnessRow, RoundRow
+from models.repositories import FairnessRepository, RoundRepository
+
+_NO_INTERVAL = "intervals are computed once, for the report"
+_NO_DENOMINATOR = {
+    "selection_rate": "no scored rows",
+    "true_positive_rate": "no rows with the favourable outcome",
+    "false_positive_rate": "no rows without the favourable outcome",
+}
+
+
+class RoundTable:
+    """The rounds of one experiment."""
+
+    columns: Sequence[str] = tuple(RoundBody.model_fields)
+
+    def __init__(self, project_id: str, experiment_id: str) -> None:
+        self._project_id = project_id
+        self._experiment_id = experiment_id
+
+    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[RoundRow]:
+        """Rounds behind a key (round,)."""
+        rounds = RoundRepository(session, self._project_id)
+        return rounds.after(self._experiment_id, 0 if after is None else after[0], limit)
+
+    def key(self, row: RoundRow) -> Key:
+        """The round."""
+        return (row.round,)
+
+    def lines(self, row: RoundRow) -> list[Line]:
+        """One line."""
+        return [{name: getattr(row, name) for name in self.columns}]
+
+
+class FairnessTable:
+    """The fairness figures of one experiment, a line for each metric."""
+
+    columns: Sequence[str] = tuple(FairnessLine.model_fields)
+
+    def __init__(self, project_id: str, experiment_id: str, filters: FairnessFilters) -> None:
+        self._project_id = project_id
+        self._experiment_id = experiment_id
+        self._attribute = filters.attribute
+
+    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[FairnessRow]:
+        """Rows behind a key (round, attribute)."""
+        round_, attribute = (0, None) if after is None else after
+        return FairnessRepository(session, self._project_id).after(
+            self._experiment_id,
+            round_,
+            limit,
+            attribute=self._attribute,
+            after_attribute=attribute,
+        )
+
+    def key(self, row: FairnessRow) -> Key:
+        """Round and attribute."""
+        return (row.round, row.attribute)
+
+    def lines(self, row: FairnessRow) -> list[Line]:
+        """A line for each metric."""
+        return [
+            {
+                "round": row.round,
+                "attribute": row.attribute,
+                "metric": figure["metric"],
+                "value": figure["value"],
+                "reason": figure["reason"],
+                "interval": None,
+                "interval_reason": _NO_INTERVAL,
+            }
+            for figure in row.figures
+        ]
+
+
+def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> list[Line]:
+    """The counts and rates of each group, of groups of any size: for confidential use."""
+    counts = np.asarray(row.counts, dtype=np.int64).reshape(-1, 4)
+    groups = attributes[row.attribute]
+    rates = group_rates(counts).T.tolist()
+    return [
+        _group_line(row, group, numbers, dict(zip(RATES, measured, strict=True)))
+        for group, numbers, measured in zip(groups, counts.tolist(), rates, strict=True)
+    ]
+
+
+def _group_line(
+    row: FairnessRow, group: str, numbers: Sequence[int], rates: Mapping[str, float]
+) -> Line:
+    true_positives, false_positives, true_negatives, false_negatives = numbers
+    shown = {name: None if np.isnan(rate) else rate for name, rate in rates.items()}
+    return {
+        "round": row.round,
+        "attribute": row.attribute,
+        "value": group,
+        "count": sum(numbers),
+        "true_positives": true_positives,
+        "false_positives": false_positives,
+        "true_negatives": true_negatives,
+        "false_negatives": false_negatives,
+        **shown,
+        "reasons": {name: _NO_DENOMINATOR[name] for name, rate in shown.items() if rate is None},
+    }

@@ -1,0 +1,50 @@
+"""Finding what a path names, within the caller's project."""
+
+import re
+
+from sqlalchemy.orm import Session
+
+from api.problems import ProblemError, not_found
+from api.security import Caller
+from models.repositories import ExperimentRepository, FederationRepository, ReportRepository
+from models.tables.experiments import Experiment
+from models.tables.federations import Federation
+from models.tables.reports import Report
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def is_id(text: str) -> bool:
+    """Whether a text has the form of an id; only such a text is looked up."""
+    return _ID.fullmatch(text) is not None
+
+
+def find_experiment(session: Session, caller: Caller, experiment_id: str) -> Experiment:
+    """Raises ProblemError where the caller's project has no such experiment."""
+    found = None
+    if is_id(experiment_id):
+        found = ExperimentRepository(session, caller.project_id).get(experiment_id)
+    if found is None:
+        raise not_found("experiment")
+    return found
+
+
+def find_federation(session: Session, caller: Caller, federation_id: str) -> Federation:
+    """Raises ProblemError where the caller's project has no such federation."""
+    found = None
+    if is_id(federation_id):
+        found = FederationRepository(session, caller.project_id).get(federation_id)
+    if found is None:
+        raise not_found("federation")
+    return found
+
+
+def find_report(session: Session, caller: Caller, experiment_id: str) -> Report:
+    """Raises ProblemError where there is no such experiment, or it has no report."""
+    experiment = find_experiment(session, caller, experiment_id)
+    report = ReportRepository(session, caller.project_id).get(experiment_id)
+    if report is None:
+        raise ProblemError(
+            404, "not-found", f"the experiment has no report: it is {experiment.status}"
+        )
+    return report

@@ -1,0 +1,87 @@
+"""Reading long tables: in pages for a request, or whole for an export.
+
+A stored row gives one line or many. A position in the table is the key of the last row that was
+read to its end, and how many lines of the row behind it were read too; rows are only ever appended
+in the order of their keys, so a position stays where it is.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from sqlalchemy.orm import Session
+
+from models.database import Database
+
+Row = TypeVar("Row")
+Key = tuple[Any, ...]
+Line = dict[str, Any]
+Position = tuple[Key | None, int]
+
+BEGINNING: Position = (None, 0)
+
+_FIRST_ROWS, _MOST_ROWS = 16, 512
+# A page that finds little, as of a client that seldom took part, ends here and goes on by cursor.
+_MOST_ROWS_A_PAGE = 20_000
+
+
+class Table(Protocol[Row]):
+    """A table of one experiment."""
+
+    columns: Sequence[str]
+    """The names of a line's values."""
+
+    def rows(self, session: Session, *, after: Key | None, limit: int) -> list[Row]:
+        """Stored rows behind a key, in the order of their keys."""
+
+    def key(self, row: Row) -> Key:
+        """A row's key."""
+
+    def lines(self, row: Row) -> list[Line]:
+        """What callers see of a row."""
+
+
+@dataclass(frozen=True)
+class LinePage(Generic[Row]):
+    """Some lines, the stored rows that begin among them, and where the next page begins."""
+
+    lines: list[Line]
+    begun: list[Row]
+    next: Position | None
+
+
+def read_page(table: Table[Row], session: Session, *, start: Position, limit: int) -> LinePage[Row]:
+    """At most `limit` lines from a position on."""
+    after, skip = start
+    lines: list[Line] = []
+    begun: list[Row] = []
+    size, read = _FIRST_ROWS, 0
+    while read < _MOST_ROWS_A_PAGE:
+        rows = table.rows(session, after=after, limit=size)
+        for row in rows:
+            fresh = table.lines(row)[skip:]
+            room = limit - len(lines)
+            if fresh and room and not skip:
+                begun.append(row)
+            if len(fresh) > room:
+                return LinePage(lines + fresh[:room], begun, (after, skip + room))
+            lines += fresh
+            after, skip = table.key(row), 0
+        if len(rows) < size:
+            return LinePage(lines, begun, None)
+        read, size = read + size, _MOST_ROWS
+    return LinePage(lines, begun, (after, skip))
+
+
+def read_all(table: Table[Row], database: Database) -> Iterator[list[Line]]:
+    """Every line, in blocks; each block is read by a short transaction of its own."""
+    after: Key | None = None
+    size = _FIRST_ROWS
+    while True:
+        with database.read() as session:
+            rows = table.rows(session, after=after, limit=size)
+        for row in rows:
+            yield table.lines(row)
+        if len(rows) < size:
+            return
+        after, size = table.key(rows[-1]), _MOST_ROWS

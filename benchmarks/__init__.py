@@ -1,0 +1,1 @@
+"""How fast fedaudit is, and what it makes of the published experiments."""

@@ -1,0 +1,86 @@
+"""Fairness on synthetic groups (Galli et al., SN Computer Science 2023), with a control.
+
+OMP_NUM_THREADS=1 python -m benchmarks.reproductions.synthetic_groups --seeds 20
+"""
+
+import argparse
+
+import numpy as np
+
+from benchmarks.reproductions.runs import Run, quartiles, table, train
+from benchmarks.workloads import cells, synthetic_groups
+from fedaudit.fairness.gaps import gaps
+
+HYPOTHESES = (1, 2)
+NOISE = (None, 1.0, 5.0)
+FIGURES = (
+    "demographic_parity_difference",
+    "equalized_odds_difference",
+    "equal_opportunity_difference",
+)
+VARIANTS = {
+    "the group is the distribution": {},
+    "control: the group is independent of the distribution": {"independent_attribute": True},
+    "control: independent, and one rule (y >= 0) for both groups": {
+        "independent_attribute": True,
+        "one_rule": True,
+    },
+}
+_MOST_ROUNDS = 2000
+_PATIENCE = 30
+
+
+def gaps_of(run: Run) -> dict[str, float]:
+    """The figures of the final hypotheses, pooled over all validation clients' rows."""
+    groups = run.cell.federation.attribute("group").values
+    minimum = run.cell.spec.fairness.minimum_group_size
+    counts = run.result.fairness["group"].sum(0)
+    (figures,) = gaps(counts, groups, minimum_group_size=minimum)
+    return {figure.metric: np.nan if figure.value is None else figure.value for figure in figures}
+
+
+def report(seeds: int, *, cohort: int, changes: dict[str, bool]) -> str:
+    """A line for each number of hypotheses and noise multiplier."""
+    places = [(k, nu) for k in HYPOTHESES for nu in NOISE]
+    specs = [
+        synthetic_groups(
+            seed=seed,
+            hypotheses=k,
+            noise_multiplier=nu,
+            cohort=cohort,
+            rounds=_MOST_ROUNDS,
+            patience=_PATIENCE,
+            **changes,
+        )
+        for k, nu in places
+        for seed in range(1, seeds + 1)
+    ]
+    runs = train(cells(specs))
+    rows = []
+    for position, (k, nu) in enumerate(places):
+        own = runs[position * seeds : (position + 1) * seeds]
+        found = [gaps_of(run) for run in own]
+        rows.append(
+            [
+                str(k),
+                "none" if nu is None else f"{nu:g}",
+                quartiles([run.result.validation_loss for run in own]),
+                *(quartiles([gap[figure] for gap in found], 3) for figure in FIGURES),
+            ]
+        )
+    return table(["k", "nu", "honest RMSE", *FIGURES], rows)
+
+
+def main() -> None:
+    """Prints the tables of docs/synthetic-groups.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20, help="seeds 1 to this number")
+    parser.add_argument("--cohort", type=int, default=70)
+    chosen = parser.parse_args()
+    for title, changes in VARIANTS.items():
+        print(f"{title}; {chosen.cohort} clients a round\n")
+        print(report(chosen.seeds, cohort=chosen.cohort, changes=changes), end="\n\n")
+
+
+if __name__ == "__main__":
+    main()

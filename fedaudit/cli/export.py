@@ -1,0 +1,49 @@
+"""The command `export`."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Literal
+
+from fedaudit.cli.failures import usage_error
+from fedaudit.cli.output import say
+from fedaudit.cli.remote import connected
+
+Table = Literal["ledger", "rounds", "fairness"]
+Format = Literal["csv", "ndjson", "parquet"]
+
+
+def export_command(experiment_id: str, *, what: Table, form: Format, out: Path | None) -> None:
+    """Write a whole table to a file or to standard output. Raises CommandError."""
+    if form == "parquet" and out is None and sys.stdout.isatty():
+        raise usage_error("--out: name a file; Parquet is no text for a terminal")
+    with connected() as client, _target(out) as file:
+        if form == "parquet":
+            from fedaudit.cli.tables import write_parquet
+
+            write_parquet(client.rows(experiment_id, what), what=what, file=file)
+            return
+        with client.export(experiment_id, what, form=form) as chunks:
+            for chunk in chunks:
+                file.write(chunk)
+
+
+@contextmanager
+def _target(out: Path | None) -> Iterator[IO[bytes]]:
+    """Where to write; a named file appears whole or not at all."""
+    if out is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    aside = out.with_name(f".{out.name}.partial")
+    try:
+        with aside.open("wb") as file:
+            yield file
+        os.replace(aside, out)
+    except OSError as error:
+        raise usage_error(f"--out: cannot write {out}: {error.strerror}") from None
+    finally:
+        aside.unlink(missing_ok=True)
+    say(f"written to {out}")

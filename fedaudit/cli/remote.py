@@ -1,0 +1,152 @@
+"""The commands that speak to a running service."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
+from fedaudit.cli.follow import follow
+from fedaudit.cli.output import json_text, say, write_bytes, write_json, write_line
+from fedaudit.cli.specs import read_spec, read_value
+from fedaudit.cli.summary import show, show_gates
+from fedaudit.client.client import Client
+from fedaudit.client.errors import NotConfiguredError, ProblemError, UnreachableError
+
+_CONFLICT, _TOO_MANY, _SERVER_ERROR = 409, 429, 500
+
+
+@contextmanager
+def connected() -> Iterator[Client]:
+    """A client of the service at FEDAUDIT_URL; its errors become CommandErrors."""
+    try:
+        with Client.from_environment() as client:
+            yield client
+    except NotConfiguredError as error:
+        raise usage_error(str(error)) from None
+    except UnreachableError as error:
+        raise CommandError(str(error), ExitCode.UNREACHABLE) from None
+    except ProblemError as error:
+        raise CommandError(str(error), _exit_code(error.status)) from None
+
+
+def _exit_code(status: int) -> ExitCode:
+    if status >= _SERVER_ERROR or status == _TOO_MANY:
+        return ExitCode.UNREACHABLE
+    return ExitCode.FAILED if status == _CONFLICT else ExitCode.USAGE
+
+
+def submit_command(
+    source: str, *, wait: bool, as_json: bool, idempotency_key: str | None
+) -> ExitCode:
+    """Submit a spec and print the experiment; with `wait`, once it has ended."""
+    spec = read_spec(source)
+    with connected() as client:
+        experiment = client.submit(spec.model_dump(mode="json"), idempotency_key=idempotency_key)
+        if not wait:
+            _show_experiment(experiment, as_json=as_json)
+            return ExitCode.DONE
+        say(f"submitted as {experiment['id']}")
+        experiment = follow(client, experiment)
+        _show_experiment(experiment, as_json=as_json)
+        return _outcome(experiment)
+
+
+def watch_command(experiment_id: str, *, as_json: bool) -> ExitCode:
+    """Follow an experiment to its end; as JSON, an event on each line."""
+    with connected() as client:
+        experiment = client.get(experiment_id)
+        if as_json:
+            for event in client.watch(experiment_id):
+                line = {"id": event.id, "type": event.type, "data": dict(event.data)}
+                write_json(line, pretty=False)
+            experiment = client.get(experiment_id)
+        else:
+            experiment = follow(client, experiment)
+            _show_experiment(experiment, as_json=False)
+        return _outcome(experiment)
+
+
+def report_command(experiment_id: str, *, form: str, out: Path | None) -> None:
+    """Print a report, or save it."""
+    if form == "text" and out is not None:
+        raise usage_error("--out: goes with --format json and html; text is for reading here")
+    with connected() as client:
+        if form == "text":
+            show(client.report(experiment_id))
+        elif form == "html":
+            write_bytes(client.report_page(experiment_id).encode(), out)
+        else:
+            write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
+
+
+def gate_command(experiment_id: str | None, *, policy: str | None, as_json: bool) -> ExitCode:
+    """Evaluate a policy's gates, or the experiment's own."""
+    named, gates = (None, None) if policy is None else _policy(policy)
+    experiment_id = experiment_id or named
+    if experiment_id is None:
+        raise usage_error("gate: name an experiment, or a --policy with an experiment_id")
+    with connected() as client:
+        evaluation = client.evaluate_gates(experiment_id, gates)
+    if not evaluation["gates"]:
+        raise usage_error("gate: the experiment's spec has no gate; give some with --policy")
+    if as_json:
+        write_json(evaluation)
+    else:
+        show_gates(evaluation["gates"])
+    return gate_exit(evaluation["outcome"])
+
+
+def list_keys_command(*, as_json: bool) -> None:
+    """Print the keys of the project that FEDAUDIT_API_KEY opens."""
+    with connected() as client:
+        found = client.keys()
+    if as_json:
+        write_json(list(found))
+        return
+    for key in found:
+        state = "revoked" if key.get("revoked_at") else "valid"
+        write_line(f"{key['id']}  {state:7}  {','.join(key['scopes'])}  {key['name']}")
+
+
+def revoke_key_command(key_id: str) -> None:
+    """End a key of that project."""
+    with connected() as client:
+        client.revoke_key(key_id)
+    say(f"revoked {key_id}")
+
+
+def _policy(source: str) -> tuple[str | None, list[dict[str, Any]]]:
+    """The experiment that a policy names, if it does, and its gates."""
+    value = read_value(source)
+    policy = {"gates": value} if isinstance(value, list) else value
+    gates = policy.get("gates") if isinstance(policy, dict) else None
+    if not isinstance(gates, list) or not all(isinstance(gate, dict) for gate in gates):
+        raise usage_error(
+            f"--policy: {source} must hold `gates`, a list such as "
+            "[{figure: leakage_max, op: le, value: 40}]"
+        )
+    named = policy.get("experiment_id")
+    if named is not None and not isinstance(named, str):
+        raise usage_error(f"--policy: the experiment_id in {source} must be a text")
+    return named, gates
+
+
+def _outcome(experiment: dict[str, Any]) -> ExitCode:
+    if experiment["status"] != "succeeded":
+        reason = experiment.get("status_reason") or "no reason was given"
+        say(f"fedaudit: the experiment {experiment['status']} ({reason})")
+        return ExitCode.FAILED
+    outcome = experiment["gate_outcome"]
+    if outcome not in (None, "pass"):
+        say(f"its gates: {outcome.replace('_', ' ')}; see fedaudit gate {experiment['id']}")
+    return gate_exit(outcome)
+
+
+def _show_experiment(experiment: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        write_json(experiment)
+        return
+    progress = experiment["progress"]
+    rounds = f"round {progress['round']} of {progress['rounds']}"
+    write_line(f"{experiment['id']}  {experiment['status']}  {rounds}  {experiment['name']}")

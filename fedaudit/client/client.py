@@ -1,0 +1,245 @@
+"""The service's HTTP interface as Python calls."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import monotonic, sleep
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import httpx
+
+from fedaudit.client.errors import NotConfiguredError, UnreachableError
+from fedaudit.client.events import ENDED, Event, lines_of, parse_events
+from fedaudit.client.transport import Transport, path_part
+
+Json = dict[str, Any]
+Table = Literal["ledger", "rounds", "fairness"]
+
+_TABLES = {"ledger": "privacy-ledger", "rounds": "rounds", "fairness": "fairness"}
+# The service sends a comment every 15 seconds where there is nothing to tell.
+_SILENCE_SECONDS = 45.0
+_CONNECT_SECONDS = 10.0
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
+_SUBMISSIONS = 3
+
+
+class Client:
+    """Calls one service with one key; to be closed, or used as a context manager.
+
+    Every call raises UnreachableError where nobody answers and ProblemError where the service
+    refuses. Answers are the service's JSON.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        *,
+        timeout: float = 30.0,
+        http_transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._transport = Transport(url, api_key, timeout=timeout, http_transport=http_transport)
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """By FEDAUDIT_URL and FEDAUDIT_API_KEY. Raises NotConfiguredError naming what lacks."""
+        values = []
+        for name in ("FEDAUDIT_URL", "FEDAUDIT_API_KEY"):
+            value = os.environ.get(name, "").strip()
+            if not value:
+                raise NotConfiguredError(
+                    f"{name} is not set; set it to what `fedaudit up` printed when it was ready"
+                )
+            values.append(value)
+        return cls(*values)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transport.close()
+
+    # -- experiments ------------------------------------------------------------------------------
+
+    def submit(self, spec: Mapping[str, Any], *, idempotency_key: str | None = None) -> Json:
+        """Queue an experiment; the answer is the experiment.
+
+        Tried again where the connection breaks: a key, made here unless given, keeps it from
+        being queued twice.
+        """
+        key = idempotency_key or str(uuid.uuid4())
+        for attempt in range(_SUBMISSIONS):
+            try:
+                return self._transport.json(
+                    "POST", "experiments", json=spec, headers={"Idempotency-Key": key}
+                )
+            except UnreachableError:
+                if attempt == _SUBMISSIONS - 1:
+                    raise
+                sleep(_FIRST_WAIT_SECONDS * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    def project(self, spec: Mapping[str, Any]) -> Json:
+        """What an experiment would cost; nothing is stored."""
+        return self._transport.json(
+            "POST", "experiments", json=spec, params={"validate_only": "true"}
+        )
+
+    def get(self, experiment_id: str) -> Json:
+        """One experiment."""
+        return self._transport.json("GET", _experiment(experiment_id))
+
+    def list(self, **filters: Any) -> Iterator[Json]:
+        """Every experiment that the filters let through, page after page, newest first.
+
+        The filters are the service's query parameters; bounds as `**{"leakage_max[lte]": 40}`.
+        """
+        return self._items("experiments", filters)
+
+    def cancel(self, experiment_id: str) -> Json:
+        """Ask for an end; the answer is the experiment as it then is."""
+        return self._transport.json("POST", f"{_experiment(experiment_id)}/cancel")
+
+    def retry(self, experiment_id: str) -> Json:
+        """Queue a failed or cancelled experiment's spec again; the answer is the new one."""
+        return self._transport.json("POST", f"{_experiment(experiment_id)}/retry")
+
+    def watch(
+        self, experiment_id: str, *, after: int = 0, patience_seconds: float = 60.0
+    ) -> Iterator[Event]:
+        """The experiment's events above number `after`, as they happen, until it ends.
+
+        A broken connection is taken up again where it was left. Raises UnreachableError after
+        `patience_seconds` without the service.
+        """
+        heard, wait, ended = monotonic(), _FIRST_WAIT_SECONDS, False
+        while True:
+            first = after
+            try:
+                for event in self._events(experiment_id, after):
+                    after, heard, wait = event.id, monotonic(), _FIRST_WAIT_SECONDS
+                    yield event
+                    if event.is_last:
+                        return
+                if ended and after == first:
+                    return
+                # The stream ended well without a last event: that one came before `after`, or the
+                # service is stopping, and another stream has the rest.
+                ended = self.get(experiment_id)["status"] in ENDED
+                heard = monotonic()
+                if ended:
+                    continue
+            except UnreachableError:
+                if monotonic() - heard > patience_seconds:
+                    raise
+            sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+
+    def wait(self, experiment_id: str) -> Json:
+        """The experiment, once it has ended."""
+        for _ in self.watch(experiment_id):
+            pass
+        return self.get(experiment_id)
+
+    # -- what experiments leave -------------------------------------------------------------------
+
+    def report(self, experiment_id: str) -> Json:
+        """The report document."""
+        return self._transport.json("GET", f"{_experiment(experiment_id)}/report.json")
+
+    def report_page(self, experiment_id: str) -> str:
+        """The report as one HTML page."""
+        return self._transport.request("GET", f"{_experiment(experiment_id)}/report.html").text
+
+    def verification(self, experiment_id: str) -> Json:
+        """What the service found when it checked the report against the stored ledger."""
+        return self._transport.json("GET", f"{_experiment(experiment_id)}/report/verification")
+
+    @contextmanager
+    def export(
+        self, experiment_id: str, table: Table, *, form: Literal["csv", "ndjson"] = "ndjson"
+    ) -> Iterator[Iterator[bytes]]:
+        """A whole table as the bytes of a file, read while the block runs."""
+        path = f"{_experiment(experiment_id)}/{_TABLES[table]}.{form}"
+        with self._transport.stream(path) as response:
+            yield response.iter_bytes()
+
+    def rows(self, experiment_id: str, table: Table) -> Iterator[Json]:
+        """Every row of a table."""
+        with self.export(experiment_id, table) as chunks:
+            for line in lines_of(chunks):
+                yield json.loads(line)
+
+    def evaluate_gates(
+        self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
+    ) -> Json:
+        """Whether the experiment meets these conditions; its own where none are given."""
+        body = {"experiment_id": experiment_id, "gates": None if gates is None else list(gates)}
+        return self._transport.json("POST", "gates/evaluations", json=body)
+
+    # -- federations and keys ---------------------------------------------------------------------
+
+    def federations(self) -> Iterator[Json]:
+        """Every federation of the key's project, newest first."""
+        return self._items("federations", {})
+
+    def federation(self, federation_id: str) -> Json:
+        """One federation."""
+        return self._transport.json("GET", f"federations/{path_part(federation_id)}")
+
+    def budgets(self, federation_id: str) -> "Sequence[Json]":
+        """The budgets on a federation's data."""
+        path = f"federations/{path_part(federation_id)}/budget"
+        items: Sequence[Json] = self._transport.json("GET", path)["items"]
+        return items
+
+    def set_budget(self, federation_id: str, budget: Mapping[str, Any]) -> "Sequence[Json]":
+        """Set one budget: `book`, `figure` and `total`; the answer is all of them."""
+        path = f"federations/{path_part(federation_id)}/budget"
+        items: Sequence[Json] = self._transport.json("PUT", path, json=budget)["items"]
+        return items
+
+    def keys(self) -> "Sequence[Json]":
+        """The project's API keys, without their secrets."""
+        items: Sequence[Json] = self._transport.json("GET", "api-keys")["items"]
+        return items
+
+    def create_key(self, *, name: str, scopes: Sequence[str]) -> Json:
+        """A new key; `key` in the answer is shown this once."""
+        return self._transport.json("POST", "api-keys", json={"name": name, "scopes": list(scopes)})
+
+    def revoke_key(self, key_id: str) -> None:
+        """End a key."""
+        self._transport.request("DELETE", f"api-keys/{path_part(key_id)}")
+
+    def _items(self, path: str, filters: Mapping[str, Any]) -> Iterator[Json]:
+        parameters = {name: value for name, value in filters.items() if value is not None}
+        while True:
+            page = self._transport.json("GET", path, params=parameters)
+            yield from page["items"]
+            if page["next_cursor"] is None:
+                return
+            parameters["cursor"] = page["next_cursor"]
+
+    def _events(self, experiment_id: str, after: int) -> Iterator[Event]:
+        path = f"{_experiment(experiment_id)}/events"
+        headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
+        timeout = httpx.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS)
+        with self._transport.stream(path, headers=headers, timeout=timeout) as response:
+            yield from parse_events(lines_of(response.iter_bytes()))
+
+
+def _experiment(experiment_id: str) -> str:
+    return f"experiments/{path_part(experiment_id)}"

@@ -1,0 +1,87 @@
+"""Which service the commands speak of."""
+
+import pytest
+
+from fedaudit.cli.failures import CommandError
+from fedaudit.cli.installation import Installation, last_lines
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch):
+    for name in ("DATABASE_URL", "BROKER_URL", "DATA_DIR", "SOURCES_DIR"):
+        monkeypatch.delenv(f"FEDAUDIT_{name}", raising=False)
+
+
+def test_without_urls_everything_lives_below_the_data_folder(tmp_path):
+    installation = Installation.choose(tmp_path / "data", sources_dir=tmp_path)
+    assert installation.embedded
+    assert installation.database_url == f"sqlite:///{tmp_path}/data/fedaudit.db"
+    assert installation.environment["FEDAUDIT_DATA_DIR"] == str(tmp_path / "data")
+    assert installation.environment["FEDAUDIT_SOURCES_DIR"] == str(tmp_path)
+    assert "FEDAUDIT_DATABASE_URL" not in installation.environment
+
+
+def test_the_option_is_stronger_than_the_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDAUDIT_DATA_DIR", str(tmp_path / "variable"))
+    assert Installation.choose().data_dir == tmp_path / "variable"
+    assert Installation.choose(tmp_path / "option").data_dir == tmp_path / "option"
+
+
+def test_the_default_agrees_with_the_service_settings(tmp_path, monkeypatch):
+    from infrastructure.settings import Settings
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    chosen, settings = Installation.choose(), Settings()
+    assert (chosen.data_dir, chosen.database_url) == (settings.data_dir, settings.database_url)
+
+
+@pytest.mark.parametrize(("given", "missing"), [("DATABASE", "BROKER"), ("BROKER", "DATABASE")])
+def test_one_url_without_the_other_is_refused(monkeypatch, given, missing):
+    monkeypatch.setenv(f"FEDAUDIT_{given}_URL", "sqlite:////tmp/x.db")
+    with pytest.raises(CommandError, match=f"FEDAUDIT_{missing}_URL is not") as refused:
+        Installation.choose()
+    assert refused.value.code == 2
+
+
+def test_missing_sources_are_refused(tmp_path):
+    with pytest.raises(CommandError, match="is no folder"):
+        Installation.choose(tmp_path, sources_dir=tmp_path / "none")
+
+
+def test_migrating_and_making_a_key(command, tmp_path):
+    data = tmp_path / "data"
+    first = command("migrate", "--data-dir", data)
+    assert (first.returncode, first.stderr) == (0, "")
+    assert (data / "fedaudit.db").exists()
+    assert data.stat().st_mode & 0o777 == 0o700
+    assert command("migrate", "--data-dir", data).stdout == first.stdout
+    created = command(
+        "keys",
+        "create",
+        "--project",
+        "p",
+        "--scopes",
+        "experiments:read, admin",
+        "--data-dir",
+        data,
+    )
+    assert created.returncode == 0
+    assert created.stdout.startswith("fa_")
+    assert "not shown again" in created.stderr
+
+
+def test_a_database_that_is_away_is_said_in_a_line(command):
+    away = {
+        "FEDAUDIT_DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none",
+        "FEDAUDIT_BROKER_URL": "redis://127.0.0.1:9/0",
+    }
+    done = command("migrate", env=away)
+    assert done.returncode == 1
+    assert "the database could not be migrated" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_error_of_a_traceback_is_what_remains_of_it():
+    text = "noise\nTraceback (most recent call last):\n  File x\nmodule.SomeError: it broke\n  so"
+    assert last_lines(text) == "  module.SomeError: it broke\n    so"
+    assert last_lines("a\nb") == "  a\n  b"

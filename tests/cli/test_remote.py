@@ -1,0 +1,192 @@
+"""The commands that speak to a service, against a real one."""
+
+import csv
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+
+@pytest.fixture
+def call(command, service):
+    """Runs a command against the module's service."""
+
+    def run(*arguments, stdin=""):
+        return command(*arguments, stdin=stdin, env=service.environment)
+
+    return run
+
+
+@pytest.fixture
+def finished(call, small_spec):
+    """An experiment that has ended; every test may ask for it, and it runs once."""
+    done = call(
+        "submit",
+        "-",
+        "--wait",
+        "--json",
+        "--idempotency-key",
+        "one",
+        stdin=yaml.safe_dump(small_spec),
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_submit_without_waiting_prints_the_experiment(call, small_spec):
+    small_spec["name"] = "not waited for"
+    done = call("submit", "-", "--json", stdin=json.dumps(small_spec))
+    assert done.returncode == 0, done.stderr
+    experiment = json.loads(done.stdout)
+    assert experiment["status"] in {"queued", "running", "succeeded"}
+    assert call("watch", experiment["id"]).returncode == 0
+
+
+def test_submit_and_wait(finished):
+    assert finished["status"] == "succeeded"
+    assert finished["progress"] == {"round": 12, "rounds": 12}
+
+
+def test_the_same_key_starts_nothing_new(call, finished, small_spec):
+    again = call("submit", "-", "--json", "--idempotency-key", "one", stdin=json.dumps(small_spec))
+    assert json.loads(again.stdout)["id"] == finished["id"]
+    small_spec["seed"] += 1
+    other = call("submit", "-", "--idempotency-key", "one", stdin=json.dumps(small_spec))
+    assert other.returncode in {1, 2}
+    assert "idempotency-mismatch" in other.stderr
+
+
+def test_watch_gives_every_event(call, finished):
+    done = call("watch", finished["id"], "--json")
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["id"] for event in events] == list(range(1, len(events) + 1))
+    rounds = [event["data"]["round"] for event in events if event["type"] == "round.completed"]
+    assert rounds[-1] == 12
+    assert events[-1]["data"]["status"] == "succeeded"
+
+
+def test_the_service_and_a_local_run_agree(call, command, finished, small_spec, tmp_path):
+    remote = json.loads(call("report", finished["id"]).stdout)
+    ran = command("run", "-", "--json", "--out", tmp_path, stdin=json.dumps(small_spec))
+    local = json.loads(ran.stdout)
+    assert remote["integrity"]["ledger_hash"] == local["integrity"]["ledger_hash"]
+    lines = (tmp_path / "ledger.ndjson").read_text().splitlines()
+    exported = call("export", finished["id"], "--what", "ledger").stdout.splitlines()
+    assert [json.loads(line) for line in exported] == [json.loads(line) for line in lines]
+    for part in ("privacy", "utility", "fairness", "gates", "guarantee", "data", "spec"):
+        assert remote[part] == local[part]
+
+
+def test_the_report_in_other_forms(call, finished, tmp_path):
+    page = call("report", finished["id"], "--format", "html", "--out", tmp_path / "page.html")
+    assert (page.returncode, page.stdout) == (0, "")
+    assert "<html" in (tmp_path / "page.html").read_text()
+    assert "Verdict." in call("report", finished["id"], "--format", "text").stdout
+    unwritable = call("report", finished["id"], "--out", tmp_path / "none" / "x")
+    assert unwritable.returncode == 2
+    assert "--out: cannot write" in unwritable.stderr
+
+
+def test_every_export_holds_the_same_ledger(call, finished, tmp_path):
+    lines = call("export", finished["id"], "--what", "ledger", "--format", "ndjson").stdout
+    rows = [json.loads(line) for line in lines.splitlines()]
+    assert len(rows) == 120
+    table = call("export", finished["id"], "--what", "ledger", "--format", "csv").stdout
+    read = list(csv.DictReader(io.StringIO(table)))
+    assert [(row["subject"], float(row["epsilon"])) for row in read] == [
+        (row["subject"], row["epsilon"]) for row in rows
+    ]
+    file = tmp_path / "ledger.parquet"
+    done = call("export", finished["id"], "--what", "ledger", "--format", "parquet", "--out", file)
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table(file).to_pylist() == rows
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.parquet"]
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "parquet"])
+@pytest.mark.parametrize("what", ["rounds", "fairness"])
+def test_the_other_tables(call, finished, tmp_path, what, form):
+    file = tmp_path / "file"
+    done = call("export", finished["id"], "--what", what, "--format", form, "--out", file)
+    assert done.returncode == 0, done.stderr
+    if form == "parquet":
+        rounds = pq.read_table(file)["round"].to_pylist()
+    elif form == "csv":
+        rounds = [int(row["round"]) for row in csv.DictReader(file.open(newline=""))]
+    else:
+        rounds = [json.loads(line)["round"] for line in file.read_text().splitlines()]
+    assert set(rounds) == set(range(1, 13))
+
+
+def test_gates_of_the_experiment_and_of_a_policy(call, finished, tmp_path):
+    own = call("gate", finished["id"], "--json")
+    assert own.returncode == 0, own.stderr
+    assert json.loads(own.stdout)["outcome"] == "pass"
+    policy = tmp_path / "policy.yaml"
+    gate = {"figure": "leakage_max", "op": "le", "value": 0.1, "allow_heuristic": True}
+    policy.write_text(yaml.safe_dump({"experiment_id": finished["id"], "gates": [gate]}))
+    failed = call("gate", "--policy", policy)
+    assert failed.returncode == 1
+    assert "leakage_max <= 0.1: failed" in failed.stdout
+    del gate["allow_heuristic"]
+    policy.write_text(yaml.safe_dump([gate]))
+    unknown = call("gate", finished["id"], "--policy", policy)
+    assert unknown.returncode == 3
+    assert "not enough evidence" in unknown.stdout
+
+
+@pytest.mark.parametrize("text", ["gates: 3", "[1]", "x", "{gates: [], experiment_id: 7}"])
+def test_a_policy_of_another_shape_is_refused(call, finished, text):
+    done = call("gate", finished["id"], "--policy", "-", stdin=text)
+    assert done.returncode == 2
+    assert "--policy: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_gate_that_does_not_exist_is_named(call, finished):
+    gates = '[{"figure": "beauty", "op": "le", "value": 1}]'
+    done = call("gate", finished["id"], "--policy", "-", stdin=gates)
+    assert done.returncode == 2
+    assert "/gates/0/figure" in done.stderr
+
+
+def test_keys(call, service, command):
+    made = command(
+        *("keys", "create", "--project", "default", "--scopes", "experiments:read", "--json"),
+        *("--data-dir", service.data_dir),
+    )
+    key = json.loads(made.stdout)
+    listed = json.loads(call("keys", "list", "--json").stdout)
+    assert key["id"] in {one["id"] for one in listed}
+    assert key["key"] not in call("keys", "list", "--json").stdout
+    reader = {**service.environment, "FEDAUDIT_API_KEY": key["key"]}
+    assert command("keys", "list", env=reader).returncode == 2  # a scope that it lacks
+    assert call("keys", "revoke", key["id"]).returncode == 0
+    refused = command("watch", "x", env=reader)
+    assert refused.returncode == 2
+    assert "unauthorised" in refused.stderr
+
+
+@pytest.mark.parametrize("name", ["watch", "report"])
+def test_an_unknown_experiment(call, name):
+    done = call(name, "01a1fd00-26ef-7556-9470-d9e64452ed02")
+    assert done.returncode == 2
+    assert "not-found" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nobody_there(command):
+    away = {"FEDAUDIT_URL": "http://127.0.0.1:9", "FEDAUDIT_API_KEY": "fa_x"}
+    done = command("watch", "some-id", env=away)
+    assert done.returncode == 4
+    assert "127.0.0.1:9" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_address_given(command):
+    done = command("watch", "some-id")
+    assert done.returncode == 2
+    assert "FEDAUDIT_URL is not set" in done.stderr

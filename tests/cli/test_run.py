@@ -1,0 +1,105 @@
+"""`fedaudit run`: an experiment without a service."""
+
+import json
+from collections import Counter
+
+import pytest
+import yaml
+
+from fedaudit.reports.document import Report
+
+
+@pytest.fixture
+def run(command, small_spec):
+    """Runs the small spec with changes to its parts; gives the process and its report."""
+
+    def call(*arguments, **changes):
+        spec = {**small_spec, **changes}
+        done = command("run", "-", "--json", *arguments, stdin=yaml.safe_dump(spec))
+        return done, json.loads(done.stdout)
+
+    return call
+
+
+def test_the_report_is_printed_as_json_alone(run):
+    done, report = run()
+    assert done.returncode == 0, done.stderr
+    assert Report.model_validate(report).experiment.status == "succeeded"
+    assert report["gate_outcome"] == "pass"
+    assert done.stderr == ""  # no progress bar where nobody watches
+
+
+def test_the_files_agree_with_each_other(run, tmp_path):
+    done, report = run("--out", tmp_path / "results")
+    results = tmp_path / "results"
+    assert json.loads((results / "report.json").read_text()) == report
+    assert report["integrity"]["ledger_hash"] in (results / "report.html").read_text()
+    lines = [json.loads(line) for line in (results / "ledger.ndjson").read_text().splitlines()]
+    assert len(lines) == 12 * 10
+    releases = Counter(line["subject"] for line in lines if line["outcome"] == "released")
+    per_release = 3 / 3  # slope of one feature, its second, and the intercept; over nu
+    assert report["privacy"]["leakage_per_release"] == per_release
+    assert report["privacy"]["participations_max"] == max(releases.values())
+    assert report["privacy"]["leakage_max"] == max(line["leakage_total"] for line in lines)
+    for line in lines:
+        assert line["epsilon"] == pytest.approx(per_release / line["radius"])
+    assert str(results) in done.stderr
+
+
+def test_the_same_spec_gives_the_same_ledger(run):
+    (_, first), (_, second), (_, other) = run(), run(), run(seed=4)
+    assert first["integrity"]["ledger_hash"] == second["integrity"]["ledger_hash"]
+    assert first["integrity"]["ledger_hash"] != other["integrity"]["ledger_hash"]
+    assert first["experiment"]["id"] != second["experiment"]["id"]
+
+
+def test_a_failed_gate_exits_with_one(run):
+    gate = {"figure": "leakage_max", "op": "le", "value": 0.5, "allow_heuristic": True}
+    done, report = run(gates=[gate])
+    assert (done.returncode, report["gate_outcome"]) == (1, "fail")
+
+
+def test_missing_evidence_exits_with_three(run):
+    gate = {"figure": "leakage_max", "op": "le", "value": 100}
+    done, report = run(gates=[gate])  # the guarantee is heuristic, which this gate does not allow
+    assert (done.returncode, report["gate_outcome"]) == (3, "insufficient_evidence")
+
+
+def test_without_a_mechanism_no_figure_pretends_to_one(run, tmp_path):
+    done, report = run("--out", tmp_path, privacy={"mechanism": "none"}, gates=[])
+    assert done.returncode == 0
+    assert report["privacy"]["leakage_max"] is None
+    line = json.loads((tmp_path / "ledger.ndjson").read_text().splitlines()[0])
+    assert [line[name] for name in ("epsilon", "radius", "leakage", "leakage_total")] == [None] * 4
+    assert line["guarantee"] == "none"
+
+
+def test_a_diverged_run_exits_with_one(run, small_spec):
+    training = {**small_spec["training"], "loss": "mse", "local": {"step_size": 1e6}}
+    training["rounds"] = 100
+    done, report = run(training=training, privacy={"mechanism": "none"}, gates=[])
+    assert report["utility"]["stopped_by"] == "diverged"
+    assert (done.returncode, report["experiment"]["status"]) == (1, "failed")
+    assert "the run failed (diverged)" in done.stderr
+
+
+def test_people_read_a_table(command, small_spec):
+    done = command("run", "-", stdin=json.dumps(small_spec))
+    assert done.returncode == 0
+    for part in ("heuristic (laplace-l2)", "equalized_odds_difference", "Verdict.", "Limits."):
+        assert part in done.stdout
+    assert "\x1b[" not in done.stdout
+
+
+def test_a_device_that_is_not_there_is_refused(command, small_spec):
+    done = command("run", "-", "--device", "cuda:99", stdin=json.dumps(small_spec))
+    assert done.returncode == 2
+    assert "device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before_training(command, small_spec, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = command("run", "-", "--out", tmp_path / "file" / "x", stdin=json.dumps(small_spec))
+    assert done.returncode == 2
+    assert "--out: cannot make the folder" in done.stderr

@@ -1,0 +1,136 @@
+"""Processes that live and end together."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+
+import psutil
+import pytest
+
+from fedaudit.cli.supervisor import Service, Supervisor
+
+FOREVER = "import time; time.sleep(600)"
+STUBBORN = (
+    "import pathlib, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+    "pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+)
+SUPERVISOR = """
+import os, sys, time
+from fedaudit.cli.supervisor import Service, Supervisor
+service = Service("child", (sys.executable, "-c", "import time; time.sleep(600)"), os.environ)
+supervisor = Supervisor([service], log_folder=None, report=print)
+supervisor.start()
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+def service(code: str, *arguments: object, name: str = "child") -> Service:
+    return Service(name, (sys.executable, "-c", code, *map(str, arguments)), dict(os.environ))
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children()
+
+
+def wait_for(condition, seconds: float = 30.0) -> None:
+    deadline = monotonic() + seconds
+    while not condition():
+        assert monotonic() < deadline, "it did not happen in time"
+        sleep(0.02)
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Starts services; whatever a test leaves is stopped."""
+    supervisors = []
+
+    def start(*services: Service, report=lambda _: None) -> Supervisor:
+        supervisor = Supervisor(services, log_folder=tmp_path / "logs", report=report)
+        supervisors.append(supervisor)
+        supervisor.start()
+        return supervisor
+
+    yield start
+    for supervisor in supervisors:
+        supervisor.stop(grace_seconds=0)
+
+
+def test_output_goes_to_a_log_of_its_own(started, tmp_path):
+    supervisor = started(service("print('hello'); raise SystemExit(3)"))
+    wait_for(lambda: supervisor.exit_code("child") == 3)
+    log = supervisor.log("child")
+    assert log == tmp_path / "logs" / "child.log"
+    assert log.read_text() == "hello\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_service_that_dies_is_started_again_later_each_time(started, tmp_path):
+    told: list[str] = []
+    counter = tmp_path / "starts"
+    supervisor = started(
+        service("import sys; open(sys.argv[1], 'a').write('x'); raise SystemExit(5)", counter),
+        report=told.append,
+    )
+    before = monotonic()
+    wait_for(lambda: supervisor.tend() or (counter.exists() and len(counter.read_text()) == 2))
+    assert monotonic() - before >= 1.0  # the first pause
+    wait_for(lambda: supervisor.tend() or len(told) == 2)
+    assert "the child process ended with exit code 5; it is started again in 1 s" in told[0]
+    assert "in 2 s" in told[1]
+    assert str(tmp_path / "logs" / "child.log") in told[0]
+
+
+def test_the_others_are_left_alone(started):
+    supervisor = started(service(FOREVER, name="steady"), service("", name="brief"))
+    [steady] = [child for child in children() if FOREVER in child.cmdline()]
+    wait_for(lambda: supervisor.exit_code("brief") == 0)
+    supervisor.tend()
+    assert steady.is_running()
+    assert supervisor.exit_code("steady") is None
+
+
+def test_stop_kills_what_does_not_end_by_itself(started, tmp_path):
+    ready = tmp_path / "ready"
+    supervisor = started(
+        service(STUBBORN, ready, name="stubborn"), service(FOREVER, name="willing")
+    )
+    wait_for(ready.exists)
+    supervisor.stop(grace_seconds=0.5)
+    assert supervisor.exit_code("stubborn") == -signal.SIGKILL
+    assert supervisor.exit_code("willing") == -signal.SIGTERM
+
+
+def test_nothing_is_started_again_after_the_stop(started):
+    supervisor = started(service(""))
+    wait_for(lambda: supervisor.exit_code("child") == 0)
+    supervisor.tend()
+    supervisor.stop(grace_seconds=1)
+    sleep(1.2)  # longer than the pause that was due
+    supervisor.tend()
+    assert children() == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a tie that only Linux has")
+def test_no_process_outlives_a_killed_supervisor():
+    with subprocess.Popen([sys.executable, "-c", SUPERVISOR], stdout=subprocess.PIPE) as supervisor:
+        assert supervisor.stdout is not None
+        assert supervisor.stdout.readline() == b"started\n"
+        [child] = psutil.Process(supervisor.pid).children()
+        supervisor.kill()
+        psutil.wait_procs([child], timeout=10)
+        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_large_log_is_put_aside_at_the_next_start(started, tmp_path):
+    log = tmp_path / "logs" / "child.log"
+    log.parent.mkdir()
+    with log.open("wb") as file:
+        file.truncate(10 * 1024 * 1024 + 1)
+    supervisor = started(service("print('new')"))
+    wait_for(lambda: supervisor.exit_code("child") == 0)
+    assert log.read_text() == "new\n"
+    assert Path(f"{log}.1").stat().st_size > 10 * 1024 * 1024

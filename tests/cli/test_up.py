@@ -1,0 +1,122 @@
+"""`fedaudit up`: start, stop, and what happens in between."""
+
+import json
+import signal
+import socket
+from time import monotonic, sleep
+
+import httpx
+import psutil
+import pytest
+
+from tests.cli.service import clean_environment, running, start
+
+MODULES = ("api", "workers", "workers.sweeper")
+
+
+def status(url, **headers):
+    try:
+        return httpx.get(url, headers=headers, timeout=5, trust_env=False).status_code
+    except httpx.HTTPError:
+        return None
+
+
+def test_ready_means_ready(service):
+    assert service.url.startswith("http://127.0.0.1:")
+    assert status(f"{service.url}/health/ready") == 200
+    assert status(f"{service.url}/v1/experiments") == 401
+    assert status(f"{service.url}/v1/experiments", Authorization=f"Bearer {service.api_key}") == 200
+
+
+def test_three_processes_run_and_log(service):
+    for module in MODULES:
+        assert service.child(module).is_running()
+    logs = {path.name for path in (service.data_dir / "logs").iterdir()}
+    assert logs == {"api.log", "worker.log", "sweeper.log"}
+
+
+def test_the_key_is_kept_for_its_owner_alone(service):
+    path = service.data_dir / "api-key"
+    assert path.read_text() == f"{service.api_key}\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_second_one_on_the_same_data_is_refused(service):
+    second = start(data_dir=service.data_dir)
+    said, complaint = second.communicate(timeout=30)
+    assert (second.returncode, said) == (2, "")
+    assert "another `fedaudit up` runs on" in complaint
+    assert status(f"{service.url}/health/ready") == 200
+
+
+def test_a_dead_api_comes_back_at_the_same_address(service):
+    first = service.child("api")
+    first.kill()
+    deadline = monotonic() + 30
+    while status(f"{service.url}/health/live") != 200 or service.child("api").pid == first.pid:
+        assert monotonic() < deadline, "the API did not come back"
+        sleep(0.1)
+    assert status(f"{service.url}/health/ready") == 200
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_every_process(tmp_path, number):
+    with running(data_dir=tmp_path / "data") as service:
+        children = psutil.Process(service.process.pid).children(recursive=True)
+        assert len(children) == len(MODULES)
+        asked = monotonic()
+        service.process.send_signal(number)
+        service.process.communicate(timeout=15)
+        assert service.process.returncode == 0
+        assert monotonic() - asked < 10  # what the contract promises
+        assert not any(child.is_running() for child in children)
+
+
+def test_killing_it_leaves_no_process_and_the_next_start_goes_on(tmp_path):
+    with running(data_dir=tmp_path / "data") as service:
+        key = service.api_key
+        children = psutil.Process(service.process.pid).children(recursive=True)
+        service.process.kill()
+        service.process.wait(timeout=15)
+        _, alive = psutil.wait_procs(children, timeout=10)
+        assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
+    with running(data_dir=tmp_path / "data") as service:
+        assert service.api_key == key
+        assert status(f"{service.url}/v1/experiments", Authorization=f"Bearer {key}") == 200
+
+
+def test_a_key_of_another_database_is_refused(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "api-key").write_text("fa_unknown\n")
+    process = start(data_dir=tmp_path / "data")
+    _, complaint = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "remove that file" in complaint
+
+
+def test_an_address_in_use_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = start("--port", port, data_dir=tmp_path / "data")
+        _, complaint = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert f"cannot listen on 127.0.0.1 port {port}" in complaint
+
+
+def test_a_service_that_cannot_start_says_why(tmp_path):
+    environment = clean_environment(FEDAUDIT_LEASE_SECONDS="never")
+    process = start(data_dir=tmp_path / "data", environment=environment)
+    said, complaint = process.communicate(timeout=60)
+    assert (process.returncode, said) == (1, "")
+    assert "the API ended with exit code" in complaint
+    assert "lease_seconds" in complaint
+
+
+def test_it_runs_on_a_database_and_a_broker_of_ones_own(tmp_path, empty_postgres_url, broker_url):
+    environment = clean_environment(
+        FEDAUDIT_DATABASE_URL=empty_postgres_url, FEDAUDIT_BROKER_URL=broker_url
+    )
+    with running(data_dir=tmp_path / "data", environment=environment) as service:
+        answer = httpx.get(f"{service.url}/health/ready", trust_env=False)
+        assert answer.status_code == 200, json.dumps(answer.json())
+        assert not (service.data_dir / "fedaudit.db").exists()

@@ -1,0 +1,21 @@
+"""`fedaudit version` answers at once."""
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+
+
+def test_the_version_is_the_installed_one(command):
+    assert command("version").stdout == f"fedaudit {version('fedaudit')}\n"
+    assert json.loads(command("version", "--json").stdout) == {"version": version("fedaudit")}
+
+
+def test_the_command_line_loads_nothing_heavy_before_a_command_needs_it():
+    heavy = {"torch", "numpy", "pyarrow", "httpx", "rich.table", "yaml"}
+    code = "import sys, fedaudit.cli.main; print(*{m for m in sys.modules})"
+    loaded = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "typer" in loaded
+    assert heavy.isdisjoint(loaded)
