@@ -1,10 +1,12 @@
 """What happens to every request and answer, whatever the route. Pure ASGI: streams stay streams."""
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import ProblemError, problem_response
 
+_PATIENCE_SECONDS = 5.0
 _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 
@@ -23,7 +25,7 @@ class BodyLimit:
         told = Headers(scope=scope).get("content-length", "")
         # Compared by length first: int() itself refuses thousands of digits.
         if told.isascii() and told.isdigit() and (len(told) > 18 or int(told) > self._largest):
-            await problem_response(self._too_large())(scope, receive, send)
+            await _refuse(self._too_large(), scope, receive, send)
             return
         received = 0
 
@@ -41,6 +43,24 @@ class BodyLimit:
         return ProblemError(
             413, "payload-too-large", f"the body is larger than {self._largest} bytes"
         )
+
+
+async def _refuse(error: ProblemError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers at once, then lets the client send on for a while.
+
+    Closing the connection under a client that still sends would reset it, and many clients then
+    never see the answer.
+    """
+
+    async def unfinished(message: Message) -> None:
+        last = message["type"] == "http.response.body"
+        await send({**message, "more_body": True} if last else message)
+
+    await problem_response(error)(scope, receive, unfinished)
+    with anyio.move_on_after(_PATIENCE_SECONDS):
+        while (await receive()).get("more_body", False):
+            pass
+    await send({"type": "http.response.body", "body": b""})
 
 
 class SecurityHeaders:

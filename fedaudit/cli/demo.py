@@ -15,9 +15,10 @@ from fedaudit.cli.failures import CommandError, ExitCode
 from fedaudit.cli.follow import follow
 from fedaudit.cli.installation import BROKER_URL, DATABASE_URL, python_module
 from fedaudit.cli.output import json_text, say, standard_output, writable_folder
-from fedaudit.cli.specs import read_spec
+from fedaudit.cli.specs import explain, read_spec
 from fedaudit.cli.summary import summary_table
 from fedaudit.client.client import Client
+from fedaudit.spec.errors import InvalidInputError
 
 _STOP_SECONDS = 15
 
@@ -33,6 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     except CommandError as error:
         say(f"demo: {error}")
         return error.code
+    except InvalidInputError as error:
+        say(f"demo: {explain(error.errors)}")
+        return ExitCode.USAGE
     return ExitCode.DONE
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 # A file or pipe has no width; rich would wrap at 80 columns, or at COLUMNS where that is set.
-_WIDTH_WITHOUT_TERMINAL = 120
+_WIDTH_WITHOUT_TERMINAL = 132
 
 
 def standard_output() -> "Console":

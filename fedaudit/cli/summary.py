@@ -22,10 +22,11 @@ _NOTHING = "none"
 
 def summary_table(reports: Sequence[Report]) -> "Table":
     """The figures of the reports side by side; a figure that one of them lacks shows its reason."""
+    from rich.box import HORIZONTALS
     from rich.table import Table
 
-    table = Table(show_lines=False, pad_edge=False)
-    table.add_column("")
+    table = Table(box=HORIZONTALS)
+    table.add_column("", no_wrap=True)
     for report in reports:
         table.add_column(_plain(report["experiment"]["name"]), overflow="fold")
     columns = [list(_sections(report)) for report in reports]
@@ -63,7 +64,7 @@ def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
     for section in report["fairness"]:
         yield f"fairness by {_plain(section['attribute'])}", _fairness(section)
     if report["gates"]:
-        yield "gates", {_condition(gate): _outcome(gate) for gate in report["gates"]}
+        yield "gates", {_condition(gate): _brief_outcome(gate) for gate in report["gates"]}
 
 
 def _experiment(report: Report) -> dict[str, str]:
@@ -71,7 +72,8 @@ def _experiment(report: Report) -> dict[str, str]:
     return {
         "status": experiment["status"],
         "id": experiment["id"],
-        "data": f"{data['source']}, {data['clients']} clients, {data['rows']} rows",
+        "source": data["source"],
+        "clients, rows": f"{data['clients']}, {data['rows']}",
     }
 
 
@@ -112,12 +114,18 @@ def _gap(metric: Mapping[str, Any]) -> str:
 
 
 def _condition(gate: Mapping[str, Any]) -> str:
-    about = f" by {_plain(gate['attribute'])}" if gate["attribute"] else ""
+    about = f" ({_plain(gate['attribute'])})" if gate["attribute"] else ""
     return f"{gate['figure']}{about} {_SIGNS[gate['op']]} {gate['bound']:g}"
 
 
 def _outcome(gate: Mapping[str, Any]) -> str:
     return f"{_OUTCOMES[gate['outcome']]}: {_plain(gate['reason'])}"
+
+
+def _brief_outcome(gate: Mapping[str, Any]) -> str:
+    if gate["outcome"] == "insufficient_evidence":
+        return _outcome(gate)
+    return f"{_OUTCOMES[gate['outcome']]} at {gate['value']:.4g}"
 
 
 def _figure(section: Mapping[str, Any], name: str) -> str:

@@ -2,9 +2,10 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-from fedaudit.cli.failures import usage_error
+from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.cli.installation import Installation, python_module
 from fedaudit.cli.output import say
 from fedaudit.cli.stopping import stop_signals
@@ -34,9 +35,16 @@ def worker_command(device: str, *, data_dir: Path | None, sources_dir: Path | No
         try:
             supervisor.start()
             while not stopping.wait(_TEND_SECONDS):
-                supervisor.tend()
+                _check(supervisor, services)
         finally:
             supervisor.stop(grace_seconds=_GRACE_SECONDS)
+
+
+def _check(supervisor: Supervisor, services: Sequence[Service]) -> None:
+    """Whoever supervises this process starts all devices again, rather than each its own."""
+    for service in services:
+        if (code := supervisor.exit_code(service.name)) is not None:
+            raise CommandError(f"the {service.name} ended with exit code {code}; the others stop")
 
 
 def _devices(device: str) -> list[str]:

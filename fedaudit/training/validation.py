@@ -17,7 +17,7 @@ from fedaudit.training.data import Lanes, StackData
 from fedaudit.training.evaluation import evaluate
 from fedaudit.training.group_counts import GroupCounter
 
-_MOST_ELEMENTS = 1 << 19  # outputs at a time: beyond, temporaries leave the cache
+_MOST_ELEMENTS = 1 << 18  # outputs at a time: beyond, temporaries leave the cache
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Validator:
         self._loss = loss
         self._data = data
         self._counter = counter
-        self._kept: tuple[NDArray[np.int64], Lanes] | None = None
+        self._kept: dict[int, tuple[NDArray[np.int64], Lanes]] = {}
 
     def score(
         self,
@@ -61,6 +61,7 @@ class Validator:
             self._score(
                 theta[start : start + step],
                 columns[start : start + step],
+                self._lanes(columns[start : start + step], start),
                 sizes[start : start + step],
                 per_client,
             )
@@ -69,9 +70,13 @@ class Validator:
         return parts[0] if len(parts) == 1 else _joined(parts)
 
     def _score(
-        self, theta: Tensor, columns: NDArray[np.int64], sizes: Tensor, per_client: bool
+        self,
+        theta: Tensor,
+        columns: NDArray[np.int64],
+        lanes: Lanes,
+        sizes: Tensor,
+        per_client: bool,
     ) -> Figures:
-        lanes = self._lanes(columns)
         evaluation = evaluate(self._network, theta, lanes, self._loss, sizes.argmax(-1))
         predictions = evaluation.predictions.permute(1, 2, 0).cpu().numpy()
         accuracy = evaluation.accuracy
@@ -82,11 +87,12 @@ class Validator:
             counts=self._counter.count(predictions, columns, per_client=per_client),
         )
 
-    def _lanes(self, columns: NDArray[np.int64]) -> Lanes:
+    def _lanes(self, columns: NDArray[np.int64], start: int) -> Lanes:
         """The clients' data; kept for the next call, which often asks for the same clients."""
-        if self._kept is None or not np.array_equal(self._kept[0], columns):
-            self._kept = columns, self._data.lanes(columns)
-        return self._kept[1]
+        kept = self._kept.get(start)
+        if kept is None or not np.array_equal(kept[0], columns):
+            kept = self._kept[start] = columns, self._data.lanes(columns)
+        return kept[1]
 
 
 def _joined(parts: Sequence[Figures]) -> Figures:

@@ -38,7 +38,7 @@ def test_two_experiments_over_http(tmp_path, small_spec):
         report = json.loads((tmp_path / "output" / f"{name}.json").read_text())
         value = report["fairness"][0]["metrics"]["equalized_odds_difference"]["value"]
         assert f"{value:.3f}" in row
-    assert done.stdout.count("passed: ") == 4
+    assert done.stdout.count("passed at ") == 4
     assert list(tmp_path.glob("fedaudit-demo-*")) == []
     assert "the service has stopped" in done.stderr
 

@@ -1,0 +1,374 @@
+"""An API under test, its database, and experiments in every state."""
+
+import copy
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import httpx
+import numpy as np
+import uvicorn
+from sqlalchemy import func, select
+from starlette.testclient import TestClient
+
+from api.app import create_app
+from api.security import SCOPES
+from fedaudit.fairness.gaps import gaps
+from fedaudit.ledger.chain import genesis, ledger_hash, link
+from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.privacy.guarantees import mechanism_inputs
+from fedaudit.reports.assemble import assemble, report_hash
+from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.spec.parse import parse_spec
+from infrastructure.settings import Settings
+from models.database import Database
+from models.records import FairnessRow, LedgerRow, RoundRow
+from models.records import FinalFigures as StoredFigures
+from models.repositories import (
+    ApiKeyRepository,
+    EventRepository,
+    ExperimentRepository,
+    FairnessRepository,
+    LedgerRepository,
+    ProjectRepository,
+    ReportRepository,
+    RoundRepository,
+    SubjectSetRepository,
+)
+from models.tables import Base
+from models.tables.experiments import Experiment
+
+SPEC: dict[str, Any] = {
+    "name": "groups-k2",
+    "seed": 7,
+    "tags": ["groups", "small"],
+    "federation": {
+        "source": "synthetic-groups",
+        "clients_per_group": [30, 10],
+        "rows_per_client": 3,
+        "validation_fraction": 0.5,
+    },
+    "model": {"kind": "linear"},
+    "training": {
+        "loss": "rmse",
+        "hypotheses": 2,
+        "rounds": 4,
+        "cohort": {"clients": 5},
+    },
+    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
+    "fairness": {
+        "sensitive": ["group"],
+        "favourable": [
+            {"group": {"group": "g1"}, "op": "ge", "value": 0},
+            {"group": {"group": "g2"}, "op": "le", "value": 15},
+        ],
+        "minimum_group_size": 2,
+    },
+    "gates": [{"figure": "leakage_max", "op": "le", "value": 40, "allow_heuristic": True}],
+}
+"""20 training clients, n = 3 parameters: each release costs n / nu = 1, in the worst case 4."""
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    """SPEC, with sections merged and anything else replaced."""
+    made = copy.deepcopy(SPEC)
+    for name, value in changes.items():
+        if isinstance(value, dict) and isinstance(made.get(name), dict):
+            made[name] = {**made[name], **value}
+        else:
+            made[name] = value
+    return made
+
+
+def settings_for(database_url: str, folder: Path, **changes: Any) -> Settings:
+    """Settings of a service on a database, its queue in a folder."""
+    sources = folder / "sources"
+    sources.mkdir(exist_ok=True)
+    values = {
+        "data_dir": folder / "data",
+        "sources_dir": sources,
+        "database_url": database_url,
+        "broker_url": f"filesystem://{folder}/queue",
+    }
+    return Settings(**{**values, **changes})
+
+
+@dataclass
+class Api:
+    """The application, called without a network."""
+
+    settings: Settings
+    database: Database
+    client: TestClient
+    project_id: str
+    key: str
+    """A key with every scope."""
+    _other_keys: dict[tuple[str, tuple[str, ...]], str] = field(default_factory=dict)
+
+    def key_with(self, *scopes: str, project: str = "hospital") -> str:
+        """A key of a project with these scopes only."""
+        if (project, scopes) not in self._other_keys:
+            self._other_keys[project, scopes] = make_key(self.database, project, scopes)[1]
+        return self._other_keys[project, scopes]
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        key: str | None = "",
+        headers: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Any:
+        """An answer; `key` is that with every scope unless given, None for none at all."""
+        sent: dict[str, Any] = dict(headers or {})
+        if key is not None:
+            sent["Authorization"] = f"Bearer {key or self.key}"
+        return self.client.request(method, path, headers=sent, **options)
+
+    def get(self, path: str, **options: Any) -> Any:
+        """GET."""
+        return self.request("GET", path, **options)
+
+    def post(self, path: str, **options: Any) -> Any:
+        """POST."""
+        return self.request("POST", path, **options)
+
+    def submit(self, value: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        """A queued experiment."""
+        response = self.post("/v1/experiments", json=value or SPEC, **options)
+        assert response.status_code == 202, response.text
+        body: dict[str, Any] = response.json()
+        return body
+
+    def counts(self) -> dict[str, int]:
+        """Rows of every table."""
+        with self.database.read() as session:
+            return {
+                table.name: session.scalar(select(func.count()).select_from(table)) or 0
+                for table in Base.metadata.sorted_tables
+            }
+
+    def stored(self, experiment_id: str) -> Experiment:
+        """The experiment's row."""
+        with self.database.read() as session:
+            row = session.get(Experiment, experiment_id)
+            assert row is not None
+            return row
+
+
+def all_operations() -> list[tuple[str, str]]:
+    """Method and path of every operation under /v1 in the application's document."""
+    settings = Settings(database_url="sqlite:////nowhere/x.db", broker_url="filesystem:///nowhere")
+    paths = create_app(settings).openapi()["paths"]
+    return sorted(
+        (method.upper(), path)
+        for path, operations in paths.items()
+        for method in operations
+        if path.startswith("/v1/")
+    )
+
+
+def make_key(database: Database, project: str, scopes: Sequence[str]) -> tuple[str, str]:
+    """A project's id, and a key of it."""
+    with database.write() as session:
+        project_id = ProjectRepository(session).get_or_create(project).id
+        keys = ApiKeyRepository(session)
+        return project_id, keys.create(project_id=project_id, name="tests", scopes=scopes)[1]
+
+
+@contextmanager
+def running_api(settings: Settings) -> Iterator[Api]:
+    """The application on a migrated database."""
+    database = Database(settings.database_url)
+    project_id, key = make_key(database, "hospital", SCOPES)
+    with TestClient(create_app(settings), raise_server_exceptions=False) as client:
+        yield Api(settings, database, client, project_id, key)
+    database.dispose()
+
+
+@contextmanager
+def served(api: Api) -> Iterator[str]:
+    """The address of a real server of the same database, in a thread."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        app = create_app(api.settings)
+        config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        deadline = monotonic() + 30
+        while not server.started and monotonic() < deadline:
+            sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            app.state.resources.stopping.set()
+            server.should_exit = True
+            thread.join(10)
+
+
+def http(url: str, key: str) -> httpx.Client:
+    """A plain HTTP client of a real server."""
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
+
+
+# -- what a worker would write ---------------------------------------------------------------------
+
+COUNTS = np.array([[6, 1, 2, 1], [3, 2, 4, 1]])
+"""Of the groups g1 and g2: true positives, false positives, true negatives, false negatives."""
+ROUNDS = 3
+SUBJECTS = np.array([0, 3, 5], np.int32)
+
+
+def play(api: Api, experiment_id: str) -> None:
+    """Write the rounds of a running experiment.
+
+    Of SUBJECTS the first releases in every round; the second is refused and the third withheld
+    from the second round on.
+    """
+    row = api.stored(experiment_id)
+    with api.database.write() as session:
+        owner = (experiment_id, api.project_id)
+        names = SubjectSetRepository(session).names(row.subject_set_id)
+        ExperimentRepository(session, api.project_id).start(experiment_id)
+        ledger = list(_ledger_rows(row, names))
+        LedgerRepository(session).insert(*owner, ledger)
+        totals = np.zeros(len(names), np.int32)
+        totals[SUBJECTS] = ledger[-1].releases
+        LedgerRepository(session).put_totals(
+            *owner, releases=totals, refusals=ROUNDS - 1, withheld=ROUNDS - 1
+        )
+        RoundRepository(session).insert(*owner, [_round(number) for number in _numbers()])
+        figures = [vars_of(figure) for figure in _gaps()]
+        FairnessRepository(session).insert(
+            *owner,
+            [
+                FairnessRow(
+                    round=number, attribute="group", figures=figures, counts=COUNTS.tolist()
+                )
+                for number in _numbers()
+            ],
+        )
+        events = [("round.completed", {"round": number}) for number in _numbers()]
+        EventRepository(session).append(*owner, events)
+        ExperimentRepository(session, api.project_id).progress(experiment_id, ROUNDS)
+
+
+def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
+    """Play an experiment to its end; gives the report. `figures` override those it is found by."""
+    play(api, experiment_id)
+    row = api.stored(experiment_id)
+    with api.database.write() as session:
+        ledger = LedgerRepository(session)
+        document = _report(
+            row,
+            names=SubjectSetRepository(session).names(row.subject_set_id),
+            hashed=ledger_hash(ledger.digests(experiment_id)),
+            head=ledger.last_link(experiment_id) or b"",
+        )
+        ReportRepository(session).put(
+            experiment_id, api.project_id, document=document, report_hash=report_hash(document)
+        )
+        found = {"leakage_max": document["privacy"]["leakage_max"], **figures}
+        ExperimentRepository(session, api.project_id).conclude(
+            experiment_id,
+            status="succeeded",
+            figures=StoredFigures(**found, gate_outcome=document["gate_outcome"]),
+        )
+    return document
+
+
+def fail(api: Api, experiment_id: str) -> None:
+    """End an experiment as failed."""
+    with api.database.write() as session:
+        experiments = ExperimentRepository(session, api.project_id)
+        experiments.start(experiment_id)
+        experiments.conclude(experiment_id, status="failed", reason="worker-lost", detail="gone")
+
+
+def _numbers() -> range:
+    return range(1, ROUNDS + 1)
+
+
+def _ledger_rows(row: Experiment, names: Sequence[str]) -> Iterator[LedgerRow]:
+    inputs = mechanism_inputs(parse_spec(row.spec), n=row.parameters)
+    encoder, head = EntryEncoder(names), genesis(row.id)
+    for number in _numbers():
+        outcomes = np.array([0, 0, 0] if number == 1 else [0, 1, 2], np.uint8)
+        columns = {
+            "subjects": SUBJECTS,
+            "outcomes": outcomes,
+            "radii": np.where(outcomes == 0, 0.25 * number, np.nan),
+            "releases": np.array([number, 1, 1], np.int32),
+            "clusters": np.array([0, 1, -1], np.int16),
+        }
+        place = {"round": number, "release": 0, "subject_kind": "client", "observer": "server"}
+        digest = encoder.digest(LedgerEntry(**place, inputs=inputs, **columns))
+        head = link(head, digest)
+        yield LedgerRow(**place, **columns, inputs=inputs.as_dict(), digest=digest, link=head)
+
+
+def _round(number: int) -> RoundRow:
+    reasons = {"accuracy": "the target is a number"}
+    return RoundRow(
+        round=number,
+        selection_loss=1.0 / number,
+        validation_loss=1.5 / number,
+        cluster_sizes=[3, 2],
+        separation=0.5,
+        leakage_median=0.0,
+        leakage_max=float(number),
+        equalized_odds_difference=0.1,
+        reasons=reasons,
+    )
+
+
+def _gaps() -> list[Any]:
+    return gaps(COUNTS, ("g1", "g2"), minimum_group_size=2)[0]
+
+
+def vars_of(figure: Any) -> dict[str, Any]:
+    """A figure as it is stored."""
+    return {"metric": figure.metric, "value": figure.value, "reason": figure.reason}
+
+
+def _report(row: Experiment, *, names: Sequence[str], hashed: str, head: bytes) -> dict[str, Any]:
+    releases = np.zeros(len(names), np.int32)
+    releases[SUBJECTS] = [ROUNDS, 1, 1]
+    return assemble(
+        ReportMaterial(
+            experiment_id=row.id,
+            name=row.name,
+            status="succeeded",
+            spec=parse_spec(row.spec),
+            n=row.parameters,
+            federation=FederationFacts(
+                fingerprint="f" * 64,
+                clients=len(names),
+                training_clients=20,
+                rows=3 * len(names),
+                attributes={"group": ("g1", "g2")},
+            ),
+            releases=releases,
+            refusals=ROUNDS - 1,
+            withheld=ROUNDS - 1,
+            result=FinalFigures(
+                stopped_by="rounds",
+                rounds=ROUNDS,
+                best_round=ROUNDS,
+                selection_loss=0.3,
+                validation_loss=0.5,
+                accuracy=None,
+                fairness={"group": np.broadcast_to(COUNTS, (20, 2, 4)).astype(np.int64)},
+            ),
+            ledger_hash=hashed,
+            chain_head=head.hex(),
+        )
+    )

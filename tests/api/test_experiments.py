@@ -1,0 +1,170 @@
+"""Finding, ending and repeating experiments."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.api.service import Api, fail, finish, spec
+
+
+def _ids(api: Api, query: str = "") -> list[str]:
+    response = api.get(f"/v1/experiments?{query}")
+    assert response.status_code == 200, response.text
+    return [item["id"] for item in response.json()["items"]]
+
+
+@pytest.fixture
+def three(api_on_both: Api) -> list[str]:
+    """Ids of a finished experiment, a failed one and a queued one, oldest first."""
+    api = api_on_both
+    values = [
+        spec(name="b"),
+        spec(name="a", tags=["other"]),
+        spec(name="c", privacy={"mechanism": "laplace-l2", "noise_multiplier": 1, "radius": 2}),
+    ]
+    ids = [api.submit(value)["id"] for value in values]
+    finish(api, ids[0], equalized_odds_difference=0.1, validation_loss=0.5)
+    fail(api, ids[1])
+    return ids
+
+
+def test_the_newest_come_first(api_on_both: Api, three: list[str]) -> None:
+    assert _ids(api_on_both) == three[::-1]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("status=failed", [1]),
+        ("status=queued", [2]),
+        ("name=b", [0]),
+        ("name=nobody", []),
+        ("tag=groups", [2, 0]),
+        ("tag=other", [1]),
+        ("mechanism=laplace-l2", [2, 1, 0]),
+        ("mechanism=none", []),
+        ("leakage_max[lte]=3", [0]),
+        ("leakage_max[lte]=2.9", []),
+        ("leakage_max[gte]=3&equalized_odds_difference[lte]=0.1", [0]),
+        ("equalized_odds_difference[gte]=0.2", []),
+        ("epsilon_max[lte]=1&delta=0.001", []),
+        ("federation_id=unknown", []),
+        ("sort=name", [1, 0, 2]),
+        ("sort=-name", [2, 0, 1]),
+        ("sort=created_at", [0, 1, 2]),
+        ("sort=leakage_max", [0, 1, 2]),
+        ("sort=-finished_at", [1, 0, 2]),
+        ("status=failed&tag=groups", []),
+    ],
+)
+def test_filters_and_sorts(
+    api_on_both: Api, three: list[str], query: str, found: list[int]
+) -> None:
+    assert _ids(api_on_both, query) == [three[position] for position in found]
+
+
+def test_filters_by_time(api_on_both: Api, three: list[str]) -> None:
+    middle = datetime.fromisoformat(
+        api_on_both.get(f"/v1/experiments/{three[1]}").json()["created_at"]
+    )
+    second = timedelta(seconds=1)
+    query = {"created_after": middle.isoformat(), "created_before": middle.isoformat()}
+    response = api_on_both.get("/v1/experiments", params=query)
+    assert [item["id"] for item in response.json()["items"]] == [three[1]]
+    later = {"created_after": (middle + 60 * second).isoformat()}
+    assert api_on_both.get("/v1/experiments", params=later).json()["items"] == []
+    # A time without a zone is taken as UTC.
+    naive = (middle - 60 * second).replace(tzinfo=None).isoformat()
+    assert _ids(api_on_both, f"created_before={naive}") == []
+    assert len(_ids(api_on_both, f"created_after={naive}")) == 3
+
+
+@pytest.mark.parametrize(
+    "sort", ["created_at", "-created_at", "name", "-leakage_max", "started_at", "-finished_at"]
+)
+def test_pages_join_without_gaps(api_on_both: Api, three: list[str], sort: str) -> None:
+    whole, cursor, joined = _ids(api_on_both, f"sort={sort}"), None, []
+    for _ in range(3):
+        query = {"sort": sort, "limit": 1, **({"cursor": cursor} if cursor else {})}
+        page = api_on_both.get("/v1/experiments", params=query).json()
+        joined += [item["id"] for item in page["items"]]
+        cursor = page["next_cursor"]
+    assert cursor is None
+    assert joined == whole
+    assert sorted(joined) == three
+
+
+def test_a_cursor_fits_its_own_sort_only(api_on_both: Api, three: list[str]) -> None:
+    cursor = api_on_both.get("/v1/experiments?limit=1&sort=name").json()["next_cursor"]
+    for sort in ("-name", "created_at", "leakage_max"):
+        response = api_on_both.get(f"/v1/experiments?limit=1&sort={sort}&cursor={cursor}")
+        assert response.status_code == 422
+        assert response.json()["errors"][0]["pointer"] == "/query/cursor"
+
+
+def test_final_figures_are_shown(api_on_both: Api, three: list[str]) -> None:
+    done, failed, _ = (api_on_both.get(f"/v1/experiments/{id_}").json() for id_ in three)
+    assert done["figures"]["leakage_max"] == 3.0
+    assert done["figures"]["reasons"]["epsilon_max"] == "the report says why"
+    assert done["gate_outcome"] == "pass"
+    assert (failed["status"], failed["status_reason"]) == ("failed", "worker-lost")
+    assert failed["status_detail"] == "gone"
+    assert done["started_at"] <= done["finished_at"]
+
+
+# -- cancel and retry ------------------------------------------------------------------------------
+
+
+def test_a_queued_experiment_is_cancelled_at_once(api_on_both: Api) -> None:
+    api = api_on_both
+    body = api.submit()
+    response = api.post(f"/v1/experiments/{body['id']}/cancel")
+    assert response.status_code == 200
+    assert response.json()["status"] == "cancelled"
+    assert response.json()["status_reason"] == "cancelled-by-caller"
+    assert api.post(f"/v1/experiments/{body['id']}/cancel").json()["status"] == "cancelled"
+    [budget] = api.get(f"/v1/federations/{body['federation_id']}/budget").json()["items"]
+    assert (budget["reserved"], budget["spent"]) == (0, 0)
+
+
+@pytest.mark.parametrize("end", [finish, fail])
+def test_what_has_ended_cannot_be_cancelled(api: Api, end) -> None:
+    body = api.submit()
+    end(api, body["id"])
+    response = api.post(f"/v1/experiments/{body['id']}/cancel")
+    assert response.status_code == 409
+    assert response.json()["type"].endswith("/conflict")
+
+
+def test_a_failed_experiment_is_tried_again_as_a_new_one(api_on_both: Api) -> None:
+    api = api_on_both
+    first = api.submit()
+    fail(api, first["id"])
+    response = api.post(f"/v1/experiments/{first['id']}/retry")
+    assert response.status_code == 202
+    second = response.json()
+    assert response.headers["location"].endswith(second["id"])
+    assert second["id"] != first["id"]
+    assert second["retry_of"] == first["id"]
+    assert second["status"] == "queued"
+    for same in ("spec", "spec_hash", "tags", "federation_id", "name"):
+        assert second[same] == first[same]
+
+
+def test_retry_honours_an_idempotency_key(api: Api) -> None:
+    first = api.submit()
+    fail(api, first["id"])
+    path, key = f"/v1/experiments/{first['id']}/retry", {"Idempotency-Key": "once"}
+    assert api.post(path, headers=key).json()["id"] == api.post(path, headers=key).json()["id"]
+    assert api.counts()["experiments"] == 2
+
+
+def test_only_what_failed_or_was_cancelled_is_tried_again(api: Api) -> None:
+    queued, done = api.submit()["id"], api.submit()["id"]
+    finish(api, done)
+    before = api.counts()
+    for id_ in (queued, done):
+        response = api.post(f"/v1/experiments/{id_}/retry")
+        assert response.status_code == 409
+        assert response.json()["type"].endswith("/conflict")
+    assert api.counts() == before

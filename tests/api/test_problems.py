@@ -1,0 +1,159 @@
+"""Failures outside any route's own errors are problem documents too."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+
+from models.database import Database
+from tests.api.service import SPEC, Api, http, running_api, served, settings_for
+
+JSON = {"Content-Type": "application/json"}
+
+
+def _is_problem(response: Any, status: int, slug: str) -> dict[str, Any]:
+    assert response.status_code == status
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["x-content-type-options"] == "nosniff"
+    problem = response.json()
+    assert (problem["status"], problem["type"]) == (status, f"/problems/{slug}")
+    return problem
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/v1/nowhere", "/v1/experiments/", "/docs/assets/x"])
+def test_unknown_paths(api: Api, path: str) -> None:
+    _is_problem(api.get(path), 404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [("DELETE", "/v1/experiments", {"GET", "POST"}), ("POST", "/health/live", {"GET"})],
+)
+def test_unknown_methods(api: Api, method: str, path: str, allowed: set[str]) -> None:
+    response = api.request(method, path)
+    _is_problem(response, 405, "method-not-allowed")
+    assert set(response.headers["allow"].split(", ")) <= allowed
+
+
+def test_an_unexpected_failure_tells_nothing_but_where_to_look(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("api.routers.experiments.find_experiment", broken)
+    with structlog.testing.capture_logs() as logged:
+        response = api.get("/v1/experiments/x")
+    problem = _is_problem(response, 500, "internal-error")
+    assert "secret" not in response.text
+    assert problem["instance"].startswith("urn:uuid:")
+    assert [entry["instance"] for entry in logged] == [problem["instance"]]
+    assert "secret detail" in str(logged[0]["exc_info"])
+
+
+def test_a_database_that_is_away_is_told(tmp_path: Path, sqlite_url: str) -> None:
+    with running_api(settings_for(sqlite_url, tmp_path)) as api:
+        resources = api.client.app.state.resources
+        resources.database = Database("postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1")
+        response = api.get("/v1/experiments")
+        _is_problem(response, 503, "unavailable")
+        assert int(response.headers["retry-after"]) > 0
+        _is_problem(api.get("/health/ready"), 503, "unavailable")
+        assert api.get("/health/live").json() == {"status": "ok"}
+
+
+# -- health ----------------------------------------------------------------------------------------
+
+
+def test_ready_on_a_migrated_database(api_on_both: Api) -> None:
+    assert api_on_both.get("/health/ready", key=None).json() == {"status": "ok"}
+
+
+def test_not_ready_on_another_schema(empty_database_url: str, tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from api.app import create_app
+
+    with TestClient(create_app(settings_for(empty_database_url, tmp_path))) as client:
+        problem = _is_problem(client.get("/health/ready"), 503, "unavailable")
+        assert "fedaudit migrate" in problem["detail"]
+        assert client.get("/health/live").status_code == 200
+
+
+# -- bodies that are too large ---------------------------------------------------------------------
+
+HUNDRED_MEGABYTES = 100 * 2**20
+
+
+@pytest.fixture
+def live(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Api, str]]:
+    """An API, and the address of a real server on the same database."""
+    with running_api(settings_for(sqlite_url, tmp_path)) as api, served(api) as url:
+        yield api, url
+
+
+def test_a_large_body_is_refused_by_its_length(live: tuple[Api, str]) -> None:
+    api, url = live
+    before = api.counts()
+    with http(url, api.key) as client:
+        content = b"[" + b" " * HUNDRED_MEGABYTES
+        response = client.post("/v1/experiments", content=content, headers=JSON)
+    _is_problem(response, 413, "payload-too-large")
+    assert api.counts() == before
+
+
+def test_a_client_that_sends_all_before_it_reads_gets_the_answer(live: tuple[Api, str]) -> None:
+    api, url = live
+    request = urllib.request.Request(
+        f"{url}/v1/experiments",
+        data=b" " * (20 * 2**20),
+        headers={**JSON, "Authorization": f"Bearer {api.key}"},
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        opener.open(request, timeout=30)
+    assert caught.value.code == 413
+    assert json.loads(caught.value.read())["status"] == 413
+
+
+def test_a_large_body_without_a_length_is_refused_while_it_is_read(live: tuple[Api, str]) -> None:
+    api, url = live
+    sent = 0
+
+    async def chunks() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(HUNDRED_MEGABYTES // 2**16):
+            sent += 2**16
+            yield b" " * 2**16
+
+    async def post() -> httpx.Response:
+        headers = {**JSON, "Authorization": f"Bearer {api.key}"}
+        async with httpx.AsyncClient(base_url=url, timeout=30, trust_env=False) as client:
+            return await client.post("/v1/experiments", content=chunks(), headers=headers)
+
+    before = api.counts()
+    _is_problem(asyncio.run(post()), 413, "payload-too-large")
+    assert api.counts() == before
+
+
+def test_the_largest_body_is_still_taken(live: tuple[Api, str]) -> None:
+    api, url = live
+    body = json.dumps(SPEC).encode()
+    content = body + b" " * (api.settings.max_body_bytes - len(body))
+    with http(url, api.key) as client:
+        assert client.post("/v1/experiments", content=content, headers=JSON).status_code == 202
+        response = client.post("/v1/experiments", content=content + b" ", headers=JSON)
+    _is_problem(response, 413, "payload-too-large")
+
+
+def test_a_length_of_many_digits_is_refused(api: Api) -> None:
+    headers = {**JSON, "Content-Length": "9" * 5000}
+    response = api.post("/v1/experiments", content=b"{}", headers=headers)
+    _is_problem(response, 413, "payload-too-large")

@@ -1,0 +1,194 @@
+"""Submitting experiments: what is stored, what is reserved, and that nothing is stored twice."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.parse import parse_spec
+from models.tables import Event, OutboxMessage, Unit
+from tests.api.service import SPEC, Api, running_api, settings_for, spec
+
+WORST_CASE = 4.0
+"""Of SPEC: a release in each of 4 rounds, at n / nu = 3 / 3."""
+
+
+def test_an_experiment_is_queued_with_all_that_its_run_needs(api_on_both: Api) -> None:
+    api = api_on_both
+    response = api.post("/v1/experiments", json=SPEC)
+    assert response.status_code == 202
+    body = response.json()
+    assert response.headers["location"] == f"/v1/experiments/{body['id']}"
+    assert api.get(response.headers["location"]).json() == body
+    assert body["status"] == "queued"
+    assert body["status_reason"] is None
+    assert body["progress"] == {"round": 0, "rounds": 4}
+    assert body["tags"] == ["groups", "small"]
+    assert body["spec"] == parse_spec(SPEC).model_dump(mode="json")
+    assert body["spec_hash"] == spec_hash(parse_spec(SPEC))
+    assert body["created_at"].endswith("Z")
+    assert body["figures"]["leakage_max"] is None
+    assert body["figures"]["reasons"]["leakage_max"] == "the experiment has not ended"
+    row = api.stored(body["id"])
+    assert (row.parameters, row.noise_multiplier, row.hypotheses) == (3, 3.0, 2)
+    assert row.attributes == {"group": ["g1", "g2"]}
+    with api.database.read() as session:
+        unit = session.get(Unit, row.unit_id)
+        assert unit is not None
+        assert (unit.state, unit.device, unit.max_attempts) == ("waiting", "auto", 3)
+        event = session.scalars(select(Event)).one()
+        assert (event.sequence, event.type, event.data["status"]) == (1, "status.changed", "queued")
+
+
+def test_the_worst_case_is_reserved_on_the_data(api_on_both: Api) -> None:
+    first, second = api_on_both.submit(), api_on_both.submit(spec(tags=[]))
+    assert first["federation_id"] == second["federation_id"]
+    [budget] = api_on_both.get(f"/v1/federations/{first['federation_id']}/budget").json()["items"]
+    assert (budget["book"], budget["figure"]) == ("simulation", "leakage")
+    assert budget["reserved"] == pytest.approx(2 * WORST_CASE, rel=1e-12)
+    assert (budget["total"], budget["remaining"]) == (None, None)
+
+
+def test_the_queue_is_told_after_the_answer(api: Api, tmp_path: Path) -> None:
+    api.submit()
+    assert len(list((tmp_path / "queue").glob("*.fedaudit.auto.msg"))) == 1
+    with api.database.read() as session:
+        message = session.scalars(select(OutboxMessage)).one()
+        unit = session.scalars(select(Unit)).one()
+    assert message.published_at is not None
+    assert unit.published_at is not None
+    assert message.payload == {"unit_id": unit.id, "device": "auto"}
+
+
+def test_a_broker_that_is_away_loses_nothing(sqlite_url: str, tmp_path: Path) -> None:
+    # Port 1 is reserved and refuses connections.
+    settings = settings_for(sqlite_url, tmp_path, broker_url="redis://127.0.0.1:1/0")
+    with running_api(settings) as api:
+        assert api.submit()["status"] == "queued"
+        with api.database.read() as session:
+            message = session.scalars(select(OutboxMessage)).one()
+    assert message.topic == "unit"
+    assert message.published_at is None
+
+
+def test_validation_alone_stores_nothing(api: Api) -> None:
+    before = api.counts()
+    response = api.post("/v1/experiments?validate_only=true", json=SPEC)
+    assert response.status_code == 200
+    body = response.json()
+    assert body["projection"]["leakage_worst_case"] == WORST_CASE
+    assert body["projection"]["leakage_expected"] == pytest.approx(WORST_CASE * 5 / 20)
+    assert body["projection"]["epsilon"] == []
+    assert body["projection"]["budget_ends_in_round"] is None
+    assert "client_budget" in body["projection"]["reasons"]["budget_ends_in_round"]
+    assert (body["clients"], body["training_clients"], body["parameters"]) == (40, 20, 3)
+    assert body["spec_hash"] == spec_hash(parse_spec(SPEC))
+    assert api.counts() == before
+
+
+def test_without_a_mechanism_nothing_is_reserved(api: Api) -> None:
+    body = api.submit({**SPEC, "privacy": {"mechanism": "none"}})
+    assert api.get(f"/v1/federations/{body['federation_id']}/budget").json() == {"items": []}
+
+
+# -- budgets ---------------------------------------------------------------------------------------
+
+
+def _set_total(api: Api, federation_id: str, total: float) -> None:
+    path = f"/v1/federations/{federation_id}/budget"
+    body = {"book": "simulation", "figure": "leakage", "total": total}
+    assert api.request("PUT", path, json=body).status_code == 200
+
+
+def test_a_budget_without_room_refuses_and_says_what_is_left(api_on_both: Api) -> None:
+    api = api_on_both
+    federation_id = api.submit()["federation_id"]
+    _set_total(api, federation_id, WORST_CASE + 1)
+    before = api.counts()
+    response = api.post("/v1/experiments", json=SPEC, headers={"Idempotency-Key": "once"})
+    assert response.status_code == 409
+    problem = response.json()
+    assert problem["type"].endswith("/budget-exhausted")
+    assert problem["remaining"] == pytest.approx(1)
+    assert problem["requested"] == WORST_CASE
+    assert "client_budget" in problem["detail"]
+    assert api.counts() == before
+    # The key stands for no experiment, so it is free once there is room.
+    _set_total(api, federation_id, 2 * WORST_CASE)
+    api.submit(headers={"Idempotency-Key": "once"})
+
+
+def test_the_books_are_kept_apart(api: Api) -> None:
+    federation_id = api.submit()["federation_id"]
+    _set_total(api, federation_id, 0)
+    api.submit(spec(privacy={"noise": "release"}))
+    items = api.get(f"/v1/federations/{federation_id}/budget").json()["items"]
+    assert {item["book"]: item["total"] for item in items} == {"simulation": 0, "release": None}
+
+
+def test_simultaneous_submissions_cannot_share_the_last_room(api_on_both: Api) -> None:
+    api = api_on_both
+    _set_total(api, api.submit()["federation_id"], 3 * WORST_CASE)
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(lambda _: api.post("/v1/experiments", json=SPEC), range(6)))
+    assert sorted(answer.status_code for answer in answers) == [202, 202, 409, 409, 409, 409]
+    assert api.counts()["experiments"] == 3
+
+
+# -- idempotency -----------------------------------------------------------------------------------
+
+
+def test_a_repeated_request_gives_the_same_experiment(api_on_both: Api) -> None:
+    api = api_on_both
+    key = {"Idempotency-Key": "a key with spaces"}
+    first = api.submit(headers=key)
+    before = api.counts()
+    # The same JSON in another layout and order is the same body.
+    reordered = dict(reversed(SPEC.items()))
+    again = api.post("/v1/experiments", json=reordered, headers=key)
+    assert again.status_code == 202
+    assert again.headers["location"].endswith(first["id"])
+    assert again.json()["id"] == first["id"]
+    assert api.counts() == before
+
+
+def test_the_same_key_with_another_body_is_refused(api: Api) -> None:
+    api.submit(headers={"Idempotency-Key": "once"})
+    before = api.counts()
+    for other in (spec(seed=8), {"not": "a spec"}):
+        response = api.post("/v1/experiments", json=other, headers={"Idempotency-Key": "once"})
+        assert response.status_code == 409
+        assert response.json()["type"].endswith("/idempotency-mismatch")
+    assert api.counts() == before
+
+
+def test_the_key_of_another_caller_or_route_is_another_key(api: Api) -> None:
+    key = {"Idempotency-Key": "once"}
+    first = api.submit(headers=key)
+    other_key = api.submit(headers=key, key=api.key_with("experiments:write"))
+    foreign = api.submit(headers=key, key=api.key_with("experiments:write", project="another"))
+    api.post(f"/v1/experiments/{first['id']}/cancel")
+    retried = api.post(f"/v1/experiments/{first['id']}/retry", headers=key).json()
+    assert len({first["id"], other_key["id"], foreign["id"], retried["id"]}) == 4
+
+
+def test_simultaneous_repetitions_queue_one_experiment(api_on_both: Api) -> None:
+    api = api_on_both
+    key = {"Idempotency-Key": "once"}
+    with ThreadPoolExecutor(6) as pool:
+        found = set(pool.map(lambda _: api.submit(headers=key)["id"], range(6)))
+    assert len(found) == 1
+    assert api.counts()["experiments"] == 1
+    assert api.counts()["units"] == 1
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "tab\there", "caf\xe9"])
+def test_a_key_is_short_printable_text(api: Api, key: str) -> None:
+    before = api.counts()
+    headers = {"Idempotency-Key": key.encode("latin-1")}
+    response = api.post("/v1/experiments", json=SPEC, headers=headers)
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == "/header/idempotency-key"
+    assert api.counts() == before

@@ -1,0 +1,222 @@
+"""Known answers of Philox, independence of the layout, and the distributions drawn from words.
+
+Statistical checks use fixed seeds and reject at `FALSE_ALARM`, so one of them fails by chance, for
+a new seed, once in a million draws of that seed.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fedaudit.randomness import (
+    CounterSource,
+    EntropySource,
+    Purpose,
+    _philox,
+    normals,
+    permutation,
+    sample_without_replacement,
+    uniforms,
+)
+
+FALSE_ALARM = 1e-6
+
+
+@pytest.mark.parametrize(
+    ("key", "counter", "answer"),
+    [
+        ((0, 0), (0, 0, 0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        (
+            (0xFFFFFFFF, 0xFFFFFFFF),
+            (0xFFFFFFFF,) * 4,
+            (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD),
+        ),
+        (
+            (0xA4093822, 0x299F31D0),
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_known_answers_of_philox_4x32_10(
+    key: tuple[int, int], counter: tuple[int, ...], answer: tuple[int, ...]
+) -> None:
+    """From the reference implementation (Random123, kat_vectors)."""
+    found = _philox(key, [np.array([part], dtype=np.uint64) for part in counter])
+    assert tuple(found[0].tolist()) == answer
+
+
+def test_the_counter_is_block_client_round_purpose_and_the_key_the_seed() -> None:
+    seed = 0x299F31D0A4093822
+    words = CounterSource(seed).words(purpose=Purpose.DATA, round_=9, counters=7, count=8)
+    key = (seed & 0xFFFFFFFF, seed >> 32)
+    for block in (0, 1):
+        counter = [np.array([part], dtype=np.uint64) for part in (block, 7, 9, Purpose.DATA)]
+        assert words[4 * block : 4 * block + 4].tolist() == _philox(key, counter)[0].tolist()
+
+
+def test_words_do_not_depend_on_what_they_are_drawn_beside() -> None:
+    seeds, rounds, clients = np.array([3, 0, 2**40], dtype=np.uint64), [1, 8], [0, 5, 999_999]
+    together = CounterSource(seeds.reshape(-1, 1, 1)).words(
+        purpose=Purpose.DIRECTION,
+        round_=np.reshape(rounds, (-1, 1)),
+        counters=np.array(clients),
+        count=13,
+    )
+    assert together.shape == (3, 2, 3, 13)
+    for (i, seed), (j, round_), (k, client) in itertools.product(
+        enumerate(seeds.tolist()), enumerate(rounds), enumerate(clients)
+    ):
+        alone = CounterSource(seed).words(
+            purpose=Purpose.DIRECTION, round_=round_, counters=client, count=13
+        )
+        assert np.array_equal(together[i, j, k], alone)
+
+
+def test_longer_draws_begin_with_the_shorter_ones() -> None:
+    source = CounterSource(5)
+    # Beyond the counters that are computed at a time.
+    long = source.words(purpose=Purpose.DATA, round_=0, counters=0, count=100_001)
+    for count in (1, 4, 7, 40_000):
+        short = source.words(purpose=Purpose.DATA, round_=0, counters=0, count=count)
+        assert np.array_equal(short, long[:count])
+
+
+def test_seeds_purposes_rounds_and_clients_share_no_numbers() -> None:
+    blocks = {
+        tuple(
+            CounterSource(seed)
+            .words(purpose=purpose, round_=round_, counters=client, count=4)
+            .tolist()
+        )
+        for seed in (0, 1, 2**32, 2**32 + 1, 2**53 - 1, 2**64 - 1)
+        for purpose in Purpose
+        for round_ in (0, 1, 1_000_000)
+        for client in (0, 1, 999_999)
+    }
+    assert len(blocks) == 6 * len(Purpose) * 3 * 3
+
+
+def test_uniforms_lie_strictly_between_0_and_1() -> None:
+    extremes = uniforms(np.array([0, 1, 2**31, 2**32 - 1], dtype=np.uint32))
+    assert extremes[0] == 2.0**-33
+    assert extremes[-1] == 1 - 2.0**-33
+    assert np.all((extremes > 0) & (extremes < 1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_normals_of_extreme_words_are_finite_and_no_radius_is_zero(dtype: type) -> None:
+    extremes = np.array([0, 1, 2**31, 2**32 - 2, 2**32 - 1], dtype=np.uint32)
+    words = np.array(list(itertools.product(extremes, extremes)))
+    numbers = normals(words, dtype)
+    assert numbers.dtype == dtype
+    assert np.isfinite(numbers).all()
+    assert np.all(np.hypot(numbers[:, 0], numbers[:, 1]) > 0)
+
+
+def test_uniforms_are_uniform() -> None:
+    words = CounterSource(11).words(
+        purpose=Purpose.DATA, round_=0, counters=np.arange(2000), count=50
+    )
+    assert stats.kstest(uniforms(words).ravel(), "uniform").pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_normals_are_normal_and_their_pairs_independent(dtype: type) -> None:
+    words = CounterSource(12).words(
+        purpose=Purpose.DATA, round_=0, counters=np.arange(2000), count=50
+    )
+    numbers = normals(words, dtype).astype(np.float64)
+    assert stats.kstest(numbers.ravel(), "norm").pvalue > FALSE_ALARM
+    first, second = numbers[:, :25].ravel(), numbers[:, 25:].ravel()
+    assert stats.pearsonr(first, second).pvalue > FALSE_ALARM
+    assert stats.pearsonr(first**2, second**2).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize(
+    ("population", "count"), [(5, 3), (5, 1), (8, 2), (6, 6)], ids=str
+)
+def test_every_subset_is_equally_likely(population: int, count: int) -> None:
+    """Both ways of drawing: number by number for (5, 1) and (8, 2), by the smallest words else."""
+    samples = sample_without_replacement(
+        CounterSource(13),
+        purpose=Purpose.COHORT,
+        round_=np.arange(20_000),
+        population=population,
+        count=count,
+    )
+    subsets = {
+        subset: place
+        for place, subset in enumerate(itertools.combinations(range(population), count))
+    }
+    found = np.bincount(
+        [subsets[tuple(sample)] for sample in samples.tolist()], minlength=len(subsets)
+    )
+    assert len(subsets) == 1 or stats.chisquare(found).pvalue > FALSE_ALARM
+
+
+@given(
+    st.integers(1, 300).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))),
+    st.integers(0, 2**64 - 1),
+)
+def test_samples_are_distinct_ascending_and_the_same_alone_and_stacked(
+    sizes: tuple[int, int], seed: int
+) -> None:
+    population, count = sizes
+    seeds = np.array([seed, 1, 2], dtype=np.uint64)
+
+    def draw(source: CounterSource, rounds: list[int]) -> np.ndarray:
+        return sample_without_replacement(
+            source,
+            purpose=Purpose.COHORT,
+            round_=np.array(rounds)[:, None] if len(rounds) > 1 else rounds[0],
+            population=population,
+            count=count,
+        )
+
+    together = draw(CounterSource(seeds), [1, 2, 3])
+    assert together.shape == (3, 3, count)
+    assert together.min() >= 0
+    assert together.max() < population
+    assert np.all(np.diff(together, axis=-1) > 0)
+    assert np.array_equal(draw(CounterSource(seed), [2]), together[1, 0])
+
+
+@given(st.integers(1, 400), st.integers(0, 2**53 - 1))
+def test_a_permutation_has_every_number_once(size: int, seed: int) -> None:
+    order = permutation(size, seed=seed, purpose=Purpose.SPLIT)
+    assert np.array_equal(np.sort(order), np.arange(size))
+    assert np.array_equal(order, permutation(size, seed=seed, purpose=Purpose.SPLIT))
+
+
+def test_every_permutation_is_equally_likely() -> None:
+    orders = {order: place for place, order in enumerate(itertools.permutations(range(4)))}
+    found = np.bincount(
+        [
+            orders[tuple(permutation(4, seed=seed, purpose=Purpose.SPLIT).tolist())]
+            for seed in range(5000)
+        ],
+        minlength=len(orders),
+    )
+    assert stats.chisquare(found).pvalue > FALSE_ALARM
+
+
+def test_entropy_is_never_the_same_twice() -> None:
+    source = EntropySource(np.zeros((2, 1), dtype=np.uint64))
+    words = [
+        source.words(purpose=Purpose.MAGNITUDE, round_=1, counters=np.arange(3), count=4)
+        for _ in range(100)
+    ]
+    assert words[0].shape == (2, 3, 4)
+    # Blocks of 128 bits: a repetition by chance has a probability below 1e-30.
+    blocks = np.concatenate(words).reshape(-1, 4)
+    assert len(np.unique(blocks, axis=0)) == 600
+
+
+def test_entropy_is_uniform() -> None:
+    words = EntropySource().words(purpose=Purpose.DATA, round_=0, counters=0, count=100_000)
+    assert stats.kstest(uniforms(words), "uniform").pvalue > FALSE_ALARM

@@ -1,0 +1,59 @@
+"""A complete spec to change one thing in."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.parse import parse_spec
+
+HOSPITAL: dict[str, Any] = {
+    "name": "hospital",
+    "federation": {"source": "hospital-charges", "path": "charges/four.csv.gz"},
+    "model": {"kind": "mlp", "hidden": [2]},
+    "training": {
+        "loss": "rmse",
+        "hypotheses": 5,
+        "rounds": 500,
+        "cohort": {"clients": 100},
+    },
+    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
+    "fairness": {"sensitive": ["state"], "favourable": {"op": "le", "value": 7000}},
+}
+
+TABLE: dict[str, Any] = {
+    **HOSPITAL,
+    "federation": {"source": "table", "path": "a.csv", "client_key": "who", "target": "income"},
+    "model": {"kind": "logistic"},
+    "training": {"loss": "cross-entropy", "rounds": 5, "cohort": {"clients": 10}},
+    "fairness": {},
+}
+
+
+def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """The document with values set at dotted paths; `...` removes a field."""
+    result = copy.deepcopy(document)
+    for path, value in changes.items():
+        part: Any = result
+        *parents, last = path.split(".")
+        for parent in parents:
+            part = part[parent]
+        if value is ...:
+            del part[last]
+        else:
+            part[last] = value
+    return result
+
+
+def faults(value: object) -> list[FieldError]:
+    """What is refused in a value."""
+    with pytest.raises(InvalidInputError) as refused:
+        parse_spec(value)
+    return list(refused.value.errors)
+
+
+def fault(value: object) -> tuple[str, str]:
+    """Pointer and message of the one thing that is refused in a value."""
+    (found,) = faults(value)
+    return found.pointer, found.message

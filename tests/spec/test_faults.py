@@ -1,0 +1,369 @@
+"""Every fault names its field, as a JSON pointer into what was sent, and its remedy."""
+
+import copy
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.spec.errors import json_pointer
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_spec
+from tests.spec.documents import HOSPITAL, TABLE, changed, fault, faults
+
+GROUPS = changed(
+    HOSPITAL,
+    {
+        "federation": {"source": "synthetic-groups"},
+        "model": {"kind": "linear"},
+        "fairness.sensitive": ["group"],
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("document", "changes", "pointer", "message"),
+    [
+        # What is no such field, value or kind.
+        (HOSPITAL, {"colour": 1}, "/colour", "unknown field"),
+        (HOSPITAL, {"privacy.epsilon": 1}, "/privacy/epsilon", "unknown field"),
+        (HOSPITAL, {"training.local": {"a/b~c": 1}}, "/training/local/a~1b~0c", "unknown field"),
+        (TABLE, {"federation.table": 1}, "/federation/table", "unknown field"),
+        (HOSPITAL, {"name": ...}, "/name", "is required"),
+        (HOSPITAL, {"training.cohort.clients": ...}, "/training/cohort/clients", "is required"),
+        (TABLE, {"federation.target": ...}, "/federation/target", "is required"),
+        (
+            TABLE,
+            {"federation.target": ..., "federation.client_key": "target"},
+            "/federation/target",
+            "is required",
+        ),
+        (HOSPITAL, {"privacy": {}}, "/privacy/mechanism", "is required; it says which kind"),
+        (HOSPITAL, {"model": {"hidden": [2]}}, "/model/kind", "is required; it says which kind"),
+        (
+            HOSPITAL,
+            {"privacy.mechanism": "gaussian-central"},
+            "/privacy/mechanism",
+            "'gaussian-central' is not offered; choose one of 'none', 'laplace-l2'",
+        ),
+        (
+            HOSPITAL,
+            {"federation.source": "femnist"},
+            "/federation/source",
+            "'femnist' is not offered; choose one of 'synthetic-linear', 'synthetic-groups', "
+            "'hospital-charges', 'table'",
+        ),
+        (
+            HOSPITAL,
+            {"training.clustering": {"method": "dbscan"}},
+            "/training/clustering/method",
+            "choose one of 'k-means', 'reported'",
+        ),
+        (HOSPITAL, {"privacy": 3}, "/privacy", "must be an object with named fields"),
+        (HOSPITAL, {"training": []}, "/training", "must be an object with named fields"),
+        (HOSPITAL, {"gates": {}}, "/gates", "must be a list"),
+        (HOSPITAL, {"spec_version": 2}, "/spec_version", "should be 1"),
+        (HOSPITAL, {"name": 3}, "/name", "must be a text; put it in quotes"),
+        (HOSPITAL, {"name": ""}, "/name", "at least 1 character"),
+        (HOSPITAL, {"name": "a\x00b"}, "/name", "must not contain control characters"),
+        (HOSPITAL, {"name": "a\n"}, "/name", "must not contain control characters"),
+        (HOSPITAL, {"name": "\ud800"}, "/name", "valid string"),
+        (HOSPITAL, {"tags": ["ok", "x" * 65]}, "/tags/1", "at most 64 characters"),
+        # Numbers.
+        (HOSPITAL, {"seed": True}, "/seed", "must be a whole number"),
+        (HOSPITAL, {"seed": "1"}, "/seed", "must be a whole number"),
+        (HOSPITAL, {"seed": -1}, "/seed", "greater than or equal to 0"),
+        (HOSPITAL, {"seed": 2**53}, "/seed", "less than or equal to 9007199254740991"),
+        (HOSPITAL, {"seed": 10**400}, "/seed", "less than or equal to"),
+        (HOSPITAL, {"training.rounds": 10.5}, "/training/rounds", "must be a whole number"),
+        (HOSPITAL, {"training.rounds": 0}, "/training/rounds", "greater than or equal to 1"),
+        (
+            HOSPITAL,
+            {"training.local": {"step_size": float("nan")}},
+            "/training/local/step_size",
+            "finite number",
+        ),
+        (
+            HOSPITAL,
+            {"federation.scale": {"latitude": float("inf")}},
+            "/federation/scale/latitude",
+            "finite number",
+        ),
+        (
+            HOSPITAL,
+            {"privacy.noise_multiplier": float("nan")},
+            "/privacy/noise_multiplier",
+            "finite number",
+        ),
+        (HOSPITAL, {"federation.scale": {"a": 0}}, "/federation/scale/a", "greater than 0"),
+        (
+            HOSPITAL,
+            {"federation.validation_fraction": 1.0},
+            "/federation/validation_fraction",
+            "less than 1",
+        ),
+        (
+            HOSPITAL,
+            {"gates": [{"figure": "accuracy", "op": "ge", "value": float("inf")}]},
+            "/gates/0/value",
+            "finite number",
+        ),
+        # Paths and lists.
+        (HOSPITAL, {"federation.path": "/etc/passwd"}, "/federation/path", "relative path"),
+        (HOSPITAL, {"federation.path": "a/../../b"}, "/federation/path", "'..'"),
+        (HOSPITAL, {"federation.path": "s3://a/b"}, "/federation/path", "relative path"),
+        (HOSPITAL, {"federation.path": "C:\\a"}, "/federation/path", "relative path"),
+        (HOSPITAL, {"federation.zip_table": "~/a"}, "/federation/zip_table", "relative path"),
+        (
+            HOSPITAL,
+            {"federation.conditions": [194, 194]},
+            "/federation/conditions",
+            "twice",
+        ),
+        (
+            HOSPITAL,
+            {"federation": {"source": "synthetic-linear", "thetas": [[1.0], [1.0, 2.0]]}},
+            "/federation/thetas",
+            "same length",
+        ),
+        # What the parts must agree on.
+        (
+            HOSPITAL,
+            {"privacy.noise_multiplier": -1},
+            "/privacy/noise_multiplier",
+            "must be greater than 0; for no noise ask for `mechanism: none`",
+        ),
+        (HOSPITAL, {"privacy.noise_multiplier": 0.0}, "/privacy/noise_multiplier", "`mechanism"),
+        (HOSPITAL, {"attacks": [{"kind": "canaries"}]}, "/attacks", "this version runs no attacks"),
+        (HOSPITAL, {"privacy.clip": 1e-7}, "/privacy/clip", "below radius_floor"),
+        (
+            HOSPITAL,
+            {"training.hypotheses": 101},
+            "/training/hypotheses",
+            "ask for fewer hypotheses or a larger cohort",
+        ),
+        (
+            HOSPITAL,
+            {"training.local": {"steps": 3, "epochs": 1}},
+            "/training/local",
+            "either `epochs` or `steps`",
+        ),
+        (
+            HOSPITAL,
+            {"training.local": {"epochs": None}},
+            "/training/local",
+            "either `epochs` or `steps`",
+        ),
+        (HOSPITAL, {"training.loss": "cross-entropy"}, "/training/loss", "use a `linear` or `mlp`"),
+        (HOSPITAL, {"model": {"kind": "logistic"}}, "/model/kind", "use a `linear` or `mlp`"),
+        (TABLE, {"model": {"kind": "linear"}}, "/model/kind", "use `logistic` or `mlp`"),
+        (GROUPS, {"fairness.sensitive": ["state"]}, "/fairness/sensitive/0", "it has ['group']"),
+        (
+            GROUPS,
+            {"federation": {"source": "synthetic-linear"}},
+            "/fairness/sensitive/0",
+            "it has none",
+        ),
+        (
+            HOSPITAL,
+            {"fairness": {"favourable": {"op": "le", "value": 1}}},
+            "/fairness/sensitive",
+            "name a sensitive attribute",
+        ),
+        (HOSPITAL, {"fairness.sensitive": ["a", "a"]}, "/fairness", "twice"),
+        (
+            HOSPITAL,
+            {"fairness.favourable": {"op": "in", "value": 3}},
+            "/fairness/favourable",
+            "`in` takes a list",
+        ),
+        (
+            HOSPITAL,
+            {"fairness.favourable": {"op": "ge", "value": "a"}},
+            "/fairness/favourable",
+            "`ge` takes a number",
+        ),
+        (HOSPITAL, {"fairness.favourable": 3}, "/fairness/favourable", "must be an object"),
+        (HOSPITAL, {"fairness.favourable": []}, "/fairness/favourable", "at least 1 item"),
+        (
+            HOSPITAL,
+            {"fairness.favourable": {"op": "ge"}},
+            "/fairness/favourable/value",
+            "is required",
+        ),
+        (
+            HOSPITAL,
+            {"fairness.favourable": [{"op": "ge", "value": 1}]},
+            "/fairness/favourable/0/group",
+            "is required",
+        ),
+        (
+            HOSPITAL,
+            {"fairness.favourable": [{"op": "ge", "value": 1, "group": {"zip": "1"}}]},
+            "/fairness",
+            "'zip', not in `sensitive`",
+        ),
+        (
+            HOSPITAL,
+            {
+                "fairness.favourable": [
+                    {"op": "ge", "value": 1, "group": {"state": "AL"}},
+                    {"op": "ge", "value": 1, "group": {"zip": "1"}},
+                ]
+            },
+            "/fairness",
+            "must all speak of one attribute",
+        ),
+        (
+            HOSPITAL,
+            {"gates": [{"figure": "leakage_max", "op": "le", "value": 1, "attribute": "state"}]},
+            "/gates/0/attribute",
+            "leave it out",
+        ),
+        (
+            HOSPITAL,
+            {
+                "gates": [
+                    {"figure": "accuracy", "op": "ge", "value": 1},
+                    {
+                        "figure": "equalized_odds_ratio",
+                        "op": "ge",
+                        "value": 1,
+                        "attribute": "sex",
+                    },
+                ]
+            },
+            "/gates/1/attribute",
+            "'sex' is not in fairness.sensitive",
+        ),
+        (
+            HOSPITAL,
+            {
+                "fairness.sensitive": ["state", "zip"],
+                "gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 1}],
+            },
+            "/gates/0/attribute",
+            "name the sensitive attribute",
+        ),
+        (
+            HOSPITAL,
+            {"gates": [{"figure": "beauty", "op": "le", "value": 1}]},
+            "/gates/0/figure",
+            "'leakage_max', 'leakage_median'",
+        ),
+    ],
+)
+def test_a_fault_names_field_and_remedy(
+    document: dict[str, Any], changes: dict[str, Any], pointer: str, message: str
+) -> None:
+    found_pointer, found_message = fault(changed(document, changes))
+    assert found_pointer == pointer
+    assert message in found_message
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"privacy.radius": -1}, "/privacy/radius"),
+        ({"privacy.radius": float("nan")}, "/privacy/radius"),
+        ({"fairness.favourable": {"op": "ge", "value": True}}, "/fairness/favourable/value"),
+        ({"fairness.favourable": {"op": "ge", "value": 10**400}}, "/fairness/favourable/value"),
+        ({"fairness.favourable": {"op": "in", "value": [{}]}}, "/fairness/favourable/value/0"),
+    ],
+    ids=str,
+)
+def test_a_value_that_fits_none_of_several_types_is_pointed_at(
+    changes: dict[str, Any], pointer: str
+) -> None:
+    found = {error.pointer for error in faults(changed(HOSPITAL, changes))}
+    assert pointer in found
+    assert found <= {pointer, pointer.removesuffix("/0")}
+
+
+def test_all_faults_are_told_at_once() -> None:
+    found = faults(changed(HOSPITAL, {"seed": -1, "colour": 1, "training.rounds": 0}))
+    assert {error.pointer for error in found} == {"/seed", "/colour", "/training/rounds"}
+
+
+def test_a_clip_below_the_floor_is_fine_where_the_radius_is_fixed() -> None:
+    spec = parse_spec(changed(HOSPITAL, {"privacy.clip": 1e-7, "privacy.radius": 1e-7}))
+    assert spec.privacy.mechanism == "laplace-l2"
+
+
+@pytest.mark.parametrize("value", [{1: 2}, {"\ud800": 1}, {None: 1}, {(1, 2): 3}], ids=ascii)
+def test_names_that_are_no_text_are_refused(value: dict[Any, Any]) -> None:
+    for error in faults({**HOSPITAL, **value}):
+        error.pointer.encode()
+        error.message.encode()
+
+
+def paths(value: Any, prefix: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    items = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list)
+        else ()
+    )  # fmt: skip
+    return [prefix] + [found for name, item in items for found in paths(item, (*prefix, name))]
+
+
+def resolve(document: Any, pointer: str) -> Any:
+    for part in pointer.split("/")[1:]:
+        step = part.replace("~1", "/").replace("~0", "~")
+        document = document[int(step) if isinstance(document, list) else step]
+    return document
+
+
+FULL = parse_spec(HOSPITAL).model_dump(mode="json")
+
+
+# No field takes bytes.
+WRONG = b"wrong"
+
+
+@given(st.sampled_from([path for path in paths(FULL) if path]))
+def test_the_pointer_of_a_wrong_value_leads_to_it(path: tuple[str | int, ...]) -> None:
+    document = copy.deepcopy(FULL)
+    part: Any = document
+    for step in path[:-1]:
+        part = part[step]
+    part[path[-1]] = WRONG
+    pointers = {error.pointer for error in faults(document)}
+    if path[-1] in ("source", "kind", "mechanism", "method"):
+        assert "/" + "/".join(map(str, path)) in pointers
+    else:
+        assert [resolve(document, pointer) for pointer in pointers] == [WRONG]
+
+
+@given(
+    st.sampled_from(["", "/privacy", "/training", "/training/local", "/federation", "/fairness"]),
+    st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=12),
+)
+def test_the_pointer_of_an_unknown_field_leads_to_it(where: str, name: str) -> None:
+    document, unknown = copy.deepcopy(FULL), object()
+    part = resolve(document, where)
+    if name in part:
+        return
+    part[name] = unknown
+    (error,) = faults(document)
+    assert resolve(document, error.pointer) is unknown
+
+
+@given(st.lists(st.text(max_size=5) | st.integers(0, 3), max_size=5))
+def test_a_pointer_of_existing_steps_is_reversible(location: list[str | int]) -> None:
+    document: Any = "leaf"
+    for step in reversed(location):
+        document = {step: document} if isinstance(step, str) else [document] * 4
+    pointer = json_pointer(location, document)
+    assert pointer.count("/") == len(location)
+    assert resolve(document, pointer) == "leaf"
+
+
+def test_the_json_schema_describes_the_spec() -> None:
+    schema = ExperimentSpec.model_json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for document in (HOSPITAL, TABLE, GROUPS, FULL):
+        validator.validate(document)
+    for changes in ({"seed": -1}, {"colour": 1}, {"privacy.noise_multiplier": 0}):
+        assert not validator.is_valid(changed(HOSPITAL, changes))

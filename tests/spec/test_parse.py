@@ -1,0 +1,139 @@
+"""Texts that are YAML or JSON, and texts that only look like it."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import decode_text, parse_spec_text
+
+NAMES = st.text(st.characters(categories=("L", "N", "P", "Z")), max_size=8)
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | NAMES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(InvalidInputError) as refused:
+        decode_text(text)
+    (error,) = refused.value.errors
+    assert error.pointer == ""
+    return error.message
+
+
+@given(JSON_VALUES)
+def test_json_texts_mean_what_json_says(value: Any) -> None:
+    document = {"value": value}
+    assert decode_text(json.dumps(document)) == document
+    assert decode_text(json.dumps(document, indent=2, ensure_ascii=False)) == document
+
+
+@given(JSON_VALUES)
+def test_yaml_texts_mean_what_yaml_says(value: Any) -> None:
+    assert decode_text(yaml.safe_dump(value, allow_unicode=True)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-6", 1e-6), ("1E5", 1e5), ("-2.e+3", -2000.0), (".5e1", 5.0), ("1.0e-6", 1e-6)],
+)
+def test_numbers_with_an_exponent_are_numbers(text: str, value: float) -> None:
+    assert decode_text(f"radius_floor: {text}") == {"radius_floor": value}
+    assert decode_text(f"{{radius_floor: {text}}}") == {"radius_floor": value}
+
+
+@pytest.mark.parametrize("text", ["e5", "1e", "zip-1e5", "1e5x", "e"])
+def test_words_with_an_e_stay_words(text: str) -> None:
+    assert decode_text(f"a: {text}") == {"a": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "twice"),
+    [
+        ("seed: 1\nseed: 2", "line 2: 'seed'"),
+        ("a:\n  - {b: 1,\n     b: 1}", "line 3: 'b'"),
+        ("a: 1\n'a': 1", "line 2: 'a'"),
+        ('{"privacy": {"mechanism": "none", "mechanism": "none"}}', "'mechanism'"),
+        ('[{"x": 1, "y": 2, "x": 3}]', "'x'"),
+    ],
+)
+def test_a_name_given_twice_is_refused(text: str, twice: str) -> None:
+    assert refusal(text) == f"{twice} is given twice; keep one"
+
+
+LAUGHS = "a: &a [lol, lol, lol, lol, lol, lol, lol, lol, lol]\n" + "".join(
+    f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n"
+    for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (LAUGHS, 2),
+        ("a: &a [*a]", 1),
+        ("base: &base {b: 1}\n\nmore:\n  <<: *base", 4),
+    ],
+    ids=["billion laughs", "endless", "merge"],
+)
+def test_aliases_are_refused(text: str, line: int) -> None:
+    assert refusal(text) == f"line {line}: aliases (`*name`) are not supported; write the value out"
+
+
+def test_an_anchor_without_an_alias_is_harmless() -> None:
+    assert decode_text("a: &here 1") == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{" * 5_000, '{"a":' * 100_000, "- " * 50_000])
+def test_deep_nesting_is_refused(text: str) -> None:
+    assert refusal(text).startswith("is neither YAML nor JSON")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: [",
+        "{",
+        '{"a": 1,}}',
+        "\x00",
+        "a: \x07",
+        "\t- a",
+        "--- 1\n--- 2",
+        "? [1, 2]\n: 3",
+        "a: !!python/object/apply:os.system [true]",
+        "a: !!python/name:os.system",
+        "a: " + "9" * 5000,
+        '{"a": ' + "9" * 5000 + "}",
+        "a: 2024-13-45",
+    ],
+    ids=lambda text: repr(text[:20]),
+)
+def test_what_is_neither_is_refused(text: str) -> None:
+    message = refusal(text)
+    assert message.startswith("is neither YAML nor JSON")
+    assert len(message) < 400
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "null", "[]", "just words", "3"])
+def test_what_is_no_object_is_no_spec(text: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse_spec_text(text)
+    (error,) = refused.value.errors
+    assert (error.pointer, error.message) == ("", "must be an object with named fields")
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_value_or_refused(text: str) -> None:
+    with suppress(InvalidInputError):
+        assert parse_spec_text(text)
