@@ -135,7 +135,8 @@ def _policy(source: str) -> tuple[str | None, list[dict[str, Any]]]:
 def _outcome(experiment: dict[str, Any]) -> ExitCode:
     if experiment["status"] != "succeeded":
         reason = experiment.get("status_reason") or "no reason was given"
-        say(f"fedaudit: the experiment {experiment['status']} ({reason})")
+        ended = {"cancelled": "was cancelled"}.get(experiment["status"], experiment["status"])
+        say(f"fedaudit: the experiment {ended} ({reason})")
         return ExitCode.FAILED
     outcome = experiment["gate_outcome"]
     if outcome not in (None, "pass"):

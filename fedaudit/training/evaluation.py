@@ -14,6 +14,7 @@ from fedaudit.networks.choose import Network
 from fedaudit.networks.folding import fold
 from fedaudit.networks.losses import Loss, predicted_class
 from fedaudit.training.data import Lanes
+from fedaudit.training.hypotheses import real_rows, totals
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,15 @@ def evaluate(
     """
     outputs = network.forward(theta, lanes.features)
     # In float64, so that a total less a row's own large value still tells hypotheses apart.
-    values = (loss.values(outputs, lanes.target) * lanes.mask).double()
-    totals = fold(values, 1)
-    losses = loss.client_loss(totals / lanes.count)
+    values = real_rows(loss.values(outputs, lanes.target), lanes).double()
+    sums = totals(values)
+    losses = loss.client_loss(sums / lanes.count)
     if theta.shape[1] == 1:
         scored_outputs, own_loss = outputs[:, 0], losses[0]
     else:
         # A row's own value is subtracted, so that it has no say in its hypothesis. A hypothesis
         # whose loss has overflowed is never chosen, though infinity less infinity is no number.
-        others = torch.where(totals.isinf()[:, None], torch.inf, totals[:, None] - values)
+        others = torch.where(sums.isinf()[:, None], torch.inf, sums[:, None] - values)
         chosen = others.min(0).indices
         chosen = torch.where(lanes.count == 1, largest[:, None], chosen)
         scored = values.gather(0, chosen[None])[0]

@@ -18,7 +18,20 @@ def choose_hypotheses(network: Network, theta: Tensor, lanes: Lanes, loss: Loss)
         return torch.zeros(lanes.count.shape, dtype=torch.int64, device=theta.device)
     values = loss.values(network.forward(theta, lanes.features), lanes.target)
     # The indices of `min`, because `argmin` over a leading axis is many times slower.
-    return (fold(values * lanes.mask, 1) / lanes.count).min(0).indices
+    return (totals(real_rows(values, lanes)) / lanes.count).min(0).indices
+
+
+def real_rows(values: Tensor, lanes: Lanes) -> Tensor:
+    """Rows' values [k, rows, cells, clients] with 0 on padding, whatever was computed there."""
+    return torch.where(lanes.mask > 0, values, 0.0)
+
+
+def totals(values: Tensor) -> Tensor:
+    """The sum over rows, [k, cells, clients]; infinite where a hypothesis has overflowed.
+
+    Infinity instead of NaN, which `min` would take for the smallest.
+    """
+    return fold(values, 1).nan_to_num(nan=torch.inf, posinf=torch.inf)
 
 
 def own_hypotheses(theta: Tensor, chosen: Tensor) -> Tensor:

@@ -8,6 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from fedaudit.client.client import Client
+
 
 @pytest.fixture
 def call(command, service):
@@ -42,6 +44,18 @@ def test_submit_without_waiting_prints_the_experiment(call, small_spec):
     experiment = json.loads(done.stdout)
     assert experiment["status"] in {"queued", "running", "succeeded"}
     assert call("watch", experiment["id"]).returncode == 0
+
+
+def test_a_cancelled_experiment_exits_with_one(call, small_spec, service):
+    small_spec["training"]["rounds"] = 100_000
+    submitted = call("submit", "-", "--json", stdin=json.dumps(small_spec))
+    experiment = json.loads(submitted.stdout)["id"]
+    with Client(service.url, service.api_key) as client:
+        client.cancel(experiment)
+    watched = call("watch", experiment)
+    assert watched.returncode == 1
+    assert "the experiment was cancelled (cancelled-by-caller)" in watched.stderr
+    assert "it is cancelled" in call("report", experiment).stderr
 
 
 def test_submit_and_wait(finished):

@@ -46,9 +46,7 @@ class Reference:
         self.step_size = training.local.step_size
         self.data: Federation = cell.federation
         self.theta = torch.from_numpy(
-            initial_hypotheses(
-                cell.shape, hypotheses=training.hypotheses, seed=cell.spec.seed
-            )
+            initial_hypotheses(cell.shape, hypotheses=training.hypotheses, seed=cell.spec.seed)
         ).double()
 
     def client_loss(self, theta: Tensor, client: int) -> Tensor:

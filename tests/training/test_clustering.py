@@ -132,9 +132,7 @@ def test_fewer_distinct_uploads_than_hypotheses_come_to_an_end(distinct: int) ->
     st.integers(0, 6),
     st.booleans(),
 )
-def test_cells_do_not_touch_each_other(
-    seeds: list[int], k: int, more: int, relocate: bool
-) -> None:
+def test_cells_do_not_touch_each_other(seeds: list[int], k: int, more: int, relocate: bool) -> None:
     """Also where one needs more iterations than another, and clusters run empty."""
     theta, uploads = (
         torch.from_numpy(

@@ -1,0 +1,168 @@
+"""What clients release, what their budget refuses, and what is withheld."""
+
+from collections import Counter
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.federations.federation import Federation
+from fedaudit.networks.initial import initial_hypotheses
+from fedaudit.privacy.metric import leakage
+from fedaudit.training.records import Outcome, RoundRecord
+from fedaudit.training.stack import Stack
+from tests.training.federations import federation, random_federation, table_cell
+from tests.training.specs import cell, groups_spec, train
+
+LAPLACE = {"mechanism": "laplace-l2", "noise_multiplier": 3.0}
+
+
+def recount(records: list[RoundRecord]) -> Counter[int]:
+    """Releases of every client, one by one, checking the running numbers on the way."""
+    released: Counter[int] = Counter()
+    for record in records:
+        for place, client in enumerate(record.subjects.tolist()):
+            released[client] += record.outcomes[place] == Outcome.RELEASED
+            assert record.releases[place] == released[client]
+    return released
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.floats(0.5, 40).map(lambda value: round(value, 2)),
+    st.sampled_from([0.5, 1.0, 3.0, 7.3]),
+    st.integers(0, 99),
+)
+def test_no_client_passes_its_budget(budget: float, nu: float, seed: int) -> None:
+    spec = groups_spec(
+        seed=seed,
+        privacy__noise_multiplier=nu,
+        privacy__client_budget=budget,
+        model={"kind": "linear"},
+    )
+    stack = Stack([cell(spec)])
+    records = stack.advance(30)[0]
+    released = recount(records)
+    cost = Fraction(3) / Fraction(str(nu))
+    assert max(released.values()) * cost <= Fraction(str(budget))
+    assert np.array_equal(stack.releases(0), [released[client] for client in range(100)])
+    for record in records:
+        refused = record.outcomes == Outcome.REFUSED
+        # Refused exactly those who had no room for one more.
+        assert np.array_equal(refused, (record.releases + refused) * float(cost) > budget + 1e-9)
+        assert np.all(record.chosen[refused] == -1)
+        assert np.all(record.clusters[refused] == -1)
+        assert np.isnan(record.radii[refused]).all()
+        assert np.all(record.radii[~refused] > 0)
+        assert sum(record.cluster_sizes) == np.count_nonzero(~refused)
+
+
+def test_leakage_is_releases_times_n_over_nu() -> None:
+    records, _ = train(groups_spec(privacy__noise_multiplier=0.7))
+    released = recount(records)
+    assert sum(released.values()) == 30 * 20
+    for releases in released.values():
+        exact = Fraction(releases) * 3 / Fraction(0.7)
+        assert leakage(releases, n=3, noise_multiplier=0.7) == float(exact)
+
+
+def test_a_budget_below_one_release_admits_nobody() -> None:
+    spec = groups_spec(privacy__client_budget=2.9, training__rounds=5)
+    stack = Stack([cell(spec)])
+    records = stack.advance(5)[0]
+    assert {int(outcome) for record in records for outcome in record.outcomes} == {Outcome.REFUSED}
+    assert not stack.releases(0).any()
+    start = initial_hypotheses(cell(spec).shape, hypotheses=2, seed=0)
+    assert stack.result(0).hypotheses.tobytes() == start.tobytes()
+    assert all(record.separation is None and not record.collapsed for record in records)
+
+
+def test_what_a_refused_client_holds_does_not_matter() -> None:
+    changes = {"privacy": {**LAPLACE, "client_budget": 2.7}, "training__rounds": 12}
+    data = random_federation()
+    honest = table_cell(data, **changes)
+    records = Stack([honest]).advance(12)[0]
+    spent, since = next(
+        (int(client), record.round)
+        for record in records
+        for client, outcome in zip(record.subjects, record.outcomes, strict=True)
+        if outcome == Outcome.REFUSED
+    )
+    # The same run with another client's data, resumed from where the first refused it.
+    before = Stack([honest])
+    before.advance(since - 1)
+    data.features[spent] *= -100
+    changed = Stack([table_cell(data, **changes)], checkpoints=[before.checkpoint(0)])
+    for expected, found in zip(records[since - 1 :], changed.advance(12)[0], strict=True):
+        assert found.radii.tobytes() == expected.radii.tobytes()
+        assert found.selection_loss == expected.selection_loss
+
+
+def exploding(client: int) -> Federation:
+    """One client's rows are so large that its update is not finite."""
+    data = random_federation(clients=20)
+    return federation(
+        [
+            data.features[place][rows] * (1e30 if place == client else 1)
+            for place, rows in enumerate(data.mask)
+        ],
+        [data.raw_target[place][rows] for place, rows in enumerate(data.mask)],
+    )
+
+
+@pytest.mark.parametrize(
+    "privacy", [LAPLACE, {**LAPLACE, "radius": 0.5, "clip": 0.5}, {"mechanism": "none"}]
+)
+def test_an_update_that_is_not_finite_is_withheld(privacy: dict[str, Any]) -> None:
+    training = Stack([table_cell(random_federation(clients=20))])._data.training[0]
+    broken = int(training[4])
+    changes = {
+        "privacy": privacy,
+        "training__cohort": {"clients": 12},
+        "training__loss": "mse",
+        "training__local": {"step_size": 0.01},
+    }
+    stack = Stack([table_cell(exploding(broken), **changes)])
+    records = stack.advance(8)[0]
+    assert len(records) == 8
+    for record in records:
+        place = record.subjects.tolist().index(broken)
+        withheld = record.outcomes == Outcome.WITHHELD
+        assert withheld.tolist() == [position == place for position in range(12)]
+        assert record.releases[place] == 0
+        assert np.isnan(record.radii[place])
+        assert record.clusters[place] == -1
+        assert sum(record.cluster_sizes) == 11
+        assert record.selection_loss is not None
+        assert np.isfinite(record.selection_loss)
+    recount(records)
+    assert stack.releases(0)[broken] == 0
+    assert np.isfinite(stack.result(0).hypotheses).all()
+
+
+def test_where_every_update_explodes_nothing_is_released() -> None:
+    spec = groups_spec(
+        training__loss="mse", training__local={"epochs": 40, "step_size": 1e6}, training__rounds=4
+    )
+    stack = Stack([cell(spec)])
+    records = stack.advance(4)[0]
+    assert all(np.all(record.outcomes == Outcome.WITHHELD) for record in records)
+    assert not stack.releases(0).any()
+    start = initial_hypotheses(cell(spec).shape, hypotheses=2, seed=0)
+    assert stack.result(0).hypotheses.tobytes() == start.tobytes()
+
+
+def test_a_withheld_update_counts_against_the_budget() -> None:
+    """Its noise was drawn; being withheld says something about it."""
+    spec = groups_spec(
+        training__loss="mse",
+        training__local={"epochs": 40, "step_size": 1e6},
+        training__cohort={"clients": 50},
+        training__rounds=4,
+        privacy__client_budget=6.0,
+    )
+    outcomes = [set(record.outcomes.tolist()) for record in Stack([cell(spec)]).advance(4)[0]]
+    assert outcomes == [{Outcome.WITHHELD}] * 2 + [{Outcome.REFUSED}] * 2
