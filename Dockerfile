@@ -24,15 +24,29 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 \
 CMD ["python", "-P", "-m", "api", "--host", "0.0.0.0", "--port", "8000"]
 
 
-# torch's own wheels carry the CUDA libraries: no CUDA base image is needed, and the driver comes
-# from the host through the NVIDIA container toolkit. Where workers have no GPU, build with
-# PIP_INDEX_URL set to an index of CPU builds: the image is several gigabytes smaller.
-FROM api AS worker
-ARG PIP_INDEX_URL
-USER 0
-RUN pip install --no-cache-dir "torch>=2.6,<2.14"
+# The CUDA base says to the container toolkit what the driver must support; torch's own wheels carry
+# the CUDA libraries. Where workers have no GPU, build with TORCH_INDEX_URL set to an index of CPU
+# builds: the image is several gigabytes smaller, and runs without a GPU.
+FROM nvidia/cuda:12.8.1-base-ubuntu24.04 AS worker
+ARG TORCH_INDEX_URL=""
+ENV PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    OMP_NUM_THREADS=1 \
+    PATH=/opt/fedaudit/bin:$PATH \
+    FEDAUDIT_DATA_DIR=/data
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends python3 python3-venv \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --create-home fedaudit \
+    && install --directory --owner fedaudit /data \
+    && python3 -m venv /opt/fedaudit
+RUN PIP_INDEX_URL="$TORCH_INDEX_URL" pip install --no-cache-dir "torch>=2.6,<2.14"
+RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
+    pip install --no-cache-dir /wheels/*.whl
 USER 10001
-ENV OMP_NUM_THREADS=1
+WORKDIR /home/fedaudit
+VOLUME /data
 # A worker serves no port. It is well while it can reach a database whose schema it knows.
 HEALTHCHECK --interval=60s --timeout=20s --start-period=30s --retries=3 \
     CMD ["python", "-P", "-m", "migrations", "current"]

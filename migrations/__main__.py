@@ -6,10 +6,11 @@ import sys
 from collections.abc import Sequence
 
 from migrations.run import current, upgrade
+from models.schema import HEAD
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: migrates, or prints the revision that the database is at."""
+    """Migrate, or print the revision that the database is at: exit code 1 where it is not ours."""
     parser = argparse.ArgumentParser(prog="python -P -m migrations")
     parser.add_argument("command", choices=("upgrade", "current"))
     parser.add_argument("--database-url", default=os.environ.get("FEDAUDIT_DATABASE_URL"))
@@ -18,8 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--database-url is missing; pass it or set FEDAUDIT_DATABASE_URL")
     if options.command == "upgrade":
         upgrade(options.database_url)
-    sys.stdout.write(f"{current(options.database_url)}\n")
-    return 0
+    revision = current(options.database_url)
+    sys.stdout.write(f"{revision}\n")
+    return 0 if revision == HEAD else 1
 
 
 if __name__ == "__main__":

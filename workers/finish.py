@@ -1,18 +1,15 @@
 """How an experiment ends: with its report, or with the reason why there is none."""
 
-import platform
-from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from fedaudit import __version__
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.provenance import provenance
 from fedaudit.training.records import FinalResult
-from models.clock import utc_now
 from models.database import Database
 from models.records import FinalFigures as StoredFigures
 from models.repositories import (
@@ -27,7 +24,6 @@ from workers.experiment import RunningExperiment
 GATE_EVALUATED = "gate.evaluated"
 ENDED = ("succeeded", "failed", "cancelled")
 
-_LIBRARIES = ("numpy", "pyarrow", "torch")
 _PRIVACY = ("leakage_max", "leakage_median", "epsilon_max")
 _FAIRNESS = (
     "demographic_parity_difference",
@@ -78,14 +74,7 @@ def report_of(
         ),
         ledger_hash=hashed,
         chain_head=experiment.book.head.hex(),
-        provenance={
-            "code_version": __version__,
-            "libraries": dict(_libraries()),
-            "device": device,
-            "backend": dict(backend),
-            "started_at": experiment.started_at.isoformat(),
-            "finished_at": utc_now().isoformat(),
-        },
+        provenance=provenance(device=device, backend=backend, started_at=experiment.started_at),
         clusters=experiment.book.clusters,
     )
     return assemble(material)
@@ -134,12 +123,3 @@ def _stored_figures(document: Mapping[str, Any]) -> StoredFigures:
     return StoredFigures(
         delta=document["guarantee"]["delta"], gate_outcome=document["gate_outcome"], **figures
     )
-
-
-def _libraries() -> Iterator[tuple[str, str]]:
-    yield "python", platform.python_version()
-    for name in _LIBRARIES:
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:
-            continue

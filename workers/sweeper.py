@@ -153,6 +153,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     sweeper = Sweeper(settings, database, Queue(settings))
+    log.info("sweeper ready", every_seconds=settings.sweep_seconds)
     sweep(sweeper, stop, seconds=settings.sweep_seconds)
     return 0
 

@@ -12,6 +12,7 @@ from api.resources import Resources
 from fedaudit.networks.shape import parameter_count
 from fedaudit.privacy.projection import Projection, project_cost
 from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
 from models.records import Budget, NewExperiment
@@ -32,6 +33,8 @@ log = structlog.get_logger()
 UNIT_TOPIC = "unit"
 """The outbox topic under which the sweeper looks for units to publish."""
 _FIGURE = "leakage"
+# Far below the largest number in double precision, so that sums of reservations stay finite.
+_LARGEST_LEAKAGE = 1e300
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,9 @@ def plan(resources: Resources, spec: ExperimentSpec) -> Plan:
         classes=len(federation.classes),
     )
     projection = project_cost(spec, n=n, training_clients=training_clients)
+    if (projection.leakage_worst_case or 0.0) > _LARGEST_LEAKAGE:
+        message = "is so small that the leakage exceeds what can be counted; use a larger one"
+        raise InvalidInputError([FieldError("/privacy/noise_multiplier", message)])
     return Plan(spec, federation, n, training_clients, projection)
 
 

@@ -1,28 +1,15 @@
 """The packed ledger as lines, one a subject: the figures of the view `privacy_ledger`."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from api.schemas.records import LedgerFilters, LedgerLine
+from api.services.ledger_entries import entry_of
 from api.services.pages import Key, Line
-from fedaudit.ledger.entries import OUTCOMES, RELEASED
-from fedaudit.privacy.projection import NO_MECHANISM
+from fedaudit.ledger.lines import ledger_lines
 from models.records import LedgerRow
 from models.repositories import LedgerRepository
-
-_COMPONENT = "all"
-_REASONS = (
-    None,
-    "refused before the release, which would have passed privacy.client_budget",
-    "the update was not finite, so nothing was released",
-)
-"""By outcome, as in OUTCOMES."""
-_INTERRUPTED = "charged, and lost with its worker before the radius was stored"
-_NOT_FINITE = "too large for a number in double precision"
 
 
 class LedgerTable:
@@ -62,69 +49,7 @@ class LedgerTable:
 
     def lines(self, row: LedgerRow) -> list[Line]:
         """A line for each subject."""
-        chosen: Any = slice(None)
-        if self._client is not None:
-            chosen = np.flatnonzero(row.subjects == self._client)
-        subjects, outcomes = row.subjects[chosen], row.outcomes[chosen]
-        radii, releases = row.radii[chosen], row.releases[chosen]
-        shared = {
-            "round": row.round,
-            "release": row.release,
-            "subject_kind": row.subject_kind,
-            "observer": row.observer,
-            "component": _COMPONENT,
-            "guarantee": row.inputs["guarantee"],
-        }
-        epsilons, leakages, totals = _costs(row.inputs, outcomes, radii, releases)
-        columns = (subjects, outcomes, radii, epsilons, leakages, totals)
-        return [
-            {
-                **shared,
-                "subject": self._names[subject],
-                "outcome": OUTCOMES[outcome],
-                "radius": _finite(radius),
-                "epsilon": _finite(epsilon),
-                "leakage": _finite(leakage),
-                "leakage_total": _finite(total),
-                "reason": _reason(row, outcome, (radius, epsilon, leakage, total)),
-            }
-            for subject, outcome, radius, epsilon, leakage, total in zip(
-                *(column.tolist() for column in columns), strict=True
-            )
-        ]
-
-
-def _costs(
-    inputs: Any,
-    outcomes: NDArray[Any],
-    radii: NDArray[np.float64],
-    releases: NDArray[np.int32],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Epsilon, leakage and total leakage of each subject; NaN where there is none."""
-    n, nu = inputs["n"], inputs["noise_multiplier"]
-    if nu is None:
-        nothing = np.full(len(outcomes), np.nan)
-        return nothing, nothing, nothing
-    with np.errstate(all="ignore"):
-        epsilons = n / (nu * radii)
-        leakages = np.where(outcomes == RELEASED, np.float64(n) / nu, np.nan)
-        # An exact product of integers and one division: the same to the last bit everywhere.
-        totals = (releases.astype(np.int64) * n).astype(np.float64) / nu
-    return epsilons, leakages, totals
-
-
-def _reason(row: LedgerRow, outcome: int, figures: tuple[float, ...]) -> str | None:
-    if all(np.isfinite(figures)):
-        return None
-    if row.inputs["noise_multiplier"] is None:
-        return NO_MECHANISM
-    if row.interrupted:
-        return _INTERRUPTED
-    return _REASONS[outcome] or _NOT_FINITE
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+        return ledger_lines(entry_of(row), self._names, subject=self._client)
 
 
 def _index(names: Sequence[str], client: str) -> int:

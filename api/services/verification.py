@@ -6,10 +6,10 @@ from typing import Any, Literal
 import numpy as np
 
 from api.schemas.records import Check, Verification
+from api.services.ledger_entries import entry_of
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import RELEASED, LedgerEntry
-from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.ledger.entries import RELEASED
 from fedaudit.reports.assemble import report_hash
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import InvalidInputError
@@ -38,7 +38,7 @@ class _Ledger:
     def read(self, row: LedgerRow) -> None:
         place = f"round {row.round}, release {row.release}"
         try:
-            digest = self._encoder.digest(_entry(row))
+            digest = self._encoder.digest(entry_of(row))
         except ValueError:
             # Not even an entry: columns of different lengths, or subjects that do not exist.
             digest = bytes(len(row.digest))
@@ -94,22 +94,6 @@ def _rows(database: Database, experiment: Experiment) -> Iterator[LedgerRow]:
             return
         last = rows[-1]
         after = (last.round, last.release, last.subject_kind, last.observer)
-
-
-def _entry(row: LedgerRow) -> LedgerEntry:
-    return LedgerEntry(
-        round=row.round,
-        release=row.release,
-        subject_kind=row.subject_kind,
-        observer=row.observer,
-        inputs=MechanismInputs.from_dict(row.inputs),
-        subjects=row.subjects,
-        outcomes=row.outcomes.astype(np.uint8),
-        radii=row.radii,
-        releases=row.releases,
-        clusters=row.clusters,
-        interrupted=row.interrupted,
-    )
 
 
 def _of_the_ledger(ledger: _Ledger) -> Iterator[Check]:

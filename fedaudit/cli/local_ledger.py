@@ -10,18 +10,12 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry, MechanismInputs
-from fedaudit.privacy.metric import epsilon, leakage
-from fedaudit.privacy.projection import NO_MECHANISM
+from fedaudit.ledger.entries import RELEASED, LedgerEntry, MechanismInputs
+from fedaudit.ledger.lines import ledger_lines
 from fedaudit.training.records import Outcome, RoundRecord
 
 _SUBJECT_KIND = "client"
 _OBSERVER = "server"
-_COMPONENT = "all"
-_REASONS = {
-    Outcome.REFUSED: "refused before the release, which would have passed privacy.client_budget",
-    Outcome.WITHHELD: "the update was not finite, so nothing was released",
-}
 
 
 @dataclass(frozen=True)
@@ -103,43 +97,4 @@ class LocalLedger:
     def lines(self) -> Iterator[dict[str, Any]]:
         """One line per round and client, as the service's privacy ledger gives them."""
         for entry in self.entries:
-            yield from _lines(entry, self.client_names)
-
-
-def _lines(entry: LedgerEntry, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    columns = (entry.subjects, entry.outcomes, entry.radii, entry.releases)
-    for subject, outcome, radius, releases in zip(
-        *(column.tolist() for column in columns), strict=True
-    ):
-        yield {
-            "round": entry.round,
-            "release": entry.release,
-            "subject_kind": entry.subject_kind,
-            "subject": names[subject],
-            "observer": entry.observer,
-            "component": _COMPONENT,
-            "outcome": OUTCOMES[outcome],
-            **_costs(entry.inputs, outcome, radius, releases),
-            "guarantee": entry.inputs.guarantee,
-        }
-
-
-def _costs(
-    inputs: MechanismInputs, outcome: int, radius: float, releases: int
-) -> dict[str, float | str | None]:
-    """What the line costs; `reason` says why a figure is None."""
-    n, nu = inputs.n, inputs.noise_multiplier
-    names = ("epsilon", "radius", "leakage", "leakage_total")
-    if nu is None:
-        return {**dict.fromkeys(names), "reason": NO_MECHANISM}
-    total = leakage(releases, n=n, noise_multiplier=nu)
-    if outcome != Outcome.RELEASED:
-        nothing = dict.fromkeys(names[:3])
-        return {**nothing, "leakage_total": total, "reason": _REASONS[Outcome(outcome)]}
-    return {
-        "epsilon": epsilon(n=n, noise_multiplier=nu, radius=radius),
-        "radius": radius,
-        "leakage": leakage(1, n=n, noise_multiplier=nu),
-        "leakage_total": total,
-        "reason": None,
-    }
+            yield from ledger_lines(entry, self.client_names)

@@ -1,16 +1,13 @@
 """`fedaudit run`: one experiment in this process, without a service."""
 
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uuid_utils
 
-from fedaudit import __version__
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.cli.local_ledger import LocalLedger
 from fedaudit.federations.federation import Federation
@@ -19,6 +16,7 @@ from fedaudit.federations.split import validation_clients
 from fedaudit.privacy.guarantees import mechanism_inputs
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.provenance import provenance
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.cell import Cell
 from fedaudit.training.records import FinalResult, Outcome, RoundRecord
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from fedaudit.training.stack import Stack
 
 _ROUNDS_AT_ONCE = 10
-_LIBRARIES = ("numpy", "pyarrow", "torch")
 
 
 @dataclass(frozen=True)
@@ -53,6 +50,8 @@ def run_locally(
     started = datetime.now(UTC)
     federation = load_federation(spec, sources_dir=sources_dir)
     stack = _stack(Cell(spec=spec, federation=federation), device)
+    from fedaudit.training.backend import backend  # imports torch, which is there
+
     records: list[RoundRecord] = []
     while stack.active:
         records += stack.advance(_ROUNDS_AT_ONCE)[0]
@@ -69,7 +68,7 @@ def run_locally(
         ledger,
         n=stack.n,
         result=stack.result(0),
-        provenance=_provenance(device, started),
+        made_by=provenance(device=device, backend=backend(device), started_at=started),
     )
     return LocalRun(assemble(material), ledger)
 
@@ -95,7 +94,7 @@ def _material(
     *,
     n: int,
     result: FinalResult,
-    provenance: dict[str, Any],
+    made_by: dict[str, Any],
 ) -> ReportMaterial:
     held_out = validation_clients(
         federation.clients, validation_fraction=spec.federation.validation_fraction
@@ -122,20 +121,6 @@ def _material(
         result=FinalFigures(**figures),
         ledger_hash=ledger.hash,
         chain_head=ledger.chain_head,
-        provenance=provenance,
+        provenance=made_by,
         clusters=ledger.last_clusters(),
     )
-
-
-def _provenance(device: str, started: datetime) -> dict[str, Any]:
-    from fedaudit.training.backend import backend
-
-    libraries = {name: version(name) for name in _LIBRARIES}
-    return {
-        "code_version": __version__,
-        "libraries": {"python": platform.python_version(), **libraries},
-        "device": device,
-        "backend": backend(),
-        "started_at": started.isoformat(),
-        "finished_at": datetime.now(UTC).isoformat(),
-    }

@@ -180,7 +180,7 @@ class Client:
         """Every row of a table."""
         with self.export(experiment_id, table) as chunks:
             for line in lines_of(chunks):
-                yield json.loads(line)
+                yield _decoded(line)
 
     def evaluate_gates(
         self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
@@ -238,8 +238,21 @@ class Client:
         headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}
         timeout = httpx.Timeout(_CONNECT_SECONDS, read=_SILENCE_SECONDS)
         with self._transport.stream(path, headers=headers, timeout=timeout) as response:
-            yield from parse_events(lines_of(response.iter_bytes()))
+            try:
+                yield from parse_events(lines_of(response.iter_bytes()))
+            except ValueError as error:
+                raise UnreachableError(
+                    f"{response.url} sends no events of this service: {error}"
+                ) from None
 
 
 def _experiment(experiment_id: str) -> str:
     return f"experiments/{path_part(experiment_id)}"
+
+
+def _decoded(line: str) -> Json:
+    try:
+        row: Json = json.loads(line)
+    except ValueError as error:
+        raise UnreachableError(f"the service sent a row that is no JSON: {error}") from None
+    return row

@@ -57,5 +57,5 @@ def parse_events(lines: Iterable[str]) -> Iterator[Event]:
 def _event(fields: Mapping[str, list[str]]) -> Event:
     data = json.loads("\n".join(fields["data"]))
     if not isinstance(data, dict):
-        raise ValueError(f"an event's data must be an object; it is {data!r:.100}")
+        raise ValueError(f"an event's data must be a JSON object; it is {data!r:.100}")
     return Event(int(fields.get("id", ["0"])[-1]), fields.get("event", ["message"])[-1], data)

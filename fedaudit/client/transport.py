@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
-from fedaudit.client.errors import ProblemError, UnreachableError
+from fedaudit.client.errors import NotConfiguredError, ProblemError, UnreachableError
 from fedaudit.spec.errors import FieldError
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -25,14 +25,10 @@ class Transport:
         timeout: float,
         http_transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """Raises UnreachableError where `url` is no http or https address."""
-        try:
-            parts = urlsplit(url)
-            host = parts.hostname
-        except ValueError:
-            parts, host = urlsplit(""), None
-        if parts.scheme not in ("http", "https") or not host:
-            raise UnreachableError(f"{url!r} is no address; give one such as http://127.0.0.1:8000")
+        """Raises UnreachableError for what is no address, NotConfiguredError for what is no key."""
+        host = _host(url)
+        if not (api_key.isascii() and api_key.isprintable()):
+            raise NotConfiguredError("the API key has characters that no key has; copy it anew")
         self.url = url.rstrip("/")
         self._http = httpx.Client(
             base_url=f"{self.url}/v1/",
@@ -76,6 +72,18 @@ class Transport:
             raise UnreachableError(f"the service at {self.url} does not answer: {reason}") from None
         except httpx.InvalidURL as error:
             raise UnreachableError(f"{self.url} is no address: {error}") from None
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.port != 0
+        host = parts.hostname if usable else None
+    except ValueError:
+        host = None
+    if not host:
+        raise UnreachableError(f"{url!r} is no address; give one such as http://127.0.0.1:8000")
+    return host
 
 
 def path_part(value: str) -> str:

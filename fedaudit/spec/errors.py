@@ -38,16 +38,17 @@ def json_pointer(location: Sequence[str | int], value: object) -> str:
     for step in location:
         if isinstance(value, Mapping) and not tagged and _is_tag(step, value):
             tagged = True
-            continue
-        if isinstance(value, Mapping) and step in value:
-            value = value[step]
-        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-            value = value[step]
-        else:
-            continue
-        tagged = False
-        pointer += _escaped(step)
+        elif _has(value, step):
+            value = value[step]  # type: ignore[index]
+            tagged = False
+            pointer += _escaped(step)
     return pointer
+
+
+def _has(value: object, step: str | int) -> bool:
+    if isinstance(value, list):
+        return isinstance(step, int) and step < len(value)
+    return isinstance(value, Mapping) and step in value
 
 
 def _is_tag(step: str | int, value: Mapping[Any, Any]) -> bool:

@@ -14,7 +14,7 @@ from fedaudit.networks.choose import Network
 from fedaudit.networks.folding import fold
 from fedaudit.networks.losses import Loss, predicted_class
 from fedaudit.training.data import Lanes
-from fedaudit.training.hypotheses import real_rows, totals
+from fedaudit.training.hypotheses import real_rows, totals, without_nan
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,8 @@ def evaluate(
     if theta.shape[1] == 1:
         scored_outputs, own_loss = outputs[:, 0], losses[0]
     else:
-        # A row's own value is subtracted, so that it has no say in its hypothesis. A hypothesis
-        # whose loss has overflowed is never chosen, though infinity less infinity is no number.
-        others = torch.where(sums.isinf()[:, None], torch.inf, sums[:, None] - values)
+        # A row's own value is subtracted, so that it has no say in its hypothesis.
+        others = without_nan(sums[:, None] - values)
         chosen = others.min(0).indices
         chosen = torch.where(lanes.count == 1, largest[:, None], chosen)
         scored = values.gather(0, chosen[None])[0]

@@ -27,11 +27,13 @@ def real_rows(values: Tensor, lanes: Lanes) -> Tensor:
 
 
 def totals(values: Tensor) -> Tensor:
-    """The sum over rows, [k, cells, clients]; infinite where a hypothesis has overflowed.
+    """The sum over rows, [k, cells, clients]; infinite where a hypothesis has overflowed."""
+    return without_nan(fold(values, 1))
 
-    Infinity instead of NaN, which `min` would take for the smallest.
-    """
-    return fold(values, 1).nan_to_num(nan=torch.inf, posinf=torch.inf)
+
+def without_nan(losses: Tensor) -> Tensor:
+    """Infinity, in place, for NaN, which `min` would take for the smallest loss."""
+    return losses.nan_to_num_(nan=torch.inf, posinf=torch.inf)
 
 
 def own_hypotheses(theta: Tensor, chosen: Tensor) -> Tensor:

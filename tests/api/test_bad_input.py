@@ -30,6 +30,7 @@ def _refused(response: Any, status: int = 422, slug: str = "validation-error") -
         (spec(privacy={"noise_multiplier": -1}), "/privacy/noise_multiplier"),
         (spec(privacy={"noise_multiplier": 0}), "/privacy/noise_multiplier"),
         (spec(privacy={"noise_multiplier": "3"}), "/privacy/noise_multiplier"),
+        (spec(privacy={"noise_multiplier": 5e-324}), "/privacy/noise_multiplier"),
         (spec(training={"hypotheses": 6}), "/training/hypotheses"),
         (spec(training={"cohort": {"clients": 21}}), "/training/cohort/clients"),
         (spec(training={"rounds": BEYOND_64_BITS}), "/training/rounds"),

@@ -27,12 +27,8 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def fuzzed(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """An API with a finished experiment, shared by all examples."""
-    folder = tmp_path_factory.mktemp("fuzz")
-    path = folder / "fedaudit.db"
-    path.write_bytes(sqlite_template.read_bytes())
-    with running_api(settings_for(f"sqlite:///{path}", folder)) as api:
+def fuzzed(migrated_postgres_url, tmp_path_factory):
+    with running_api(settings_for(migrated_postgres_url, tmp_path_factory.mktemp("fuzz"))) as api:
         finish(api, api.submit()["id"])
         yield api
 
@@ -55,7 +51,7 @@ def test_answers_are_those_declared(
         case=document[path][method].as_strategy(generation_mode=mode), found=strategies.booleans()
     )
     @settings(
-        max_examples=300,
+        max_examples=120,
         deadline=None,
         derandomize=False,
         database=None,

@@ -76,7 +76,7 @@ def test_without_a_mechanism_no_figure_pretends_to_one(run, tmp_path):
 
 def test_a_diverged_run_exits_with_one(run, small_spec):
     training = {**small_spec["training"], "loss": "mse", "local": {"step_size": 1e6}}
-    training["rounds"] = 100
+    training |= {"rounds": 100, "hypotheses": 1}
     done, report = run(training=training, privacy={"mechanism": "none"}, gates=[])
     assert report["utility"]["stopped_by"] == "diverged"
     assert (done.returncode, report["experiment"]["status"]) == (1, "failed")

@@ -96,13 +96,15 @@ def per_coordinate(n: int) -> Draws:
 def along_a_cube(n: int) -> Draws:
     corner = np.random.default_rng(1).uniform(-1, 1, size=(DRAWS[n], n))
     norm = np.linalg.norm(draw(n), axis=1)
-    return corner / np.linalg.norm(corner, axis=1)[:, None] * norm[:, None]
+    along: Draws = corner / np.linalg.norm(corner, axis=1)[:, None] * norm[:, None]
+    return along
 
 
 def counted_in_layers(n: int) -> Draws:
     noise = draw(n)
     norm = np.random.default_rng(1).gamma(2, size=len(noise))
-    return noise / np.linalg.norm(noise, axis=1)[:, None] * norm[:, None]
+    short: Draws = noise / np.linalg.norm(noise, axis=1)[:, None] * norm[:, None]
+    return short
 
 
 @pytest.mark.parametrize(

@@ -137,9 +137,7 @@ def test_normals_are_normal_and_their_pairs_independent(dtype: type) -> None:
     assert stats.pearsonr(first**2, second**2).pvalue > FALSE_ALARM
 
 
-@pytest.mark.parametrize(
-    ("population", "count"), [(5, 3), (5, 1), (8, 2), (6, 6)], ids=str
-)
+@pytest.mark.parametrize(("population", "count"), [(5, 3), (5, 1), (8, 2), (6, 6)], ids=str)
 def test_every_subset_is_equally_likely(population: int, count: int) -> None:
     """Both ways of drawing: number by number for (5, 1) and (8, 2), by the smallest words else."""
     samples = sample_without_replacement(

@@ -7,7 +7,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
-from torch import Tensor
 
 from fedaudit.training.clustering import Clusters, averages, k_means, separation
 
@@ -42,7 +41,7 @@ def problems(draw: st.DrawFn, *, spread: float) -> tuple[Points, Points]:
     return theta.astype(np.float32), random.normal(size=(clients, n)).astype(np.float32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(problems(spread=1.0), st.booleans())
 def test_lloyds_iterations_are_scikit_learns(
     problem: tuple[Points, Points], relocate: bool
@@ -57,11 +56,18 @@ def test_lloyds_iterations_are_scikit_learns(
     assert np.array_equal(found.sizes[0], np.bincount(expected.labels_, minlength=len(theta)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(problems(spread=6.0))
 def test_relocation_is_scikit_learns(problem: tuple[Points, Points]) -> None:
-    """Several relocated at once may swap their names, which scikit-learn leaves to a partition."""
+    """Several relocated at once may swap their names, which scikit-learn leaves to a partition.
+
+    Where a relocation empties another cluster, scikit-learn puts its centre on the largest one for
+    an iteration, while here it has its hypothesis.
+    """
     theta, uploads = problem
+    nearest = np.square(uploads[:, None] - theta).sum(-1).argmin(1)
+    sizes = np.bincount(nearest, minlength=len(theta))
+    assume(sizes[sizes > 0].min() > np.count_nonzero(sizes == 0))
     found, expected = cluster(theta, uploads, relocate=True), scikit_learn(theta, uploads)
     np.testing.assert_allclose(
         in_any_order(found.hypotheses[0].numpy()),
@@ -86,7 +92,7 @@ def lloyd(theta: Points, uploads: Points) -> NDArray[np.float64]:
     return centroids
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(problems(spread=4.0))
 def test_keep_keeps_the_hypothesis_of_an_empty_cluster(problem: tuple[Points, Points]) -> None:
     theta, uploads = problem
@@ -125,7 +131,7 @@ def test_fewer_distinct_uploads_than_hypotheses_come_to_an_end(distinct: int) ->
     assert torch.isfinite(found.hypotheses).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     st.lists(st.integers(0, 2**31), min_size=2, max_size=6),
     st.integers(2, 5),
@@ -201,7 +207,8 @@ def test_separation_is_equation_9(problem: tuple[Points, Points], seed: int) -> 
     for upload, own in zip(uploads[present], chosen[present], strict=True):
         others = [np.linalg.norm(theta[own] - one) for j, one in enumerate(theta) if j != own]
         ratios.append(float(np.linalg.norm(upload - theta[own]) / min(others)))
-    tensors: list[Tensor] = [torch.from_numpy(part)[None] for part in (theta, uploads, present)]
-    found = separation(*tensors, torch.from_numpy(chosen)[None])
+    found = separation(
+        *(torch.from_numpy(part)[None] for part in (theta, uploads, present, chosen))
+    )
     assert found.shape == (1,)
     assert found.item() == pytest.approx(median(ratios), rel=1e-5)

@@ -129,9 +129,9 @@ def holds(value: float, favourable: object, code: int) -> bool:
     rule = favourable[code] if isinstance(favourable, list) else favourable
     assert isinstance(rule, dict)
     bound = rule["value"]
-    return bool(
-        value in bound if rule["op"] == "in" else value >= bound if rule["op"] == "ge" else value <= bound
-    )  # fmt: skip
+    if rule["op"] == "in":
+        return bool(value in bound)
+    return bool(value >= bound if rule["op"] == "ge" else value <= bound)
 
 
 RULES: dict[str, object] = {
@@ -164,7 +164,7 @@ def test_group_counts_of_numbers_are_those_of_a_plain_loop(rule: str, scale: flo
 
 def test_group_counts_of_classes_are_those_of_a_plain_loop() -> None:
     data = random_federation(clients=60, classes=3)
-    fairness = {
+    fairness: dict[str, object] = {
         "sensitive": ["group"],
         "favourable": {"op": "in", "value": ["class-0", "class-2"]},
     }

@@ -1,5 +1,7 @@
 """The same numbers whatever the stacking, the threads, the cuts and the interruptions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -41,10 +43,12 @@ def run_stacked(cells: list[Cell], cut: int) -> dict[int, list[RoundRecord]]:
     return records
 
 
-NETWORKS = {
+NETWORKS: dict[str, dict[str, Any]] = {
     "linear": {},
     "mlp": {"model": {"kind": "mlp", "hidden": [3]}, "training__local__step_size": 0.01},
     "wide": {"model": {"kind": "mlp", "hidden": [24]}, "training__local__step_size": 0.01},
+    "steps": {"training__local": {"steps": 7, "batch_size": 4, "step_size": 0.05}},
+    "crowded": {"training__hypotheses": 8, "training__cohort": {"clients": 10}},
     "batches": {"training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.05}},
     "sampled-validation": {"training__stopping": {"validation_clients": 13, "patience": 4}},
     "every-third": {"training__stopping": {"validate_every": 3, "patience": 2}},
@@ -125,6 +129,18 @@ def test_checkpoints_of_the_same_state_are_the_same_bytes() -> None:
             stack.advance(cut)
         checkpoints.append(stack.checkpoint(0))
     assert checkpoints[0] == checkpoints[1]
+
+
+def test_the_checkpoint_of_a_run_that_ended_does_not_depend_on_the_cuts() -> None:
+    spec = groups_spec(training__stopping={"patience": 3}, privacy__client_budget=30.0)
+    checkpoints = []
+    for cut in (1, 7, 100):
+        stack = Stack([cell(spec), cell(groups_spec(privacy__client_budget=30.0, seed=4))])
+        while 0 in stack.active:
+            stack.advance(cut)
+        checkpoints.append(stack.checkpoint(0))
+    assert len(set(checkpoints)) == 1
+    assert Stack([cell(spec)], checkpoints=checkpoints[:1]).result(0).stopped_by == "patience"
 
 
 def test_seed_zero_is_a_seed() -> None:

@@ -1,0 +1,295 @@
+"""The client against a real server, and against networks that break."""
+
+import csv
+import io
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from fedaudit.client.client import Client
+from fedaudit.client.errors import NotConfiguredError, ProblemError, UnreachableError
+from tests.api.service import (
+    ROUNDS,
+    SPEC,
+    SUBJECTS,
+    Api,
+    fail,
+    finish,
+    running_api,
+    served,
+    settings_for,
+    spec,
+)
+
+
+@pytest.fixture
+def live(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Api, Client]]:
+    """An API, and a client of a real server on the same database."""
+    with (
+        running_api(settings_for(sqlite_url, tmp_path)) as api,
+        served(api) as url,
+        Client(url, api.key) as client,
+    ):
+        yield api, client
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedaudit.client.client.sleep", lambda _seconds: None)
+
+
+def test_from_submission_to_report(live: tuple[Api, Client]) -> None:
+    api, client = live
+    assert client.project(SPEC)["projection"]["leakage_worst_case"] == 4.0
+    id_ = client.submit(SPEC, idempotency_key="once")["id"]
+    assert client.submit(SPEC, idempotency_key="once")["id"] == id_
+    assert client.get(id_)["status"] == "queued"
+    document = finish(api, id_)
+    assert client.wait(id_)["status"] == "succeeded"
+    assert client.report(id_) == document
+    assert client.report_page(id_).startswith("<!")
+    assert client.verification(id_)["valid"]
+    assert client.evaluate_gates(id_)["outcome"] == "pass"
+    gate = {"figure": "leakage_max", "op": "le", "value": 0, "allow_heuristic": True}
+    assert client.evaluate_gates(id_, [gate])["outcome"] == "fail"
+
+
+def test_tables_are_read_whole(live: tuple[Api, Client]) -> None:
+    api, client = live
+    id_ = client.submit(SPEC)["id"]
+    finish(api, id_)
+    ledger = list(client.rows(id_, "ledger"))
+    assert len(ledger) == ROUNDS * len(SUBJECTS)
+    assert ledger[0]["outcome"] == "released"
+    assert [row["round"] for row in client.rows(id_, "rounds")] == [1, 2, 3]
+    assert len(list(client.rows(id_, "fairness"))) == 6 * ROUNDS
+    with client.export(id_, "ledger", form="csv") as chunks:
+        text = b"".join(chunks).decode()
+    assert len(list(csv.DictReader(io.StringIO(text)))) == len(ledger)
+
+
+def test_lists_run_over_pages(live: tuple[Api, Client]) -> None:
+    api, client = live
+    ids = [client.submit(spec(name=name))["id"] for name in ("a", "b", "a")]
+    assert [item["id"] for item in client.list(limit=1)] == ids[::-1]
+    assert [item["id"] for item in client.list(name="a", limit=1, tag=None)] == [ids[2], ids[0]]
+    assert list(client.list(**{"leakage_max[lte]": 1})) == []
+    [federation] = client.federations()
+    assert client.federation(federation["id"]) == federation
+    [budget] = client.set_budget(
+        federation["id"], {"book": "simulation", "figure": "leakage", "total": 21.0}
+    )
+    assert client.budgets(federation["id"]) == [budget]
+    assert api.submit(spec(name="c"))["name"] == "c"
+
+
+def test_cancel_and_retry(live: tuple[Api, Client]) -> None:
+    _, client = live
+    id_ = client.submit(SPEC)["id"]
+    assert client.cancel(id_)["status"] == "cancelled"
+    assert client.retry(id_)["retry_of"] == id_
+
+
+def test_keys(live: tuple[Api, Client]) -> None:
+    _, client = live
+    made = client.create_key(name="reader", scopes=["reports:read"])
+    names = list(map(itemgetter("name"), client.keys()))
+    assert names == ["tests", "reader"]
+    client.revoke_key(made["id"])
+    assert client.keys()[1]["revoked_at"] is not None
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+def test_a_refusal_tells_status_type_and_fields(live: tuple[Api, Client]) -> None:
+    _, client = live
+    with pytest.raises(ProblemError) as caught:
+        client.submit(spec(seed=-1, surprise=1))
+    error = caught.value
+    assert (error.status, error.slug) == (422, "validation-error")
+    assert error.type.endswith("/validation-error")
+    assert {fault.pointer for fault in error.errors} == {"/seed", "/surprise"}
+    assert "/surprise: unknown field" in str(error)
+    for name in ("../api-keys", "", "a/b", "?x", "\x00", "é"):
+        with pytest.raises((ProblemError, UnreachableError)) as caught:
+            client.report(name)
+        assert getattr(caught.value, "status", 404) == 404
+
+
+def test_a_wrong_key_is_a_refusal(live: tuple[Api, Client]) -> None:
+    api, _ = live
+    with served(api) as url, Client(url, "fa_wrong") as client:
+        with pytest.raises(ProblemError) as caught:
+            client.get("x")
+        assert caught.value.slug == "unauthorised"
+
+
+def test_nobody_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with Client(f"http://127.0.0.1:{port}", "k") as client:
+        for call in (client.keys, lambda: client.submit(SPEC), lambda: list(client.list())):
+            with pytest.raises(UnreachableError, match=f"127.0.0.1:{port} does not answer"):
+                call()
+
+
+@pytest.mark.parametrize("key", ["caf\xe9", "a\nb", "\x00"])
+def test_what_is_no_key(key: str) -> None:
+    with pytest.raises(NotConfiguredError, match="copy it anew"):
+        Client("http://127.0.0.1:1", key)
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:8000", "ftp://host", "http://", "http://[", "http://host:port"]
+)
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(UnreachableError, match="address"):
+        Client(url, "k")
+
+
+def test_the_environment_configures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FEDAUDIT_URL", raising=False)
+    monkeypatch.setenv("FEDAUDIT_API_KEY", "k")
+    with pytest.raises(NotConfiguredError, match="FEDAUDIT_URL"):
+        Client.from_environment()
+    monkeypatch.setenv("FEDAUDIT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("FEDAUDIT_API_KEY", " ")
+    with pytest.raises(NotConfiguredError, match="FEDAUDIT_API_KEY"):
+        Client.from_environment()
+    monkeypatch.setenv("FEDAUDIT_API_KEY", "k")
+    Client.from_environment().close()
+
+
+# -- networks that break ---------------------------------------------------------------------------
+
+
+def _client(answer: Callable[[httpx.Request], httpx.Response]) -> Client:
+    return Client("http://service", "k", http_transport=httpx.MockTransport(answer))
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        httpx.Response(502, text="<html>Bad gateway</html>"),
+        httpx.Response(200, text="<html>Welcome</html>"),
+        httpx.Response(200, json=["a", "list"]),
+        httpx.Response(200, content=b"\xff"),
+        httpx.Response(404, json={"detail": "Not Found"}),
+    ],
+)
+def test_another_service_is_told_apart(response: httpx.Response) -> None:
+    with _client(lambda _: response) as client, pytest.raises(UnreachableError, match="fedaudit"):
+        client.get("x")
+
+
+def test_a_submission_is_repeated_with_its_key() -> None:
+    keys = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        keys.append(request.headers["idempotency-key"])
+        if len(keys) < 3:
+            raise httpx.ReadError("broken", request=request)
+        return httpx.Response(202, json={"id": "x"})
+
+    with _client(answer) as client:
+        assert client.submit(SPEC) == {"id": "x"}
+    assert len(keys) == 3
+    assert len(set(keys)) == 1
+
+
+def test_a_refusal_is_not_repeated() -> None:
+    calls = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        calls.append(request)
+        problem = {"type": "/problems/unavailable", "title": "t", "status": 503, "detail": "d"}
+        media_type = {"content-type": "application/problem+json"}
+        return httpx.Response(503, json=problem, headers=media_type)
+
+    with _client(answer) as client, pytest.raises(ProblemError):
+        client.submit(SPEC)
+    assert len(calls) == 1
+
+
+class _Stream(httpx.SyncByteStream):
+    """Some events, and then a broken connection."""
+
+    def __init__(self, first: int, last: int, *, breaks: bool) -> None:
+        self._numbers = range(first, last + 1)
+        self._breaks = breaks
+
+    def __iter__(self) -> Iterator[bytes]:
+        for number in self._numbers:
+            type_ = "status.changed" if number == 9 else "round.completed"
+            yield f'event: {type_}\ndata: {{"status":"failed"}}\nid: {number}\n\n'.encode()
+        if self._breaks:
+            yield b"event: half"
+            raise httpx.ReadError("broken")
+
+
+def test_watching_goes_on_where_the_connection_broke() -> None:
+    asked = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if not request.url.path.endswith("/events"):
+            return httpx.Response(200, json={"status": "running"})
+        after = int(request.headers["last-event-id"])
+        asked.append(after)
+        if len(asked) == 2:
+            raise httpx.ConnectError("refused", request=request)
+        # The third stream ends well, as when the service is stopped.
+        stream = _Stream(after + 1, min(after + 3, 9), breaks=len(asked) != 3)
+        return httpx.Response(200, stream=stream)
+
+    with _client(answer) as client:
+        assert [event.id for event in client.watch("x")] == list(range(1, 10))
+        assert asked == [0, 3, 3, 6]
+        asked.clear()
+        assert [event.id for event in client.watch("x", after=8)] == [9]
+
+
+def test_watching_what_was_seen_to_its_end_stops() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/events"):
+            return httpx.Response(200, stream=_Stream(1, 0, breaks=False))
+        return httpx.Response(200, json={"status": "failed"})
+
+    with _client(answer) as client:
+        assert list(client.watch("x", after=9)) == []
+
+
+def test_watching_gives_up_in_the_end() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    with _client(answer) as client, pytest.raises(UnreachableError):
+        list(client.watch("x", patience_seconds=0))
+
+
+def test_a_stream_that_is_no_event_stream_is_told_apart() -> None:
+    with (
+        _client(lambda _: httpx.Response(200, content=b"data: <html>\n\n")) as client,
+        pytest.raises(UnreachableError, match="events"),
+    ):
+        list(client.watch("x", patience_seconds=0))
+
+
+def test_watching_follows_a_real_experiment(live: tuple[Api, Client]) -> None:
+    api, client = live
+    id_ = client.submit(SPEC)["id"]
+    seen: list[Any] = []
+    thread = threading.Thread(target=lambda: seen.extend(client.watch(id_)))
+    thread.start()
+    fail(api, id_)
+    thread.join(20)
+    assert not thread.is_alive()
+    assert [event.id for event in seen] == [1, 2, 3]
+    assert seen[-1].is_last
+    assert seen[-1].data["status_reason"] == "worker-lost"
