@@ -1,7 +1,7 @@
 """Admission: whether a spec can be run and paid for, and its entry into the queue."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -46,6 +46,7 @@ class Plan:
     parameters: int
     training_clients: int
     projection: Projection
+    profile: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Wake:
 def plan(resources: Resources, spec: ExperimentSpec) -> Plan:
     """Load the data and project the cost; no transaction. Raises InvalidInputError."""
     federation = resources.federations.load(spec)
+    from fedaudit.federations.profile import profile
     from fedaudit.federations.split import validation_clients
 
     held_out = validation_clients(
@@ -75,7 +77,7 @@ def plan(resources: Resources, spec: ExperimentSpec) -> Plan:
     if (projection.leakage_worst_case or 0.0) > _LARGEST_LEAKAGE:
         message = "is so small that the leakage exceeds what can be counted; use a larger one"
         raise InvalidInputError([FieldError("/privacy/noise_multiplier", message)])
-    return Plan(spec, federation, n, training_clients, projection)
+    return Plan(spec, federation, n, training_clients, projection, profile(federation))
 
 
 def admit(
@@ -138,14 +140,12 @@ def publish(resources: Resources, wake: Wake) -> None:
 
 
 def _federation(session: Session, project_id: str, planned: Plan) -> str:
-    from fedaudit.federations.profile import profile
-
     source = planned.spec.federation
     federation = FederationRepository(session, project_id).get_or_create(
         fingerprint=planned.federation.fingerprint,
         name=getattr(source, "path", source.source),
         source=source.source,
-        profile=profile(planned.federation),
+        profile=planned.profile,
     )
     return federation.id
 

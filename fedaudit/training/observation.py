@@ -39,6 +39,7 @@ class DrawnRound:
         subjects = self.subjects[row]
         releases = state.releases[subjects] + self.released[row]
         state.releases[subjects] = releases
+        state.taken[subjects] += self.outcomes[row] != Outcome.REFUSED
         sizes = tuple(self.sizes[row].tolist())
         separated = float(self.separation[row])
         return RoundRecord(

@@ -127,7 +127,9 @@ class Stack:
         if block.noise is None and self._method.sanitise is not None:
             draw_noise(self._draws, block, n=self.n)
         steps = range(block.position, block.position + stride)
-        cohorts = [self._cohort(block, step) for step in steps]
+        # Rounds beyond an early stop take from these copies only.
+        taken = [self._states[position].taken.copy() for position in self._running]
+        cohorts = [self._cohort(block, step, taken) for step in steps]
         played = []
         for cohort in cohorts:
             played.append(play_round(self._method, self._theta, cohort, self._draws.source(1)))
@@ -139,11 +141,11 @@ class Stack:
             place = due.index(step) * len(self._running) if step in due else None
             self._keep(drawn, played[step], figures, place, records)
 
-    def _cohort(self, block: Block, step: int) -> Cohort:
+    def _cohort(self, block: Block, step: int, taken: Sequence[NDArray[np.int32]]) -> Cohort:
         clients = block.cohort[step]
         allowed = np.ones(clients.shape, dtype=np.bool_)
         for row, position in enumerate(self._running):
-            allowed[row] = self._admit(position, self._states[position].taken, clients[row])
+            allowed[row] = self._admit(position, taken[row], clients[row])
         noise = None
         if block.noise is not None:
             noise = torch.from_numpy(block.noise[step]).to(self._device)
@@ -192,6 +194,8 @@ class Stack:
             if record.selection_loss is not None:
                 self._observe(position, record, played.clusters.hypotheses[row])
             self._check_stop(position)
+            if position in self._stopped:
+                state.hypotheses = played.clusters.hypotheses[row].cpu().numpy().copy()
 
     def _observe(self, position: int, record: RoundRecord, hypotheses: Tensor) -> None:
         """Early stopping: keeps the hypotheses with the smallest selection loss."""
@@ -282,6 +286,7 @@ class Stack:
 
     def stop(self, position: int) -> None:
         """Takes a cell out before its end."""
+        self._store_hypotheses(position)
         self._stopped.setdefault(position, "cancelled")
 
     def _check_stop(self, position: int) -> None:

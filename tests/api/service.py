@@ -196,7 +196,9 @@ def running_api(settings: Settings) -> Iterator[Api]:
 @contextmanager
 def served(api: Api) -> Iterator[str]:
     """The address of a real server of the same database, in a thread."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    bound = socket.create_server(("127.0.0.1", 0))
+    # Opened anew by its number it knows that it speaks TCP, and asyncio then sends without delay.
+    with socket.socket(fileno=bound.detach()) as listener:
         app = create_app(api.settings)
         config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2)
         server = uvicorn.Server(config)

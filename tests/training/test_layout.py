@@ -132,15 +132,18 @@ def test_checkpoints_of_the_same_state_are_the_same_bytes() -> None:
 
 
 def test_the_checkpoint_of_a_run_that_ended_does_not_depend_on_the_cuts() -> None:
-    spec = groups_spec(training__stopping={"patience": 3}, privacy__client_budget=30.0)
+    cells = [
+        cell(groups_spec(training__stopping={"validation_clients": 5, "patience": patience}))
+        for patience in (2, None)
+    ]
     checkpoints = []
     for cut in (1, 7, 100):
-        stack = Stack([cell(spec), cell(groups_spec(privacy__client_budget=30.0, seed=4))])
+        stack = Stack(cells)
         while 0 in stack.active:
             stack.advance(cut)
         checkpoints.append(stack.checkpoint(0))
     assert len(set(checkpoints)) == 1
-    assert Stack([cell(spec)], checkpoints=checkpoints[:1]).result(0).stopped_by == "patience"
+    assert Stack(cells[:1], checkpoints=checkpoints[:1]).result(0).stopped_by == "patience"
 
 
 def test_seed_zero_is_a_seed() -> None:
