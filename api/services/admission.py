@@ -61,6 +61,7 @@ class Wake:
 def plan(resources: Resources, spec: ExperimentSpec) -> Plan:
     """Load the data and project the cost; no transaction. Raises InvalidInputError."""
     federation = resources.federations.load(spec)
+    # Only now, as in the cache: this room brings pyarrow along.
     from fedaudit.federations.profile import profile
     from fedaudit.federations.split import validation_clients
 
@@ -153,21 +154,22 @@ def _federation(session: Session, project_id: str, planned: Plan) -> str:
 def _reserve(
     session: Session, project_id: str, planned: Plan, federation_id: str, experiment_id: str
 ) -> None:
-    amount = planned.projection.leakage_worst_case
-    if amount is None:
-        return
-    book = planned.spec.privacy.noise
+    amount, book = planned.projection.leakage_worst_case, planned.spec.privacy.noise
     federations = FederationRepository(session, project_id)
-    if federations.reserve(
+    if amount is not None and federations.reserve(
         federation_id, experiment_id=experiment_id, book=book, figure=_FIGURE, amount=amount
     ):
         return
-    found = [
+    limited = [
         budget
         for budget in federations.budgets(federation_id)
-        if (budget.book, budget.figure) == (book, _FIGURE)
+        if (budget.book, budget.figure) == (book, _FIGURE) and budget.total is not None
     ]
-    raise _exhausted(found[0], federation_id, amount)
+    if amount is not None:
+        raise _exhausted(limited[0], federation_id, amount)
+    if limited:
+        # Nothing bounds what an update without noise reveals, so no budget has room for one.
+        raise _unbounded(limited[0], federation_id)
 
 
 def _exhausted(budget: Budget, federation_id: str, amount: float) -> ProblemError:
@@ -181,6 +183,22 @@ def _exhausted(budget: Budget, federation_id: str, amount: float) -> ProblemErro
         book=budget.book,
         figure=budget.figure,
         requested=amount,
+        remaining=budget.remaining,
+        total=budget.total,
+    )
+
+
+def _unbounded(budget: Budget, federation_id: str) -> ProblemError:
+    return ProblemError(
+        409,
+        "budget-exhausted",
+        f"the {budget.book} book of this federation has a budget, and without a mechanism nothing "
+        "bounds what the experiment reveals; give privacy.mechanism a mechanism, or remove the "
+        "budget's total",
+        federation_id=federation_id,
+        book=budget.book,
+        figure=budget.figure,
+        requested=None,
         remaining=budget.remaining,
         total=budget.total,
     )

@@ -120,6 +120,19 @@ def test_a_budget_without_room_refuses_and_says_what_is_left(api_on_both: Api) -
     api.submit(headers={"Idempotency-Key": "once"})
 
 
+def test_a_budget_has_no_room_for_updates_without_noise(api: Api) -> None:
+    federation_id = api.submit()["federation_id"]
+    bare = {**SPEC, "privacy": {"mechanism": "none"}}
+    assert api.post("/v1/experiments", json=bare).status_code == 202
+    _set_total(api, federation_id, 1000 * WORST_CASE)
+    before = api.counts()
+    response = api.post("/v1/experiments", json=bare)
+    assert response.status_code == 409
+    assert response.json()["type"].endswith("/budget-exhausted")
+    assert "privacy.mechanism" in response.json()["detail"]
+    assert api.counts() == before
+
+
 def test_the_books_are_kept_apart(api: Api) -> None:
     federation_id = api.submit()["federation_id"]
     _set_total(api, federation_id, 0)
