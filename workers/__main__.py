@@ -19,7 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     # Only now: numerical libraries read the number of threads when they are loaded.
     from infrastructure.queue import Queue
-    from workers.app import WorkerContext, serve
+    from workers.app import serve
+    from workers.context import WorkerContext
     from workers.start import start
 
     settings, database = start()

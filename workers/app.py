@@ -1,51 +1,19 @@
 """The Celery worker of one device."""
 
-import os
-import socket
-from dataclasses import dataclass
-
 import structlog
 from celery import Celery, signals
 from celery.apps.worker import Worker
-from celery.worker import state
 
 from infrastructure.logs import configure_logs
-from infrastructure.queue import Queue, celery_app, queue_name
-from infrastructure.settings import Settings
-from models.database import Database
+from infrastructure.queue import celery_app, queue_name
+from workers.context import WorkerContext
+from workers.tasks import register
 
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class WorkerContext:
-    """What a worker runs units with."""
-
-    settings: Settings
-    database: Database
-    queue: Queue
-    device: str
-    """`cpu` or `cuda:N`."""
-
-    @property
-    def device_kind(self) -> str:
-        """`cpu` or `cuda`."""
-        return self.device.partition(":")[0]
-
-    @property
-    def name(self) -> str:
-        """Who holds a lease, for people who look at the units."""
-        return f"{socket.gethostname()}:{os.getpid()}:{self.device}"
-
-    def stopping(self) -> bool:
-        """Whether a signal asked this worker to stop after the work in hand."""
-        return state.should_stop is not None or state.should_terminate is not None
-
-
 def serve(context: WorkerContext) -> int:
     """Run units until a signal asks for the stop; returns the exit code."""
-    from workers.tasks import register
-
     app = celery_app(context.settings)
     register(app, context)
     signals.setup_logging.connect(

@@ -12,8 +12,8 @@ from fedaudit.training.backend import backend
 from fedaudit.training.records import FinalResult, PlannedRound, RoundRecord
 from fedaudit.training.stack import Stack
 from models.repositories import BudgetRepository, LedgerRepository
-from workers.app import WorkerContext
 from workers.claim import Lease
+from workers.context import WorkerContext
 from workers.experiment import RunningExperiment
 from workers.finish import end_without_report, report_of, succeed
 from workers.flush import FencedWriter, store_block

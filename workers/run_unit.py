@@ -8,8 +8,8 @@ from infrastructure.queue import QueueUnavailableError
 from models.records import Claim
 from models.repositories import ExperimentRepository, UnitRepository
 from models.tables.experiments import Experiment
-from workers.app import WorkerContext
 from workers.claim import Lease, LeaseLostError
+from workers.context import WorkerContext
 from workers.experiment import RunningExperiment
 from workers.finish import ENDED, end_without_report
 from workers.flush import DatabaseAwayError, FencedWriter

@@ -4,7 +4,7 @@ import structlog
 from celery import Celery
 
 from infrastructure.queue import RUN_UNIT
-from workers.app import WorkerContext
+from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
 log = structlog.get_logger()

@@ -8,7 +8,7 @@ import pytest
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from models.database import Database
-from workers.app import WorkerContext
+from workers.context import WorkerContext
 
 LEASE_SECONDS = 2.0
 

@@ -29,7 +29,7 @@ from models.tables.units import Unit
 from tests.servers import Server, start_valkey
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from tests.workers.processes import LEASE_SECONDS, Service, service, wait_until
-from workers.app import WorkerContext
+from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
 LONG = spec_with(training__rounds=1500)

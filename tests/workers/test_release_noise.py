@@ -13,7 +13,7 @@ from models.database import Database
 from models.records import LedgerRow
 from models.repositories import BudgetRepository, LedgerRepository, RoundRepository
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
-from workers.app import WorkerContext
+from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
 RELEASE = spec_with(privacy__noise="release")

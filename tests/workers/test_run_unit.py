@@ -26,7 +26,7 @@ from models.repositories import (
     UnitRepository,
 )
 from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
-from workers.app import WorkerContext
+from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
 GROUPS = {

@@ -16,7 +16,7 @@ from models.repositories import (
 )
 from models.tables.units import Unit
 from tests.workers.admission import Submitted, events_of, experiment_of, submit
-from workers.app import WorkerContext
+from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper, sweep
 

@@ -1,0 +1,36 @@
+"""What a worker has at hand for every unit."""
+
+import os
+import socket
+from dataclasses import dataclass
+
+from celery.worker import state
+
+from infrastructure.queue import Queue
+from infrastructure.settings import Settings
+from models.database import Database
+
+
+@dataclass(frozen=True)
+class WorkerContext:
+    """What a worker runs units with."""
+
+    settings: Settings
+    database: Database
+    queue: Queue
+    device: str
+    """`cpu` or `cuda:N`."""
+
+    @property
+    def device_kind(self) -> str:
+        """`cpu` or `cuda`."""
+        return self.device.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """Who holds a lease, for people who look at the units."""
+        return f"{socket.gethostname()}:{os.getpid()}:{self.device}"
+
+    def stopping(self) -> bool:
+        """Whether a signal asked this worker to stop after the work in hand."""
+        return state.should_stop is not None or state.should_terminate is not None
