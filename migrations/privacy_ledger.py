@@ -8,20 +8,20 @@ precision, so that they agree to the last bit: a product of integers, and one di
 # inwards): looking into their text would parse all of them for each subject.
 _UNPACKED_POSTGRESQL = """
     SELECT l.*, names.list ->> s.subject AS subject_name, s.subject, s.outcome,
-        NULLIF(s.subject_radius, 'NaN') AS subject_radius, s.subject_releases
+        NULLIF(s.subject_radius, 'NaN') AS subject_radius, s.subject_releases, s.cluster
     FROM ledger AS l
     JOIN experiments ON experiments.id = l.experiment_id
     JOIN subject_sets ON subject_sets.id = experiments.subject_set_id
     CROSS JOIN LATERAL (SELECT CAST(subject_sets.names AS jsonb) AS list OFFSET 0) AS names
-    CROSS JOIN LATERAL unnest(l.subjects, l.outcomes, l.radii, l.releases)
-        AS s (subject, outcome, subject_radius, subject_releases)
+    CROSS JOIN LATERAL unnest(l.subjects, l.outcomes, l.radii, l.releases, l.clusters)
+        AS s (subject, outcome, subject_radius, subject_releases, cluster)
 """
 
 # One json_each, and an index into the other arrays: joining five of them is ten times slower.
 _UNPACKED_SQLITE = """
     SELECT l.*, subject_sets.names ->> s.value AS subject_name, s.value AS subject,
         l.outcomes ->> s.key AS outcome, l.radii ->> s.key AS subject_radius,
-        l.releases ->> s.key AS subject_releases
+        l.releases ->> s.key AS subject_releases, l.clusters ->> s.key AS cluster
     FROM ledger AS l
     JOIN experiments ON experiments.id = l.experiment_id
     JOIN subject_sets ON subject_sets.id = experiments.subject_set_id
@@ -52,7 +52,8 @@ SELECT
     CASE WHEN u.noise_multiplier >= 1e-140
         THEN CAST(u.subject_releases * u.n AS double precision) / u.noise_multiplier
     END AS leakage_total,
-    u.guarantee
+    u.guarantee,
+    NULLIF(u.cluster, -1) AS cluster
 FROM ({unpacked}) AS u
 """
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import yaml
 from sqlalchemy import text
@@ -81,11 +82,23 @@ def figures_by_sql(database: Database, experiment_id: str) -> dict[str, Any]:
         FROM privacy_ledger WHERE experiment_id = :id GROUP BY subject
         """
     )
+    per_cluster = text(
+        """
+        SELECT last.cluster, count(*) AS clients, max(total) AS leakage_max
+        FROM privacy_ledger AS last
+        JOIN (SELECT subject, max(round) AS round, max(leakage_total) AS total
+              FROM privacy_ledger WHERE experiment_id = :id AND outcome = 'released'
+              GROUP BY subject) AS ends ON ends.subject = last.subject AND ends.round = last.round
+        WHERE last.experiment_id = :id GROUP BY last.cluster ORDER BY last.cluster
+        """
+    )
     with database.read() as session:
+        clusters = session.execute(per_cluster, {"id": experiment_id}).mappings().all()
         figures = dict(session.execute(query, {"id": experiment_id}).mappings().one())
         subjects = session.execute(per_subject, {"id": experiment_id}).mappings().all()
     figures["participations_max"] = max(row["releases"] for row in subjects)
     figures["subjects"] = [dict(row) for row in subjects]
+    figures["leakage_by_cluster"] = [dict(row) for row in clusters]
     return figures
 
 
@@ -106,6 +119,14 @@ def check_against_the_ledger(
     middle = len(totals) // 2
     median = totals[middle] if len(totals) % 2 else (totals[middle - 1] + totals[middle]) / 2
     assert median == pytest.approx(privacy["leakage_median"], rel=1e-15)
+    for name, quantile in privacy["leakage_quantiles"].items():
+        share = int(name.removeprefix("p")) / 100
+        assert np.quantile(totals, share) == pytest.approx(quantile, rel=1e-12), name
+    reported = [
+        {name: row[name] for name in ("cluster", "clients", "leakage_max")}
+        for row in privacy["leakage_by_cluster"]
+    ]
+    assert figures["leakage_by_cluster"] == reported
 
 
 def test_here_embedded_and_in_production(

@@ -5,7 +5,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,20 +33,24 @@ from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
 LONG = spec_with(training__rounds=1500)
+VERY_LONG = spec_with(training__rounds=9000)
 ENDED = ("succeeded", "failed", "cancelled")
 
 
 @pytest.fixture(scope="module")
 def undisturbed(sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The ledger hash of the long run in one piece."""
-    folder = tmp_path_factory.mktemp("undisturbed")
+    return hash_in_one_piece(LONG, sqlite_template, tmp_path_factory.mktemp("undisturbed"))
+
+
+def hash_in_one_piece(spec: Mapping[str, Any], sqlite_template: Path, folder: Path) -> str:
     path = folder / "fedaudit.db"
     path.write_bytes(sqlite_template.read_bytes())
     settings = Settings(
         data_dir=folder, database_url=f"sqlite:///{path}", broker_url=f"filesystem://{folder}/q"
     )
     database = Database(settings.database_url)
-    submitted = submit(database, LONG)
+    submitted = submit(database, spec)
     run_unit(WorkerContext(settings, database, Queue(settings), "cpu"), submitted.unit_id)
     return ledger_hash_of(database, submitted)
 
@@ -110,6 +114,10 @@ def wait_for_end(database: Database, submitted: Submitted) -> str:
     return experiment_of(database, submitted).status
 
 
+def wait_for_claim(database: Database, submitted: Submitted, *, after: int) -> None:
+    wait_until(lambda: unit_of(database, submitted).attempts > after, f"attempt {after + 1}")
+
+
 def wait_for_rounds(database: Database, submitted: Submitted, more_than: int) -> None:
     wait_until(lambda: rounds_done(database, submitted) > more_than, f"round {more_than + 1}")
 
@@ -132,6 +140,31 @@ def test_workers_killed_at_random_moments_leave_the_ledger_of_an_undisturbed_run
     assert ledger_hash_of(database, submitted) == undisturbed
     unit = unit_of(database, submitted)
     assert (unit.attempts, unit.fence) == (3, 3)
+
+
+@pytest.mark.slow
+def test_ten_kills_at_any_moment(
+    either: tuple[Database, Service], sqlite_template: Path, tmp_path: Path
+) -> None:
+    """Killed while it starts, loads, trains or flushes, wherever the moment falls."""
+    database, processes = either
+    moments = random.Random(7)
+    submitted = submit(database, VERY_LONG, max_attempts=20)
+    processes.sweeper()
+    for _ in range(10):
+        worker = processes.worker()
+        attempts = unit_of(database, submitted).attempts
+        wait_for_claim(database, submitted, after=attempts)
+        time.sleep(moments.uniform(0, 0.6))
+        worker.kill()
+        assert experiment_of(database, submitted).status == "running"
+    processes.worker()
+    assert wait_for_end(database, submitted) == "succeeded"
+    folder = tmp_path / "undisturbed"
+    folder.mkdir()
+    undisturbed = hash_in_one_piece(VERY_LONG, sqlite_template, folder)
+    assert ledger_hash_of(database, submitted) == undisturbed
+    assert unit_of(database, submitted).fence == 11
 
 
 def test_a_worker_that_slept_through_its_lease_writes_nothing(
