@@ -6,12 +6,14 @@ PYTHON ?= $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,python3)
 # What `make install` makes the environment with.
 BASE_PYTHON ?= $(shell for name in python3.11 python3; do $$name -c '' 2>/dev/null && echo $$name && break; done)
 PYTEST_ARGS ?=
+# Where the data sets lie that are not part of the project.
+DATA ?= ../shared/data
 
 # The tensors are small: more threads than one make training slower, and tests run side by side.
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint format bench
+.PHONY: help install demo test test-slow lint format bench reproduce
 
 help:
 	@echo "make install    make .venv and install fedaudit and its tools into it"
@@ -21,6 +23,7 @@ help:
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make bench      run the benchmarks"
+	@echo "make reproduce  run the papers' tasks again: the figures in docs/"
 
 install:
 	$(BASE_PYTHON) -m venv $(VENV)
@@ -48,4 +51,11 @@ format:
 	$(PYTHON) -m ruff format .
 
 bench:
-	$(PYTHON) -m benchmarks
+	$(PYTHON) -m benchmarks --data $(DATA)
+	$(PYTHON) -m benchmarks.stored_rounds --data $(DATA)
+
+reproduce:
+	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 100
+	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20
+	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20 --cohort 7
+	$(PYTHON) -m benchmarks.reproductions.hospital_task --data $(DATA) --seeds 30

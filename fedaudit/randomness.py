@@ -147,7 +147,7 @@ def sample_without_replacement(
 ) -> NDArray[np.int64]:
     """`count` distinct numbers below `population`, ascending: broadcast(seeds, round_) + (count,).
 
-    Every subset is equally likely, up to 2**-32 and less.
+    Every subset is equally likely, but for ties among words: population / 2**32 at most.
     """
     if count * _SPARSE > population:
         words = source.words(purpose=purpose, round_=round_, counters=0, count=population)

@@ -1,8 +1,10 @@
 """From a unit's rows to experiments that can run: at their beginning, or where they were left."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from fedaudit.federations.load import load_federation
@@ -10,6 +12,7 @@ from fedaudit.federations.split import split_clients
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.privacy.guarantees import mechanism_inputs
+from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.cell import Cell
@@ -55,26 +58,16 @@ def take_up(database: Database, row: Experiment, cell: Cell) -> RunningExperimen
         seed=cell.spec.seed,
     ).training
     with database.read() as session:
-        ledger = LedgerRepository(session)
         checkpoint = CheckpointRepository(session).get(row.id)
-        totals = ledger.get_totals(row.id)
-        lost = ledger.open_intents(row.id)
-        head = ledger.last_link(row.id) or genesis(row.id)
-        clients = federation.clients
-        spending = Spending(
-            np.zeros(clients, dtype=np.int32) if totals is None else totals.releases,
-            training=training,
-            refusals=0 if totals is None else totals.refusals,
-            withheld=0 if totals is None else totals.withheld,
-        )
-        book = LedgerBook(
+        lost = LedgerRepository(session).open_intents(row.id)
+        book = stored_book(
+            session,
+            row.id,
             inputs=mechanism_inputs(cell.spec, n=cell.shape.n),
-            encoder=EntryEncoder(federation.client_names),
-            spending=spending,
-            head=head,
+            names=federation.client_names,
+            training=training,
         )
-        if totals is not None:
-            _place_clusters(session, row.id, book)
+        _place_clusters(session, row.id, book)
     return RunningExperiment(
         id=row.id,
         project_id=row.project_id,
@@ -86,6 +79,31 @@ def take_up(database: Database, row: Experiment, cell: Cell) -> RunningExperimen
         rounds_done=0 if checkpoint is None else checkpoint.round,
         checkpoint=None if checkpoint is None else checkpoint.data,
         lost=lost,
+    )
+
+
+def stored_book(
+    session: Session,
+    experiment_id: str,
+    *,
+    inputs: MechanismInputs,
+    names: Sequence[str],
+    training: NDArray[np.int32],
+) -> LedgerBook:
+    """The experiment's ledger as far as it is stored, without the clusters of its clients."""
+    ledger = LedgerRepository(session)
+    totals = ledger.get_totals(experiment_id)
+    spending = Spending(
+        np.zeros(len(names), dtype=np.int32) if totals is None else totals.releases,
+        training=training,
+        refusals=0 if totals is None else totals.refusals,
+        withheld=0 if totals is None else totals.withheld,
+    )
+    return LedgerBook(
+        inputs=inputs,
+        encoder=EntryEncoder(names),
+        spending=spending,
+        head=ledger.last_link(experiment_id) or genesis(experiment_id),
     )
 
 

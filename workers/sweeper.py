@@ -17,12 +17,14 @@ from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
 from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import (
+    LedgerRepository,
     OutboxRepository,
     SweeperLeaseRepository,
     UnitRepository,
     fail_unit,
 )
 from models.tables.units import Unit
+from workers.lost_rounds import enter_lost_rounds
 from workers.start import start
 
 log = structlog.get_logger()
@@ -58,6 +60,7 @@ class Sweeper:
             if not duties.acquire(_DUTY, holder=self._holder, lease_seconds=seconds):
                 return False
         freed = self._take_back()
+        self._enter_lost_rounds()
         try:
             self._publish_outbox()
             self._publish(freed)
@@ -81,6 +84,14 @@ class Sweeper:
                 if unit.state == "failed":
                     fail_unit(session, unit)
         return [(unit.unit_id, unit.device) for unit in taken if unit.state == "waiting"]
+
+    def _enter_lost_rounds(self) -> None:
+        with self._database.read() as session:
+            ended = LedgerRepository(session).ended_with_open_intents(_BATCH)
+        for experiment_id, project_id in ended:
+            with self._database.write() as session:
+                rounds = enter_lost_rounds(session, experiment_id, project_id)
+            log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
 
     def _publish_outbox(self) -> None:
         with self._database.write() as session:

@@ -20,6 +20,17 @@ BROKER_URL = "FEDAUDIT_BROKER_URL"
 DATA_DIR = "FEDAUDIT_DATA_DIR"
 SOURCES_DIR = "FEDAUDIT_SOURCES_DIR"
 
+SCOPES = (
+    "experiments:read",
+    "experiments:write",
+    "reports:read",
+    "ledger:read",
+    "federations:read",
+    "federations:write",
+    "admin",
+)
+"""What keys may allow."""
+
 _LAST_LINES = 12
 _TRACEBACK = "Traceback (most recent call last)"
 _ERROR = re.compile(r"[A-Za-z_][\w.]*: ")
@@ -95,7 +106,13 @@ class Installation:
 
     def _finish(self, command: Sequence[str], *, what: str) -> str:
         done = subprocess.run(
-            command, env=dict(self.environment), capture_output=True, text=True, check=False
+            command,
+            env=dict(self.environment),
+            capture_output=True,
+            text=True,
+            check=False,
+            # Ctrl-C in a terminal reaches this process alone, which then decides.
+            start_new_session=True,
         )
         if done.returncode == 0:
             return done.stdout

@@ -210,11 +210,11 @@ def keys_create(
     as_json: AsJson = False,
 ) -> None:
     """Make a key. It is shown once and stored as a hash."""
-    from fedaudit.cli.installation import Installation
+    from fedaudit.cli.installation import SCOPES, Installation
 
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
-    if not wanted:
-        raise usage_error("--scopes: name at least one, as experiments:read")
+    if not wanted or not set(wanted) <= set(SCOPES):
+        raise usage_error(f"--scopes: name one or more of {', '.join(SCOPES)}")
     created = Installation.choose(data_dir).create_key(project=project, scopes=wanted, name=name)
     if as_json:
         write_json(created, pretty=False)

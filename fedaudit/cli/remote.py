@@ -1,5 +1,6 @@
 """The commands that speak to a running service."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from fedaudit.client.client import Client
 from fedaudit.client.errors import NotConfiguredError, ProblemError, UnreachableError
 
 _CONFLICT, _TOO_MANY, _SERVER_ERROR = 409, 429, 500
+_IDEMPOTENCY_KEY = re.compile("[ -~]{1,255}")
 
 
 @contextmanager
@@ -40,6 +42,8 @@ def submit_command(
     source: str, *, wait: bool, as_json: bool, idempotency_key: str | None
 ) -> ExitCode:
     """Submit a spec and print the experiment; with `wait`, once it has ended."""
+    if idempotency_key is not None and not _IDEMPOTENCY_KEY.fullmatch(idempotency_key):
+        raise usage_error("--idempotency-key: give 1 to 255 printable ASCII characters")
     spec = read_spec(source)
     with connected() as client:
         experiment = client.submit(spec.model_dump(mode="json"), idempotency_key=idempotency_key)

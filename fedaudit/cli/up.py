@@ -12,6 +12,7 @@ from time import monotonic
 
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.cli.installation import (
+    SCOPES,
     Installation,
     last_lines,
     make_private_folder,
@@ -21,15 +22,6 @@ from fedaudit.cli.output import say, write_json, write_line
 from fedaudit.cli.stopping import stop_signals
 from fedaudit.cli.supervisor import Service, Supervisor
 
-SCOPES = (
-    "experiments:read",
-    "experiments:write",
-    "reports:read",
-    "ledger:read",
-    "federations:read",
-    "federations:write",
-    "admin",
-)
 _PROJECT = "default"
 _START_SECONDS = 90.0
 _GRACE_SECONDS = 8.0
@@ -122,7 +114,13 @@ def _services(installation: Installation, listener: socket.socket) -> list[Servi
 @contextmanager
 def _only_one(data_dir: Path) -> Iterator[None]:
     """Hold the data folder. The lock ends with this process, however it ends."""
-    with (data_dir / "up.lock").open("ab") as lock:
+    try:
+        lock = (data_dir / "up.lock").open("ab")
+    except OSError as error:
+        raise usage_error(
+            f"cannot write in {data_dir}: {error.strerror}; name another --data-dir"
+        ) from None
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -158,15 +156,18 @@ def _first_key(installation: Installation) -> str:
     if path.exists():
         return path.read_text("utf-8").strip()
     created = installation.create_key(project=_PROJECT, scopes=SCOPES, name="fedaudit up")
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    # A start that ends here must not leave half a key, which later ones would take for a whole.
+    aside = path.with_name("api-key.partial")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(f"{created['key']}\n")
+    os.replace(aside, path)
     return str(created["key"])
 
 
 def _wait_until_ready(url: str, supervisor: Supervisor, stopping: threading.Event) -> None:
     deadline = monotonic() + _START_SECONDS
-    while _status(f"{url}/health/ready") != 200:
+    while stopping.is_set() or _status(f"{url}/health/ready") != 200:
         if stopping.wait(_TEND_SECONDS):
             raise CommandError("stopped before the service was ready")
         if (code := supervisor.exit_code("api")) is not None:
@@ -178,7 +179,8 @@ def _wait_until_ready(url: str, supervisor: Supervisor, stopping: threading.Even
 
 
 def _check_key(url: str, key: str, data_dir: Path) -> None:
-    if _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
+    # An empty file holds no key at all, and none can be sent.
+    if not key or _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
         raise usage_error(
             f"the key in {data_dir / 'api-key'} is not known to this database; "
             "remove that file, and the next start makes a new key"

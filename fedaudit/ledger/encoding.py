@@ -103,7 +103,7 @@ class EntryEncoder:
         if nu is None:
             table["epsilon"] = table["leakage"] = _ABSENT
         else:
-            with np.errstate(divide="ignore", invalid="ignore"):
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 epsilons = n / (nu * radii)
             table["epsilon"] = np.where(np.isnan(epsilons), _ABSENT, epsilons)
             table["leakage"] = np.where(outcomes == RELEASED, n / nu, 0.0)

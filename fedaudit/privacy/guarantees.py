@@ -24,7 +24,8 @@ from fedaudit.spec.privacy import LaplaceL2
 
 ADJACENCY = (
     "two datasets that one client may hold; their distance in a round is the Euclidean distance "
-    "between the uploads, before noise, that they give after the same transcript"
+    "between the uploads, before noise, that they give after the same transcript and with the same "
+    "draws of batches"
 )
 _NO_DELTA = "the guarantee is a bound on densities for every output; it has no delta"
 _NO_GUARANTEE = "no mechanism, no guarantee"
@@ -101,7 +102,8 @@ def guarantee_statement(spec: ExperimentSpec, n: int) -> Guarantee:
     sentences += _choice(spec, privacy)
     sentences.append(
         "Which clients took part, were refused over their budget, or had an update withheld for "
-        "not being finite is visible to the server and not covered."
+        "not being finite is visible to the server and not covered. Nor are the clients held out "
+        "for validation, whose losses and fairness counts are used without noise."
     )
     if privacy.noise == "simulation":
         sentences.append(_SIMULATED)
@@ -122,10 +124,13 @@ def _reports_its_choice(spec: ExperimentSpec) -> bool:
 
 
 def _adaptive(privacy: LaplaceL2, n: int) -> list[str]:
+    bounds = f"at least {_number(privacy.radius_floor)}"
+    if privacy.clip is not None:
+        bounds += f", and at most {_number(privacy.clip)}, to which it is clipped"
     return [
         f"Heuristic. By the paper's convention each release costs n/nu = "
         f"{_number(n / privacy.noise_multiplier)} within a radius that is the norm of the client's "
-        f"own update (at least {_number(privacy.radius_floor)}), and releases add up.",
+        f"own update ({bounds}), and releases add up.",
         "This is no theorem: the radius depends on the data, the scale of the noise reveals it, "
         "and the proof for a public rate does not cover it.",
     ]

@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 _OUTCOMES = {"pass": "pass", "fail": "fail", "insufficient_evidence": "insufficient evidence"}
+_ENDINGS = {"rounds": "all rounds done", "patience": "patience ran out", "diverged": "divergence"}
 
 
 def render(document: Mapping[str, Any]) -> str:
@@ -26,7 +27,7 @@ def _template() -> Template:
     )
     environment.filters["figure"] = _figure
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
-    environment.globals["outcomes"] = _OUTCOMES
+    environment.globals.update(outcomes=_OUTCOMES, endings=_ENDINGS)
     return environment.get_template("report.html")
 
 

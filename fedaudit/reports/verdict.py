@@ -10,6 +10,11 @@ _OUTCOMES = {
     "fail": "The gates failed",
     "insufficient_evidence": "The evidence does not suffice for the gates",
 }
+_ENDINGS = {
+    "rounds": "Training ended with round {rounds}, the last one",
+    "patience": "Training ended with round {rounds}, when its patience ran out",
+    "diverged": "Training diverged in round {rounds}",
+}
 _BASIS = {
     "formal": (
         "This rests on a theorem for the public, fixed radius; it bounds datasets whose uploads "
@@ -72,9 +77,10 @@ def _fairness(section: Mapping[str, Any]) -> str:
 
 
 def _utility(utility: Mapping[str, Any]) -> str:
-    told = f"Training ended after {utility['rounds']} rounds ({utility['stopped_by']})"
+    told = _ENDINGS[utility["stopped_by"]].format(rounds=utility["rounds"])
+    told += f". The best hypotheses are those of round {utility['best_round']}"
     if utility["validation_loss"] is not None:
-        told += f" with a validation loss of {utility['validation_loss']:.4g}"
+        told += f", with a validation loss of {utility['validation_loss']:.4g}"
     if utility["accuracy"] is not None:
         told += f" and an accuracy of {utility['accuracy']:.4g}"
     return told + "."

@@ -18,8 +18,8 @@ class LaplaceL2(SpecPart):
     """The Laplace mechanism under Euclidean distance (Galli et al., Lemma 4.1, Algorithm 2)."""
 
     mechanism: Literal["laplace-l2"]
-    noise_multiplier: Annotated[float, Field(gt=0, le=1e12)]
-    """nu: a release costs n/nu within its radius."""
+    noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12)]
+    """nu: a release costs n/nu within its radius, a number that must stay finite."""
     radius: Literal["adaptive"] | Annotated[float, Field(gt=0, le=1e12)] = "adaptive"
     """`adaptive` is the update's norm (Algorithm 2, heuristic); a number is public and fixed."""
     radius_floor: Annotated[float, Field(gt=0, le=1e12)] = 1e-6

@@ -10,6 +10,7 @@ from sqlalchemy import func, select, tuple_
 from models.clock import utc_now
 from models.records import Cursor, Intent, LedgerRow, LedgerTotalsRow
 from models.repositories.base import ExperimentPartRepository
+from models.tables.experiments import Experiment
 from models.tables.ledger import Ledger, LedgerTotals, ReleaseIntent
 
 _INPUTS = (
@@ -35,6 +36,16 @@ _COLUMNS = (
     "digest",
     "link",
     "interrupted",
+)
+
+_FOLLOWED = (
+    select(Ledger.experiment_id)
+    .where(
+        Ledger.experiment_id == ReleaseIntent.experiment_id,
+        Ledger.round == ReleaseIntent.round,
+        Ledger.release == ReleaseIntent.release,
+    )
+    .exists()
 )
 
 Digest = tuple[int, int, str, str, bytes]
@@ -156,21 +167,31 @@ class LedgerRepository(ExperimentPartRepository):
 
     def open_intents(self, experiment_id: str) -> list[Intent]:
         """Intents that no ledger row followed: their noise may have been drawn."""
-        followed = (
-            select(Ledger.experiment_id)
-            .where(
-                Ledger.experiment_id == ReleaseIntent.experiment_id,
-                Ledger.round == ReleaseIntent.round,
-                Ledger.release == ReleaseIntent.release,
-            )
-            .exists()
-        )
         rows = self._all(
             self._select(ReleaseIntent, experiment_id)
-            .where(~followed)
+            .where(~_FOLLOWED)
             .order_by(ReleaseIntent.round, ReleaseIntent.release)
         )
         return [Intent(row.round, row.release, row.subjects) for row in rows]
+
+    def ended_with_open_intents(self, limit: int) -> list[tuple[str, str]]:
+        """Experiments that failed or were cancelled with open intents: (id, project id).
+
+        Not those that diverged or succeeded: their worker lived, and knows that the rest of its
+        last block was never played.
+        """
+        rows = self.session.execute(
+            select(ReleaseIntent.experiment_id, ReleaseIntent.project_id)
+            .join(Experiment, Experiment.id == ReleaseIntent.experiment_id)
+            .where(
+                ~_FOLLOWED,
+                Experiment.status.in_(("failed", "cancelled")),
+                func.coalesce(Experiment.status_reason, "") != "diverged",
+            )
+            .distinct()
+            .limit(limit)
+        )
+        return [(experiment_id, project_id) for experiment_id, project_id in rows]
 
     def charged_releases(self, experiment_id: str) -> int:
         """The most releases that any one subject is charged, open intents included."""

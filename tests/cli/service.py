@@ -56,6 +56,7 @@ def start(
     data_dir: Path,
     script: Path = SCRIPT,
     environment: dict[str, str] | None = None,
+    process_group: int | None = None,
 ) -> subprocess.Popen[str]:
     """`fedaudit up` on a data folder, away from the checkout."""
     data_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -66,6 +67,7 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        process_group=process_group,
     )
 
 

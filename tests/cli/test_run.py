@@ -103,3 +103,11 @@ def test_a_folder_that_cannot_be_made_is_refused_before_training(command, small_
     done = command("run", "-", "--out", tmp_path / "file" / "x", stdin=json.dumps(small_spec))
     assert done.returncode == 2
     assert "--out: cannot make the folder" in done.stderr
+
+
+def test_secret_noise_differs_from_run_to_run(run, small_spec):
+    privacy = {**small_spec["privacy"], "noise": "release"}
+    reports = [run(privacy=privacy, gates=[])[1] for _ in range(2)]
+    assert all(report["experiment"]["status"] == "succeeded" for report in reports)
+    hashes = {report["integrity"]["ledger_hash"] for report in reports}
+    assert len(hashes) == 2

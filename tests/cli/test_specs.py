@@ -71,6 +71,9 @@ def test_a_file_that_cannot_be_read_is_named(command, tmp_path):
         ("worker", "--device", "tpu"),
         ("gate",),
         ("keys", "create", "--project", "p", "--scopes", ","),
+        ("keys", "create", "--project", "p", "--scopes", "experiments:read,reports:reed"),
+        ("submit", "-", "--idempotency-key", ""),
+        ("submit", "-", "--idempotency-key", "é"),
     ],
 )
 def test_a_wrong_call_exits_with_two(command, arguments):

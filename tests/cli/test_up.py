@@ -1,6 +1,7 @@
 """`fedaudit up`: start, stop, and what happens in between."""
 
 import json
+import os
 import signal
 import socket
 from time import monotonic, sleep
@@ -83,13 +84,37 @@ def test_killing_it_leaves_no_process_and_the_next_start_goes_on(tmp_path):
         assert status(f"{service.url}/v1/experiments", Authorization=f"Bearer {key}") == 200
 
 
-def test_a_key_of_another_database_is_refused(tmp_path):
+@pytest.mark.parametrize("key", ["fa_unknown\n", ""])
+def test_a_key_of_another_database_is_refused(tmp_path, key):
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "api-key").write_text("fa_unknown\n")
+    (tmp_path / "data" / "api-key").write_text(key)
     process = start(data_dir=tmp_path / "data")
     _, complaint = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "remove that file" in complaint
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "up.lock").mkdir()
+    process = start(data_dir=tmp_path)
+    _, complaint = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert f"cannot write in {tmp_path}" in complaint
+    assert "Traceback" not in complaint
+
+
+def test_ctrl_c_while_it_starts_is_no_fault_of_the_database(tmp_path):
+    process = start(data_dir=tmp_path / "data", process_group=0)
+    deadline = monotonic() + 30
+    while not psutil.Process(process.pid).children():  # the migration
+        assert monotonic() < deadline
+        sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, complaint = process.communicate(timeout=60)
+    assert (process.returncode, complaint) == (
+        1,
+        "fedaudit: stopped before the service was ready\n",
+    )
 
 
 def test_an_address_in_use_is_named(tmp_path):

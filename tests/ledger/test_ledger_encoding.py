@@ -181,6 +181,12 @@ def test_one_encoder_serves_many_entries():
         assert encoder.digest(entry) == digest(entry, NAMES)
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_epsilon_too_large_for_a_number_is_encoded_as_infinite():
+    entry = an_entry(radii=np.array([1e-320, 0.5, np.nan]))
+    assert struct.pack("<d", np.inf) in encode(entry, NAMES)
+
+
 def test_what_cannot_be_encoded_is_refused():
     with pytest.raises(ValueError, match="subject names must be distinct"):
         EntryEncoder(["a", "a"])

@@ -59,6 +59,18 @@ def test_a_reported_choice_leaves_without_noise(hypotheses, kind):
     assert ("without any noise" in found.statement) == (hypotheses > 1)
 
 
+@pytest.mark.parametrize("radius", ["adaptive", 0.5])
+def test_held_out_clients_are_not_covered(radius):
+    found = guarantee_statement(laplace(radius=radius), 2)
+    assert "Nor are the clients held out for validation" in found.statement
+
+
+def test_an_adaptive_radius_is_bounded_by_floor_and_clip():
+    clipped = guarantee_statement(laplace(radius_floor=0.01, clip=2), 2).statement
+    assert "(at least 0.01, and at most 2, to which it is clipped)" in clipped
+    assert "at most" not in guarantee_statement(laplace(), 2).statement
+
+
 def test_simulated_noise_protects_no_model():
     simulated = guarantee_statement(laplace(radius=0.5, noise="simulation"), 2)
     assert "not for release" in simulated.statement

@@ -145,11 +145,25 @@ def test_the_verdict_names_what_it_rests_on(material):
     assert "No gate was set" in nothing
 
 
+@pytest.mark.parametrize(
+    ("stopped_by", "told"),
+    [
+        ("rounds", "ended with round 41, the last one"),
+        ("patience", "ended with round 41, when its patience ran out"),
+        ("diverged", "diverged in round 41"),
+    ],
+)
+def test_the_verdict_tells_in_words_how_training_ended(material, stopped_by, told):
+    result = replace(material().result, stopped_by=stopped_by)
+    found = assemble(material(result=result))["verdict"]
+    assert f"Training {told}. The best hypotheses are those of round 11, with" in found
+
+
 def test_the_limits_are_those_of_the_run(material):
     told = " ".join(assemble(material())["limits"])
-    for part in ("Mironov 2012", "simulated", "heuristic", "||theta_i - theta_j||", "5 of 41",
-                 "4 validation clients have one row", "1 updates were withheld", "real rows",
-                 "No attack"):  # fmt: skip
+    for part in ("Mironov 2012", "32 bits", "simulated", "heuristic", "||theta_i - theta_j||",
+                 "5 of 41", "4 validation clients have one row", "1 updates were withheld",
+                 "real rows", "No attack"):  # fmt: skip
         assert part in told
     released = {"privacy": {**FIXED["privacy"], "noise": "release"}}
     told = " ".join(assemble(material(released))["limits"])

@@ -41,6 +41,16 @@ class Page(HTMLParser):
             self.headings.append(data)
 
 
+def test_a_wide_table_scrolls_in_a_box_of_its_own(material):
+    text = render(assemble(material()))
+    boxes = text.count('<div class="wide" tabindex="0">\n<table>')
+    assert boxes == text.count("<table>") > 0
+
+
+def test_the_end_of_training_is_told_in_words(material):
+    assert "patience ran out" in render(assemble(material()))
+
+
 @pytest.mark.parametrize("spec", [{}, NONE], ids=["laplace", "none"])
 def test_the_verdict_comes_first_and_what_is_not_shown_last(material, spec):
     page = Page(render(assemble(material(spec))))

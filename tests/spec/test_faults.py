@@ -136,6 +136,12 @@ GROUPS = changed(
             "must be greater than 0; for no noise ask for `mechanism: none`",
         ),
         (HOSPITAL, {"privacy.noise_multiplier": 0.0}, "/privacy/noise_multiplier", "`mechanism"),
+        (
+            HOSPITAL,
+            {"privacy.noise_multiplier": 1e-310},
+            "/privacy/noise_multiplier",
+            "greater than or equal to 0.000000000001",
+        ),
         (HOSPITAL, {"attacks": [{"kind": "canaries"}]}, "/attacks", "this version runs no attacks"),
         (HOSPITAL, {"privacy.clip": 1e-7}, "/privacy/clip", "below radius_floor"),
         (

@@ -11,10 +11,16 @@ from fedaudit.ledger.chain import first_broken_link
 from fedaudit.training.stack import Stack
 from models.database import Database
 from models.records import LedgerRow
-from models.repositories import BudgetRepository, LedgerRepository, RoundRepository
+from models.repositories import (
+    BudgetRepository,
+    ExperimentRepository,
+    LedgerRepository,
+    RoundRepository,
+)
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
+from workers.sweeper import Sweeper
 
 RELEASE = spec_with(privacy__noise="release")
 PER_RELEASE = 2 / 3.0
@@ -156,3 +162,28 @@ def test_without_room_for_the_repeat_nothing_more_is_released(
         [(one, False) for one in range(1, 10)] + [(one, True) for one in (10, 11, 12)]
     )
     assert spent_of(database, submitted) == pytest.approx(12 * PER_RELEASE)
+
+
+@pytest.mark.parametrize("ending", ["failed", "cancelled"])
+def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
+    database: Database, context: WorkerContext, crash_in_block: Any, ending: str
+) -> None:
+    crash_in_block(2)
+    submitted = submit(database, RELEASE, max_attempts=1 if ending == "failed" else 3)
+    run_unit(context, submitted.unit_id)
+    if ending == "cancelled":
+        with database.write() as session:
+            ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+    assert experiment_of(database, submitted).status == ending
+    assert len(ledger_of(database, submitted)) == 3
+    sweeper = Sweeper(context.settings, database, context.queue)
+    assert sweeper.tick()
+    rows = ledger_of(database, submitted)
+    assert [(row.round, row.interrupted) for row in rows] == [
+        (1, False), (2, False), (3, False), (4, True), (5, True), (6, True)
+    ]  # fmt: skip
+    check_running_counts(rows)
+    assert first_broken_link(submitted.id, [(row.digest, row.link) for row in rows]) is None
+    assert spent_of(database, submitted) == pytest.approx(most_released(rows) * PER_RELEASE)
+    sweeper.tick()
+    assert len(ledger_of(database, submitted)) == 6
