@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -14,6 +15,8 @@ from models.database import Database
 
 Row = TypeVar("Row")
 Form = Literal["csv", "ndjson"]
+
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d+\Z)")
 
 MEDIA_TYPES: dict[Form, str] = {"csv": "text/csv", "ndjson": "application/x-ndjson"}
 
@@ -49,5 +52,10 @@ def _csv(blocks: Iterator[list[Line]], columns: Sequence[str]) -> Iterator[bytes
 
 
 def _cell(value: Any) -> Any:
-    """Lists and objects as JSON; floats as the shortest text that reads back as the same."""
+    """Lists and objects as JSON; floats as the shortest text that reads back as the same.
+
+    An apostrophe goes before text that a spreadsheet would run as a formula: names come from data.
+    """
+    if isinstance(value, str):
+        return f"'{value}" if _FORMULA.match(value) else value
     return json.dumps(value) if isinstance(value, list | dict) else value

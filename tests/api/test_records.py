@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finish, spec
+from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finish, play, spec
 
 COLUMNS = [
     "round",
@@ -133,6 +133,28 @@ def test_files_carry_what_pages_carry(api_on_both: Api, done: str, table: str) -
         assert [row.get("epsilon", "") for row in rows] == [
             "" if line.get("epsilon") is None else repr(line["epsilon"]) for line in pages
         ]
+
+
+def test_csv_holds_no_formula_for_a_spreadsheet(api: Api) -> None:
+    formulas = ("=1+1", "@SUM(1)", "-1+A1", "+A1", "=A1")
+    shown = {"-3": "-3", **{formula: f"'{formula}" for formula in formulas}}
+    table = [f"{client},{age},{age}" for client in shown for age in range(3)]
+    assert api.settings.sources_dir is not None
+    (api.settings.sources_dir / "rows.csv").write_text("\n".join(["who,age,charge", *table]))
+    source = {"source": "table", "path": "rows.csv", "client_key": "who", "target": "charge"}
+    value = {
+        "name": "formulas",
+        "federation": {**source, "features": ["age"]},
+        "model": {"kind": "linear"},
+        "training": {"loss": "mse", "rounds": ROUNDS, "cohort": {"clients": 3}},
+        "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
+    }
+    id_ = api.submit(value)["id"]
+    play(api, id_)
+    path = f"/v1/experiments/{id_}/privacy-ledger"
+    stored = [line["subject"] for line in _pages(api, path)]
+    rows = list(csv.DictReader(io.StringIO(api.get(f"{path}.csv").text)))
+    assert [row["subject"] for row in rows] == [shown[subject] for subject in stored]
 
 
 def test_files_honour_the_filters(api: Api) -> None:

@@ -164,7 +164,7 @@ def test_the_view_has_one_line_a_subject(database: Database) -> None:
         "leakage": 9.0,
         "leakage_total": 2 * 27 / 3.0,
         "guarantee": "heuristic",
-            "cluster": 1,
+        "cluster": 1,
     }
     assert (refused["subject"], refused["outcome"]) == (NAMES[2], "refused")
     assert (withheld["subject"], withheld["outcome"]) == (NAMES[3], "withheld")
