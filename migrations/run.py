@@ -44,7 +44,7 @@ def current(url: str) -> str | None:
 @contextmanager
 def _locked(url: str) -> Iterator[Connection]:
     """A transaction that no other migration runs beside."""
-    database = Database(url)
+    database = Database(url, transaction_seconds=None)
     try:
         # SQLite's transaction begins with the write lock, and Postgres' waits for a named one.
         with database.write() as session:

@@ -1,7 +1,10 @@
 """One database, SQLite or Postgres, behind short read and write sessions."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from time import monotonic, sleep
 from typing import Any, Literal, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
@@ -13,7 +16,9 @@ from models.json_text import from_json, to_json
 Dialect = Literal["sqlite", "postgresql"]
 
 _BUSY_TIMEOUT_MS = 10_000
-_POSTGRES_OPTIONS = "-c lock_timeout=10s -c idle_in_transaction_session_timeout=60s"
+_PAUSE_SECONDS = 0.05
+_TRANSACTION_SECONDS = 60.0
+_TRANSACTION_TIMEOUT_SINCE = 170_000
 
 
 class Database:
@@ -25,12 +30,18 @@ class Database:
     values, and changing them changes nothing.
     """
 
-    def __init__(self, url: str) -> None:
-        """Raises ValueError for another database, or an SQLite database without a file."""
+    def __init__(
+        self, url: str, *, transaction_seconds: float | None = _TRANSACTION_SECONDS
+    ) -> None:
+        """Raises ValueError for another database, or an SQLite database without a file.
+
+        Postgres ends a transaction that lasts longer than `transaction_seconds`: a client that
+        froze in one would keep its locks for good. None sets no limit, for migrations.
+        """
         parsed = _normalise(url)
         self.dialect: Dialect = cast(Dialect, parsed.get_backend_name())
         self.url = parsed
-        self.engine = _create_engine(parsed)
+        self.engine = _create_engine(parsed, transaction_seconds)
         if self.dialect == "sqlite":
             reader: dict[str, Any] = {"sqlite_begin": "DEFERRED"}
         else:
@@ -81,14 +92,14 @@ def _sessions(engine: Engine) -> sessionmaker[Session]:
     return sessionmaker(engine, expire_on_commit=False)
 
 
-def _create_engine(url: URL) -> Engine:
+def _create_engine(url: URL, transaction_seconds: float | None) -> Engine:
     arguments: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": from_json}
     if url.get_backend_name() == "sqlite":
         engine = create_engine(url, **arguments)
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    connect = {"connect_timeout": 5, "application_name": "fedaudit", "options": _POSTGRES_OPTIONS}
+    connect = {"connect_timeout": 5, "application_name": "fedaudit"}
     engine = create_engine(
         url,
         pool_pre_ping=True,
@@ -99,7 +110,7 @@ def _create_engine(url: URL) -> Engine:
         connect_args={name: value for name, value in connect.items() if name not in url.query},
         **arguments,
     )
-    event.listen(engine, "connect", _configure_postgresql)
+    event.listen(engine, "connect", partial(_configure_postgresql, seconds=transaction_seconds))
     return engine
 
 
@@ -107,13 +118,24 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     # sqlite3 would begin deferred transactions of its own, before writes only; `_begin_sqlite`
     # begins every transaction instead.
     connection.isolation_level = None
-    for pragma in (
-        f"busy_timeout = {_BUSY_TIMEOUT_MS}",
-        "journal_mode = WAL",
-        "synchronous = NORMAL",
-        "foreign_keys = ON",
-    ):
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}").close()
+    _write_ahead(connection)
+    for pragma in ("synchronous = NORMAL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _write_ahead(connection: Any) -> None:
+    """Switch a new file to its log; SQLite does not wait for others that do so at once."""
+    deadline = monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+        except sqlite3.OperationalError:
+            if monotonic() > deadline:
+                raise
+            sleep(_PAUSE_SECONDS)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -122,5 +144,14 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {mode}")
 
 
-def _configure_postgresql(connection: Any, _record: object) -> None:
+def _configure_postgresql(connection: Any, _record: object, *, seconds: float | None) -> None:
     register_array_dumper(connection)
+    limits = {"lock_timeout": 10.0}
+    if seconds is not None:
+        limits["idle_in_transaction_session_timeout"] = seconds
+        if connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
+            # The other does not count the time in which half a message has arrived.
+            limits["transaction_timeout"] = seconds
+    for name, limit in limits.items():
+        connection.execute("SELECT set_config(%s, %s, false)", (name, f"{limit * 1000:.0f}ms"))
+    connection.commit()

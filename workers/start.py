@@ -23,7 +23,8 @@ def start() -> tuple[Settings, Database]:
     configure_logs(settings.log_format)
     if settings.embedded:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
-    database = Database(settings.database_url)
+    # A worker that froze in a transaction must not hold its unit longer than its lease.
+    database = Database(settings.database_url, transaction_seconds=settings.lease_seconds)
     try:
         schema = schema_state(database)
     except SQLAlchemyError as error:

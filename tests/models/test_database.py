@@ -1,5 +1,6 @@
 """Databases: urls, transactions and what may be written where."""
 
+import os
 import threading
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -130,3 +131,24 @@ def test_times_come_back_aware_and_in_utc(database: Database) -> None:
     naive = told.replace(tzinfo=None)
     with database.read() as session, pytest.raises(StatementError, match="no time zone"):
         session.scalars(select(SweeperLease).where(SweeperLease.lease_until == naive))
+
+
+def test_postgres_ends_a_transaction_whose_client_froze(postgres_url: str) -> None:
+    """Also one of which half a message has arrived, which no idle timeout would end."""
+    frozen, other = Database(postgres_url, transaction_seconds=0.3), Database(postgres_url)
+    lock = text("LOCK TABLE projects IN EXCLUSIVE MODE")
+
+    def freeze_half_way_through_a_message() -> None:
+        with frozen.write() as session:
+            session.execute(lock)
+            driver = session.connection().connection.dbapi_connection
+            assert driver is not None
+            os.write(driver.pgconn.socket, b"Q" + (1000).to_bytes(4, "big") + b"SELECT")
+            with other.write() as waiting:
+                waiting.execute(lock)
+            session.execute(text("SELECT 1"))
+
+    with pytest.raises(DBAPIError, match="timeout"):
+        freeze_half_way_through_a_message()
+    frozen.dispose()
+    other.dispose()

@@ -59,13 +59,9 @@ def hash_in_one_piece(spec: Mapping[str, Any], sqlite_template: Path, folder: Pa
 def postgres_service(
     postgres_url: str, broker_url: str, tmp_path: Path
 ) -> Iterator[tuple[Database, Service]]:
-    """Postgres and Redis. A worker frozen in the middle of a transaction loses it soon."""
+    """Postgres and Redis."""
     database = Database(postgres_url)
-    impatient = make_url(postgres_url).update_query_dict(
-        {"options": "-c idle_in_transaction_session_timeout=2s"}
-    )
-    url = impatient.render_as_string(hide_password=False)
-    with service(tmp_path, database_url=url, broker_url=broker_url) as started:
+    with service(tmp_path, database_url=postgres_url, broker_url=broker_url) as started:
         yield database, started
     database.dispose()
 
