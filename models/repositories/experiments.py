@@ -148,10 +148,6 @@ class ExperimentRepository(ScopedRepository):
         ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
         return self._change(id, active, status=status, **ended, **values)
 
-    def set_gate_outcome(self, id: str, outcome: str) -> None:  # noqa: A002
-        """Notes what a later evaluation of the gates came to."""
-        self._set(id, gate_outcome=outcome)
-
     def _withdraw(self, experiment: Experiment) -> bool:
         """True where no worker has the unit; a unit left without experiments is cancelled.
 
