@@ -43,6 +43,19 @@ class Purpose(IntEnum):
     MAGNITUDE = 8
     BOOTSTRAP = 9
     ATTRIBUTE = 10
+    ROWS = 11
+    """Which rows of a held-out client are scored."""
+    PARTITION = 12
+    """Rows dealt to clients."""
+    ROTATION = 13
+    GAUSSIAN = 14
+    """Gaussian noise."""
+    RECORDS = 15
+    """Which records take part in a local step."""
+    CLIENT_COINS = 16
+    """Which clients take part in a round of Poisson sampling."""
+    RECORD_BUDGETS = 17
+    """Which privacy budget a record has, where budgets are drawn."""
 
 
 class Source(Protocol):

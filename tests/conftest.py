@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 import redis
@@ -18,11 +19,16 @@ from psycopg import sql
 from sqlalchemy import make_url
 
 import migrations
+from infrastructure.signing_keys import create_key_file
 from models.database import Database
 from models.tables import Base
 from tests.servers import Server, start_postgres, start_valkey
 
 _VALKEY_DATABASES = 16
+
+# A first example may wait for imports or for a busy machine; no test asserts a time.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")
@@ -126,6 +132,14 @@ def broker_url(valkey_server: Server) -> Iterator[str]:
         client.flushdb()
         yield url
         client.flushdb()
+
+
+@pytest.fixture(scope="session")
+def signing_key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The private key of the session's workers; `.pub` beside it is the public one."""
+    path = tmp_path_factory.mktemp("keys") / "signing-key.pem"
+    create_key_file(path)
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,12 @@
 
 from fedaudit.federations.faults import listed, refuse
 from fedaudit.federations.federation import Federation
+from fedaudit.federations.network_input import image_faults
 from fedaudit.federations.outcomes import outcome_rules
 from fedaudit.federations.split import validation_clients
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.training import FixedCohort
 
 
 def is_classification(spec: ExperimentSpec) -> bool:
@@ -16,14 +18,22 @@ def is_classification(spec: ExperimentSpec) -> bool:
 def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
     """Refuse a cohort larger than the training clients, and groups that the data do not have.
 
-    Raises InvalidInputError below /training and /fairness.
+    Refuses images of another size than the network takes, too. Raises InvalidInputError below
+    /training, /model and /fairness.
     """
-    refuse(_cohort_faults(spec, federation) + _reference_faults(spec, federation))
+    refuse(
+        _cohort_faults(spec, federation)
+        + _reference_faults(spec, federation)
+        + image_faults(spec, federation)
+    )
     outcome_rules(federation, spec.fairness)
 
 
 def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
-    asked = spec.training.cohort.clients
+    cohort = spec.training.cohort
+    if not isinstance(cohort, FixedCohort):
+        return []
+    asked = cohort.clients
     held_out = validation_clients(
         federation.clients, validation_fraction=spec.federation.validation_fraction
     )

@@ -1,5 +1,7 @@
 """The target of a classifier as classes."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fedaudit.federations.faults import invalid, listed
@@ -22,7 +24,9 @@ def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Level
     count = len(levels.values)
     if count < 2:
         raise invalid(
-            where, f"{target!r} has one value only; a classifier needs at least two classes"
+            where,
+            f"{target!r} has one value only, and a classifier needs at least two classes; name "
+            "another target",
         )
     if count > MOST_CLASSES:
         raise invalid(
@@ -33,18 +37,18 @@ def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Level
     return levels if positive is None else _with_positive_last(levels, positive)
 
 
-def find_class(classes: tuple[str, ...], label: str | float) -> int | None:
+def find_class(classes: Sequence[str], label: str | float) -> int | None:
     """The class that a label names, as text or as a number (1, 1.0 and "1" are the same)."""
-    text = str(label)
-    if text in classes:
-        return classes.index(text)
-    number = number_in(text)
-    if number is None:
-        return None
-    for index, name in enumerate(classes):
-        if number_in(name) == number:
-            return index
-    return None
+    (index,) = find_classes(classes, [str(label)])
+    return None if index < 0 else index
+
+
+def find_classes(classes: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """The class that each label names, as `find_class`; -1 where there is none."""
+    by_text = {name: index for index, name in reversed(list(enumerate(classes)))}
+    by_number = {number_in(name): index for name, index in by_text.items()}
+    by_number.pop(None, None)
+    return [by_text.get(label, by_number.get(number_in(label), -1)) for label in labels]
 
 
 def _with_positive_last(levels: Levels, positive: str) -> Levels:

@@ -1,11 +1,8 @@
 """How this room says that a spec and its data do not fit."""
 
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 
-
-def pointer(*steps: str | int) -> str:
-    """The JSON pointer (RFC 6901) of a field, whatever characters a column's name has."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+__all__ = ["invalid", "listed", "pointer", "refuse"]
 
 
 def invalid(where: str, message: str) -> InvalidInputError:

@@ -29,11 +29,31 @@ class Truth:
 
 
 @dataclass(frozen=True, eq=False)
+class ClientRows:
+    """Features of all clients end to end, for rows too wide to be padded: images."""
+
+    values: NDArray[np.uint8] | NDArray[np.float32]
+    """[rows, features], client after client; an image lies row by row, channels innermost."""
+    divisor: float
+    """What a value is divided by: 255 where bytes stand for numbers from 0 to 1."""
+    first: NDArray[np.int64]
+    """[clients + 1]: where each client's rows begin; the last is the number of rows."""
+    image: tuple[int, int, int] | None
+    """Height, width, channels of a row; None where rows are no images."""
+
+    def of(self, client: int) -> NDArray[np.float32]:
+        """A client's features: float32 [rows, features]."""
+        own = self.values[self.first[client] : self.first[client + 1]]
+        return np.divide(own, self.divisor, dtype=np.float32)
+
+
+@dataclass(frozen=True, eq=False)
 class Federation:
     """Every client's rows, padded to the longest client."""
 
-    features: NDArray[np.float32]
-    """[clients, rows, features], divided by their public scales; 0 on padding."""
+    features: NDArray[np.float32] | ClientRows
+    """[clients, rows, features], divided by their public scales; 0 on padding. Or without padding
+    (`ClientRows`), in the same order."""
     target: NDArray[np.float32]
     """[clients, rows], divided by `target_scale`; the class index for classification."""
     raw_target: NDArray[np.float64]
@@ -57,6 +77,9 @@ class Federation:
     """Known for synthetic data only."""
     notes: tuple[str, ...]
     """What was left out on the way, for the report."""
+    record_budgets: NDArray[np.float64] | None = None
+    """[clients, rows]: the privacy budget that a column of the data gives each row, NaN on padding.
+    None where the spec names no such column."""
 
     @property
     def clients(self) -> int:
@@ -67,6 +90,30 @@ class Federation:
     def rows(self) -> int:
         """Number of rows, padding not counted."""
         return int(np.count_nonzero(self.mask))
+
+    @property
+    def width(self) -> int:
+        """Number of features of a row."""
+        features = self.features
+        return int((features.values if isinstance(features, ClientRows) else features).shape[-1])
+
+    @property
+    def longest(self) -> int:
+        """Rows of the client that has most of them."""
+        return int(self.mask.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the features take."""
+        features = self.features
+        return int((features.values if isinstance(features, ClientRows) else features).nbytes)
+
+    @property
+    def padded(self) -> NDArray[np.float32]:
+        """The features as one padded array. Raises TypeError where they are not padded."""
+        if isinstance(self.features, ClientRows):
+            raise TypeError("these features are not padded; take them client by client")
+        return self.features
 
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name. Raises KeyError."""

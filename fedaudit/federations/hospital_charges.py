@@ -1,7 +1,6 @@
 """Inpatient charges of the Centers for Medicare and Medicaid Services (Galli et al., 5.2)."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,9 @@ from fedaudit.federations.hospital_columns import (
     with_zip,
 )
 from fedaudit.federations.packing import Rows, pack
+from fedaudit.federations.scaling import EVERY_NUMBER, as_float32, check_scales, scaled
 from fedaudit.federations.sensitive import read_sensitive
-from fedaudit.federations.sources import read_source
+from fedaudit.federations.sources import Files, SourceFile, open_path, open_source
 from fedaudit.federations.table import read_client_key
 from fedaudit.federations.table_rows import TableRows
 from fedaudit.federations.tables import TableFile
@@ -30,12 +30,11 @@ DERIVED_CONDITIONS = (194, 690, 292, 392)
 ATTRIBUTES = ("state", "region")
 TARGET = "average_total_payments"
 FEATURES = ("service_index", "longitude", "latitude")
-_PATH = "/federation/path"
 _ZIP_TABLE = "/federation/zip_table"
 
 
 def load_hospital_charges(
-    source: HospitalCharges, *, sensitive: Sequence[str], sources_dir: Path | None
+    source: HospitalCharges, *, sensitive: Sequence[str], files: Files
 ) -> Federation:
     """Payments by condition and place, one client per provider or ZIP code.
 
@@ -44,15 +43,23 @@ def load_hospital_charges(
     `conditions` and the coordinates; rows without coordinates are left out and counted in a
     note. Raises InvalidInputError naming field, column and row.
     """
-    file = TableFile(read_source(source.path, sources_dir=sources_dir, pointer=_PATH))
-    columns = known_columns(file.names, CHARGES)
-    _check_columns(source, file, columns, sensitive)
-    rows, service = _of_conditions(file.read(list(columns.values())), columns, source.conditions)
+    with open_source(source, files=files) as file:
+        return _load(source, file, sensitive, files)
+
+
+def _load(
+    source: HospitalCharges, file: SourceFile, sensitive: Sequence[str], files: Files
+) -> Federation:
+    table = TableFile(file)
+    columns = known_columns(table.names, CHARGES)
+    _check_columns(source, table, columns, sensitive)
+    check_scales(source.scale, features=FEATURES, one_hot=(), target=TARGET, classes=False)
+    rows, service = _of_conditions(table.read(list(columns.values())), columns, source.conditions)
     if source.client_key == "zip" or source.zip_table is not None:
-        rows = with_zip(rows, columns["zip"], _PATH)
-    places = _places(rows, columns, source, sources_dir)
-    kept = _with_coordinates(places, source)
-    rows = with_money(rows.where(kept), columns[TARGET], _PATH)
+        rows = with_zip(rows, columns["zip"], file.pointer)
+    places = _places(rows, columns, source, files)
+    kept = _with_coordinates(places, source, file)
+    rows = with_money(rows.where(kept), columns[TARGET], file.pointer)
     attributes, notes = read_sensitive(rows, sensitive, columns)
     left_out = int(np.count_nonzero(~kept))
     if left_out:
@@ -60,33 +67,42 @@ def load_hospital_charges(
     return pack(
         Rows(
             clients=read_client_key(rows, columns[source.client_key]),
-            features=np.stack(
-                [service[kept], places.longitude[kept], places.latitude[kept]], axis=1
-            ),
+            features=_scaled(source, service[kept], places.longitude[kept], places.latitude[kept]),
             feature_names=FEATURES,
-            target=rows.numbers(columns[TARGET], _PATH),
+            target=rows.numbers(columns[TARGET], file.pointer),
             target_name=TARGET,
-            fingerprint=file.source.fingerprint,
+            target_scale=source.scale.get(TARGET, 1.0),
+            fingerprint=file.fingerprint,
             attributes=attributes,
             notes=notes,
-        ),
-        source.scale,
+        )
     )
 
 
+def _scaled(source: HospitalCharges, *columns: NDArray[np.float64]) -> NDArray[np.float32]:
+    """FEATURES by their scales, float32 [rows, features]."""
+    every = source.scale.get(EVERY_NUMBER, 1.0)
+    parts = [
+        as_float32(scaled(values, source.scale.get(name, every))[0], name)
+        for name, values in zip(FEATURES, columns, strict=True)
+    ]
+    return np.stack(parts, axis=1)
+
+
 def _check_columns(
-    source: HospitalCharges, file: TableFile, columns: dict[str, str], sensitive: Sequence[str]
+    source: HospitalCharges, table: TableFile, columns: dict[str, str], sensitive: Sequence[str]
 ) -> None:
-    needed = {TARGET: _PATH, source.client_key: "/federation/client_key"}
+    file = table.source
+    needed = {TARGET: file.pointer, source.client_key: "/federation/client_key"}
     if "service_index" not in columns:
-        needed["drg"] = _PATH
+        needed["drg"] = file.pointer
     if source.zip_table is not None:
         needed["zip"] = _ZIP_TABLE
     faults = [
         FieldError(
             where,
-            f"'{source.path}' has no column for {name}, spelt like one of "
-            f"{listed(CHARGES[name])}; it has {listed(file.names)}",
+            f"'{file.label}' has no column for {name}, spelt like one of "
+            f"{listed(CHARGES[name])}; it has {listed(table.names)}",
         )
         for name, where in needed.items()
         if name not in columns
@@ -95,7 +111,7 @@ def _check_columns(
         faults.append(
             FieldError(
                 _ZIP_TABLE,
-                f"'{source.path}' has no coordinates; name a table with the columns zip, "
+                f"'{file.label}' has no coordinates; name a table with the columns zip, "
                 "longitude and latitude",
             )
         )
@@ -135,33 +151,38 @@ def _of_conditions(
 
 def _conditions(rows: TableRows, columns: dict[str, str]) -> NDArray[np.int64]:
     """Each row's DRG code."""
+    where = rows.source.pointer
     if "drg" in columns:
-        return drg_codes(rows, columns["drg"], _PATH)
+        return drg_codes(rows, columns["drg"], where)
     name = columns["service_index"]
-    index = rows.numbers(name, _PATH)
+    index = rows.numbers(name, where)
     unknown = ~np.isin(index, np.arange(len(DERIVED_CONDITIONS)))
     if unknown.any():
         raise rows.fault(
-            name, int(np.argmax(unknown)), _PATH, "is not 0, 1, 2 or 3", "give DRG codes instead"
+            name, int(np.argmax(unknown)), where, "is not 0, 1, 2 or 3", "give DRG codes instead"
         )
     return np.array(DERIVED_CONDITIONS, dtype=np.int64)[index.astype(np.int64)]
 
 
 def _places(
-    rows: TableRows, columns: dict[str, str], source: HospitalCharges, sources_dir: Path | None
+    rows: TableRows, columns: dict[str, str], source: HospitalCharges, files: Files
 ) -> Coordinates:
     """Coordinates of each row; a ZIP table that is given goes before the file's own."""
+    where = rows.source.pointer
     if source.zip_table is None:
-        return own_coordinates(rows, columns, _PATH)
-    zips = rows.levels(columns["zip"], _PATH)
-    return joined_coordinates(zips, source.zip_table, sources_dir=sources_dir)
+        return own_coordinates(rows, columns, where)
+    zips = rows.levels(columns["zip"], where)
+    with open_path(source.zip_table, files=files, pointer=_ZIP_TABLE) as table:
+        return joined_coordinates(zips, table)
 
 
-def _with_coordinates(places: Coordinates, source: HospitalCharges) -> NDArray[np.bool_]:
+def _with_coordinates(
+    places: Coordinates, source: HospitalCharges, file: SourceFile
+) -> NDArray[np.bool_]:
     known = places.known
     if not known.any():
         raise invalid(
-            _PATH if source.zip_table is None else _ZIP_TABLE,
+            file.pointer if source.zip_table is None else _ZIP_TABLE,
             "gives coordinates for none of the rows; name a table that knows their ZIP codes",
         )
     return known

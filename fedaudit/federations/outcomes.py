@@ -11,7 +11,7 @@ from fedaudit.federations.faults import invalid, listed, refuse
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.levels import number_in
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.fairness import Fairness, GroupRule, Rule
+from fedaudit.spec.fairness import GroupRule, Groups, Rule
 
 _WHERE = "/fairness/favourable"
 
@@ -42,7 +42,7 @@ class OutcomeRules:
         return favourable
 
 
-def outcome_rules(federation: Federation, fairness: Fairness) -> OutcomeRules:
+def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
     """The rules of `fairness.favourable` on this federation; none without sensitive attributes.
 
     Raises InvalidInputError below /fairness/favourable where a rule names no group of the data,
@@ -62,7 +62,7 @@ def outcome_rules(federation: Federation, fairness: Fairness) -> OutcomeRules:
     return _rules(federation, list(zip(favourable, places, strict=True)), rule_index)
 
 
-def favourable_rows(federation: Federation, fairness: Fairness) -> NDArray[np.bool_]:
+def favourable_rows(federation: Federation, fairness: Groups) -> NDArray[np.bool_]:
     """Where the true outcome is favourable, [clients, rows]. Raises InvalidInputError."""
     return outcome_rules(federation, fairness).label(federation.raw_target)
 

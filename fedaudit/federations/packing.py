@@ -7,9 +7,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.faults import invalid, pointer
+from fedaudit.federations.faults import invalid
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import Levels
+from fedaudit.federations.scaling import as_float32, scaled
 
 LARGEST_FEDERATION = 2**26
 """Cells of four bytes that the padded arrays may have: 256 MiB."""
@@ -22,16 +23,20 @@ class Rows:
     """A data set as it came: one entry per row, in the order of the file."""
 
     clients: Levels
-    features: NDArray[np.float64]
-    """[rows, features], unscaled."""
+    features: NDArray[np.float32]
+    """[rows, features], scaled."""
     feature_names: tuple[str, ...]
     target: NDArray[np.float64]
     """[rows], unscaled; class indices for classification."""
     target_name: str
+    target_scale: float
+    """1 for classification."""
     fingerprint: str
     classes: tuple[str, ...] = ()
     attributes: Mapping[str, Levels] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    record_budgets: NDArray[np.float64] | None = None
+    """[rows]: the privacy budget of each row."""
 
 
 def check_size(*, clients: int, rows: int, features: int, where: str, remedy: str) -> None:
@@ -45,44 +50,46 @@ def check_size(*, clients: int, rows: int, features: int, where: str, remedy: st
         )
 
 
-def pack(rows: Rows, scale: Mapping[str, float]) -> Federation:
-    """Group rows by client, divide by the public scales and pad.
-
-    A client's rows keep the order of the file. Raises InvalidInputError below /federation where
-    there is one client only, the padded arrays would be too large, or a scale names no column.
-    """
-    _check_scale(rows, scale)
-    clients = len(rows.clients.values)
-    if clients < 2:
+def check_clients(clients: Levels, *, where: str) -> None:
+    """Refuse a federation of one client, which could not be split."""
+    if len(clients.values) < 2:
         raise invalid(
-            "/federation/client_key",
+            where,
             "every row belongs to one client; a federation needs at least two, so name a column "
             "that tells clients apart",
         )
+
+
+def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
+    """Group rows by client and pad.
+
+    A client's rows keep the order of the file. Raises InvalidInputError at `where`, the field
+    that says how clients are told apart, where there is one client only or the padded arrays
+    would be too large, and at the target's scale where it is too small.
+    """
+    check_clients(rows.clients, where=where)
+    clients = len(rows.clients.values)
     counts = np.bincount(rows.clients.codes, minlength=clients)
     longest = int(counts.max())
     check_size(
         clients=clients,
         rows=longest,
         features=len(rows.feature_names),
-        where="/federation/client_key",
-        remedy="use fewer features, or a client key that splits the largest client",
+        where=where,
+        remedy="use fewer features, or clients of more even sizes",
     )
-    place = _places(rows.clients.codes, counts)
-    divisors = np.array([scale.get(name, 1.0) for name in rows.feature_names])
-    target_scale = scale.get(rows.target_name, 1.0)
-    scaled = _scaled(rows.features, divisors, rows.feature_names)
-    target = _scaled(rows.target[:, None], np.array([target_scale]), (rows.target_name,))[:, 0]
+    place = places(rows.clients.codes, counts)
+    target, _ = scaled(rows.target, rows.target_scale)
     shape = (clients, longest)
     return Federation(
-        features=_scatter(scaled, place, (*shape, len(divisors)), fill=0),
-        target=_scatter(target, place, shape, fill=0),
+        features=_scatter(rows.features, place, (*shape, len(rows.feature_names)), fill=0),
+        target=_scatter(as_float32(target, rows.target_name), place, shape, fill=0),
         raw_target=_scatter(rows.target, place, shape, fill=0),
         mask=np.arange(longest) < counts[:, None],
         client_names=rows.clients.values,
         feature_names=rows.feature_names,
         target_name=rows.target_name,
-        target_scale=target_scale,
+        target_scale=rows.target_scale,
         classes=rows.classes,
         attributes=tuple(
             Attribute(
@@ -95,15 +102,18 @@ def pack(rows: Rows, scale: Mapping[str, float]) -> Federation:
         fingerprint=rows.fingerprint,
         truth=None,
         notes=rows.notes,
+        record_budgets=None
+        if rows.record_budgets is None
+        else _scatter(rows.record_budgets, place, shape, fill=np.nan),
     )
 
 
 Cell = TypeVar("Cell", bound=np.generic)
-_Places = tuple[NDArray[np.int64], NDArray[np.int64]]
+Places = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def _places(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> _Places:
-    """Each row's client, and its position among that client's rows."""
+def places(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> Places:
+    """Each row's client, and its position among that client's rows, in the order of the file."""
     order = np.argsort(codes, kind="stable")
     first = np.repeat(np.cumsum(counts) - counts, counts)
     position = np.empty(len(codes), dtype=np.int64)
@@ -112,38 +122,8 @@ def _places(codes: NDArray[np.int64], counts: NDArray[np.int64]) -> _Places:
 
 
 def _scatter(
-    values: NDArray[Cell], place: _Places, shape: tuple[int, ...], *, fill: int
+    values: NDArray[Cell], place: Places, shape: tuple[int, ...], *, fill: float
 ) -> NDArray[Cell]:
     padded = np.full(shape, fill, dtype=values.dtype)
     padded[place] = values
     return padded
-
-
-def _check_scale(rows: Rows, scale: Mapping[str, float]) -> None:
-    columns = {*rows.feature_names, *(() if rows.classes else (rows.target_name,))}
-    for name in scale:
-        if rows.classes and name == rows.target_name:
-            raise invalid(
-                pointer("federation", "scale", name),
-                "the target is a class and has no scale; leave it out",
-            )
-        if name not in columns:
-            raise invalid(
-                pointer("federation", "scale", name),
-                f"{name!r} is neither a feature nor the target; leave it out or correct the name",
-            )
-
-
-def _scaled(
-    values: NDArray[np.float64], divisors: NDArray[np.float64], names: tuple[str, ...]
-) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        scaled = (values / divisors).astype(np.float32)
-    finite = np.isfinite(scaled).all(axis=0)
-    if not finite.all():
-        name = names[int(np.argmin(finite))]
-        raise invalid(
-            pointer("federation", "scale", name),
-            f"{name!r} divided by its scale does not fit a 32-bit number; give a larger scale",
-        )
-    return scaled

@@ -1,11 +1,12 @@
-"""Which clients train and which are held out."""
+"""Which clients train, which are held out, and which of their rows are scored."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.randomness import Purpose, permutation
+from fedaudit.randomness import CounterSource, Purpose, permutation
+from fedaudit.spec.sources import Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +27,61 @@ def validation_clients(clients: int, *, validation_fraction: float) -> int:
     return min(clients - 1, max(1, int(clients * validation_fraction + 0.5)))
 
 
+def training_clients(clients: int, source: Source) -> int:
+    """How many of the clients train: all of them where rows are held out, and not clients."""
+    if source.validation_unit == "record":
+        return clients
+    return clients - validation_clients(clients, validation_fraction=source.validation_fraction)
+
+
 def split_clients(federation_clients: int, *, validation_fraction: float, seed: int) -> Split:
     """Split the clients at random by the experiment's seed. Raises ValueError below two clients."""
     held_out = validation_clients(federation_clients, validation_fraction=validation_fraction)
     order = permutation(federation_clients, seed=seed, purpose=Purpose.SPLIT).astype(np.int32)
     return Split(training=np.sort(order[held_out:]), validation=np.sort(order[:held_out]))
+
+
+def scored_rows(
+    rows: NDArray[np.int64], *, clients: NDArray[np.int64], longest: int, fraction: float, seed: int
+) -> NDArray[np.bool_]:
+    """Which rows of these clients are scored: bool [clients, longest]; the others choose.
+
+    `rows` [clients]: how many rows each has, at most `longest`. The nearest whole number of them is
+    drawn at random by the experiment's seed, but at least one, and one is left to choose by. The
+    only row of a client is scored. A client's draw depends on its own rows alone.
+    """
+    nearest = (rows * fraction + 0.5).astype(np.int64)
+    count = np.maximum(1, np.minimum(nearest, rows - 1))
+    return _drawn_rows(rows, count, clients=clients, longest=longest, seed=seed)
+
+
+def held_out_rows(
+    rows: NDArray[np.int64], *, clients: NDArray[np.int64], longest: int, fraction: float, seed: int
+) -> NDArray[np.bool_]:
+    """Which rows of these clients validate and do not train: bool [clients, longest].
+
+    As `scored_rows`, but the only row of a client trains.
+    """
+    nearest = (rows * fraction + 0.5).astype(np.int64)
+    count = np.minimum(np.maximum(1, nearest), rows - 1)
+    return _drawn_rows(rows, count, clients=clients, longest=longest, seed=seed)
+
+
+def _drawn_rows(
+    rows: NDArray[np.int64],
+    count: NDArray[np.int64],
+    *,
+    clients: NDArray[np.int64],
+    longest: int,
+    seed: int,
+) -> NDArray[np.bool_]:
+    """`count` [clients] of each client's rows, at random: bool [clients, longest]."""
+    words = CounterSource(seed).words(
+        purpose=Purpose.ROWS, round_=0, counters=clients, count=longest
+    )
+    place = np.arange(longest, dtype=np.uint64)
+    keys = (words.astype(np.uint64) << np.uint64(32)) | place
+    keys[np.arange(longest) >= rows[:, None]] = np.iinfo(np.uint64).max
+    rank = keys.argsort(-1).argsort(-1)
+    drawn: NDArray[np.bool_] = rank < count[:, None]
+    return drawn

@@ -1,135 +1,161 @@
-"""Any CSV or Parquet file with a client key, numeric features and a target."""
-
-from collections.abc import Sequence
-from pathlib import Path
+"""Any CSV or Parquet file with features and a target, as a federation."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.classes import class_levels
-from fedaudit.federations.faults import invalid, listed, pointer, refuse
+from fedaudit.federations.columns import BUDGETS, ClientKey, Columns, find_columns
+from fedaudit.federations.faults import invalid
+from fedaudit.federations.features import (
+    complete_rows,
+    read_features,
+    refuse_gaps,
+    with_gaps,
+)
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.packing import Rows, pack
+from fedaudit.federations.packing import Rows, check_clients, pack
+from fedaudit.federations.partition import WHERE as PARTITION
+from fedaudit.federations.partition import deal_rows
+from fedaudit.federations.scaling import check_scales
 from fedaudit.federations.sensitive import read_sensitive
-from fedaudit.federations.sources import read_source
+from fedaudit.federations.sources import Files, SourceFile, open_source
+from fedaudit.federations.standardise import standardiser
 from fedaudit.federations.table_rows import TableRows
 from fedaudit.federations.tables import TableFile
-from fedaudit.spec.errors import FieldError
-from fedaudit.spec.federation import Table
+from fedaudit.spec.fairness import Groups
+from fedaudit.spec.sources import Range
+from fedaudit.spec.table import ByColumn, Table
 
-_FEATURES = "/federation/features"
+_TARGET = "/federation/target"
+_MEANT_BY_TARGET = "fill the gap or leave the row out"
+_MEANT_BY_KEY = "say which client the row belongs to"
 
 
 def load_table(
-    source: Table, *, sensitive: Sequence[str], classification: bool, sources_dir: Path | None
+    source: Table,
+    *,
+    fairness: Groups,
+    classification: bool,
+    seed: int,
+    files: Files,
+    budgets: str | None = None,
 ) -> Federation:
-    """The federation in a table: rows grouped by the client key.
+    """The federation in a table: rows grouped by the client key, or dealt to clients.
 
-    `classification` makes classes of the target's distinct values; otherwise it is a number.
-    Text cells are trimmed; an empty cell of a sensitive attribute is a missing value, an empty
-    cell anywhere else an error. Raises InvalidInputError naming field, column and row.
+    `classification` makes classes of the target's distinct values; otherwise it is a number. Rows
+    are left out for a missing feature first, then dealt to clients. `seed` is that of the
+    experiment. Text cells are trimmed; an empty cell of a sensitive attribute is a missing value,
+    one of the client key or the target an error. `budgets`: the column with every row's privacy
+    budget. Raises InvalidInputError naming field, column and row.
     """
-    file = TableFile(read_source(source.path, sources_dir=sources_dir, pointer="/federation/path"))
-    _check_columns(source, file.names, sensitive)
-    features = _feature_fields(source, file.names, sensitive)
-    rows = file.read([source.client_key, source.target, *sensitive, *features])
-    clients = read_client_key(rows, source.client_key)
-    attributes, notes = read_sensitive(rows, sensitive)
+    with open_source(source, files=files) as file:
+        return _load(
+            source, file, fairness, classification=classification, seed=seed, budgets=budgets
+        )
+
+
+def read_client_key(rows: TableRows, name: str, where: str = "/federation/client_key") -> Levels:
+    """The clients of the rows. Raises InvalidInputError at `where` where a row names none."""
+    refuse_gaps(rows, name, where, remedy=_MEANT_BY_KEY)
+    return rows.levels(name, where)
+
+
+def _load(
+    source: Table,
+    file: SourceFile,
+    fairness: Groups,
+    *,
+    classification: bool,
+    seed: int,
+    budgets: str | None,
+) -> Federation:
+    table = TableFile(file, header=source.header)
+    columns = find_columns(source, table.names, fairness.sensitive, budgets=budgets)
+    _check_fit(source, columns, classification=classification)
+    rows = with_gaps(table.read(list(columns.fields)), columns.fields, source.missing_values)
+    refuse_gaps(rows, columns.target, _TARGET, remedy=_MEANT_BY_TARGET)
+    keys = None if columns.client_key is None else _distinguishing(rows, columns.client_key)
+    kept, dropped = complete_rows(rows, columns.features)
+    rows = rows.where(kept)
     target, classes = _target(rows, source, classification=classification)
+    clients, dealt = _clients(source, keys, kept, target, classes, seed=seed)
+    where = PARTITION if columns.client_key is None else columns.client_key.where
+    check_clients(clients, where=where)
+    attributes, missing = read_sensitive(rows, fairness.sensitive, edges=fairness.edges)
+    features = read_features(
+        rows,
+        columns.features,
+        scales=source.scale,
+        standardise=None
+        if source.standardise is None
+        else standardiser(source.standardise, clients, source=source, seed=seed),
+    )
     return pack(
         Rows(
             clients=clients,
-            features=_features(rows, features),
-            feature_names=tuple(features),
+            features=features.values,
+            feature_names=features.names,
             target=target,
             target_name=source.target,
-            fingerprint=rows.source.fingerprint,
+            target_scale=_target_scale(source),
+            fingerprint=file.fingerprint,
             classes=classes,
             attributes=attributes,
-            notes=notes,
+            notes=(*dropped, *dealt, *missing, *features.notes),
+            record_budgets=None if budgets is None else _budgets(rows, budgets),
         ),
-        source.scale,
+        where=where,
     )
 
 
-def read_client_key(rows: TableRows, name: str) -> Levels:
-    """The clients of the rows. Raises InvalidInputError where a row names none."""
-    where = "/federation/client_key"
-    clients = rows.levels(name, where)
-    if clients.missing:
-        position = int(np.argmax(clients.codes < 0))
-        raise rows.fault(name, position, where, "is empty", "say which client the row belongs to")
+def _check_fit(source: Table, columns: Columns, *, classification: bool) -> None:
+    check_scales(
+        source.scale,
+        features=[column.name for column in columns.features if not column.one_hot],
+        one_hot=[column.name for column in columns.features if column.one_hot],
+        target=columns.target,
+        classes=classification,
+    )
+    if source.positive is not None and not classification:
+        raise invalid(
+            "/federation/positive",
+            "a target that is a number has no positive class; leave it out, or train with "
+            "`cross-entropy`",
+        )
+
+
+def _distinguishing(rows: TableRows, key: ClientKey) -> Levels:
+    """The clients that the key tells apart, neither one in all nor one per row."""
+    clients = read_client_key(rows, key.name, key.where)
+    count = len(clients.values)
+    if count == len(rows) and count > 1:
+        raise invalid(
+            key.where,
+            f"{key.name!r} is different in every one of the {count} rows, so each client would "
+            "have one row; name the column that tells clients apart, or deal rows to clients by "
+            "`partition`",
+        )
     return clients
 
 
-def _check_columns(source: Table, names: Sequence[str], sensitive: Sequence[str]) -> None:
-    named = {
-        "/federation/client_key": source.client_key,
-        "/federation/target": source.target,
-        **{pointer("federation", "drop", place): name for place, name in enumerate(source.drop)},
-        **{pointer("fairness", "sensitive", place): name for place, name in enumerate(sensitive)},
-    }
-    if source.features != "all":
-        named |= {f"{_FEATURES}/{place}": name for place, name in enumerate(source.features)}
-    columns = listed(list(names))
-    faults = [
-        FieldError(where, f"the file has no column {name!r}; it has {columns}")
-        for where, name in named.items()
-        if name not in names
-    ]
-    if source.target == source.client_key:
-        faults.append(FieldError("/federation/target", "is the client key; name another column"))
-    faults += [
-        FieldError(where, f"{name!r} is the target; name another column")
-        for where, name in named.items()
-        if name == source.target and where.startswith("/fairness/")
-    ]
-    faults += [
-        FieldError(where, f"{name!r} is needed as the client key or target; do not drop it")
-        for where, name in named.items()
-        if name in (source.client_key, source.target) and where.startswith("/federation/drop/")
-    ]
-    refuse(faults)
-
-
-def _feature_fields(
-    source: Table, names: Sequence[str], sensitive: Sequence[str]
-) -> dict[str, str]:
-    """Feature columns, and the field of the spec that chose each."""
-    if source.features == "all":
-        other = {source.client_key, source.target, *source.drop, *sensitive}
-        chosen = {name: _FEATURES for name in names if name not in other}
-        if not chosen:
-            raise invalid(
-                _FEATURES,
-                "no column is left as a feature beside the client key, the target, the sensitive "
-                "attributes and those dropped; name the features",
-            )
-        return chosen
-    faults: list[FieldError] = []
-    fields: dict[str, str] = {}
-    for place, name in enumerate(source.features):
-        where = f"{_FEATURES}/{place}"
-        if name in (source.target, source.client_key):
-            role = "target" if name == source.target else "client key"
-            faults.append(FieldError(where, f"{name!r} is the {role}; leave it out of `features`"))
-        if name in source.drop:
-            faults.append(
-                FieldError(where, f"{name!r} is under `drop` too; keep it in one of them")
-            )
-        if name in fields:
-            faults.append(FieldError(where, f"{name!r} is named twice; name it once"))
-        fields[name] = where
-    refuse(faults)
-    return fields
-
-
-def _features(rows: TableRows, fields: dict[str, str]) -> NDArray[np.float64]:
-    values = np.empty((len(rows), len(fields)), dtype=np.float64)
-    for place, (name, where) in enumerate(fields.items()):
-        values[:, place] = rows.numbers(name, where)
-    return values
+def _clients(
+    source: Table,
+    keys: Levels | None,
+    kept: NDArray[np.bool_],
+    target: NDArray[np.float64],
+    classes: tuple[str, ...],
+    *,
+    seed: int,
+) -> tuple[Levels, tuple[str, ...]]:
+    """The client of each row that is kept, and notes on how clients were made."""
+    if keys is not None:
+        clients = keys.where(kept)
+        empty = len(keys.values) - len(clients.values)
+        return clients, (f"clients without a row, left out: {empty}",) * bool(empty)
+    if source.partition is None or isinstance(source.partition, ByColumn):
+        raise ValueError("a table without a client key is partitioned")
+    return deal_rows(source.partition, target, classes=len(classes), seed=seed)
 
 
 def _target(
@@ -139,10 +165,25 @@ def _target(
     if classification:
         levels = class_levels(rows, source.target, positive=source.positive)
         return levels.codes.astype(np.float64), levels.values
-    if source.positive is not None:
-        raise invalid(
-            "/federation/positive",
-            "a target that is a number has no positive class; leave it out, or train with "
-            "`cross-entropy`",
+    return rows.numbers(source.target, _TARGET), ()
+
+
+def _budgets(rows: TableRows, name: str) -> NDArray[np.float64]:
+    """The privacy budget of each row. Raises InvalidInputError for the first that is none."""
+    found = rows.numbers(name, BUDGETS)
+    if not (found > 0).all():
+        raise rows.fault(
+            name,
+            int(np.argmax(found <= 0)),
+            BUDGETS,
+            "is no budget: it is not above 0",
+            "give every record a positive epsilon, or take out records that may not be used",
         )
-    return rows.numbers(source.target, "/federation/target"), ()
+    return found
+
+
+def _target_scale(source: Table) -> float:
+    scale = source.scale.get(source.target, 1.0)
+    if isinstance(scale, Range):
+        raise ValueError("the scale of a target is a divisor")
+    return scale

@@ -1,6 +1,6 @@
 """Rows of a table: text or numbers on demand, and errors that name column and row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,27 +51,48 @@ class TableRows:
 
     def text(self, name: str, where: str) -> Any:
         """A column as trimmed text, empty cells as ''. Raises InvalidInputError at `where`."""
+        return pc.utf8_trim_whitespace(self._as_text(name, where))
+
+    def empty(self, name: str, where: str) -> NDArray[np.bool_]:
+        """Which cells of a column are empty, [rows]. Raises InvalidInputError at `where`."""
+        empty: NDArray[np.bool_] = pc.equal(self.text(name, where), "").to_numpy(
+            zero_copy_only=False
+        )
+        return empty
+
+    def _as_text(self, name: str, where: str) -> Any:
         column = self.columns[name]
         try:
-            text = pc.fill_null(pc.cast(column, pa.string()), "")
+            text = column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+            return pc.fill_null(text, "") if text.null_count else text
         except (pa.ArrowException, UnicodeDecodeError):
             raise invalid(
                 where, f"column {name!r} is of type {column.type}; store it as text or numbers"
             ) from None
-        return pc.utf8_trim_whitespace(text)
 
     def levels(self, name: str, where: str, *, numeric: bool = False) -> Levels:
         """A column as codes into its distinct values; see `levels_of` for their order.
 
         Raises InvalidInputError at `where` for a value that could not serve as a name.
         """
-        encoded = pc.dictionary_encode(self.text(name, where))
+        values, codes = self.encoded(name, where)
+        return levels_of(values, codes, numeric=numeric)
+
+    def encoded(self, name: str, where: str) -> tuple[list[str], NDArray[np.int64]]:
+        """A column's distinct trimmed texts, in the order they come, and each row's position.
+
+        Raises InvalidInputError at `where` for a value that could not serve as a name.
+        """
+        encoded = pc.dictionary_encode(self._as_text(name, where))
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        values: Sequence[str] = encoded.dictionary.to_pylist()
-        self._check_names(name, where, encoded.dictionary, codes)
-        return levels_of(values, codes, numeric=numeric)
+        # Trimmed only now: distinct values are few, rows are many.
+        trimmed = pc.dictionary_encode(pc.utf8_trim_whitespace(encoded.dictionary))
+        if len(trimmed.dictionary) < len(encoded.dictionary):
+            codes = trimmed.indices.to_numpy(zero_copy_only=False).astype(np.int64)[codes]
+        self._check_names(name, where, trimmed.dictionary, codes)
+        return trimmed.dictionary.to_pylist(), codes
 
     def numbers(
         self, name: str, where: str, *, missing_allowed: bool = False
@@ -81,6 +102,9 @@ class TableRows:
         Raises InvalidInputError at `where` naming the first cell that is none.
         """
         column = self.columns[name]
+        plain = _plain_numbers(column)
+        if plain is not None:
+            return plain
         if _is_text(column.type):
             column = self.text(name, where)
             column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
@@ -106,7 +130,7 @@ class TableRows:
                 _first_unparsable(column),
                 where,
                 "is not a number",
-                "correct it, or leave the column out (categories are not encoded in this version)",
+                "correct it, leave the column out, or declare a feature's `categories`",
             ) from None
         numbers: NDArray[np.float64] = pc.fill_null(converted, np.nan).to_numpy(
             zero_copy_only=False
@@ -159,6 +183,20 @@ def _is_number(kind: Any) -> bool:
         or pa.types.is_boolean(kind)
         or pa.types.is_decimal(kind)
     )
+
+
+def _plain_numbers(column: Any) -> NDArray[np.float64] | None:
+    """The column where every cell is a number within bounds; None where one needs a closer look."""
+    if column.null_count or not (_is_text(column.type) or _is_number(column.type)):
+        return None
+    try:
+        numbers: NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy(
+            zero_copy_only=False
+        )
+    except pa.ArrowException:
+        return None
+    within = np.abs(numbers) < LARGEST_NUMBER  # False for NaN, too
+    return numbers if within.all() else None
 
 
 def _first_unparsable(column: Any) -> int:

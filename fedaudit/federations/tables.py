@@ -1,162 +1,145 @@
-"""CSV and Parquet files as columns of text or numbers.
+"""CSV and Parquet files as columns of text or numbers, read as streams."""
 
-A CSV cell stays text until somebody asks for a number, so that a ZIP code keeps its zeros and an
-error can name the row.
-"""
-
-import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
-from fedaudit.federations.faults import listed
-from fedaudit.federations.sources import SourceFile
+from fedaudit.federations.csv_file import CsvFile
+from fedaudit.federations.faults import invalid, listed
+from fedaudit.federations.parquet_file import ParquetFile
+from fedaudit.federations.sources import LARGEST_FILE, SourceFile
 from fedaudit.federations.table_rows import TableRows
-from fedaudit.spec.errors import InvalidInputError
 
 LARGEST_TABLE = 20_000_000
 """Cells, rows times columns, that one experiment may read."""
 MOST_COLUMNS = 10_000
+MOST_ROWS = 1_000_000_000
+"""That are read at all, one after the other: a small Parquet file can claim any number."""
 _PARQUET = b"PAR1"
-_CSV_BLOCK = 8 * 2**20  # no row may be longer
-_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
-# One thread: only then do the reader's errors number the rows.
-_READ = pyarrow.csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK)
-_PARSE = pyarrow.csv.ParseOptions(newlines_in_values=True)
+_TOGETHER = 8 * 2**20
 
 
 class TableFile:
-    """A table whose header has been read: `names`, then `read` for the columns wanted.
+    """A table whose header has been read: `names`, then `read` or `batches` of some columns.
 
     Raises InvalidInputError at the file's pointer where it is no table that can be used.
     """
 
-    def __init__(self, source: SourceFile) -> None:
+    def __init__(self, source: SourceFile, *, header: bool = True) -> None:
+        """`header`: whether the first line of a CSV file names its columns."""
         self.source = source
-        self._parquet: Any = None
-        if not source.data:
+        with source.open() as stream:
+            start = stream.read(len(_PARQUET))
+        if not start:
             raise source.fault("is empty; name a CSV file with a header, or a Parquet file")
-        packed = source.data.startswith(_PARQUET)
-        header = self._open_parquet() if packed else self._csv_header()
-        self._header = dict(zip((name.strip() for name in header), header, strict=True))
-        self.names = tuple(self._header)
+        self._file: CsvFile | ParquetFile
+        if start == _PARQUET:
+            self._file = self._parquet(header=header)
+        else:
+            self._file = CsvFile(source, header=header)
+        self.names = tuple(name.strip() for name in self._file.names)
         """Column names without the blanks around them."""
-        self._check_header(header)
+        self._check_header()
 
     def read(self, names: Sequence[str]) -> TableRows:
-        """The rows of some of the columns. Raises InvalidInputError at the file's pointer."""
-        wanted = list(dict.fromkeys(names))
-        raw = [self._header[name] for name in wanted]
-        table = self._read_csv(raw) if self._parquet is None else self._read_parquet(raw)
-        if table.num_rows == 0:
-            raise self.source.fault("has a header but no rows; add the data")
-        columns = {
-            name: plain_column(table.column(position)) for position, name in enumerate(wanted)
-        }
-        numbers = np.arange(1, table.num_rows + 1, dtype=np.int64)
-        return TableRows(self.source, columns, numbers)
+        """All rows of some of the columns, at most LARGEST_TABLE cells.
 
-    def _check_header(self, header: Sequence[str]) -> None:
-        stripped = [name.strip() for name in header]
-        if len(stripped) < 2:
+        Only these columns are kept in memory. Raises InvalidInputError at the file's pointer.
+        """
+        wanted = list(dict.fromkeys(names))
+        if isinstance(self._file, ParquetFile):
+            self._check_cells(self._file.rows, len(wanted))
+        batches: list[Any] = []
+        rows = size = 0
+        for batch in self._batches(wanted):
+            batches.append(batch)
+            rows += batch.num_rows
+            size += batch.nbytes
+            self._check_cells(rows, len(wanted), more=True)
+            if size > LARGEST_FILE:
+                raise self.source.fault(
+                    f"takes more than {LARGEST_FILE // 2**20} MiB in the columns wanted; use fewer "
+                    "columns or rows"
+                )
+        table = pa.Table.from_batches(batches)
+        columns = {name: table.column(place) for place, name in enumerate(wanted)}
+        return TableRows(self.source, columns, np.arange(1, rows + 1, dtype=np.int64))
+
+    def batches(self, names: Sequence[str]) -> Iterator[TableRows]:
+        """The rows of some of the columns, about _TOGETHER bytes at a time."""
+        wanted = list(dict.fromkeys(names))
+        first = 1
+        for table in _together(self._batches(wanted)):
+            numbers = np.arange(first, first + table.num_rows, dtype=np.int64)
+            first += table.num_rows
+            yield TableRows(self.source, dict(zip(wanted, table.columns, strict=True)), numbers)
+
+    def _batches(self, wanted: Sequence[str]) -> Iterator[Any]:
+        """Record batches with rows in them. Raises InvalidInputError where there is none."""
+        rows = 0
+        for batch in self._file.batches([self.names.index(name) for name in wanted]):
+            rows += batch.num_rows
+            if rows > MOST_ROWS:
+                raise self.source.fault(f"has more than {MOST_ROWS} rows; use fewer")
+            if batch.num_rows:
+                yield batch
+        if rows == 0:
+            raise self.source.fault("has a header but no rows; add the data")
+
+    def _parquet(self, *, header: bool) -> ParquetFile:
+        if self.source.compressed:
+            raise self.source.fault(
+                "is a Parquet file within a gzip file; undo the gzip, Parquet is compressed itself"
+            )
+        if not header:
+            raise invalid(
+                "/federation/header", "a Parquet file names its columns itself; leave this out"
+            )
+        return ParquetFile(self.source)
+
+    def _check_header(self) -> None:
+        names = self.names
+        if len(names) < 2:
             raise self.source.fault(
                 "has a single column; separate the columns by commas, and give a client key, "
                 "features and a target"
             )
-        if len(stripped) > MOST_COLUMNS:
+        if len(names) > MOST_COLUMNS:
             raise self.source.fault(
-                f"has {len(stripped)} columns, and {MOST_COLUMNS} are allowed; drop some"
+                f"has {len(names)} columns, and {MOST_COLUMNS} are allowed; drop some"
             )
-        if "" in stripped:
-            position = stripped.index("") + 1
+        if "" in names:
+            position = names.index("") + 1
             raise self.source.fault(
                 f"has no name for column {position} in its header; name that column or remove it"
             )
-        twice = [name for name in self.names if stripped.count(name) > 1]
-        if twice:
+        if len(set(names)) < len(names):
+            twice = [name for name, times in Counter(names).items() if times > 1]
             raise self.source.fault(
                 f"names a column twice in its first line: {listed(twice)}; the first line must "
                 "give each column a name of its own"
             )
 
-    def _csv_header(self) -> list[str]:
-        if b"\0" in self.source.data:
-            raise self.source.fault(
-                "is a binary file or not in UTF-8; name a CSV file in UTF-8, or a Parquet file"
-            )
-        # The reader itself splits the header, so that both readings agree on quotes.
-        try:
-            with pyarrow.csv.open_csv(self._buffer(), _READ, _PARSE) as reader:
-                names: list[str] = reader.schema.names
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            raise self._unreadable(error) from None
-        return names
-
-    def _read_csv(self, columns: list[str]) -> Any:
-        self._check_cells(self.source.data.count(b"\n"), len(columns))
-        convert = pyarrow.csv.ConvertOptions(
-            include_columns=columns,
-            column_types={name: pa.string() for name in columns},
-            strings_can_be_null=False,
-        )
-        try:
-            return pyarrow.csv.read_csv(self._buffer(), _READ, _PARSE, convert)
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            raise self._unreadable(error) from None
-
-    def _open_parquet(self) -> list[str]:
-        try:
-            self._parquet = pyarrow.parquet.ParquetFile(self._buffer())
-            names: list[str] = self._parquet.schema_arrow.names
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            raise self._unreadable(error) from None
-        return names
-
-    def _read_parquet(self, columns: list[str]) -> Any:
-        self._check_cells(self._parquet.metadata.num_rows, len(columns))
-        try:
-            table = self._parquet.read(columns=columns, use_threads=False).select(columns)
-            table.validate(full=True)  # Parquet does not promise that its text is UTF-8
-        except (pa.ArrowException, UnicodeDecodeError, OSError, KeyError) as error:
-            raise self._unreadable(error) from None
-        return table
-
-    def _check_cells(self, rows: int, columns: int) -> None:
+    def _check_cells(self, rows: int, columns: int, *, more: bool = False) -> None:
         if rows * columns > LARGEST_TABLE:
             raise self.source.fault(
-                f"has about {rows} rows, which make {rows * columns} cells of {columns} columns, "
-                f"and {LARGEST_TABLE} are allowed; use fewer columns or rows"
+                f"has {rows}{' or more' if more else ''} rows, which make {rows * columns} cells "
+                f"of {columns} columns, and {LARGEST_TABLE} are allowed; use fewer columns or rows"
             )
 
-    def _buffer(self) -> Any:
-        return pa.BufferReader(self.source.data)
 
-    def _unreadable(self, error: Exception) -> InvalidInputError:
-        """What the reader said, without the cells that it quotes."""
-        text = str(error)
-        if ragged := _RAGGED.search(text):
-            row, expected, found = map(int, ragged.groups())
-            return self.source.fault(
-                f"has {found} cells in data row {row - 1} and {expected} in its header; correct "
-                "the row, or quote cells that contain commas"
-            )
-        if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
-            return self.source.fault("is not in UTF-8; save it in that encoding")
-        if "Empty CSV" in text:
-            return self.source.fault("has no rows; name a file with a header and data")
-        if "straddling" in text:
-            return self.source.fault("has a quote that never ends; close it")
-        return self.source.fault(
-            "is neither a CSV nor a Parquet file that can be read; save it anew"
-        )
-
-
-def plain_column(column: Any) -> Any:
-    """A column without dictionary encoding, so that only text and numbers are left."""
-    if pa.types.is_dictionary(column.type):
-        return column.cast(column.type.value_type)
-    return column
+def _together(batches: Iterator[Any]) -> Iterator[Any]:
+    """Tables of several batches: what is done per table should be done on many rows."""
+    waiting: list[Any] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= _TOGETHER:
+            yield pa.Table.from_batches(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)

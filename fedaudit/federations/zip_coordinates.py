@@ -1,7 +1,6 @@
 """Where a row of the hospital data lies: coordinates of the file itself, or by ZIP code."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +8,9 @@ from numpy.typing import NDArray
 from fedaudit.federations.faults import listed
 from fedaudit.federations.hospital_columns import ZIP_TABLE, known_columns, with_zip
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.sources import read_source
+from fedaudit.federations.sources import SourceFile
 from fedaudit.federations.table_rows import TableRows
 from fedaudit.federations.tables import TableFile
-
-_WHERE = "/federation/zip_table"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,20 +36,21 @@ def own_coordinates(rows: TableRows, columns: dict[str, str], where: str) -> Coo
     )
 
 
-def joined_coordinates(zips: Levels, path: str, *, sources_dir: Path | None) -> Coordinates:
+def joined_coordinates(zips: Levels, source: SourceFile) -> Coordinates:
     """Those of each row's ZIP code in a table with columns zip, longitude and latitude.
 
     A ZIP code that the table lacks has unknown coordinates; one that it has twice takes its last
-    known place. Raises InvalidInputError at /federation/zip_table.
+    known place. Raises InvalidInputError at the file's pointer.
     """
-    file = TableFile(read_source(path, sources_dir=sources_dir, pointer=_WHERE))
+    where = source.pointer
+    file = TableFile(source)
     columns = known_columns(file.names, ZIP_TABLE)
     if missing := [name for name in ZIP_TABLE if name not in columns]:
-        raise file.source.fault(f"lacks the columns {listed(missing)}; name a table that has them")
-    table = with_zip(file.read(list(columns.values())), columns["zip"], _WHERE)
-    places = own_coordinates(table, columns, _WHERE)
+        raise source.fault(f"lacks the columns {listed(missing)}; name a table that has them")
+    table = with_zip(file.read(list(columns.values())), columns["zip"], where)
+    places = own_coordinates(table, columns, where)
     known = table.where(places.known)
-    codes = known.text(columns["zip"], _WHERE).to_pylist()
+    codes = known.text(columns["zip"], where).to_pylist()
     row_of = dict(zip(codes, np.flatnonzero(places.known).tolist(), strict=True))
     # One look-up per distinct ZIP code; the last entry serves codes without a place.
     rows = np.array([row_of.get(code, -1) for code in zips.values] + [-1], dtype=np.int64)

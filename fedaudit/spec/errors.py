@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,15 @@ class InvalidInputError(Exception):
         self.errors = tuple(errors)
 
 
+def refuse_at(pointer: str, message: str) -> PydanticCustomError:
+    """An error for a validator to raise that names the field at fault (a JSON pointer)."""
+    return PydanticCustomError(
+        "inconsistent", "{message}", {"message": message, "pointer": pointer}
+    )
+
+
 # Fields by which the members of a union are told apart.
-_DISCRIMINATORS = ("source", "kind", "mechanism", "method")
+_DISCRIMINATORS = ("source", "kind", "mechanism", "method", "sampling")
 
 
 def json_pointer(location: Sequence[str | int], value: object) -> str:
@@ -54,6 +62,11 @@ def _has(value: object, step: str | int) -> bool:
 def _is_tag(step: str | int, value: Mapping[Any, Any]) -> bool:
     """Whether a step is the tag by which the value was taken for a member of a union."""
     return any(value.get(name) == step for name in _DISCRIMINATORS)
+
+
+def pointer(*steps: str | int) -> str:
+    """The JSON pointer of a field, whatever characters a column's name has."""
+    return "".join(map(_escaped, steps))
 
 
 def _escaped(step: str | int) -> str:

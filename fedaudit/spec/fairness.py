@@ -1,5 +1,6 @@
 """Between whom, and by which outcome, fairness is measured."""
 
+from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -50,21 +51,27 @@ class Intervals(SpecPart):
     samples: Annotated[int, Field(ge=100, le=100_000)] = 1000
 
 
-class Fairness(SpecPart):
+class Groups(SpecPart):
     """Sensitive attributes and the favourable outcome."""
 
     sensitive: Annotated[list[Text], Field(max_length=20)] = []
+    edges: dict[Text, Annotated[list[float], Field(min_length=1, max_length=100)]] = {}
+    """Where a numeric attribute is cut into groups: [40, 60] gives below 40, 40 to below 60, and
+    60 or more."""
     favourable: Favourable | None = None
     """One rule for everyone, or one per group; null takes the positive class of a classifier."""
-    reference_group: Text | None = None
     minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
     """Groups with fewer scored rows are suppressed."""
-    intervals: Intervals | None = Intervals()
 
     @model_validator(mode="after")
     def _rules_name_sensitive_attributes(self) -> Self:
         if len(set(self.sensitive)) != len(self.sensitive):
             raise ValueError("`sensitive` names an attribute twice")
+        for name, edges in self.edges.items():
+            if name not in self.sensitive:
+                raise ValueError(f"`edges` speaks of {name!r}, not in `sensitive`")
+            if any(low >= high for low, high in pairwise(edges)):
+                raise ValueError(f"`edges` of {name!r} must rise from one to the next")
         rules = self.favourable if isinstance(self.favourable, list) else []
         attributes = {attribute for rule in rules for attribute in rule.group}
         if len(attributes) > 1:
@@ -72,3 +79,10 @@ class Fairness(SpecPart):
         if unknown := attributes - set(self.sensitive):
             raise ValueError(f"`favourable` speaks of {sorted(unknown)[0]!r}, not in `sensitive`")
         return self
+
+
+class Fairness(Groups):
+    """Between whom, and by which outcome, an experiment measures fairness."""
+
+    reference_group: Text | None = None
+    intervals: Intervals | None = Intervals()

@@ -1,42 +1,183 @@
 """Which mechanism protects what a client sends."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from fedaudit.spec.base import SpecPart
+from fedaudit.spec.base import SpecPart, Text
+from fedaudit.spec.errors import refuse_at
+
+Noise = Literal["simulation", "release"]
+"""`simulation` is repeatable from the seed; `release` comes from the system's entropy."""
+Clip = Annotated[float, Field(gt=0, le=1e12)]
+"""Bound on the Euclidean norm of what one unit adds to a sum."""
+Delta = Annotated[float, Field(gt=0, lt=1)]
+Epsilon = Annotated[float, Field(gt=0, le=1e6)]
+Rate = Annotated[float, Field(gt=0, le=1)]
+AccountantName = Literal["rdp", "pld"]
+
+
+def _some_noise(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
+        raise ValueError("must be greater than 0; for no noise ask for `mechanism: none`")
+    return value
+
+
+GaussianNoise = Annotated[float, Field(ge=1e-3, le=1e6), BeforeValidator(_some_noise)]
+"""Standard deviation of the noise over the clip. Beyond these bounds an accountant loses its
+digits, and no figure of it would be worth anything."""
 
 
 class NoMechanism(SpecPart):
     """Updates leave as they are: no guarantee."""
 
     mechanism: Literal["none"]
-    noise: Literal["simulation", "release"] = "simulation"
+    noise: Noise = "simulation"
 
 
 class LaplaceL2(SpecPart):
     """The Laplace mechanism under Euclidean distance (Galli et al., Lemma 4.1, Algorithm 2)."""
 
     mechanism: Literal["laplace-l2"]
-    noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12)]
+    noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise)]
     """nu: a release costs n/nu within its radius, a number that must stay finite."""
     radius: Literal["adaptive"] | Annotated[float, Field(gt=0, le=1e12)] = "adaptive"
     """`adaptive` is the update's norm (Algorithm 2, heuristic); a number is public and fixed."""
     radius_floor: Annotated[float, Field(gt=0, le=1e12)] = 1e-6
     """Public lower bound on an adaptive radius."""
-    clip: Annotated[float, Field(gt=0, le=1e12)] | None = None
+    clip: Clip | None = None
     """Bound on the norm of an update before noise."""
     per_layer: Literal[False] = False
     client_budget: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Leakage that no client may pass; it takes no further part before it would."""
-    noise: Literal["simulation", "release"] = "simulation"
-
-    @field_validator("noise_multiplier", mode="before")
-    @classmethod
-    def _some_noise(cls, value: object) -> object:
-        if isinstance(value, int | float) and not isinstance(value, bool) and value <= 0:
-            raise ValueError("must be greater than 0; for no noise ask for `mechanism: none`")
-        return value
+    noise: Noise = "simulation"
 
 
-PrivacySpec = Annotated[NoMechanism | LaplaceL2, Field(discriminator="mechanism")]
+class AdaptiveClip(SpecPart):
+    """A clip that follows a quantile of the updates' norms (Andrew et al. 2021)."""
+
+    initial: Clip
+    quantile: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """The share of updates that the clip should leave as they are."""
+    step_size: Annotated[float, Field(gt=0, le=10)] = 0.2
+    count_noise: Annotated[float, Field(gt=0, le=1e9)]
+    """Standard deviation of the noise on the number of updates within the clip. It takes part of
+    `noise_multiplier`, which bounds both together; a twentieth of the cohort is usual."""
+
+
+class Adaptive(SpecPart):
+    """`{adaptive: {...}}`, in place of a number."""
+
+    adaptive: AdaptiveClip
+
+
+def _number_or_adaptive(clip: object) -> str:
+    return "[adaptive]" if isinstance(clip, dict | Adaptive) else "[number]"
+
+
+class GaussianCentral(SpecPart):
+    """Clipped updates are added up by a trusted server, which adds Gaussian noise to the sum.
+
+    Protects clients against whoever sees models, not against the server. A Poisson cohort is
+    accounted for under add-or-remove-one, by `rdp` or `pld`; a fixed one under replace-one, by
+    `rdp`.
+    """
+
+    mechanism: Literal["gaussian-central"]
+    noise_multiplier: GaussianNoise
+    """With an adaptive clip this bounds the update and the count together."""
+    clip: Annotated[
+        Annotated[Clip, Tag("[number]")] | Annotated[Adaptive, Tag("[adaptive]")],
+        Discriminator(_number_or_adaptive),
+    ]
+    delta: Delta
+    accountant: AccountantName = "rdp"
+    epsilon_budget: Epsilon | None = None
+    """Epsilon at `delta` that no model may pass: the run ends before the round that would."""
+    noise: Noise = "simulation"
+
+    @property
+    def adaptive_clip(self) -> AdaptiveClip | None:
+        """How the clip moves; None where it is a number."""
+        return self.clip.adaptive if isinstance(self.clip, Adaptive) else None
+
+    @property
+    def initial_clip(self) -> float:
+        """The clip of the first round."""
+        return self.clip.adaptive.initial if isinstance(self.clip, Adaptive) else self.clip
+
+
+class GaussianLocal(SpecPart):
+    """Each client clips its own update and adds Gaussian noise before it leaves.
+
+    Protects a client's dataset against the server and everybody after it, between any two datasets
+    that it may hold.
+    """
+
+    mechanism: Literal["gaussian-local"]
+    noise_multiplier: GaussianNoise
+    clip: Clip
+    delta: Delta
+    accountant: AccountantName = "rdp"
+    epsilon_budget: Epsilon | None = None
+    """Epsilon at `delta` that no client may pass; it takes no further part before it would."""
+    noise: Noise = "simulation"
+
+
+class RecordBudgets(SpecPart):
+    """Where the records' budgets come from: one of the two."""
+
+    distribution: Literal["three-levels", "bounded-pareto", "bounded-mix-gauss"] | None = None
+    """Drawn for each record with the experiment's seed, and brought into [epsilon_min,
+    epsilon_max] (rPDP-FL, CCS 2024)."""
+    column: Text | None = None
+    """A column of the table with each record's budget: lowered to epsilon_max, never raised."""
+
+
+def _one_origin(budgets: RecordBudgets) -> RecordBudgets:
+    if (budgets.distribution is None) == (budgets.column is None):
+        raise ValueError("give either a `distribution` or a `column` of the table")
+    return budgets
+
+
+class RecordPersonalised(SpecPart):
+    """Every record is sampled as often as its own budget allows (rPDP-FL, CCS 2024).
+
+    The noise is the least with which a record in every batch spends at most `epsilon_max`, by
+    public numbers alone; the records' rates follow from their budgets.
+    """
+
+    mechanism: Literal["record-personalised"]
+    budgets: Annotated[RecordBudgets, AfterValidator(_one_origin)]
+    epsilon_min: Epsilon = 0.1
+    epsilon_max: Epsilon = 10.0
+    delta: Delta
+    clip: Clip = 1.0
+    """Bound on the norm of a record's gradient."""
+    client_rate: Rate | None = None
+    """The rate of the training cohort: either is filled in from the other."""
+    inversion: Literal["exact", "curve-fit"] = "exact"
+    """From a budget to a rate: by the accountant itself, or by the authors' fit, which lets small
+    budgets be passed."""
+    baseline: Literal["privacy-free", "uniform", "strong-for-all", "dropout", "filter"] | None = (
+        None
+    )
+    """What the paper compares with, in place of personalised rates."""
+    uniform_epsilon: Epsilon = 5.0
+    """What every record may spend under the baseline `uniform`."""
+    noise: Noise = "simulation"
+
+    @model_validator(mode="after")
+    def _range_is_not_empty(self) -> Self:
+        if self.epsilon_min > self.epsilon_max:
+            raise refuse_at(
+                "/privacy/epsilon_min",
+                f"must not exceed epsilon_max = {self.epsilon_max:g}; lower it or raise the other",
+            )
+        return self
+
+
+PrivacySpec = Annotated[
+    NoMechanism | LaplaceL2 | GaussianCentral | GaussianLocal | RecordPersonalised,
+    Field(discriminator="mechanism"),
+]

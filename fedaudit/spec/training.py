@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from fedaudit.spec.base import SpecPart
 
@@ -15,6 +15,27 @@ class FixedCohort(SpecPart):
     """U: clients asked to take part in a round."""
 
 
+class PoissonCohort(SpecPart):
+    """Every training client takes part in a round by a coin of its own; nobody may come."""
+
+    sampling: Literal["poisson"]
+    rate: Annotated[float, Field(gt=0, le=1)]
+    """The chance of each client in each round."""
+
+
+def _fixed_unless_said(cohort: Any) -> Any:
+    if isinstance(cohort, dict) and "sampling" not in cohort:
+        return {"sampling": "fixed", **cohort}
+    return cohort
+
+
+Cohort = Annotated[
+    FixedCohort | PoissonCohort,
+    Field(discriminator="sampling"),
+    BeforeValidator(_fixed_unless_said),
+]
+
+
 class Local(SpecPart):
     """What a client does with the hypothesis it chose."""
 
@@ -25,7 +46,8 @@ class Local(SpecPart):
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """B_s; null is the client's whole data."""
     step_size: Annotated[float, Field(gt=0, le=1e6)] = 0.1
-    optimiser: Literal["sgd"] = "sgd"
+    optimiser: Literal["sgd", "adam", "rmsprop"] = "sgd"
+    """`adam` and `rmsprop` are for `record-personalised`, whose steps have noise in them."""
 
     @model_validator(mode="before")
     @classmethod
@@ -73,7 +95,7 @@ class Training(SpecPart):
     """k."""
     rounds: Annotated[int, Field(ge=1, le=1_000_000)]
     """T."""
-    cohort: FixedCohort
+    cohort: Cohort
     local: Local = Local()
     clustering: Annotated[KMeans | Reported, Field(discriminator="method")] = KMeans(
         method="k-means"

@@ -6,7 +6,9 @@ import pytest
 
 from .conftest import Load, Refuse
 
-DATA = "hospital,x,sex,cost\n" + "".join(f"h{index},1,{'FM'[index % 2]},2\n" for index in range(10))
+DATA = "hospital,x,sex,cost\n" + "".join(
+    f"h{index % 10},1,{'FM'[index % 2]},2\n" for index in range(11)
+)
 SEX: dict[str, Any] = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 0}}
 PLAIN: dict[str, Any] = {"federation.drop": ["sex"]}
 

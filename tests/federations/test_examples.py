@@ -1,15 +1,35 @@
 """The example specs, and real data where they are at hand."""
 
+import gzip
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.outcomes import favourable_rows
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec, parse_spec_text
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+
+
+def example(name: str) -> ExperimentSpec:
+    (path,) = (path for path in EXAMPLES if path.stem == name)
+    return parse_spec_text(path.read_text(encoding="utf-8"))
+
+
+def check_usable(federation: Federation, spec: ExperimentSpec) -> None:
+    """What every example's data must be like, the real ones and those made up in their shape."""
+    assert (federation.mask.sum(axis=1) >= 1).all()
+    if not isinstance(federation.features, ClientRows):
+        assert np.isfinite(federation.features).all()
+        assert np.abs(federation.features).max() < 20, "in the range of the units"
+    if spec.fairness.sensitive:
+        favourable = favourable_rows(federation, spec.fairness)[federation.mask]
+        assert 0.05 < favourable.mean() < 0.95, "both outcomes occur"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -17,27 +37,98 @@ def test_every_example_is_a_spec_that_loads(path: Path, request: pytest.FixtureR
     spec = parse_spec_text(path.read_text(encoding="utf-8"))
     folder = None
     if hasattr(spec.federation, "path"):
-        folder = request.getfixturevalue("shared_data")
-    federation = load_federation(spec, sources_dir=folder)
-
-    assert (federation.mask.sum(axis=1) >= 1).all()
-    assert np.isfinite(federation.features).all()
-    assert np.abs(federation.features).max() < 20, "in the range of the units"
-    if spec.fairness.sensitive:
-        favourable = favourable_rows(federation, spec.fairness)[federation.mask]
-        assert 0.05 < favourable.mean() < 0.95, "both outcomes occur"
+        folder = path.parent
+        if not (folder / str(spec.federation.path)).exists():
+            folder = request.getfixturevalue("shared_data")
+        if not (folder / str(spec.federation.path)).exists():
+            pytest.skip(f"{spec.federation.path} is not among the real data at hand")
+    check_usable(load_federation(spec, sources_dir=folder), spec)
 
 
 def test_examples_are_there() -> None:
     assert {path.stem for path in EXAMPLES} >= {
         "hospital",
+        "hospital-providers",
         "synthetic-linear",
         "synthetic-groups-k1",
         "synthetic-groups-k2",
         "federated-averaging",
         "ifca",
         "table-income",
+        "heart-disease",
+        "heart-disease-records",
+        "adult-occupation",
+        "mnist",
     }
+
+
+def written(folder: Path, spec: ExperimentSpec, lines: Iterable[Iterable[object]]) -> Federation:
+    """The federation of a spec whose file is made up."""
+    path = folder / str(getattr(spec.federation, "path", None))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(",".join(map(str, line)) + "\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    federation = load_federation(spec, sources_dir=folder)
+    check_usable(federation, spec)
+    return federation
+
+
+def test_a_table_shaped_like_the_hearts(tmp_path: Path) -> None:
+    names = "hospital,age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num"
+    rows = [
+        [f"h{row % 4}", 30.0 + row % 40, row % 2 * 1.0, 1.0 + row % 4, 120.0, "" if row < 6 else 0,
+         1.0, row % 3 * 1.0, 150.0, 0.0, -0.5, "", "", "", row % 5, row // 2 % 2]
+        for row in range(80)
+    ]  # fmt: skip
+    federation = written(tmp_path, example("heart-disease"), [[*names.split(","), "target"], *rows])
+
+    assert federation.rows == 74
+    assert federation.notes == ("rows with an empty cell in 'chol', left out: 6",)
+    assert federation.feature_names[:6] == ("age", "sex", "cp=1", "cp=2", "cp=3", "cp=4")
+    assert federation.attribute("age").values == ("<50", "50 to <60", ">=60")
+
+
+def test_a_table_shaped_like_the_adults(tmp_path: Path) -> None:
+    names = (
+        "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,"
+        "sex,capital-gain,capital-loss,hours-per-week,native-country,income-per-year"
+    )
+    rows = [
+        [20 + row % 60, ["Private", "?", "State-gov"][row % 3], 1, "11th", 1 + row % 16,
+         ["Divorced", "Widowed"][row % 2], "?" if row % 15 == 14 else f"job {row % 15}", "Wife",
+         "Black", ["Male", "Female"][row // 2 % 2], [0, 99999][row == 3], 0, 40, "?",
+         [">50K", "<=50K"][row % 4 > 0]]
+        for row in range(150)
+    ]  # fmt: skip
+    federation = written(tmp_path, example("adult-occupation"), [names.split(","), *rows])
+
+    assert federation.clients == 15
+    assert federation.classes == ("<=50K", ">50K")
+    assert federation.width == 5 + 9 + 7
+    assert federation.notes == (
+        "values of 'capital-gain' outside its range, brought to its ends: 1",
+    )
+
+
+def test_a_table_shaped_like_the_incomes(tmp_path: Path) -> None:
+    names = "state,AGEP,COW,SCHL,MAR,OCCP,POBP,RELP,WKHP,SEX,RAC1P,PINCP"
+    rows = [
+        [f"S{row % 35}", 17 + row % 60, 1 + row % 8, 1 + row % 24, 1 + row % 5, 10, 1, 0, 40,
+         1 + row % 2, 1 + row % 9, row // 2 % 2]
+        for row in range(350)
+    ]  # fmt: skip
+    federation = written(tmp_path, example("table-income"), [names.split(","), *rows])
+    assert federation.clients == 35
+    assert federation.width == 3 + 8 + 5
+
+
+def test_a_table_shaped_like_the_digits(tmp_path: Path) -> None:
+    rows = [[row % 256] * 784 + [row % 10] for row in range(300)]
+    federation = written(tmp_path, example("mnist"), rows)
+    assert federation.width == 784
+    assert federation.rows == 300
+    assert federation.padded.max() == 1
+    assert federation.classes == tuple("0123456789")
 
 
 def hospital(**federation: object) -> object:
@@ -85,22 +176,13 @@ def test_the_whole_hospital_file_and_the_derived_one_agree(
 
 
 def test_hearts_without_the_columns_that_have_gaps(shared_data: Path) -> None:
-    value = {
-        "name": "hearts",
-        "federation": {
-            "source": "table",
-            "path": "heart_disease/heart_disease_4hospitals.csv",
-            "client_key": "hospital",
-            "target": "target",
-            "features": ["age", "cp"],
-        },
-        "model": {"kind": "logistic"},
-        "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 3}},
-        "privacy": {"mechanism": "none"},
-        "fairness": {"sensitive": ["sex"]},
-    }
-    federation = load_federation(parse_spec(value), sources_dir=shared_data)
+    federation = load_federation(example("heart-disease"), sources_dir=shared_data)
     rows = dict(zip(federation.client_names, federation.mask.sum(axis=1).tolist(), strict=True))
-    assert rows == {"cleveland": 303, "hungarian": 294, "switzerland": 123, "va": 200}
+    assert rows == {"cleveland": 303, "hungarian": 261, "switzerland": 46, "va": 130}
     assert federation.classes == ("0", "1")
     assert federation.attribute("sex").values == ("0.0", "1.0")
+    assert federation.notes[0].endswith("left out: 180")
+    assert federation.notes[1:] == tuple(
+        f"values of '{name}' outside its range, brought to its ends: 1"
+        for name in ("trestbps", "chol")
+    )

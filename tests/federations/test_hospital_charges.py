@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.hospital_columns import with_money
-from fedaudit.federations.sources import SourceFile
+from fedaudit.federations.sources import Files, open_path
 from fedaudit.federations.table_rows import TableRows
 from fedaudit.spec.errors import InvalidInputError
 
@@ -190,8 +190,10 @@ def test_no_row_with_coordinates(refuse: Refuse, zip_table: Path) -> None:
 
 def amounts(cells: list[str]) -> list[float]:
     column = pa.chunked_array([pa.array(cells)])
-    rows = TableRows(SourceFile("f", "/p", b""), {"c": column}, np.arange(1, len(cells) + 1))
-    return with_money(rows, "c", "/p").numbers("c", "/p").tolist()
+    here = Path(__file__)  # any file will do: rows only say where they come from
+    with open_path(here.name, files=Files(here.parent), pointer="/p") as source:
+        rows = TableRows(source, {"c": column}, np.arange(1, len(cells) + 1))
+        return with_money(rows, "c", "/p").numbers("c", "/p").tolist()
 
 
 @given(st.integers(0, 10**12), st.booleans(), st.booleans(), st.sampled_from(["", " ", "\t"]))

@@ -126,3 +126,37 @@ def test_rules_that_do_not_fit(
     faults = refuse(changes, data=data)
     assert list(faults) == [pointer]
     assert says in faults[pointer]
+
+
+CHARACTERS = "hospital,x,rotated,cost\n" + "".join(
+    f"w{row % 5},1,{'no' if row % 5 < 3 else 'yes'},{row % 62}\n" for row in range(310)
+)
+
+
+def test_many_classes_with_numbers_for_names_and_rules_by_client(load: Load) -> None:
+    """As of handwriting: 62 classes, and writers whose images are turned."""
+    upper = [*range(10), *(str(index) for index in range(10, 36))]
+    rules = [
+        {"group": {"rotated": "no"}, "op": "in", "value": upper},
+        {"group": {"rotated": "yes"}, "op": "in", "value": [61.0, "0"]},
+    ]
+    changes = {**CLASSIFIER, "fairness": {"sensitive": ["rotated"], "favourable": rules}}
+    federation = load(changes, data=CHARACTERS)
+    found = outcome_rules(federation, parse_spec(spec_value(changes)).fairness)
+
+    assert federation.classes == tuple(map(str, range(62)))
+    assert found.values == (frozenset(range(36)), frozenset({0, 61}))
+    assert found.rule_index[:3].max() == found.rule_index[:3].min() == 0
+    assert found.rule_index[3:].max() == found.rule_index[3:].min() == 1
+    outcome = found.label(federation.raw_target)
+    raw = federation.raw_target
+    assert np.array_equal(outcome[:3], raw[:3] < 36)
+    assert np.array_equal(outcome[3:], (raw[3:] == 0) | (raw[3:] == 61))
+
+
+def test_a_class_that_does_not_exist_is_named(refuse: Refuse) -> None:
+    rules = [{"group": {"rotated": "no"}, "op": "in", "value": [3, 62]}]
+    changes = {**CLASSIFIER, "fairness": {"sensitive": ["rotated"], "favourable": rules}}
+    faults = refuse(changes, data=CHARACTERS)
+    assert list(faults) == ["/fairness/favourable/0/value/1"]
+    assert "no class 62" in faults["/fairness/favourable/0/value/1"]

@@ -5,7 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.federations.split import split_clients, validation_clients
+from fedaudit.federations.split import (
+    held_out_rows,
+    scored_rows,
+    split_clients,
+    training_clients,
+    validation_clients,
+)
+from fedaudit.spec.sources import Source
 
 
 @given(
@@ -47,3 +54,73 @@ def test_seeds_split_differently_and_every_client_alike_often() -> None:
         held_out[split.validation] += 1
     # 400 draws with probability 0.3: 120 +- 9.2 each; 5 deviations, 20 times one in 1.7 million.
     assert np.abs(held_out - 120).max() < 46
+
+
+@given(
+    rows=st.lists(st.integers(1, 30), min_size=1, max_size=8),
+    padding=st.integers(0, 5),
+    fraction=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    seed=st.integers(0, 2**53 - 1),
+)
+def test_some_rows_are_scored_and_some_choose(
+    rows: list[int], padding: int, fraction: float, seed: int
+) -> None:
+    counts, clients = np.array(rows), np.arange(len(rows)) + 3
+    longest = max(rows) + padding
+    scored = scored_rows(counts, clients=clients, longest=longest, fraction=fraction, seed=seed)
+    assert scored.shape == (len(rows), longest)
+    for count, own in zip(rows, scored, strict=True):
+        assert not own[count:].any()
+        if count == 1:
+            assert own[0]
+            continue
+        assert 1 <= own.sum() <= count - 1
+        asked = count * fraction
+        assert abs(own.sum() - asked) <= 0.5 or own.sum() in (1, count - 1)
+    # Neither the padding nor the other clients have a say.
+    alone = scored_rows(
+        counts[:1], clients=clients[:1], longest=rows[0], fraction=fraction, seed=seed
+    )
+    assert np.array_equal(alone[0], scored[0, : rows[0]])
+
+
+def test_every_row_is_scored_alike_often() -> None:
+    counts, clients = np.full(2000, 5), np.arange(2000)
+    scored = scored_rows(counts, clients=clients, longest=5, fraction=0.4, seed=1)
+    assert (scored.sum(1) == 2).all()
+    # 2000 draws with probability 0.4: 800 +- 21.9; 5 deviations, 5 times one in 1.7 million.
+    assert np.abs(scored.sum(0) - 800).max() < 110
+    other = scored_rows(counts, clients=clients, longest=5, fraction=0.4, seed=2)
+    assert not np.array_equal(scored, other)
+
+
+@given(
+    rows=st.lists(st.integers(1, 30), min_size=1, max_size=8),
+    padding=st.integers(0, 5),
+    fraction=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    seed=st.integers(0, 2**53 - 1),
+)
+def test_every_client_trains_on_some_of_its_rows(
+    rows: list[int], padding: int, fraction: float, seed: int
+) -> None:
+    counts, clients = np.array(rows), np.arange(3, 3 + len(rows))
+    drawn = [
+        held_out_rows(counts, clients=clients, longest=longest, fraction=fraction, seed=seed)
+        for longest in (max(rows), max(rows) + padding)
+    ]
+    assert np.array_equal(drawn[1][:, : max(rows)], drawn[0])
+    assert not drawn[1][:, max(rows) :].any()
+    for own, count in zip(drawn[0], rows, strict=True):
+        assert not own[count:].any()
+        held_out = int(own.sum())
+        assert held_out < count
+        assert abs(held_out - count * fraction) <= 0.5 or held_out in (1, count - 1)
+        assert held_out or count == 1
+
+
+def test_all_clients_train_where_rows_are_held_out() -> None:
+    units = [
+        Source.model_validate({"validation_fraction": 0.25, "validation_unit": unit})
+        for unit in ("client", "record")
+    ]
+    assert [training_clients(8, source) for source in units] == [6, 8]

@@ -94,13 +94,13 @@ def test_the_positive_class_is_the_second(load: Load, positive: str) -> None:
 
 
 def test_a_logistic_model_makes_classes_whatever_its_loss(load: Load) -> None:
-    data = "hospital,x,cost\na,1,0\nb,1,1\n"
+    data = "hospital,x,cost\na,1,0\nb,1,1\nb,1,1\n"
     assert load({"model": {"kind": "logistic"}}, data=data).classes == ("0", "1")
     assert load({"model": {"kind": "mlp", "hidden": [2]}}, data=data).classes == ()
 
 
 def test_cells_and_header_are_trimmed_and_keys_keep_their_zeros(load: Load) -> None:
-    data = " hospital , x,cost \n 007 , 1.5 , 2\n07,2,3\n"
+    data = " hospital , x,cost \n 007 , 1.5 , 2\n07,2,3\n 07,2,3\n"
     federation = load(data=data)
 
     assert federation.client_names == ("007", "07")
@@ -108,7 +108,7 @@ def test_cells_and_header_are_trimmed_and_keys_keep_their_zeros(load: Load) -> N
 
 
 def test_quotes_windows_lines_blank_lines_and_a_byte_order_mark(load: Load) -> None:
-    data = '\ufeffhospital,x,cost\r\n"St. John, ""west""",1,2\r\n\r\nb,3,4\r\n'
+    data = '\ufeffhospital,x,cost\r\n"St. John, ""west""",1,2\r\n\r\nb,3,4\r\n"b",3,4\r\n'
     federation = load(data=data)
 
     assert federation.client_names == ('St. John, "west"', "b")
@@ -159,7 +159,7 @@ def test_parquet_equals_csv(load: Load, sources: Path) -> None:
 
 
 def test_integer_keys_of_parquet_become_text(load: Load, sources: Path) -> None:
-    table = pa.table({"hospital": [2**63 - 1, 7], "x": [True, False], "cost": [1, 2]})
+    table = pa.table({"hospital": [2**63 - 1, 7, 7], "x": [True, False, True], "cost": [1, 2, 3]})
     pq.write_table(table, sources / "data.parquet")
     federation = load({"federation.path": "data.parquet"})
 
@@ -171,8 +171,10 @@ _NAMES = st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12
 ).filter(lambda text: text == text.strip() and text.strip("\ufeff"))
 _NUMBERS = st.floats(-1e15, 1e15, allow_subnormal=False)
-_ROWS = st.lists(st.tuples(_NAMES, _NUMBERS, _NUMBERS), min_size=2, max_size=30).filter(
-    lambda rows: len({row[0] for row in rows}) > 1
+_ROWS = (
+    st.lists(st.tuples(_NAMES, _NUMBERS, _NUMBERS), min_size=2, max_size=30)
+    .filter(lambda rows: len({row[0] for row in rows}) > 1)
+    .map(lambda rows: [*rows, rows[0]])
 )
 
 

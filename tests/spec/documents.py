@@ -30,6 +30,12 @@ TABLE: dict[str, Any] = {
     "fairness": {},
 }
 
+IMAGES: dict[str, Any] = {
+    **TABLE,
+    "federation": {"source": "images", "path": "a.npz"},
+    "model": {"kind": "cnn-femnist"},
+}
+
 
 def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """The document with values set at dotted paths; `...` removes a field."""

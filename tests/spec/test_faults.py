@@ -44,16 +44,16 @@ GROUPS = changed(
         (HOSPITAL, {"model": {"hidden": [2]}}, "/model/kind", "is required; it says which kind"),
         (
             HOSPITAL,
-            {"privacy.mechanism": "gaussian-central"},
+            {"privacy.mechanism": "gaussian"},
             "/privacy/mechanism",
-            "'gaussian-central' is not offered; choose one of 'none', 'laplace-l2'",
+            "'gaussian' is not offered; choose one of 'none', 'laplace-l2', 'gaussian-central'",
         ),
         (
             HOSPITAL,
-            {"federation.source": "femnist"},
+            {"federation.source": "mnist"},
             "/federation/source",
-            "'femnist' is not offered; choose one of 'synthetic-linear', 'synthetic-groups', "
-            "'hospital-charges', 'table'",
+            "'mnist' is not offered; choose one of 'synthetic-linear', 'synthetic-groups', "
+            "'hospital-charges', 'table', 'images', 'femnist'",
         ),
         (
             HOSPITAL,
@@ -335,7 +335,7 @@ def test_the_pointer_of_a_wrong_value_leads_to_it(path: tuple[str | int, ...]) -
         part = part[step]
     part[path[-1]] = WRONG
     pointers = {error.pointer for error in faults(document)}
-    if path[-1] in ("source", "kind", "mechanism", "method"):
+    if path[-1] in ("source", "kind", "mechanism", "method", "sampling"):
         assert "/" + "/".join(map(str, path)) in pointers
     else:
         assert [resolve(document, pointer) for pointer in pointers] == [WRONG]

@@ -1,0 +1,76 @@
+"""Scaling by public constants that a spec declares, never by statistics of the data."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.faults import invalid, pointer, refuse
+from fedaudit.spec.errors import FieldError
+from fedaudit.spec.sources import Range
+
+Scales = Mapping[str, float | Range]
+EVERY_NUMBER = "*"
+"""Names, under `scale`, every numeric feature that is not named itself."""
+
+
+def scale_pointer(name: str) -> str:
+    """The field of the spec that scales a column."""
+    return pointer("federation", "scale", name)
+
+
+def check_scales(
+    scales: Scales, *, features: Sequence[str], one_hot: Sequence[str], target: str, classes: bool
+) -> None:
+    """Refuse scales that have nothing to scale.
+
+    `features` are the columns that may be scaled, `one_hot` those encoded by a column per
+    category; `classes` says that the target is one. Raises InvalidInputError below
+    /federation/scale.
+    """
+    faults: list[FieldError] = []
+    for name, scale in scales.items():
+        problem = None
+        if name in one_hot:
+            problem = (
+                f"{name!r} becomes a column of 0 and 1 per category and has no scale; leave it out"
+            )
+        elif name == target and classes:
+            problem = "the target is a class and has no scale; leave it out"
+        elif name == target and isinstance(scale, Range):
+            problem = (
+                "the target takes a divisor, not a range: values brought to the ends of a range "
+                "could not be told apart; give a number"
+            )
+        elif name not in (*features, target, EVERY_NUMBER):
+            problem = (
+                f"{name!r} is neither a feature nor the target; leave it out or correct the name"
+            )
+        if problem is not None:
+            faults.append(FieldError(scale_pointer(name), problem))
+    refuse(faults)
+
+
+def scaled(values: NDArray[np.float64], scale: float | Range) -> tuple[NDArray[np.float64], int]:
+    """Values by their scale, and how many of them were brought to an end of its range."""
+    if not isinstance(scale, Range):
+        with np.errstate(over="ignore"):
+            return values / scale, 0
+    outside = int(np.count_nonzero((values < scale.low) | (values > scale.high)))
+    kept = np.clip(values, scale.low, scale.high)
+    return (kept - scale.low) / (scale.high - scale.low), outside
+
+
+def as_float32(values: NDArray[np.float64], name: str) -> NDArray[np.float32]:
+    """Scaled values as training reads them.
+
+    Raises InvalidInputError at the column's scale where one is too large for 32 bits.
+    """
+    with np.errstate(over="ignore"):
+        narrow = values.astype(np.float32)
+    if not np.isfinite(narrow).all():
+        raise invalid(
+            scale_pointer(name),
+            f"{name!r} divided by its scale does not fit a 32-bit number; give a larger scale",
+        )
+    return narrow

@@ -1,0 +1,87 @@
+"""Columns brought to mean 0 and deviation 1, by statistics of the data themselves."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.levels import Levels
+from fedaudit.federations.packing import places
+from fedaudit.federations.split import held_out_rows, split_clients
+from fedaudit.spec.sources import Source
+
+
+@dataclass(frozen=True, eq=False)
+class Standardiser:
+    """Which rows a column's mean and deviation are taken over, and for which rows they serve."""
+
+    groups: NDArray[np.int64]
+    """[rows]: rows of one group share mean and deviation."""
+    counted: NDArray[np.bool_]
+    """[rows]: whether a row counts towards those of its group."""
+    note: str
+
+    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A column [rows] standardised; 0 where its group does not vary.
+
+        The deviation is that of the rows themselves (divided by their number). Sums run row by
+        row, so that they are the same on every machine.
+        """
+        groups, own = self.groups[self.counted], values[self.counted]
+        rows = np.bincount(groups)
+        mean = np.bincount(groups, own) / rows
+        centred = values - mean[self.groups]
+        variance = np.bincount(groups, np.square(centred[self.counted])) / rows
+        # A mean of equal numbers may differ from them in its last bit.
+        low, high = np.full(len(rows), np.inf), np.full(len(rows), -np.inf)
+        np.minimum.at(low, groups, own)
+        np.maximum.at(high, groups, own)
+        varies = (low < high) & (variance > 0)
+        deviation = np.sqrt(np.where(varies, variance, 1.0))
+        return np.where(varies[self.groups], centred / deviation[self.groups], 0.0)
+
+
+def standardiser(
+    how: Literal["global", "client"], clients: Levels, *, source: Source, seed: int
+) -> Standardiser:
+    """Standardisation over the rows of all training clients, or within each client.
+
+    What is held out depends on the experiment's seed. Where it is rows, only those that train are
+    counted. There must be at least two clients.
+    """
+    codes = clients.codes
+    if source.validation_unit == "record":
+        training, whose = ~_held_out(codes, source, seed), "the rows that train"
+    elif how == "client":
+        training, whose = np.ones(len(codes), dtype=np.bool_), "its own rows"
+    else:
+        split = split_clients(
+            len(clients.values), validation_fraction=source.validation_fraction, seed=seed
+        )
+        training, whose = np.isin(codes, split.training), "all training clients' rows"
+    if how == "client":
+        return Standardiser(
+            codes,
+            training,
+            f"features standardised within each client, by the mean and deviation of {whose}, "
+            "taken without noise",
+        )
+    return Standardiser(
+        np.zeros(len(codes), dtype=np.int64),
+        training,
+        f"features standardised by the mean and deviation of {whose}, taken without noise",
+    )
+
+
+def _held_out(codes: NDArray[np.int64], source: Source, seed: int) -> NDArray[np.bool_]:
+    """Which rows validate, for the clients `codes` [rows] of the rows: bool [rows]."""
+    counts = np.bincount(codes)
+    held_out = held_out_rows(
+        counts,
+        clients=np.arange(len(counts)),
+        longest=int(counts.max()),
+        fraction=source.validation_fraction,
+        seed=seed,
+    )
+    return held_out[places(codes, counts)]

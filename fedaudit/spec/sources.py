@@ -1,0 +1,105 @@
+"""What every source of clients' data has in common."""
+
+import math
+from typing import Annotated, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+
+from fedaudit.spec.base import SpecPart, Text
+from fedaudit.spec.errors import refuse_at
+
+ValidationFraction = Annotated[float, Field(gt=0, lt=1)]
+FilePath = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
+FederationId = Annotated[
+    str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", max_length=36)
+]
+
+
+class LeaveOneOut(SpecPart):
+    """Each row is scored by the hypothesis that fits the client's other rows best."""
+
+    method: Literal["leave-one-out"]
+
+
+class RowSplit(SpecPart):
+    """Some rows of a client are scored by the hypothesis that fits its other rows best."""
+
+    method: Literal["split"]
+    fraction: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    """Share of a client's rows that is scored, drawn with the experiment's seed."""
+
+
+Scoring = Annotated[LeaveOneOut | RowSplit, Field(discriminator="method")]
+
+
+class Source(SpecPart):
+    """What is held out, and how it is scored."""
+
+    validation_fraction: ValidationFraction = 0.3
+    """Share held out for validation, drawn with the experiment's seed: of the clients, or of every
+    client's rows."""
+    validation_unit: Literal["client", "record"] = "client"
+    """What is held out: whole clients, or (with `record-personalised`) rows of every client, all
+    of which then train."""
+    scoring: Scoring = LeaveOneOut(method="leave-one-out")
+    """How a hypothesis is chosen for a held-out client without the rows that it is scored on."""
+
+
+class FileSource(Source):
+    """A file below the service's sources folder, or one that was uploaded."""
+
+    path: FilePath | None = None
+    """Below the service's sources folder."""
+    id: FederationId | None = None
+    """An uploaded federation, as `POST /v1/federations` answered."""
+
+    @field_validator("path")
+    @classmethod
+    def _path_is_relative(cls, path: str | None) -> str | None:
+        return None if path is None else below_the_sources(path)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.path is None) == (self.id is None):
+            given = "both are given" if self.path else "neither is given"
+            raise refuse_at(
+                "/federation/path",
+                "name the data by `path` (below the sources folder) or by `id` (of an uploaded "
+                f"federation); {given}",
+            )
+        return self
+
+
+class Range(SpecPart):
+    """A declared public range: values are brought to 0 at `low` and 1 at `high`."""
+
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not 0 < self.high - self.low < math.inf:
+            raise ValueError("`high` must lie above `low`, by a finite amount")
+        return self
+
+
+def _number_or_range(scale: object) -> str:
+    return "[range]" if isinstance(scale, dict | Range) else "[divisor]"
+
+
+Divisor = Annotated[float, Field(gt=0)]
+Scale = Annotated[
+    Annotated[Divisor, Tag("[divisor]")] | Annotated[Range, Tag("[range]")],
+    Discriminator(_number_or_range),
+]
+Scales = dict[Text, Scale]
+
+
+def below_the_sources(path: str) -> str:
+    """The path, if it is relative and does not lead upwards. Raises ValueError."""
+    parts = path.replace("\\", "/").split("/")
+    if path.startswith(("/", "\\", "~")) or "://" in path or ":" in parts[0]:
+        raise ValueError("must be a relative path below the service's sources folder")
+    if ".." in parts:
+        raise ValueError("must not contain '..'")
+    return path

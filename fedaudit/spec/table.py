@@ -1,0 +1,144 @@
+"""Data in a table: its columns, and clients for rows that name none."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from fedaudit.spec.base import SpecPart, Text
+from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.sources import FileSource, Scales
+
+Clients = Annotated[int, Field(ge=2, le=1_000_000)]
+
+
+class Feature(SpecPart):
+    """One feature column, and what becomes of its values."""
+
+    name: Text
+    kind: Literal["numeric", "categorical"] = "numeric"
+    categories: Annotated[list[Text], Field(min_length=1, max_length=1000)] | None = None
+    """For a categorical feature: its values, declared and public; any other is an error."""
+    encoding: Literal["one-hot", "ordinal"] = "one-hot"
+    """A column per category, or the category's position in the list."""
+    missing: Literal["reject", "drop-row", "constant"] = "reject"
+    """What an empty cell means: an error, a row to leave out, or the value of `fill`."""
+    fill: float | Text | None = None
+
+    @model_validator(mode="after")
+    def _fields_fit(self) -> Self:
+        if (self.kind == "categorical") != (self.categories is not None):
+            raise ValueError(
+                "a categorical feature declares its `categories`"
+                if self.kind == "categorical"
+                else "`categories` belong to a feature of kind `categorical`"
+            )
+        if self.categories and len(set(self.categories)) != len(self.categories):
+            raise ValueError("`categories` names a value twice")
+        if (self.missing == "constant") != (self.fill is not None):
+            raise ValueError("`fill` is given with `missing: constant`, and only then")
+        if self.categories and self.fill is not None and self.fill not in self.categories:
+            raise ValueError("`fill` must be one of `categories`")
+        if self.kind == "numeric" and isinstance(self.fill, str):
+            raise ValueError("`fill` of a numeric feature must be a number")
+        return self
+
+
+class Iid(SpecPart):
+    """Rows are dealt to clients at random, as evenly as they go."""
+
+    method: Literal["iid"]
+    clients: Clients
+
+
+class Dirichlet(SpecPart):
+    """Each class is dealt to the clients in shares drawn from a Dirichlet distribution."""
+
+    method: Literal["dirichlet"]
+    clients: Clients
+    alpha: Annotated[float, Field(ge=1e-6, le=1e6)]
+    """Small values give clients few classes each, large ones nearly equal shares. A client that
+    gets no row is left out."""
+
+
+class Shards(SpecPart):
+    """Rows are sorted by target and cut into shards, of which every client gets some."""
+
+    method: Literal["shards"]
+    clients: Clients
+    shards_per_client: Annotated[int, Field(ge=1, le=1000)] = 2
+
+
+class ByColumn(SpecPart):
+    """A client per value of a column; the same as naming it as the client key."""
+
+    method: Literal["column"]
+    column: Text
+
+
+Partition = Annotated[Iid | Dirichlet | Shards | ByColumn, Field(discriminator="method")]
+
+
+def _all_or_some(features: object) -> str:
+    return "[columns]" if isinstance(features, list) else "[all]"
+
+
+def _name_or_more(feature: object) -> str:
+    return "[name]" if isinstance(feature, str) else "[feature]"
+
+
+Features = Annotated[
+    Annotated[Literal["all"], Tag("[all]")]
+    | Annotated[
+        Annotated[
+            list[
+                Annotated[
+                    Annotated[Text, Tag("[name]")] | Annotated[Feature, Tag("[feature]")],
+                    Discriminator(_name_or_more),
+                ]
+            ],
+            Field(min_length=1, max_length=10_000),
+        ],
+        Tag("[columns]"),
+    ],
+    Discriminator(_all_or_some),
+]
+
+
+class Table(FileSource):
+    """Any CSV or Parquet file with features and a target."""
+
+    source: Literal["table"]
+    header: bool = True
+    """Whether a CSV file's first line names its columns; else they are column_1, column_2, ..."""
+    client_key: Text | None = None
+    """The column that says which client a row belongs to."""
+    partition: Partition | None = None
+    """How clients are made where no column names them; drawn with the experiment's seed."""
+    target: Text
+    features: Features = "all"
+    """Columns, or all but the client key, the target, the sensitive attributes and those under
+    `drop`."""
+    drop: Annotated[list[Text], Field(max_length=10_000)] = []
+    positive: Text | None = None
+    """For a two-class target: the value that counts as the positive class."""
+    missing_values: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=20)] = [
+        ""
+    ]
+    """Texts that mean an empty cell; the empty text always does."""
+    scale: Scales = {}
+    """Public constants per column, never taken from the data: a divisor, or the range {low, high},
+    whose ends become 0 and 1 (values outside are brought to its ends). The target takes a divisor.
+    "*" stands for every numeric feature that is not named."""
+    standardise: Literal["global", "client"] | None = None
+    """Bring numeric features, once scaled, to mean 0 and deviation 1 over the rows of all training
+    clients or within each client: this looks at the data, without noise, and the report says so."""
+
+    @model_validator(mode="after")
+    def _clients_come_from_one_place(self) -> Self:
+        if (self.client_key is None) == (self.partition is None):
+            raise refuse_at(
+                "/federation/client_key",
+                "name the column that tells clients apart, or say under `partition` how rows are "
+                "dealt to clients; one of the two",
+            )
+        return self

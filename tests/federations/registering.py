@@ -1,0 +1,38 @@
+"""Registering files in tests."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedaudit.federations.profile_file import profile_registration
+from fedaudit.federations.sources import Files
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.registration import parse_registration
+
+
+def registration(
+    changes: dict[str, Any] | None = None, fairness: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Of a table; a change of None takes a field away."""
+    federation: dict[str, Any] = {
+        "source": "table",
+        "path": "data.csv",
+        "client_key": "hospital",
+        "target": "cost",
+        **(changes or {}),
+    }
+    kept = {name: value for name, value in federation.items() if value is not None}
+    return {"name": "a test", "federation": kept, "fairness": fairness or {}}
+
+
+def profile_in(folder: Path, value: dict[str, Any]) -> dict[str, Any]:
+    """The profile of what is registered from a folder."""
+    return profile_registration(parse_registration(value), files=Files(folder))
+
+
+def refused(folder: Path, value: dict[str, Any]) -> dict[str, str]:
+    """The faults of what is registered, as {pointer: message}."""
+    with pytest.raises(InvalidInputError) as caught:
+        profile_in(folder, value)
+    return {fault.pointer: fault.message for fault in caught.value.errors}

@@ -1,0 +1,349 @@
+"""Profiles of registered files agree with what loading them gives, and refuse the same faults."""
+
+import gzip
+import random
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaudit.federations import profile_file, sensitive, table_pass, tables, tallies, target_pass
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.profile import profile
+from fedaudit.federations.profile_file import profile_registration
+from fedaudit.federations.sources import Files
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.registration import parse_registration
+
+from .conftest import CLASSIFIER, spec_value
+from .registering import profile_in, refused, registration
+
+GOOD = "hospital,x,cost\na,1,2\nb,3,4\nb,5,6\n"
+COLOURS = {"name": "colour", "kind": "categorical", "categories": ["red", "blue"]}
+AGREED = ("rows", "clients", "rows_per_client", "features", "target", "classes", "class_balance",
+          "attributes", "warnings")  # fmt: skip
+FAIRNESS: dict[str, Any] = {"sensitive": ["sex", "age"], "edges": {"age": [40, 60]}}
+
+
+def people(rng: random.Random, *, rows: int, numeric: bool) -> list[list[str]]:
+    """Rows of hospital, x, colour, sex, age, cost."""
+    return [
+        [
+            rng.choice(["a", "b ", "c", " d"]),
+            rng.choice(["1", "-2.5", "1e3", " 4"]),
+            rng.choice(["red", "blue", ""]),
+            rng.choice(["F", "M", "X", ""]) if rng.random() < 0.9 else "Y",
+            rng.choice(["20", "45", "60", ""]),
+            f"{rng.random():.6f}" if numeric else rng.choice(["yes", "no"]),
+        ]
+        for _ in range(rows)
+    ]
+
+
+def written(folder: Path, rows: list[list[str]]) -> None:
+    lines = ["hospital,x,colour,sex,age,cost", *(",".join(row) for row in rows)]
+    (folder / "data.csv").write_text("\n".join(lines) + "\n")
+
+
+def both(
+    folder: Path, federation: dict[str, Any], fairness: dict[str, Any], *, numeric: bool
+) -> tuple[Any, Any]:
+    """What profiling gives or refuses, and what loading does."""
+    value = registration(federation, fairness)
+    parsed = parse_registration(value)
+    changes = {f"federation.{name}": change for name, change in federation.items()}
+    spec = parse_spec(
+        spec_value({**({} if numeric else CLASSIFIER), **changes, "fairness": fairness})
+    )
+    found: list[Any] = []
+    for attempt in (
+        lambda: profile_registration(parsed, files=Files(folder)),
+        lambda: profile(load_federation(spec, sources_dir=folder), parsed.fairness),
+    ):
+        try:
+            figures = attempt()
+        except InvalidInputError as error:
+            found.append([(fault.pointer, fault.message) for fault in error.errors])
+        else:
+            found.append({name: figures[name] for name in AGREED})
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("numeric", [True, False])
+@pytest.mark.parametrize("at_once", [1, 200, 2**23])
+def test_profiles_agree_with_loading(
+    sources: Path, monkeypatch: pytest.MonkeyPatch, numeric: bool, at_once: int
+) -> None:
+    monkeypatch.setattr(tables, "_TOGETHER", at_once)
+    rng = random.Random(11)
+    for minimum in (1, 3, 30):
+        written(sources, people(rng, rows=120, numeric=numeric))
+        rule = {"op": "ge", "value": 0.4} if numeric else {"op": "in", "value": ["no"]}
+        fairness = {**FAIRNESS, "minimum_group_size": minimum, "favourable": rule}
+        for missing in ({"missing": "drop-row"}, {"missing": "constant", "fill": "red"}):
+            federation = {"features": ["x", {**COLOURS, **missing}]}
+            profiled, loaded = both(sources, federation, fairness, numeric=numeric)
+            assert isinstance(profiled, dict)
+            assert profiled == loaded
+
+
+@pytest.mark.parametrize("at_once", [1, 2**23])
+def test_rules_by_group_and_the_positive_class(
+    sources: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(tables, "_TOGETHER", at_once)
+    rows = sorted(people(random.Random(4), rows=200, numeric=False), key=lambda row: row[5])
+    drop = {"features": ["x"]}
+    by_group: list[dict[str, Any]] = [
+        {"group": {"sex": "F"}, "op": "in", "value": ["no"]},
+        {"group": {"sex": "M"}, "op": "in", "value": ["yes"]},
+    ]
+    rules = ((by_group, None), (None, None), (None, "yes"), (None, "no"))
+    for (favourable, positive), first in product(rules, ("no", "yes")):
+        written(sources, rows if first == "no" else rows[::-1])
+        fairness = {**FAIRNESS, "favourable": favourable, "minimum_group_size": 1}
+        federation = {**drop, **({"positive": positive} if positive else {})}
+        profiled, loaded = both(sources, federation, fairness, numeric=False)
+        assert isinstance(profiled, dict)
+        assert profiled == loaded
+
+    written(sources, people(random.Random(5), rows=200, numeric=True))
+    by_group = [
+        {"group": {"sex": "F"}, "op": "ge", "value": 0.2},
+        {"group": {"sex": "M"}, "op": "le", "value": 0.7},
+    ]
+    monkeypatch.setattr(target_pass, "MOST_CLASSES", 150)  # numbers only from within the file on
+    fairness = {**FAIRNESS, "favourable": by_group, "minimum_group_size": 1}
+    profiled, loaded = both(sources, drop, fairness, numeric=True)
+    assert profiled == loaded
+
+
+WRONG: list[tuple[int, str, str]] = [
+    (0, "", "row 8 of column 'hospital' is empty"),
+    (0, "x" * 201, "row 8 of column 'hospital' has control characters or more than 200"),
+    (1, "", "row 8 of column 'x' is empty"),
+    (1, "seven", "row 8 of column 'x' is not a number"),
+    (1, "inf", "row 8 of column 'x' is not finite"),
+    (1, "1e40", "row 8 of column 'x' is a number past 64 bits"),
+    (2, "green", "row 8 of column 'colour' is none of the 2 declared categories"),
+    (3, "\x01", "row 8 of column 'sex' has control characters"),
+    (4, "old", "row 8 of column 'age' is not a number"),
+    (5, "", "row 8 of column 'cost' is empty"),
+]
+
+
+@pytest.mark.parametrize(("column", "cell", "says"), WRONG)
+@pytest.mark.parametrize("at_once", [1, 2**23])
+def test_a_wrong_cell_is_named_by_row_and_column_as_in_loading(
+    sources: Path, monkeypatch: pytest.MonkeyPatch, column: int, cell: str, says: str, at_once: int
+) -> None:
+    monkeypatch.setattr(tables, "_TOGETHER", at_once)
+    rows = people(random.Random(2), rows=20, numeric=True)
+    rows[2][2] = ""  # left out, and counted in row numbers all the same
+    rows[7] = ["a", "1", "red", "F", "20", "0.5"]
+    rows[7][column] = cell
+    written(sources, rows)
+    federation = {"features": ["x", {**COLOURS, "missing": "drop-row"}]}
+    profiled, loaded = both(sources, federation, FAIRNESS | RULE, numeric=True)
+    assert says in profiled[0][1]
+    assert profiled == loaded
+    assert cell not in profiled[0][1] or len(cell) < 2, "cells are confidential"
+
+
+RULE = {"favourable": {"op": "ge", "value": 0.5}}
+
+FILES: list[tuple[bytes, str]] = [
+    (b"hospital,x,x,cost\na,1,1,2\n", "twice in its first line: 'x'"),
+    (GOOD.encode() + b"b,5\n", "2 cells in data row 4 and 3 in its header"),
+    (GOOD.encode() + b"\xe9,5,6\n", "not in UTF-8 in data row 4"),
+    (GOOD.encode("utf-16"), "not in UTF-8"),
+    (gzip.compress(GOOD.encode() * 99, mtime=0)[:60], "damaged gzip"),
+    (GOOD.encode() + b'b,5,"6\nb,7,8\n', "a quote that never ends"),
+    (b"hospital,x,cost\n", "no rows"),
+]
+
+
+@pytest.mark.parametrize(("data", "says"), FILES)
+def test_files_that_are_no_tables(sources: Path, data: bytes, says: str) -> None:
+    (sources / "data.csv").write_bytes(data)
+    profiled, loaded = both(sources, {}, {}, numeric=True)
+    assert says in profiled[0][1]
+    assert profiled == loaded
+
+
+@pytest.mark.parametrize(
+    ("data", "changes", "pointer", "says"),
+    [
+        ("a,1,2\na,3,4\n", {}, "/federation/client_key", "one client"),
+        ("a,1,2\nb,3,4\nc,3,4\n", {}, "/federation/client_key", "in every one of the first 3"),
+        ("a,1,2\nb,3,4\nb,1,2\n", {"target": "price"}, "/federation/target", "'price'"),
+        ("a,1,2\nb,3,2\nb,1,2\n", {}, "/federation/target", "one value only"),
+        ("a,1,2\nb,3,4\nb,1,2\n", {"positive": "7"}, "/federation/positive", "no class '7'"),
+        ("a,1,2\nb,3,4\nb,1,2\n", {"scale": {"y": 2}}, "/federation/scale/y", "neither"),
+    ],
+)
+def test_registrations_that_do_not_fit(
+    sources: Path, data: str, changes: dict[str, Any], pointer: str, says: str
+) -> None:
+    (sources / "data.csv").write_text("hospital,x,cost\n" + data)
+    faults = refused(sources, registration(changes))
+    assert list(faults) == [pointer]
+    assert says in faults[pointer]
+
+
+def test_rules_that_do_not_fit_the_data(sources: Path) -> None:
+    written(sources, people(random.Random(3), rows=40, numeric=False))
+    names = {"features": ["x"]}
+    for rule, pointer in (
+        ({"op": "in", "value": ["yes", "maybe"]}, "/fairness/favourable/value/1"),
+        ({"op": "ge", "value": 3}, "/fairness/favourable/op"),
+        ([{"group": {"sex": "Q"}, "op": "in", "value": ["no"]}], "/fairness/favourable/0/group"),
+    ):
+        value = registration(names, {"sensitive": ["sex"], "favourable": rule})
+        assert list(refused(sources, value)) == [pointer]
+
+
+def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = people(random.Random(6), rows=60, numeric=True)
+    for position, row in enumerate(rows):
+        row[0] = str(position // 2)
+        row[5] = "high" if position % 7 else str(position)
+    written(sources, rows)
+    names = registration({"features": ["x"]}, {"sensitive": ["sex"]})
+    with monkeypatch.context() as patch:
+        patch.setattr(target_pass, "MOST_CLASSES", 5)
+        faults = refused(sources, names)
+        assert "row 2 of column 'cost' is not a number" in faults["/federation/target"]
+    with monkeypatch.context() as patch:
+        patch.setattr(tallies, "MOST_CLIENTS", 20)
+        faults = refused(sources, names)
+        assert "more than 20 distinct values" in faults["/federation/client_key"]
+    with monkeypatch.context() as patch:
+        for module in (table_pass, sensitive):
+            patch.setattr(module, "MOST_GROUPS", 2)
+        faults = refused(sources, names)
+        assert "more than 2 distinct values" in faults["/fairness/sensitive/0"]
+    with monkeypatch.context() as patch:
+        patch.setattr(profile_file, "LARGEST_TABLE", 100)
+        (warning,) = [
+            one
+            for one in profile_in(sources, names)["warnings"]
+            if one["pointer"] == "/federation/features"
+        ]
+        assert "60 rows of 4 columns are 240 cells" in warning["message"]
+
+
+def test_empty_cells_are_counted_by_column(sources: Path) -> None:
+    rows = people(random.Random(8), rows=50, numeric=True)
+    gaps = {
+        name: sum(not row[place].strip() for row in rows)
+        for name, place in (("colour", 2), ("sex", 3))
+    }
+    written(sources, rows)
+    fill = {**COLOURS, "missing": "constant", "fill": "blue"}
+    value = registration({"features": ["x", fill]}, {"sensitive": ["sex"]})
+    assert profile_in(sources, value)["missing"] == gaps
+
+
+def test_clients_that_are_dealt_out(sources: Path) -> None:
+    written(sources, people(random.Random(9), rows=50, numeric=True))
+    names = {"client_key": None, "features": ["x"], "drop": ["hospital"]}
+    iid = registration({**names, "partition": {"method": "iid", "clients": 8}})
+    figures = profile_in(sources, iid)
+    assert figures["clients"] == 8
+    assert figures["rows_per_client"] == {"minimum": 6, "median": 6.0, "maximum": 7}
+
+    uneven = {"method": "dirichlet", "clients": 8, "alpha": 1.0}
+    figures = profile_in(sources, registration({**names, "partition": uneven}))
+    assert figures["rows_per_client"] == dict.fromkeys(("minimum", "median", "maximum"))
+    assert "seed" in figures["reasons"]["rows_per_client"]
+
+    many = registration({**names, "partition": {"method": "iid", "clients": 51}})
+    assert list(refused(sources, many)) == ["/federation/partition/clients"]
+
+    column = {"method": "column", "column": "hospital"}
+    figures = profile_in(sources, registration({**names, "drop": [], "partition": column}))
+    assert figures["clients"] == 4
+
+
+def test_measurements_are_no_classes_and_their_values_are_not_shown(sources: Path) -> None:
+    lines = [f"{'ab'[row % 2]},1,{1000 + row % 40}" for row in range(80)]
+    (sources / "data.csv").write_text("\n".join(["hospital,x,cost", *lines]) + "\n")
+    figures = profile_in(sources, registration())
+    assert figures["classes"] == []
+    assert figures["class_balance"] is None
+    assert figures["reasons"]["class_balance"] == "the target is a number"
+    assert "1001" not in str(figures)
+
+
+def test_a_wrong_cell_among_measurements_does_not_show_the_others(sources: Path) -> None:
+    lines = [f"{'ab'[row % 2]},1,{'mf'[row % 3 % 2]},{1000 + row}" for row in range(80)]
+    (sources / "data.csv").write_text("\n".join(["hospital,x,sex,cost", *lines, "a,1,m,n/a\n"]))
+    figures = profile_in(sources, registration({"features": ["x"]}))
+    assert (figures["classes"], figures["class_balance"]) == ([], None)
+    assert "81 classes" in figures["reasons"]["classes"]
+    assert "1001" not in str(figures)
+
+    rule = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 1040}}
+    faults = refused(sources, registration({"features": ["x"]}, rule))
+    assert list(faults) == ["/federation/target"]
+    assert "row 81 of column 'cost' is not a number" in faults["/federation/target"]
+
+
+def test_data_that_changed_and_progress(sources: Path) -> None:
+    (sources / "data.csv").write_text(GOOD)
+    parsed = parse_registration(registration())
+    calls: list[None] = []
+    profile_registration(parsed, files=Files(sources), progress=lambda: calls.append(None))
+    assert calls
+    with pytest.raises(InvalidInputError, match="not what it was when it was registered"):
+        profile_registration(parsed, files=Files(sources), fingerprint="0" * 64)
+
+
+@pytest.mark.parametrize("at_once", [1, 2**23])
+def test_attributes_of_clients(
+    sources: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(tables, "_TOGETHER", at_once)
+    rows = people(random.Random(10), rows=90, numeric=True)
+    for row in rows:
+        row[3] = "" if row[4] == "20" else {"a": "F", "b": "M"}.get(row[0].strip(), "X")
+    written(sources, rows)
+    fairness = FAIRNESS | RULE
+    profiled, loaded = both(sources, {"features": ["x"]}, fairness, numeric=True)
+    assert profiled == loaded
+    assert profiled["attributes"]["sex"]["of"] == "client"
+    assert profiled["attributes"]["age"]["of"] == "record"
+
+
+def test_images_and_hospital_charges_are_loaded(sources: Path) -> None:
+    writers = np.repeat(["w1", "w2", "w3"], 40)
+    np.savez(
+        sources / "data.npz",
+        x=np.zeros((120, 28, 28), dtype=np.uint8),
+        y=np.arange(120) % 3,
+        writer=writers,
+    )
+    source: dict[str, Any] = {"source": "images", "path": "data.npz"}
+    value: dict[str, Any] = {"name": "marks", "federation": source}
+    figures = profile_in(sources, value)
+    assert (figures["rows"], figures["clients"]) == (120, 3)
+    assert figures["class_balance"] == {"0": 40, "1": 40, "2": 40}
+    assert not any("turned" in note for note in figures["notes"])
+    value["federation"] = {**source, "rotate": {"probability": 0.5}}
+    assert any("those of seed 0" in note for note in profile_in(sources, value)["notes"])
+
+    header = "provider_id,state,service_index,longitude,latitude,average_total_payments"
+    lines = [f"{row % 40},{['AK', 'TX'][row % 2]},{row % 4},1,2,{row}" for row in range(160)]
+    (sources / "charges.csv").write_text("\n".join([header, *lines]) + "\n")
+    source = {"source": "hospital-charges", "path": "charges.csv", "client_key": "provider_id"}
+    fairness = {"sensitive": ["state"], "favourable": {"op": "le", "value": 79.5}}
+    figures = profile_in(sources, {"name": "c", "federation": source, "fairness": fairness})
+    assert figures["attributes"]["state"]["groups"] == {"AK": 80, "TX": 80}
+    assert figures["attributes"]["state"]["base_rates"] == {"AK": 0.5, "TX": 0.5}
+    (sources / "charges.csv").write_text("\n".join([header, *lines, "9,AK,7,1,2,3"]) + "\n")
+    faults = refused(sources, {"name": "c", "federation": source})
+    assert "row 161 of column 'service_index'" in faults["/federation/path"]

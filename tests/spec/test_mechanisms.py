@@ -1,0 +1,286 @@
+"""The mechanisms with an epsilon: what a spec may ask of them, and what it may not."""
+
+from typing import Any
+
+import pytest
+
+from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.parse import parse_spec, parse_spec_text
+from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
+from fedaudit.spec.training import FixedCohort, PoissonCohort
+from tests.spec.documents import TABLE, changed, fault, faults
+
+POISSON = {"sampling": "poisson", "rate": 0.1}
+CENTRAL = changed(
+    TABLE,
+    {
+        "training.cohort": POISSON,
+        "privacy": {
+            "mechanism": "gaussian-central",
+            "noise_multiplier": 1.1,
+            "clip": 1.0,
+            "delta": 1e-5,
+        },
+    },
+)
+LOCAL = changed(
+    TABLE,
+    {
+        "privacy": {
+            "mechanism": "gaussian-local",
+            "noise_multiplier": 8,
+            "clip": 1.0,
+            "delta": 1e-5,
+        }
+    },
+)
+RECORDS = changed(
+    TABLE,
+    {
+        "training.cohort": POISSON,
+        "training.local": {"steps": 5},
+        "privacy": {
+            "mechanism": "record-personalised",
+            "budgets": {"distribution": "three-levels"},
+            "delta": 1e-3,
+        },
+    },
+)
+ADAPTIVE = {"initial": 1.0, "quantile": 0.5, "step_size": 0.2, "count_noise": 5}
+MECHANISMS = [CENTRAL, LOCAL, RECORDS]
+
+
+@pytest.mark.parametrize("document", MECHANISMS, ids=["central", "local", "records"])
+def test_a_stored_spec_parses_to_itself(document: dict[str, Any]) -> None:
+    spec = parse_spec(document)
+    again = parse_spec(spec.model_dump(mode="json"))
+    assert again == spec
+    assert spec_hash(again) == spec_hash(spec)
+
+
+def test_the_names_of_the_contract_parse() -> None:
+    spec = parse_spec_text(
+        """
+        name: contract
+        federation: {source: table, path: a.csv, client_key: who, target: sick}
+        model: {kind: logistic}
+        training:
+          loss: cross-entropy
+          rounds: 15
+          cohort: {sampling: poisson, rate: 0.5}
+          local: {steps: 50, batch_size: 16, step_size: 0.005, optimiser: adam}
+        privacy:
+          mechanism: record-personalised
+          budgets: {column: epsilon}
+          epsilon_min: 0.1
+          epsilon_max: 10
+          delta: 1e-3
+          clip: 1
+          client_rate: 0.5
+          inversion: curve-fit
+          baseline: null
+          uniform_epsilon: 5
+        """
+    )
+    assert isinstance(spec.privacy, RecordPersonalised)
+    assert spec.privacy.budgets.column == "epsilon"
+    moving = parse_spec(changed(CENTRAL, {"privacy.clip": {"adaptive": ADAPTIVE}}))
+    assert isinstance(moving.privacy, GaussianCentral)
+    assert moving.privacy.adaptive_clip is not None
+    assert (moving.privacy.initial_clip, moving.privacy.adaptive_clip.quantile) == (1.0, 0.5)
+    fixed = parse_spec(CENTRAL).privacy
+    assert isinstance(fixed, GaussianCentral)
+    assert (fixed.initial_clip, fixed.adaptive_clip) == (1.0, None)
+
+
+def test_a_cohort_that_names_no_sampling_is_of_a_fixed_size() -> None:
+    assert parse_spec(LOCAL).training.cohort == FixedCohort(clients=10)
+    named = changed(LOCAL, {"training.cohort.sampling": "fixed"})
+    assert parse_spec(named).training.cohort == FixedCohort(clients=10)
+    assert parse_spec(CENTRAL).training.cohort == PoissonCohort(sampling="poisson", rate=0.1)
+
+
+def test_the_rate_of_clients_is_filled_in_from_either_side() -> None:
+    both = changed(RECORDS, {"privacy.client_rate": 0.1})
+    under_privacy = changed(both, {"training.cohort": ...})
+    specs = [parse_spec(document) for document in (RECORDS, both, under_privacy)]
+    assert len({spec_hash(spec) for spec in specs}) == 1
+    assert isinstance(specs[0].privacy, RecordPersonalised)
+    assert specs[0].privacy.client_rate == 0.1
+    assert RECORDS["privacy"].get("client_rate") is None  # what was sent is not changed
+
+
+@pytest.mark.parametrize(
+    ("document", "changes", "pointer", "message"),
+    [
+        # Numbers out of their range.
+        (CENTRAL, {"privacy.noise_multiplier": 0}, "/privacy/noise_multiplier", "`mechanism: none"),
+        (
+            CENTRAL,
+            {"privacy.noise_multiplier": -1.0},
+            "/privacy/noise_multiplier",
+            "greater than 0",
+        ),
+        (CENTRAL, {"privacy.noise_multiplier": 1e-9}, "/privacy/noise_multiplier", "0.001"),
+        (LOCAL, {"privacy.noise_multiplier": 1e9}, "/privacy/noise_multiplier", "1000000"),
+        (LOCAL, {"privacy.noise_multiplier": 0}, "/privacy/noise_multiplier", "`mechanism: none"),
+        (CENTRAL, {"privacy.clip": 0}, "/privacy/clip", "greater than 0"),
+        (CENTRAL, {"privacy.clip": None}, "/privacy/clip", "must be a number"),
+        (LOCAL, {"privacy.clip": -1}, "/privacy/clip", "greater than 0"),
+        (LOCAL, {"privacy.clip": float("inf")}, "/privacy/clip", "finite"),
+        (LOCAL, {"privacy.clip": ...}, "/privacy/clip", "is required"),
+        (CENTRAL, {"privacy.delta": 0}, "/privacy/delta", "greater than 0"),
+        (CENTRAL, {"privacy.delta": 1}, "/privacy/delta", "less than 1"),
+        (LOCAL, {"privacy.delta": -1e-5}, "/privacy/delta", "greater than 0"),
+        (RECORDS, {"privacy.delta": float("nan")}, "/privacy/delta", "finite"),
+        (RECORDS, {"privacy.delta": ...}, "/privacy/delta", "is required"),
+        (CENTRAL, {"privacy.epsilon_budget": 0}, "/privacy/epsilon_budget", "greater than 0"),
+        (CENTRAL, {"privacy.epsilon_budget": -1}, "/privacy/epsilon_budget", "greater than 0"),
+        (LOCAL, {"privacy.epsilon_budget": float("inf")}, "/privacy/epsilon_budget", "finite"),
+        (RECORDS, {"privacy.epsilon_max": 0}, "/privacy/epsilon_max", "greater than 0"),
+        (RECORDS, {"privacy.epsilon_min": 0}, "/privacy/epsilon_min", "greater than 0"),
+        (RECORDS, {"privacy.epsilon_min": 11}, "/privacy/epsilon_min", "exceed epsilon_max = 10"),
+        (RECORDS, {"privacy.uniform_epsilon": -5}, "/privacy/uniform_epsilon", "greater than 0"),
+        (RECORDS, {"privacy.clip": 0}, "/privacy/clip", "greater than 0"),
+        (CENTRAL, {"training.cohort.rate": 0}, "/training/cohort/rate", "greater than 0"),
+        (CENTRAL, {"training.cohort.rate": 1.01}, "/training/cohort/rate", "less than or equal"),
+        (CENTRAL, {"training.cohort.rate": ...}, "/training/cohort/rate", "is required"),
+        (CENTRAL, {"training.cohort.clients": 3}, "/training/cohort/clients", "unknown field"),
+        (
+            CENTRAL,
+            {"training.cohort": {"sampling": "systematic"}},
+            "/training/cohort/sampling",
+            "choose one of 'fixed', 'poisson'",
+        ),
+        (CENTRAL, {"privacy.accountant": "moments"}, "/privacy/accountant", "'rdp' or 'pld'"),
+        # The clip that moves.
+        (
+            CENTRAL,
+            {"privacy.clip": {"adaptive": {**ADAPTIVE, "quantile": 1.5}}},
+            "/privacy/clip/adaptive/quantile",
+            "less than or equal to 1",
+        ),
+        (
+            CENTRAL,
+            {"privacy.clip": {"adaptive": {"initial": 1}}},
+            "/privacy/clip/adaptive/count_noise",
+            "is required",
+        ),
+        (
+            CENTRAL,
+            {"privacy.clip": {"adaptive": {**ADAPTIVE, "count_noise": 0.55}}},
+            "/privacy/clip/adaptive/count_noise",
+            "it must exceed 0.55",
+        ),
+        (LOCAL, {"privacy.clip": {"adaptive": ADAPTIVE}}, "/privacy/clip", "must be a number"),
+        # Sampling that does not fit the accountant.
+        (
+            CENTRAL,
+            {"training.cohort": {"clients": 10}, "privacy.accountant": "pld"},
+            "/privacy/accountant",
+            "`accountant: rdp`, or keep `pld` with `cohort: {sampling: poisson",
+        ),
+        (LOCAL, {"training.cohort": POISSON}, "/training/cohort/sampling", "{sampling: fixed"),
+        (TABLE, {"training.cohort": POISSON}, "/training/cohort/sampling", "{sampling: fixed"),
+        (
+            RECORDS,
+            {"training.cohort": {"clients": 10}},
+            "/training/cohort/sampling",
+            "{sampling: poisson, rate: ...}",
+        ),
+        (
+            RECORDS,
+            {"privacy.client_rate": 0.2},
+            "/privacy/client_rate",
+            "is the rate of the cohort, which is 0.1",
+        ),
+        # Several hypotheses.
+        (LOCAL, {"training.hypotheses": 2}, "/training/hypotheses", "use 1"),
+        (RECORDS, {"training.hypotheses": 2}, "/training/hypotheses", "use 1"),
+        (
+            CENTRAL,
+            {"training.hypotheses": 2},
+            "/training/clustering/method",
+            "use `method: reported`",
+        ),
+        # Training by records.
+        (RECORDS, {"training.local": {}}, "/training/local/steps", "give `steps`"),
+        (RECORDS, {"training.loss": "rmse"}, "/training/loss", "use `mse` or `cross-entropy`"),
+        (
+            RECORDS,
+            {"privacy.baseline": "uniform"},
+            "/training/local/batch_size",
+            "the baseline uniform",
+        ),
+        (
+            CENTRAL,
+            {"training.local": {"optimiser": "adam"}},
+            "/training/local/optimiser",
+            "`record-personalised`",
+        ),
+        (
+            LOCAL,
+            {"federation.validation_unit": "record"},
+            "/federation/validation_unit",
+            "use `client`, or the mechanism `record-personalised`",
+        ),
+        (RECORDS, {"privacy.budgets": {}}, "/privacy/budgets", "either a `distribution` or a"),
+        (
+            RECORDS,
+            {"privacy.budgets": {"distribution": "three-levels", "column": "e"}},
+            "/privacy/budgets",
+            "either a `distribution` or a",
+        ),
+        (
+            RECORDS,
+            {"privacy.budgets": {"distribution": "uniform"}},
+            "/privacy/budgets/distribution",
+            "'three-levels', 'bounded-pareto' or 'bounded-mix-gauss'",
+        ),
+        (
+            RECORDS,
+            {
+                "privacy.budgets": {"column": "e"},
+                "federation": {"source": "images", "path": "a.npz"},
+            },
+            "/privacy/budgets/column",
+            "images has no columns",
+        ),
+        (
+            RECORDS,
+            {"privacy.budgets": {"column": "age"}, "federation.features": ["sex", "age"]},
+            "/privacy/budgets/column",
+            "'age' is a feature or the target",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_remedy(
+    document: dict[str, Any], changes: dict[str, Any], pointer: str, message: str
+) -> None:
+    found_pointer, found_message = fault(changed(document, changes))
+    assert found_pointer == pointer
+    assert message in found_message
+
+
+@pytest.mark.parametrize(
+    ("document", "changes"),
+    [
+        (CENTRAL, {"privacy.accountant": "pld"}),
+        (CENTRAL, {"training.cohort": {"clients": 10}}),
+        (CENTRAL, {"training.hypotheses": 3, "training.clustering": {"method": "reported"}}),
+        (LOCAL, {"privacy.accountant": "pld", "privacy.epsilon_budget": 3.0}),
+        (RECORDS, {"training.local": {"steps": 5, "optimiser": "rmsprop"}}),
+        (RECORDS, {"federation.validation_unit": "record"}),
+        (RECORDS, {"privacy.baseline": "filter", "training.local": {"steps": 5, "batch_size": 16}}),
+        (RECORDS, {"privacy.delta": 0.5}),
+    ],
+)
+def test_what_fits_is_taken(document: dict[str, Any], changes: dict[str, Any]) -> None:
+    assert parse_spec(changed(document, changes))
+
+
+@pytest.mark.parametrize("privacy", [None, 3, {"mechanism": "record-personalised"}])
+def test_a_spec_too_broken_for_a_rate_is_still_told_what_is_wrong(privacy: Any) -> None:
+    pointers = {one.pointer for one in faults({**RECORDS, "privacy": privacy, "training": 3})}
+    assert "/training" in pointers
+    assert any(pointer.startswith("/privacy") for pointer in pointers)

@@ -1,0 +1,172 @@
+"""What tables and images may ask for, and with which models."""
+
+from typing import Any
+
+import pytest
+
+from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.table import Feature
+
+from .documents import HOSPITAL, IMAGES, TABLE, changed, fault, faults
+
+PAIN = {"name": "pain", "kind": "categorical", "categories": ["none", "typical"]}
+LINEAR = {"source": "synthetic-linear"}
+MSE = {"training.loss": "mse", "model": {"kind": "mlp", "hidden": [2]}}
+
+
+def table(**fields: Any) -> dict[str, Any]:
+    return changed(TABLE, {f"federation.{name}": value for name, value in fields.items()})
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer", "says"),
+    [
+        (table(features=[{**PAIN, "categories": None}]), "/federation/features/0", "declares its"),
+        (table(features=[{"name": "a", "categories": ["b"]}]), "/federation/features/0", "belong"),
+        (
+            table(features=[{**PAIN, "categories": ["a", "a"]}]),
+            "/federation/features/0",
+            "names a value twice",
+        ),
+        (table(features=["a", {**PAIN, "fill": "none"}]), "/federation/features/1", "`fill` is"),
+        (
+            table(features=[{**PAIN, "missing": "constant", "fill": "severe"}]),
+            "/federation/features/0",
+            "one of `categories`",
+        ),
+        (
+            table(features=[{"name": "a", "missing": "constant", "fill": "b"}]),
+            "/federation/features/0",
+            "must be a number",
+        ),
+        (table(features=[{"name": "a", "kind": "text"}]), "/federation/features/0/kind", "numeric"),
+        (table(features=[{"kind": "numeric"}]), "/federation/features/0/name", "is required"),
+        (table(features=[{**PAIN, "categories": [1]}]), "/federation/features/0/categories/0",
+         "put it in quotes"),
+        (table(features=[3]), "/federation/features/0", "must be an object"),
+        (table(features=[]), "/federation/features", "at least 1 item"),
+        (table(features="some"), "/federation/features", "should be 'all'"),
+        (table(scale={"a": 0}), "/federation/scale/a", "greater than 0"),
+        (table(scale={"a": "2"}), "/federation/scale/a", "must be a number"),
+        (table(scale={"a": {"low": 1, "high": 1}}), "/federation/scale/a", "must lie above `low`"),
+        (table(scale={"a": {"low": -1e308, "high": 1e308}}), "/federation/scale/a", "finite"),
+        (table(scale={"a": {"low": 1}}), "/federation/scale/a/high", "is required"),
+        (table(client_key=...), "/federation/client_key", "or say under `partition`"),
+        (
+            table(partition={"method": "iid", "clients": 3}),
+            "/federation/client_key",
+            "one of the two",
+        ),
+        (
+            table(client_key=..., partition={"method": "sorted"}),
+            "/federation/partition/method",
+            "'iid', 'dirichlet', 'shards', 'column'",
+        ),
+        (
+            table(client_key=..., partition={"method": "iid", "clients": 1}),
+            "/federation/partition/clients",
+            "greater than or equal to 2",
+        ),
+        (
+            table(client_key=..., partition={"method": "dirichlet", "clients": 9, "alpha": 0}),
+            "/federation/partition/alpha",
+            "greater than or equal to 0.000001",
+        ),
+        (table(standardise="row"), "/federation/standardise", "'global' or 'client'"),
+        (table(path=...), "/federation/path", "neither is given"),
+        (table(id="018f5d3e-0000-7000-8000-000000000000"), "/federation/path", "both are given"),
+        (changed(TABLE, {"model": {"kind": "cnn-femnist"}}), "/model/kind", "table has no images"),
+        (
+            changed(HOSPITAL, {"federation": LINEAR, "fairness": {},
+                               "model": {"kind": "cnn-femnist"}}),
+            "/model/kind",
+            "synthetic-linear has no images",
+        ),
+        (changed(IMAGES, {"model": {"kind": "linear"}}), "/model/kind", "images have classes"),
+        (changed(IMAGES, MSE), "/training/loss", "images have classes; use `cross-entropy`"),
+        (changed(IMAGES, {"training.loss": "rmse"}), "/training/loss", "use `cross-entropy`"),
+        (
+            changed(IMAGES, {"federation.standardise": "client"}),
+            "/federation/standardise",
+            "unknown field",
+        ),
+        (
+            changed(HOSPITAL, {"fairness.edges": {"state": [1]}}),
+            "/fairness/edges/state",
+            "leave `edges` to tables and image",
+        ),
+        (
+            changed(TABLE, {"fairness": {"sensitive": ["a"], "edges": {"b": [1]}}}),
+            "/fairness",
+            "'b', not in `sensitive`",
+        ),
+        (
+            changed(TABLE, {"fairness": {"sensitive": ["a"], "edges": {"a": [2, 1]}}}),
+            "/fairness",
+            "must rise",
+        ),
+    ],
+)  # fmt: skip
+def test_a_fault_of_a_source_names_its_field(
+    document: dict[str, Any], pointer: str, says: str
+) -> None:
+    found, message = fault(document)
+    assert found == pointer
+    assert says in message
+
+
+def test_features_are_names_or_say_more() -> None:
+    spec = parse_spec(table(features=["age", PAIN, {"name": "beds"}]))
+    assert spec.federation.features == ["age", Feature(**PAIN), Feature(name="beds")]
+
+
+@pytest.mark.parametrize("kind", ["logistic", "cnn-femnist"])
+@pytest.mark.parametrize("source", ["images", "femnist"])
+def test_images_are_classified(source: str, kind: str) -> None:
+    federation = {"source": source, "path": "a"}
+    spec = parse_spec(changed(IMAGES, {"federation": federation, "model": {"kind": kind}}))
+    assert spec.model.kind == kind
+
+
+@pytest.mark.parametrize("source", ["synthetic-linear", "synthetic-groups"])
+def test_synthetic_attributes_are_not_cut(source: str) -> None:
+    changes = {"federation": {"source": source}, "fairness": {"sensitive": ["group"],
+               "edges": {"group": [1]}, "favourable": {"op": "ge", "value": 1}}}  # fmt: skip
+    pointers = {error.pointer for error in faults(changed(HOSPITAL, changes))}
+    expected = {"synthetic-linear": "/fairness/sensitive/0"}
+    assert pointers == {expected.get(source, "/fairness/edges/group")}
+
+
+def by_record(**federation: Any) -> dict[str, Any]:
+    return changed(
+        table(validation_unit="record", **federation),
+        {
+            "training.cohort": {"sampling": "poisson", "rate": 0.5},
+            "training.local": {"steps": 5},
+            "privacy": {
+                "mechanism": "record-personalised",
+                "budgets": {"distribution": "three-levels"},
+                "delta": 1e-3,
+            },
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "draws"),
+    [
+        (HOSPITAL, False),
+        (TABLE, False),
+        (table(standardise="client"), False),
+        (table(standardise="global"), True),
+        (by_record(standardise="client"), True),
+        (by_record(), False),
+        (table(client_key=..., partition={"method": "iid", "clients": 3}), True),
+        (table(client_key=..., partition={"method": "column", "column": "a"}), False),
+        (IMAGES, False),
+        (changed(IMAGES, {"federation.rotate": {"probability": 0.5}}), True),
+        (changed(HOSPITAL, {"federation": LINEAR, "fairness": {}}), True),
+    ],
+)
+def test_data_that_depend_on_the_seed(document: dict[str, Any], draws: bool) -> None:
+    assert parse_spec(document).draws_data == draws
