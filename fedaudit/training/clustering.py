@@ -5,11 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedaudit.privacy.distances import squared_distances
 from fedaudit.privacy.laplace import norms
 
 _MOST_ITERATIONS = 300
 _WIDE = 1 << 20  # elements of a cell's masked uploads beyond which they are summed by cluster
-_LONG = 1 << 12  # parameters beyond which a running sum of squares would lose digits
+_LONG = 1 << 12  # parameters beyond which no temporary is as large as the uploads
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,22 @@ class Clusters:
     """int64 [cells, clients]."""
     sizes: Tensor
     """int64 [cells, k]: uploads in each cluster."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server makes of a round's uploads."""
+
+    reported: bool
+    """Whether clients report their choice (IFCA) instead of being clustered."""
+    relocate: bool
+    """Whether an empty cluster is moved to the farthest upload."""
+
+    def __call__(self, theta: Tensor, uploads: Tensor, present: Tensor, chosen: Tensor) -> Clusters:
+        """The next hypotheses; arguments as those of `k_means`, `chosen` [cells, clients]."""
+        if self.reported or theta.shape[1] == 1:
+            return averages(theta, uploads, present, chosen)
+        return k_means(theta, uploads, present, relocate=self.relocate)
 
 
 def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) -> Clusters:
@@ -40,6 +57,9 @@ def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) 
         nearest = _nearest(clusters.hypotheses, uploads)
         if torch.equal(nearest, assigned):
             break
+        if len(theta) == 1:
+            centroids, assigned = clusters.hypotheses, nearest
+            continue
         # A cell that has converged gives the same clusters again while others go on.
         moved = (nearest != assigned).any(-1)[:, None]
         centroids = torch.where(moved[..., None], clusters.hypotheses, centroids)
@@ -51,6 +71,8 @@ def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) 
     """Unweighted averages of the uploads of each cluster; an empty one keeps its hypothesis."""
     labels = torch.arange(theta.shape[1], device=theta.device)
     member = assigned[:, None] == labels[:, None]
+    if theta.shape[2] > _LONG:
+        return _long_averages(theta, uploads, member & present[:, None], assigned)
     columns = uploads.transpose(1, 2).contiguous()
     if not present.all():
         member &= present[:, None]
@@ -70,13 +92,30 @@ def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) 
     )
 
 
+def _long_averages(theta: Tensor, uploads: Tensor, member: Tensor, assigned: Tensor) -> Clusters:
+    """Averages summed upload by upload, in place; `member` bool [cells, k, clients]."""
+    hypotheses = theta.clone()
+    for cell, clusters in enumerate(member.tolist()):
+        for mean, members in zip(hypotheses[cell], clusters, strict=True):
+            own = [client for client, belongs in enumerate(members) if belongs]
+            if own:
+                mean.copy_(uploads[cell, own[0]])
+                for client in own[1:]:
+                    mean.add_(uploads[cell, client])
+                mean.div_(len(own))
+    return Clusters(hypotheses=hypotheses, assigned=assigned, sizes=member.sum(-1))
+
+
 def _nearest(centroids: Tensor, uploads: Tensor) -> Tensor:
     """The nearest centroid of each upload: int64 [cells, clients]."""
     if uploads.shape[-1] <= _LONG:
         mode = "donot_use_mm_for_euclid_dist"  # a matrix product's rounding depends on the stack
         return torch.cdist(uploads, centroids, compute_mode=mode).argmin(-1)
-    columns = [((uploads - centroid[:, None]) ** 2).sum(-1) for centroid in centroids.unbind(1)]
-    return torch.stack(columns, dim=-1).argmin(-1)
+    distances = [
+        torch.stack([squared_distances(own, centroid) for centroid in points], dim=-1)
+        for own, points in zip(uploads, centroids, strict=True)
+    ]
+    return torch.stack(distances).argmin(-1)
 
 
 def _relocated(clusters: Clusters, centroids: Tensor, uploads: Tensor, present: Tensor) -> Tensor:
@@ -85,8 +124,7 @@ def _relocated(clusters: Clusters, centroids: Tensor, uploads: Tensor, present: 
     Scikit-learn's habit: the farthest uploads, each from the centroid it is assigned to, in order.
     """
     assigned = clusters.assigned.clone()
-    own = centroids.gather(1, assigned[..., None].expand_as(uploads))
-    distance = torch.where(present, norms(uploads - own), -1.0)
+    distance = torch.where(present, _own_distances(uploads, centroids, assigned), -1.0)
     rows = torch.arange(len(assigned), device=assigned.device)
     for cluster in range(centroids.shape[1]):
         farthest = distance.argmax(-1)
@@ -96,15 +134,35 @@ def _relocated(clusters: Clusters, centroids: Tensor, uploads: Tensor, present: 
     return assigned
 
 
+def _own_distances(uploads: Tensor, points: Tensor, own: Tensor) -> Tensor:
+    """Distances of uploads from their own one of points [cells, k, n]: float64 [cells, clients]."""
+    if uploads.shape[-1] <= _LONG:
+        return norms(uploads - points.gather(1, own[..., None].expand_as(uploads)))
+    cells = range(len(uploads))
+    squares = [
+        squared_distances(upload[None], points[cell, place])
+        for cell in cells
+        for upload, place in zip(uploads[cell], own[cell].tolist(), strict=True)
+    ]
+    return torch.cat(squares).reshape(own.shape).sqrt()
+
+
+def _distances_between(theta: Tensor) -> Tensor:
+    """Distances between the hypotheses of each cell: float64 [cells, k, k]."""
+    if theta.shape[-1] <= _LONG:
+        return norms(theta[:, :, None] - theta[:, None])
+    rows = [squared_distances(points, point) for points in theta for point in points]
+    return torch.stack(rows).reshape(*theta.shape[:2], -1).sqrt()
+
+
 def separation(theta: Tensor, uploads: Tensor, present: Tensor, chosen: Tensor) -> Tensor:
     """How far equation 9 of Galli et al. holds: float64 [cells]; small is well separated.
 
     The median over uploads of the distance to the hypothesis they started from, divided by the
     distance of that hypothesis to the nearest other.
     """
-    between = norms(theta[:, :, None] - theta[:, None])
+    between = _distances_between(theta)
     between.diagonal(dim1=1, dim2=2).fill_(torch.inf)
     nearest = between.amin(-1).gather(1, chosen)
-    own = theta.gather(1, chosen[..., None].expand_as(uploads))
-    ratio = torch.where(present, norms(uploads - own) / nearest, torch.nan)
+    ratio = torch.where(present, _own_distances(uploads, theta, chosen) / nearest, torch.nan)
     return ratio.nanmedian(-1).values

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.laplace import unit_laplace
 from fedaudit.randomness import (
     CounterSource,
     EntropySource,
@@ -17,6 +16,8 @@ from fedaudit.randomness import (
     Source,
     sample_without_replacement,
 )
+from fedaudit.spec.training import Cohort, FixedCohort
+from fedaudit.training.client_coins import client_coins
 
 _BLOCK_ROUNDS = 64
 _STRIDE_ROUNDS = 16
@@ -60,10 +61,16 @@ class Block:
     """Round numbers."""
     cohort: NDArray[np.int64]
     """[rounds, cells, clients]: client indices, ascending."""
+    drawn: NDArray[np.bool_] | None
+    """[rounds, cells, clients]: who takes part, where coins decide; the others only fill up the
+    axis, behind those who do. None where all do."""
     validation: NDArray[np.int64] | None
     """[rounds, cells, clients]: client indices; None where every validation client is used."""
     noise: NDArray[np.float32] | None = None
-    """[rounds, cells, clients, n], epsilon = 1; drawn by `draw_noise`."""
+    """[rounds, cells, vectors, n], unscaled: a vector for each client, or for each hypothesis of a
+    trusted server; drawn by `draw_noise`."""
+    count_noise: NDArray[np.float32] | None = None
+    """[rounds, cells], unscaled: for the number of updates within a clip that moves."""
     position: int = 0
 
     @property
@@ -78,18 +85,22 @@ def draw_block(
     first_rounds: NDArray[np.int64],
     rounds: int,
     training: NDArray[np.int64],
-    cohort_size: int,
+    cohort: Cohort,
     validation: NDArray[np.int64],
     validation_size: int | None,
 ) -> Block:
     """Cohorts and validation samples of the next rounds; training, validation [cells, clients]."""
     numbers = first_rounds[None, :] + np.arange(rounds)[:, None]
     source = draws.source()
-    cohort = _sample(source, Purpose.COHORT, numbers, training, cohort_size)
+    drawn = None
+    if isinstance(cohort, FixedCohort):
+        clients = _sample(source, Purpose.COHORT, numbers, training, cohort.clients)
+    else:
+        clients, drawn = _by_coins(draws.source(1), numbers, training, cohort.rate)
     sample = None
     if validation_size is not None and validation_size < validation.shape[1]:
         sample = _sample(draws.public(), Purpose.VALIDATION, numbers, validation, validation_size)
-    return Block(rounds=numbers, cohort=cohort, validation=sample)
+    return Block(rounds=numbers, cohort=clients, drawn=drawn, validation=sample)
 
 
 def _sample(
@@ -106,8 +117,16 @@ def _sample(
     return np.take_along_axis(clients[None], chosen, axis=-1)
 
 
-def draw_noise(draws: Draws, block: Block, *, n: int) -> None:
-    """Draws the block's noise; a client's noise depends on the seed, the round and the client."""
-    block.noise = unit_laplace(
-        draws.source(1), n=n, round_=block.rounds[..., None], counters=block.cohort
-    )
+def _by_coins(
+    source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64], rate: float
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Those of each cell's clients [cells, clients] whose coins fell, and which these are.
+
+    As many places in every round as the fullest needs, one at least: whoever fills up the rest is
+    marked False. An empty cohort is played like any other.
+    """
+    fallen = client_coins(source, round_=rounds[..., None], clients=clients, rate=rate)
+    places = max(1, int(fallen.sum(-1).max()))
+    order = np.argsort(~fallen, axis=-1, kind="stable")[..., :places]
+    drawn = np.take_along_axis(fallen, order, axis=-1)
+    return np.take_along_axis(clients[None], order, axis=-1), drawn

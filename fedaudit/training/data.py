@@ -1,7 +1,7 @@
 """The clients of all cells on tensor axes, rows and features in front, clients last."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.split import split_clients
 from fedaudit.training.cell import Cell
 
 
@@ -25,6 +24,8 @@ class Lanes:
     """float32 [rows, cells, clients]: 1 for a row, 0 for padding."""
     count: Tensor
     """float32 [cells, clients]: rows of a client."""
+    scored: Tensor | None = None
+    """bool [rows, cells, clients]: the rows that are scored, where others choose for them."""
 
     @property
     def weight(self) -> Tensor:
@@ -47,17 +48,6 @@ class StackData:
                 total += cell.federation.clients
         self.federations = federations
         self.offsets = [offsets[id(cell.federation)] for cell in cells]
-        splits = [
-            split_clients(
-                cell.federation.clients,
-                validation_fraction=cell.spec.federation.validation_fraction,
-                seed=cell.spec.seed,
-            )
-            for cell in cells
-        ]
-        # [cells, clients]: client indices within each cell's own federation.
-        self.training = np.stack([split.training for split in splits]).astype(np.int64)
-        self.validation = np.stack([split.validation for split in splits]).astype(np.int64)
         self._trims = trims
         self._rows_of = np.concatenate([part.mask.sum(1) for part in federations])
         self._columns = torch.from_numpy(_packed(federations, trims)).to(device)
@@ -83,6 +73,16 @@ class StackData:
         return Lanes(features=taken[:-2], target=taken[-2], mask=taken[-1], count=count)
 
 
+def with_scored(lanes: Lanes, scored: NDArray[np.bool_] | None) -> Lanes:
+    """The lanes with their scored rows [cells, clients, rows], however far the lanes are padded."""
+    if scored is None:
+        return lanes
+    rows = min(scored.shape[-1], len(lanes.mask))
+    padded = torch.zeros_like(lanes.mask, dtype=torch.bool)
+    padded[:rows] = torch.from_numpy(scored[..., :rows]).to(padded.device).permute(2, 0, 1)
+    return replace(lanes, scored=padded)
+
+
 def _packed(federations: Sequence[Federation], trims: bool) -> NDArray[np.float32]:
     """Features, target and mask of all clients, [features + 2, rows, clients].
 
@@ -90,13 +90,13 @@ def _packed(federations: Sequence[Federation], trims: bool) -> NDArray[np.float3
     to a power of two: sums by halves (`fold`) are then the same with and without the padding.
     """
     clients = sum(part.clients for part in federations)
-    rows, features = federations[0].features.shape[1:]
+    rows, features = federations[0].padded.shape[1:]
     padded = _power_of_two(rows) if trims else rows
     packed = np.zeros((features + 2, padded, clients), dtype=np.float32)
     start = 0
     for part in federations:
         own = slice(start, start + part.clients)
-        packed[:features, :rows, own] = part.features.transpose(2, 1, 0)
+        packed[:features, :rows, own] = part.padded.transpose(2, 1, 0)
         packed[features, :rows, own] = part.target.T
         packed[features + 1, :rows, own] = part.mask.T
         start += part.clients

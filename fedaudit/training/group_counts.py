@@ -44,12 +44,13 @@ class GroupCounter:
         columns: NDArray[np.int64],
         *,
         per_client: bool = False,
+        scored: NDArray[np.bool_] | None = None,
     ) -> dict[str, NDArray[np.int64]]:
         """Attribute -> int64 [cells, groups, 4], or [cells, clients, groups, 4] per client.
 
         `predictions` [cells, clients, rows] for the clients at `columns` [cells, clients] of the
         stack's data; the last axis counts true positives, false positives, true negatives, false
-        negatives.
+        negatives. Rows outside `scored` [cells, clients, rows] are not counted.
         """
         shape = columns.shape if per_client else columns.shape[:1]
         slots = int(np.prod(shape))
@@ -64,6 +65,8 @@ class GroupCounter:
         for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
             kinds = cells[:, :, 2 * position : 2 * position + 2, :rows]
             cell = np.where(favourable, kinds[:, :, 1], kinds[:, :, 0])
+            if scored is not None:
+                cell[~scored[..., :rows]] = -1
             place = np.where(cell < 0, slots * groups * 4, slot * (groups * 4) + cell)
             found = np.bincount(place.ravel(), minlength=slots * groups * 4 + 1)[:-1]
             counts[name] = found.reshape(*shape, groups, 4)

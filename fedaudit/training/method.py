@@ -4,62 +4,62 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedaudit.networks.choose import choose_network
 from fedaudit.networks.losses import Loss
+from fedaudit.networks.shape import DenseShape
 from fedaudit.networks.tiny import TinyNetwork
-from fedaudit.privacy.laplace import Sanitiser
-from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.spec.training import Reported
 from fedaudit.training.cell import Cell
+from fedaudit.training.clustering import Server
 from fedaudit.training.cohort import Draws
 from fedaudit.training.local_update import LocalUpdate, whole_data
+from fedaudit.training.mechanism import build_mechanism
 from fedaudit.training.rounds import Method
 
 
 def build_method(cells: Sequence[Cell], device: torch.device) -> Method:
-    """What the rounds of these cells have in common."""
+    """What the rounds of these cells have in common.
+
+    Raises ValueError for a convolutional network, whose images are not padded.
+    """
     first = cells[0]
     training = first.spec.training
-    rows = first.federation.features.shape[1]
-    network = choose_network(first.shape, rows=rows)
-    loss = Loss(kind=training.loss, classes=len(first.federation.classes))
+    rows = first.federation.longest
+    network = choose_network(_dense(first), rows=rows)
+    loss = build_loss(first)
     return Method(
         network=network,
         loss=loss,
         local_update=LocalUpdate(network, loss, training.local, rows=rows),
-        sanitise=_sanitiser(cells, device),
-        reported=isinstance(training.clustering, Reported),
-        relocate=first.spec.relocates,
+        mechanism=build_mechanism(cells, device),
+        server=build_server(first),
     )
 
 
 def trims_lanes(cell: Cell) -> bool:
     """Whether lanes may be cut to their longest client without changing a bit of any figure."""
-    rows = cell.federation.features.shape[1]
-    tiny = isinstance(choose_network(cell.shape, rows=rows), TinyNetwork)
+    rows = cell.federation.longest
+    tiny = isinstance(choose_network(_dense(cell), rows=rows), TinyNetwork)
     return tiny and whole_data(cell.spec.training.local, rows)
 
 
-def _sanitiser(cells: Sequence[Cell], device: torch.device) -> Sanitiser | None:
-    privacy = [cell.spec.privacy for cell in cells]
-    mechanisms = [part for part in privacy if isinstance(part, LaplaceL2)]
-    if not mechanisms:
-        return None
+def _dense(cell: Cell) -> DenseShape:
+    shape = cell.shape
+    if not isinstance(shape, DenseShape):
+        raise ValueError(f"{cell.spec.model.kind} needs a federation of images")
+    return shape
 
-    def column(values: Sequence[float]) -> Tensor:
-        return torch.tensor(values, dtype=torch.float64, device=device)[:, None]
 
-    n = cells[0].shape.n
-    fixed = [np.nan if part.radius == "adaptive" else part.radius for part in mechanisms]
-    clips = [np.inf if part.clip is None else part.clip for part in mechanisms]
-    return Sanitiser(
-        noise_scale=column([part.noise_multiplier / n for part in mechanisms]),
-        fixed_radius=None if np.isnan(fixed).all() else column(fixed),
-        radius_floor=column([part.radius_floor for part in mechanisms]),
-        clip=None if np.isinf(clips).all() else column(clips),
-    )
+def build_loss(cell: Cell) -> Loss:
+    """The loss that training descends and validation measures."""
+    return Loss(kind=cell.spec.training.loss, classes=len(cell.federation.classes))
+
+
+def build_server(cell: Cell) -> Server:
+    """How uploads are brought together."""
+    reported = isinstance(cell.spec.training.clustering, Reported)
+    return Server(reported=reported, relocate=cell.spec.relocates)
 
 
 def build_draws(cells: Sequence[Cell]) -> Draws:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from fedaudit.training.clustering import separation
 from fedaudit.training.records import Outcome, RoundRecord
@@ -26,8 +27,9 @@ class DrawnRound:
     chosen: NDArray[np.int16]
     clusters: NDArray[np.int16]
     sizes: NDArray[np.int64]
+    """[cells, k]; [cells, 0] where they are secret."""
     separation: NDArray[np.float64]
-    """NaN for one hypothesis."""
+    """NaN for one hypothesis, and where uploads are secret."""
 
     def record(
         self, row: int, state: CellState, *, release: int, figures: Figures | None, place: int
@@ -69,27 +71,35 @@ def _at(values: NDArray[np.float64] | None, place: int) -> float | None:
     return None if values is None else float(values[place])
 
 
+def joined(parts: list[Tensor]) -> Tensor:
+    """The parts one after the other; a single one is not copied, for it may be large."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
 def draw_in(cohorts: list[Cohort], played: list[Played]) -> list[DrawnRound]:
     """Brings rounds to the host, and measures how well their hypotheses were separated."""
+    sent = [part.sent for part in played if part.sent is not None]
+    if not sent:
+        return [_of_everyone(cohort) for cohort in cohorts]
     rounds, k = len(played), played[0].before.shape[1]
     cells = played[0].before.shape[0]
-    present = torch.cat([part.present for part in played])
+    present = joined([part.present for part in sent])
     separated = torch.full((rounds * cells,), torch.nan)
     if k > 1:
         separated = separation(
-            torch.cat([part.before for part in played]),
-            torch.cat([part.uploads for part in played]),
+            joined([part.before for part in played]),
+            joined([part.uploads for part in sent]),
             present,
-            torch.cat([part.chosen for part in played]),
+            joined([part.chosen for part in sent]),
         )
     released = present.cpu().numpy()
     allowed = np.concatenate([cohort.allowed for cohort in cohorts])
     radii = np.full(released.shape, np.nan)
-    found = [part.radii for part in played if part.radii is not None]
+    found = [part.radii for part in sent if part.radii is not None]
     if found:
-        radii = np.where(released, torch.cat(found).cpu().numpy(), np.nan)
-    chosen = torch.cat([part.chosen for part in played]).cpu().numpy()
-    assigned = torch.cat([part.clusters.assigned for part in played]).cpu().numpy()
+        radii = np.where(released, joined(found).cpu().numpy(), np.nan)
+    chosen = joined([part.chosen for part in sent]).cpu().numpy()
+    assigned = joined([part.assigned for part in sent]).cpu().numpy()
     fields = {
         "rounds": np.concatenate([cohort.rounds for cohort in cohorts]),
         "subjects": np.concatenate([cohort.clients for cohort in cohorts]).astype(np.int32),
@@ -100,10 +110,27 @@ def draw_in(cohorts: list[Cohort], played: list[Played]) -> list[DrawnRound]:
         "radii": radii,
         "chosen": np.where(allowed, chosen, -1).astype(np.int16),
         "clusters": np.where(released, assigned, -1).astype(np.int16),
-        "sizes": torch.cat([part.clusters.sizes for part in played]).cpu().numpy(),
+        "sizes": joined([part.sizes for part in played]).cpu().numpy(),
         "separation": separated.cpu().numpy(),
     }
     return [
         DrawnRound(**{name: values[start : start + cells] for name, values in fields.items()})
         for start in range(0, rounds * cells, cells)
     ]
+
+
+def _of_everyone(cohort: Cohort) -> DrawnRound:
+    """A round that everyone is charged for alike. It tells nothing of those who took part, neither
+    their number nor what they chose: such figures would come without noise."""
+    shape = (len(cohort.rounds), 1)
+    return DrawnRound(
+        rounds=cohort.rounds,
+        subjects=np.zeros(shape, dtype=np.int32),
+        released=np.ones(shape, dtype=np.bool_),
+        outcomes=np.full(shape, Outcome.RELEASED, dtype=np.uint8),
+        radii=np.full(shape, np.nan),
+        chosen=np.full(shape, -1, dtype=np.int16),
+        clusters=np.full(shape, -1, dtype=np.int16),
+        sizes=np.zeros((len(cohort.rounds), 0), dtype=np.int64),
+        separation=np.full(len(cohort.rounds), np.nan),
+    )

@@ -1,10 +1,14 @@
 """What a round and a run leave behind. No torch."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedaudit.privacy.events import Observer
+from fedaudit.training.record_table import RecordTable
 
 
 class Outcome(IntEnum):
@@ -26,16 +30,19 @@ class RoundRecord:
     release: int
     """0, unless a run with `release` noise repeated the round after an interruption."""
     subjects: NDArray[np.int32]
-    """Client indices of the cohort, ascending."""
+    """Indices of the ledger's subjects that were charged or refused, ascending: the clients of the
+    cohort; everyone as one; groups of records."""
     outcomes: NDArray[np.uint8]
     radii: NDArray[np.float64]
     """Radius of each release; NaN where nothing was released or no mechanism protects it."""
     releases: NDArray[np.int32]
-    """The client's releases up to and including this round."""
+    """What each subject has released, up to and including this round."""
     chosen: NDArray[np.int16]
-    """Hypothesis the client chose, -1 where it took no part. Confidential."""
+    """Hypothesis the client chose, -1 where it took no part, or subjects are no clients.
+    Confidential."""
     clusters: NDArray[np.int16]
-    """Cluster the server put the upload into, -1 where there is none."""
+    """Cluster the server put the upload into, -1 where there is none, or subjects are no
+    clients."""
     selection_loss: float | None
     """Mean over validation clients of their smallest loss; None in rounds without validation."""
     validation_loss: float | None
@@ -43,6 +50,7 @@ class RoundRecord:
     accuracy: float | None
     """Share of validation rows classified rightly, chosen likewise; None for regression."""
     cluster_sizes: tuple[int, ...]
+    """Uploads in each cluster; empty where it is secret who was drawn."""
     separation: float | None
     """Median over uploads of the distance to the own hypothesis, divided by that hypothesis's
     distance to the nearest other (equation 9); None for one hypothesis, without uploads, or where
@@ -51,6 +59,9 @@ class RoundRecord:
     """Whether all uploads fell into one of several clusters."""
     fairness: dict[str, NDArray[np.int64]]
     """Attribute -> [groups, 4]: true and false positives, then true and false negatives."""
+    compositions: Mapping[Observer, NDArray[np.int32]] = field(default_factory=dict)
+    """What each subject has been charged before each observer, up to and including this round.
+    Empty where there is one observer only, before whom it is `releases`."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ class FinalResult:
     """What a finished run amounts to, at its best hypotheses and on all validation clients."""
 
     stopped_by: str
-    """`patience`, `rounds` or `diverged`."""
+    """`patience`, `rounds`, `diverged`, or `budget`: another round would pass epsilon_budget."""
     rounds: int
     best_round: int
     hypotheses: NDArray[np.float32]
@@ -78,5 +89,8 @@ class FinalResult:
     fairness: dict[str, NDArray[np.int64]]
     """Attribute -> [validation clients, groups, 4], counts as in RoundRecord."""
     single_row_clients: int
-    """Validation clients with one row, scored with the largest hypothesis."""
+    """Validation clients with one row, scored with the largest hypothesis, or with the first where
+    it is secret which is the largest."""
     collapsed_rounds: int
+    records: RecordTable | None = None
+    """Of `record-personalised`: every record's own figures. Confidential."""

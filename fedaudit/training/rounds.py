@@ -10,12 +10,16 @@ from torch import Tensor
 
 from fedaudit.networks.choose import Network
 from fedaudit.networks.losses import Loss
+from fedaudit.privacy.gaussian import LocalGaussian, clip_to_norm
 from fedaudit.privacy.laplace import Sanitiser
 from fedaudit.randomness import Source
-from fedaudit.training.clustering import Clusters, averages, k_means
+from fedaudit.training.block_sums import block_sums
+from fedaudit.training.central import Central, within_clip
+from fedaudit.training.clustering import Server
 from fedaudit.training.data import Lanes
 from fedaudit.training.hypotheses import choose_hypotheses, own_hypotheses
 from fedaudit.training.local_update import LocalUpdate
+from fedaudit.training.mechanism import Mechanism
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,9 @@ class Method:
     network: Network
     loss: Loss
     local_update: LocalUpdate
-    sanitise: Sanitiser | None
+    mechanism: Mechanism | None
     """None where updates leave as they are."""
-    reported: bool
-    """Whether clients report their choice (IFCA) instead of being clustered."""
-    relocate: bool
+    server: Server
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,27 @@ class Cohort:
     clients: NDArray[np.int64]
     """[cells, clients]."""
     allowed: NDArray[np.bool_]
-    """[cells, clients]: whether the client's budget has room for this round."""
-    lanes: Lanes
-    noise: Tensor | None
-    """[cells, clients, n], epsilon = 1."""
+    """[cells, clients]: whether the client's budget has room for this round; with coins, whether
+    the client was drawn at all."""
+    noise: NDArray[np.float32] | None
+    """[cells, vectors, n] as in `Block`; None where it was not drawn ahead."""
+    count_noise: NDArray[np.float32] | None = None
+    """[cells]."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What clients sent in a round; the first two axes are [cells, clients]."""
+
+    chosen: Tensor
+    """int64: the hypothesis that the client started from."""
+    uploads: Tensor
+    """[cells, clients, n]."""
+    present: Tensor
+    """bool: whether the upload was released."""
+    radii: Tensor | None
+    assigned: Tensor
+    """int64: the cluster that the server put the upload into."""
 
 
 @dataclass(frozen=True)
@@ -52,39 +71,107 @@ class Played:
 
     before: Tensor
     """[cells, k, n]: the hypotheses that were sent out."""
-    chosen: Tensor
-    """int64 [cells, clients]."""
-    uploads: Tensor
-    """[cells, clients, n]."""
-    present: Tensor
-    """bool [cells, clients]: whether the upload was released."""
-    radii: Tensor | None
-    clusters: Clusters
+    hypotheses: Tensor
+    """[cells, k, n]: those that came of it."""
+    sizes: Tensor
+    """int64 [cells, k]: uploads in each cluster; 0 where their numbers are secret."""
+    sent: Sent | None
+    """None where a trusted server keeps it to itself."""
+    clips: NDArray[np.float64] | None = None
+    """[cells]: what updates of the next round are clipped to by a trusted server."""
 
 
-def play_round(method: Method, theta: Tensor, cohort: Cohort, batches: Source) -> Played:
-    """Lines 4 to 10 of Algorithm 1 for hypotheses theta [cells, k, n]."""
-    chosen = choose_hypotheses(method.network, theta, cohort.lanes, method.loss)
+def play_round(
+    method: Method,
+    theta: Tensor,
+    cohort: Cohort,
+    lanes: Lanes,
+    *,
+    batches: Source,
+    clips: NDArray[np.float64] | None,
+) -> Played:
+    """Lines 4 to 10 of Algorithm 1 for hypotheses theta [cells, k, n].
+
+    `lanes` hold the cohort's data; `batches` draws the order of their rows; `clips` [cells] are
+    those of a trusted server.
+    """
+    chosen = choose_hypotheses(method.network, theta, lanes, method.loss)
     start = own_hypotheses(theta, chosen)
     updated = method.local_update(
-        start, cohort.lanes, source=batches, rounds=cohort.rounds, clients=cohort.clients
+        start, lanes, source=batches, rounds=cohort.rounds, clients=cohort.clients
     )
+    if isinstance(method.mechanism, Central):
+        if clips is None:
+            raise ValueError("a trusted server needs clips")
+        return _add_up(
+            method.mechanism, theta, cohort, chosen=chosen, updates=updated - start, clips=clips
+        )
+    return _bring_together(method, theta, cohort, chosen=chosen, start=start, updated=updated)
+
+
+def _bring_together(
+    method: Method,
+    theta: Tensor,
+    cohort: Cohort,
+    *,
+    chosen: Tensor,
+    start: Tensor,
+    updated: Tensor,
+) -> Played:
+    """Each client protects its own upload, and the server averages what it receives."""
     uploads, radii = updated, None
-    if method.sanitise is not None and cohort.noise is not None:
-        uploads, radii = method.sanitise(start, updated, cohort.noise)
-    present = _released(uploads, cohort.allowed)
-    if method.reported or theta.shape[1] == 1:
-        clusters = averages(theta, uploads, present, chosen)
+    if isinstance(method.mechanism, LocalGaussian):
+        uploads, finite = method.mechanism(start, updated, _noise(cohort, theta.device))
+        present = _allowed(finite, cohort.allowed)
     else:
-        clusters = k_means(theta, uploads, present, relocate=method.relocate)
+        if isinstance(method.mechanism, Sanitiser):
+            uploads, radii = method.mechanism(start, updated, _noise(cohort, theta.device))
+        present = _released(uploads, cohort.allowed)
+    clusters = method.server(theta, uploads, present, chosen)
     return Played(
         before=theta,
-        chosen=chosen,
-        uploads=uploads,
-        present=present,
-        radii=radii,
-        clusters=clusters,
+        hypotheses=clusters.hypotheses,
+        sizes=clusters.sizes,
+        sent=Sent(chosen, uploads, present, radii, clusters.assigned),
     )
+
+
+def _add_up(
+    central: Central,
+    theta: Tensor,
+    cohort: Cohort,
+    *,
+    chosen: Tensor,
+    updates: Tensor,
+    clips: NDArray[np.float64],
+) -> Played:
+    """A trusted server adds up clipped updates [cells, clients, n], and noise."""
+    column = torch.from_numpy(clips).to(theta.device)[:, None]
+    clipped, finite = clip_to_norm(updates, clip=column)
+    present = _allowed(finite, cohort.allowed)
+    sums = block_sums(clipped, present, chosen, hypotheses=theta.shape[1])
+    if cohort.count_noise is not None:
+        within = within_clip(updates, column) & present
+        clips = central.next_clips(
+            clips,
+            within=within.sum(-1).tolist(),
+            taking_part=present.sum(-1).tolist(),
+            noise=cohort.count_noise,
+        )
+    return Played(
+        before=theta,
+        hypotheses=central.average(theta, sums, _noise(cohort, theta.device), clips=column),
+        sizes=torch.zeros(theta.shape[:2], dtype=torch.int64, device=theta.device),
+        sent=None,
+        clips=clips,
+    )
+
+
+def _noise(cohort: Cohort, device: torch.device) -> Tensor:
+    """The noise that was drawn ahead. RuntimeError without it: nothing leaves unprotected."""
+    if cohort.noise is None:
+        raise RuntimeError("the noise of this round was not drawn")
+    return torch.from_numpy(cohort.noise).to(device)
 
 
 def _released(uploads: Tensor, allowed: NDArray[np.bool_]) -> Tensor:
@@ -96,6 +183,11 @@ def _released(uploads: Tensor, allowed: NDArray[np.bool_]) -> Tensor:
         present = torch.ones(uploads.shape[:2], dtype=torch.bool, device=uploads.device)
     else:
         present = torch.isfinite(uploads).all(-1)
-    if not allowed.all():
-        present &= torch.from_numpy(allowed).to(present.device)
-    return present
+    return _allowed(present, allowed)
+
+
+def _allowed(present: Tensor, allowed: NDArray[np.bool_]) -> Tensor:
+    """Those of the clients present, bool [cells, clients], who were drawn and have room."""
+    if allowed.all():
+        return present
+    return present & torch.from_numpy(allowed).to(present.device)

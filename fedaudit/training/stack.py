@@ -11,16 +11,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.cell import Cell, stack_key
-from fedaudit.training.cohort import Block, draw_block, draw_noise, rounds_ahead, rounds_together
-from fedaudit.training.data import StackData
-from fedaudit.training.group_counts import GroupCounter
-from fedaudit.training.method import build_draws, build_method, trims_lanes
-from fedaudit.training.observation import DrawnRound, draw_in
+from fedaudit.training.cell import Cell, pays_together, stack_key
+from fedaudit.training.cohort import Block, draw_block
+from fedaudit.training.engine import build_engine
+from fedaudit.training.method import build_draws
+from fedaudit.training.observation import DrawnRound, draw_in, joined
 from fedaudit.training.records import FinalResult, PlannedRound, RoundRecord
-from fedaudit.training.rounds import Cohort, Played, play_round
+from fedaudit.training.rounds import Cohort, Played
+from fedaudit.training.splits import split_cells
 from fedaudit.training.state import CellState, first_state, participation_cap
-from fedaudit.training.validation import Figures, Validator
+from fedaudit.training.validation import Figures
 
 
 class Stack:
@@ -49,14 +49,14 @@ class Stack:
         ]
         self._caps = [participation_cap(cell) for cell in cells]
         self._stopped: dict[int, str] = {}
-        self._data = StackData(cells, self._device, trims=trims_lanes(cells[0]))
-        method = build_method(cells, self._device)
-        counter = GroupCounter(self._data.federations, cells[0].spec.fairness)
-        self._validator = Validator(method.network, method.loss, self._data, counter)
+        self._splits = split_cells(cells)
+        self._engine = build_engine(cells, self._splits, self._device)
         self.n = cells[0].shape.n
         self._secret = cells[0].spec.privacy.noise == "release"
+        self._together = pays_together(cells[0])
         self._running: list[int] = []
         self._theta: Tensor
+        self._clips: NDArray[np.float64] | None = None
         for position in range(len(self._cells)):
             self._check_stop(position)
         self._arrange()
@@ -73,6 +73,8 @@ class Stack:
 
         With `release` noise the spending of these rounds must be on record before `advance`.
         """
+        if not self.active:
+            return {}
         block = self._block_of(rounds)
         planned: dict[int, list[PlannedRound]] = {}
         for row, position in enumerate(self._running):
@@ -81,13 +83,11 @@ class Stack:
             taken = self._states[position].taken.copy()
             planned[position] = []
             for step in range(block.position, block.position + min(rounds, block.left)):
-                number, clients = int(block.rounds[step, row]), block.cohort[step, row]
-                charged = clients[self._admit(position, taken, clients)]
+                number = int(block.rounds[step, row])
+                charged = self._charged(position, taken, block.cohort[step, row])
                 if number <= self._last_round(position):
                     release = self._release_of(position, number)
-                    planned[position].append(
-                        PlannedRound(number, release, charged.astype(np.int32))
-                    )
+                    planned[position].append(PlannedRound(number, release, charged))
         return planned
 
     def advance(self, rounds: int) -> dict[int, list[RoundRecord]]:
@@ -119,21 +119,18 @@ class Stack:
         if self._secret:
             return 1
         last = max(self._last_round(place) - self._states[place].round for place in self.active)
-        return min(rounds_together(cells=len(self._running)), last)
+        return min(self._engine.rounds_together(len(self._running)), last)
 
     def _play_stride(
         self, block: Block, stride: int, records: dict[int, list[RoundRecord]]
     ) -> None:
-        if block.noise is None and self._method.sanitise is not None:
-            draw_noise(self._draws, block, n=self.n)
+        self._engine.draw_noise(block)
         steps = range(block.position, block.position + stride)
         # Rounds beyond an early stop take from these copies only.
         taken = [self._states[position].taken.copy() for position in self._running]
         cohorts = [self._cohort(block, step, taken) for step in steps]
-        played = []
-        for cohort in cohorts:
-            played.append(play_round(self._method, self._theta, cohort, self._draws.source(1)))
-            self._theta = played[-1].clusters.hypotheses
+        played = self._engine.play(self._theta, cohorts, self._clips)
+        self._theta, self._clips = played[-1].hypotheses, played[-1].clips
         block.position += stride
         due = [step for step in range(stride) if self._due(cohorts[step])]
         figures = self._validate(block, [steps[step] for step in due], [played[s] for s in due])
@@ -143,19 +140,27 @@ class Stack:
 
     def _cohort(self, block: Block, step: int, taken: Sequence[NDArray[np.int32]]) -> Cohort:
         clients = block.cohort[step]
-        allowed = np.ones(clients.shape, dtype=np.bool_)
-        for row, position in enumerate(self._running):
-            allowed[row] = self._admit(position, taken[row], clients[row])
-        noise = None
-        if block.noise is not None:
-            noise = torch.from_numpy(block.noise[step]).to(self._device)
+        if self._together:
+            allowed = np.ones(clients.shape, np.bool_) if block.drawn is None else block.drawn[step]
+        else:
+            allowed = np.ones(clients.shape, dtype=np.bool_)
+            for row, position in enumerate(self._running):
+                allowed[row] = self._admit(position, taken[row], clients[row])
         return Cohort(
             rounds=block.rounds[step],
             clients=clients,
             allowed=allowed,
-            lanes=self._data.lanes(self._data.columns(clients, self._running)),
-            noise=noise,
+            noise=None if block.noise is None else block.noise[step],
+            count_noise=None if block.count_noise is None else block.count_noise[step],
         )
+
+    def _charged(
+        self, position: int, taken: NDArray[np.int32], clients: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Which of the ledger's subjects a round with these clients is charged to."""
+        if self._together:
+            return np.zeros(1, dtype=np.int32)
+        return clients[self._admit(position, taken, clients)].astype(np.int32)
 
     def _admit(
         self, position: int, taken: NDArray[np.int32], clients: NDArray[np.int64]
@@ -192,10 +197,11 @@ class Stack:
             state.round = number
             state.collapsed_rounds += record.collapsed
             if record.selection_loss is not None:
-                self._observe(position, record, played.clusters.hypotheses[row])
+                self._observe(position, record, played.hypotheses[row])
             self._check_stop(position)
             if position in self._stopped:
-                state.hypotheses = played.clusters.hypotheses[row].cpu().numpy().copy()
+                state.hypotheses = played.hypotheses[row].cpu().numpy().copy()
+                state.clip = None if played.clips is None else float(played.clips[row])
 
     def _observe(self, position: int, record: RoundRecord, hypotheses: Tensor) -> None:
         """Early stopping: keeps the hypotheses with the smallest selection loss."""
@@ -207,7 +213,8 @@ class Stack:
         if loss < state.best_loss:
             state.best_loss, state.best_round = loss, record.round
             state.best_hypotheses = hypotheses.cpu().numpy().copy()
-            state.best_sizes = np.array(record.cluster_sizes, dtype=np.int64)
+            if record.cluster_sizes:
+                state.best_sizes = np.array(record.cluster_sizes, dtype=np.int64)
             state.without_improvement = 0
 
     # -- validation -----------------------------------------------------------------------------
@@ -227,24 +234,25 @@ class Stack:
         if not steps:
             return None
         if block.validation is None:
-            clients = np.tile(self._data.validation[self._running], (len(steps), 1, 1))
+            clients = np.tile(self._splits.validation[self._running], (len(steps), 1))
         else:
-            clients = block.validation[steps]
-        columns = self._data.columns(clients, self._running)
-        return self._validator.score(
-            torch.cat([part.clusters.hypotheses for part in played]),
-            columns.reshape(-1, columns.shape[-1]),
-            torch.cat([part.clusters.sizes for part in played]),
+            clients = np.concatenate(block.validation[steps])
+        return self._engine.score(
+            joined([part.hypotheses for part in played]),
+            clients,
+            self._running * len(steps),
+            joined([part.sizes for part in played]),
         )
 
     def result(self, position: int) -> FinalResult:
         """What the finished run at `position` amounts to, at its best hypotheses."""
         state = self._states[position]
-        clients = self._data.validation[[position]]
+        clients = self._splits.validation[[position]]
         with torch.no_grad():
-            figures = self._validator.score(
+            figures = self._engine.score(
                 torch.from_numpy(state.best_hypotheses)[None].to(self._device),
-                self._data.columns(clients, [position]),
+                clients,
+                [position],
                 torch.from_numpy(state.best_sizes)[None].to(self._device),
                 per_client=True,
             )
@@ -266,11 +274,11 @@ class Stack:
 
     def checkpoint(self, position: int) -> bytes:
         """Everything needed to go on with the cell at `position`; the same for the same state."""
-        self._store_hypotheses(position)
+        self._store_running(position)
         return self._states[position].encode()
 
     def releases(self, position: int) -> NDArray[np.int32]:
-        """Releases of each client of the cell's federation so far: int32 [clients]."""
+        """Releases of each of the ledger's subjects so far: int32 [subjects]."""
         return self._states[position].releases.copy()
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
@@ -279,14 +287,19 @@ class Stack:
         self._states[position].release_until = until
 
     def charge(self, position: int, subjects: NDArray[np.int32]) -> None:
-        """Charges clients for a round whose noise was drawn and whose result was lost."""
+        """Charges subjects for a round whose noise was drawn and whose result was lost.
+
+        A budget that is thereby used up ends the run.
+        """
+        self._store_running(position)
         state = self._states[position]
         state.releases[subjects] += 1
         state.taken[subjects] += 1
+        self._check_stop(position)
 
     def stop(self, position: int) -> None:
         """Takes a cell out before its end."""
-        self._store_hypotheses(position)
+        self._store_running(position)
         self._stopped.setdefault(position, "cancelled")
 
     def _check_stop(self, position: int) -> None:
@@ -294,11 +307,18 @@ class Stack:
         patience = self._cells[position].spec.training.stopping.patience
         if patience is not None and state.without_improvement >= patience:
             self._stopped.setdefault(position, "patience")
-        if state.round >= self._last_round(position):
+        if state.round >= self._cells[position].spec.training.rounds:
             self._stopped.setdefault(position, "rounds")
+        elif state.round >= self._last_round(position):
+            self._stopped.setdefault(position, "budget")
 
     def _last_round(self, position: int) -> int:
-        return self._cells[position].spec.training.rounds
+        """The spec's, or the last before the one that would pass everyone's budget."""
+        last, cap = self._cells[position].spec.training.rounds, self._caps[position]
+        if cap is None or not self._together:
+            return last
+        state = self._states[position]
+        return min(last, state.round + cap - int(state.taken[0]))
 
     def _release_of(self, position: int, number: int) -> int:
         state = self._states[position]
@@ -306,29 +326,32 @@ class Stack:
 
     # -- layout ---------------------------------------------------------------------------------
 
-    def _store_hypotheses(self, position: int) -> None:
+    def _store_running(self, position: int) -> None:
+        """Puts what the tensors hold of a running cell into its state."""
         if position in self._running and position not in self._stopped:
-            hypotheses = self._theta[self._running.index(position)]
-            self._states[position].hypotheses = hypotheses.cpu().numpy().copy()
+            row, state = self._running.index(position), self._states[position]
+            state.hypotheses = self._theta[row].cpu().numpy().copy()
+            state.clip = None if self._clips is None else float(self._clips[row])
 
     def _arrange(self) -> None:
         """Lays out the tensors for the cells that are still running."""
         for position in self._running:
-            self._store_hypotheses(position)
+            self._store_running(position)
         self._running = self.active
         self._block: Block | None = None
         if not self._running:
             return
         cells = [self._cells[position] for position in self._running]
-        self._method = build_method(cells, self._device)
+        self._engine.arrange(self._running)
         self._draws = build_draws(cells)
-        hypotheses = np.stack([self._states[position].hypotheses for position in self._running])
+        states = [self._states[position] for position in self._running]
+        hypotheses = np.stack([state.hypotheses for state in states])
         self._theta = torch.from_numpy(hypotheses).to(self._device)
+        clips = [state.clip for state in states if state.clip is not None]
+        self._clips = np.array(clips) if clips else None
 
     def _ahead(self) -> int:
-        size = self._cells[0].spec.training.cohort.clients
-        cells = len(self.active)
-        return rounds_ahead(cells=cells, elements=cells * size * self.n)
+        return self._engine.rounds_ahead(len(self.active))
 
     def _block_of(self, rounds: int) -> Block:
         """The current block of draws, or a new one of `rounds` rounds where it is used up."""
@@ -341,9 +364,9 @@ class Stack:
                 self._draws,
                 first_rounds=np.array(first),
                 rounds=rounds,
-                training=self._data.training[self._running],
-                cohort_size=training.cohort.clients,
-                validation=self._data.validation[self._running],
+                training=self._splits.training[self._running],
+                cohort=training.cohort,
+                validation=self._splits.validation[self._running],
                 validation_size=training.stopping.validation_clients,
             )
         return self._block

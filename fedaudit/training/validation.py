@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedaudit.networks.choose import Network
 from fedaudit.networks.losses import Loss
-from fedaudit.training.data import Lanes, StackData
+from fedaudit.training.data import Lanes, StackData, with_scored
 from fedaudit.training.evaluation import evaluate
 from fedaudit.training.group_counts import GroupCounter
 
@@ -49,11 +49,13 @@ class Validator:
         columns: NDArray[np.int64],
         sizes: Tensor,
         *,
+        scored: NDArray[np.bool_] | None = None,
         per_client: bool = False,
     ) -> Figures:
         """Figures of hypotheses theta [cells, k, n] on the clients at columns [cells, clients].
 
-        `sizes` [cells, k]: uploads in each hypothesis's cluster.
+        `sizes` [cells, k]: uploads in each hypothesis's cluster. `scored` bool [cells, clients,
+        rows]: the rows that are scored where others choose for them.
         """
         size = self._data.elements * columns.shape[1] * theta.shape[1]
         step = max(1, _MOST_ELEMENTS // size)
@@ -61,7 +63,10 @@ class Validator:
             self._score(
                 theta[start : start + step],
                 columns[start : start + step],
-                self._lanes(columns[start : start + step], start),
+                with_scored(
+                    self._lanes(columns[start : start + step], start),
+                    None if scored is None else scored[start : start + step],
+                ),
                 sizes[start : start + step],
                 per_client,
             )
@@ -79,12 +84,13 @@ class Validator:
     ) -> Figures:
         evaluation = evaluate(self._network, theta, lanes, self._loss, sizes.argmax(-1))
         predictions = evaluation.predictions.permute(1, 2, 0).cpu().numpy()
+        scored = None if lanes.scored is None else lanes.scored.permute(1, 2, 0).cpu().numpy()
         accuracy = evaluation.accuracy
         return Figures(
             selection_loss=evaluation.selection_loss.cpu().numpy(),
             validation_loss=evaluation.validation_loss.cpu().numpy(),
             accuracy=None if accuracy is None else accuracy.cpu().numpy(),
-            counts=self._counter.count(predictions, columns, per_client=per_client),
+            counts=self._counter.count(predictions, columns, per_client=per_client, scored=scored),
         )
 
     def _lanes(self, columns: NDArray[np.int64], start: int) -> Lanes:

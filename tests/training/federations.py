@@ -1,17 +1,19 @@
 """Hand-made federations, and cells of them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.federations.federation import Attribute, Federation
+from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.cell import Cell
 from tests.training.specs import groups_spec
 
 TABLE = {"source": "table", "path": "a.csv", "client_key": "who", "target": "y"}
+IMAGES = {"source": "images", "path": "a.npz", "validation_fraction": 0.4}
 
 
 def federation(
@@ -70,6 +72,48 @@ def random_federation(
     return federation(features, target, classes=names, groups=groups)
 
 
+def without_padding(data: Federation) -> Federation:
+    """The same clients with their rows end to end, to be computed client by client."""
+    counts = data.mask.sum(1)
+    rows = ClientRows(
+        values=data.padded[data.mask],
+        divisor=1.0,
+        first=np.concatenate([[0], counts.cumsum()]).astype(np.int64),
+        image=None,
+    )
+    return replace(data, features=rows)
+
+
+def image_federation(
+    *, clients: int = 12, most_rows: int = 9, classes: int = 4, seed: int = 1
+) -> Federation:
+    """Clients with 1 to `most_rows` images of 28 by 28 bytes: a bright bar, whose place is the
+    class. Every other client's images are turned, and in group g2."""
+    random = np.random.default_rng(seed)
+    counts = random.integers(1, most_rows + 1, clients)
+    counts[0] = most_rows
+    target = [random.integers(0, classes, count) for count in counts]
+    images = random.integers(0, 60, (counts.sum(), 28, 28), dtype=np.uint8)
+    owner = np.repeat(np.arange(clients), counts)
+    for image, label, client in zip(images, np.concatenate(target), owner, strict=True):
+        image[4 + 5 * label : 7 + 5 * label] += 150
+        if client % 2:
+            image[:] = np.rot90(image)
+    bare = federation(
+        [np.zeros((count, 1)) for count in counts],
+        target,
+        classes=tuple(f"class-{index}" for index in range(classes)),
+        groups=[np.full(count, client % 2) for client, count in enumerate(counts)],
+    )
+    rows = ClientRows(
+        values=images.reshape(len(images), -1),
+        divisor=255.0,
+        first=np.concatenate([[0], counts.cumsum()]).astype(np.int64),
+        image=(28, 28, 1),
+    )
+    return replace(bare, features=rows)
+
+
 def table_cell(data: Federation, **changes: Any) -> Cell:
     """A cell of hand-made data: no mechanism and no fairness unless told otherwise."""
     given = {
@@ -79,6 +123,21 @@ def table_cell(data: Federation, **changes: Any) -> Cell:
         "fairness": {},
         "training__cohort": {"clients": 6},
         "training__rounds": 8,
+        **changes,
+    }
+    return Cell(parse_spec(groups_spec(**given)), data)
+
+
+def image_cell(data: Federation, **changes: Any) -> Cell:
+    """A cell of hand-made images: the convolutional network, two hypotheses, noise, two groups."""
+    given = {
+        "federation": IMAGES,
+        "model": {"kind": "cnn-femnist"},
+        "fairness": {"sensitive": ["group"], "favourable": {"op": "in", "value": ["class-0"]}},
+        "training__loss": "cross-entropy",
+        "training__cohort": {"clients": 3},
+        "training__local": {"epochs": 1, "batch_size": 4, "step_size": 0.05},
+        "training__rounds": 4,
         **changes,
     }
     return Cell(parse_spec(groups_spec(**given)), data)

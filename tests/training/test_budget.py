@@ -117,7 +117,7 @@ def exploding(client: int) -> Federation:
     "privacy", [LAPLACE, {**LAPLACE, "radius": 0.5, "clip": 0.5}, {"mechanism": "none"}]
 )
 def test_an_update_that_is_not_finite_is_withheld(privacy: dict[str, Any]) -> None:
-    training = Stack([table_cell(random_federation(clients=20))])._data.training[0]
+    training = Stack([table_cell(random_federation(clients=20))])._splits.training[0]
     broken = int(training[4])
     changes = {
         "privacy": privacy,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
+from fedaudit.training import clustering
 from fedaudit.training.clustering import Clusters, averages, k_means, separation
 
 Points = NDArray[np.float32]
@@ -188,6 +189,50 @@ def test_large_problems_take_another_way_to_the_same_place() -> None:
     found = cluster(theta, uploads, relocate=True)
     np.testing.assert_allclose(found.hypotheses[0], lloyd(theta, uploads), atol=1e-5)
     assert found.assigned[0].tolist() == [index % 3 for index in range(90)]
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    st.lists(st.integers(0, 2**31), min_size=1, max_size=3),
+    st.integers(1, 4),
+    st.integers(0, 8),
+    st.booleans(),
+)
+def test_long_vectors_are_clustered_alike(
+    seeds: list[int], k: int, more: int, relocate: bool
+) -> None:
+    """Whatever is too long for temporaries of all uploads goes to the same clusters."""
+    theta, uploads = (
+        torch.from_numpy(
+            np.stack([np.random.default_rng(seed).normal(size=size) for seed in seeds])
+        ).float()
+        for size in ((k, 3), (k + more, 3))
+    )
+    present = torch.from_numpy(
+        np.stack([np.random.default_rng(seed).random(k + more) < 0.8 for seed in seeds])
+    )
+    uploads[~present] = 0
+    chosen = torch.from_numpy(
+        np.stack([np.random.default_rng(seed).integers(0, k, k + more) for seed in seeds])
+    )
+    found = []
+    for longest in (1 << 12, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(clustering, "_LONG", longest)
+            found.append(
+                (
+                    k_means(theta * 3, uploads, present, relocate=relocate),
+                    averages(theta, uploads, present, chosen),
+                    separation(theta, uploads, present, chosen),
+                )
+            )
+    for short, long in zip(*found, strict=True):
+        if isinstance(short, Clusters) and isinstance(long, Clusters):
+            assert torch.equal(short.assigned, long.assigned)
+            assert torch.equal(short.sizes, long.sizes)
+            torch.testing.assert_close(short.hypotheses, long.hypotheses)
+        else:
+            torch.testing.assert_close(short, long, equal_nan=True)
 
 
 def median(values: list[float]) -> float:

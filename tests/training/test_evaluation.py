@@ -217,7 +217,7 @@ def final(
     stack = Stack([cell])
     stack.advance(4)
     result = stack.result(0)
-    held_out = stack._data.validation[0].tolist()
+    held_out = stack._splits.validation[0].tolist()
     return result, result.hypotheses, held_out
 
 

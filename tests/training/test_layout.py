@@ -9,6 +9,7 @@ import torch
 from fedaudit.training.cell import Cell
 from fedaudit.training.records import RoundRecord
 from fedaudit.training.stack import Stack
+from tests.training.gaussian import MECHANISMS
 from tests.training.specs import cell, groups_spec, linear_spec, train
 
 
@@ -55,6 +56,19 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "reported": {"training__clustering": {"method": "reported"}},
     "no-noise": {"privacy": {"mechanism": "none"}},
     "clipped": {"privacy__clip": 0.05, "privacy__radius": 0.1},
+    "local": MECHANISMS["local"],
+    "server": MECHANISMS["server"],
+    "moving-clip": MECHANISMS["moving-clip"],
+    "coins": MECHANISMS["coins"],
+    "coins-wide": {
+        **MECHANISMS["coins"],
+        "model": {"kind": "mlp", "hidden": [24]},
+        "training__local": {"epochs": 2, "batch_size": 4, "step_size": 0.01},
+    },
+    "rare-coins": {
+        **MECHANISMS["coins"],
+        "training__cohort": {"sampling": "poisson", "rate": 0.01},
+    },
 }
 
 
@@ -81,14 +95,30 @@ def test_cells_of_one_stack_may_differ_in_noise_rounds_and_patience() -> None:
     assert len(together[0]) == 9
 
 
+def test_trusted_servers_of_one_stack_may_differ_in_noise_clip_and_budget() -> None:
+    reported = {"training__clustering": {"method": "reported"}}
+    central = {"mechanism": "gaussian-central", "noise_multiplier": 2.0, "clip": 1.0, "delta": 1e-3}
+    specs = [
+        groups_spec(privacy=central, seed=5, **reported),
+        groups_spec(privacy={**central, "clip": 0.01, "delta": 1e-5}, **reported),
+        groups_spec(privacy={**central, "epsilon_budget": 6.0}, **reported),
+        groups_spec(privacy={**central, "noise_multiplier": 0.1}, training__rounds=11, **reported),
+    ]
+    together = run_stacked([cell(spec) for spec in specs], 30)
+    for position, spec in enumerate(specs):
+        assert fingerprint(train(spec)[0]) == fingerprint(together[position])
+    assert 1 < len(together[2]) < 30
+
+
+@pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
 @pytest.mark.parametrize("cut", [1, 2, 5, 17])
-def test_the_cut_into_calls_does_not_matter(cut: int) -> None:
-    spec = groups_spec(training__stopping={"patience": 5, "validation_clients": 20})
+def test_the_cut_into_calls_does_not_matter(cut: int, changes: dict[str, Any]) -> None:
+    spec = groups_spec(training__stopping={"patience": 5, "validation_clients": 20}, **changes)
     whole = train(spec)[0]
     assert fingerprint(run_stacked([cell(spec)], cut)[0]) == fingerprint(whole)
 
 
-@pytest.mark.parametrize("name", ["linear", "wide", "batches"])
+@pytest.mark.parametrize("name", ["linear", "wide", "batches", "coins-wide"])
 def test_threads_do_not_matter(name: str) -> None:
     spec = groups_spec(**NETWORKS[name])
     before = torch.get_num_threads()
@@ -102,11 +132,12 @@ def test_threads_do_not_matter(name: str) -> None:
     assert one == two
 
 
+@pytest.mark.parametrize("name", MECHANISMS)
 @pytest.mark.parametrize("interruptions", [(1,), (3, 4), (7, 19, 20)])
-def test_a_resumed_run_equals_an_undisturbed_one(interruptions: tuple[int, ...]) -> None:
-    spec = groups_spec(
-        privacy__client_budget=12.0, training__stopping={"patience": 6, "validation_clients": 20}
-    )
+def test_a_resumed_run_equals_an_undisturbed_one(interruptions: tuple[int, ...], name: str) -> None:
+    budgets = {"laplace": {"privacy__client_budget": 12.0}}
+    stopping = {"patience": 6, "validation_clients": 20}
+    spec = groups_spec(training__stopping=stopping, **MECHANISMS[name], **budgets.get(name, {}))
     whole, result = train(spec)
     records: list[RoundRecord] = []
     checkpoint = None
@@ -121,19 +152,22 @@ def test_a_resumed_run_equals_an_undisturbed_one(interruptions: tuple[int, ...])
     assert (resumed.best_round, resumed.stopped_by) == (result.best_round, result.stopped_by)
 
 
-def test_checkpoints_of_the_same_state_are_the_same_bytes() -> None:
+@pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
+def test_checkpoints_of_the_same_state_are_the_same_bytes(changes: dict[str, Any]) -> None:
     checkpoints = []
     for cuts in ([12], [5, 7]):
-        stack = Stack([cell(groups_spec())])
+        stack = Stack([cell(groups_spec(**changes))])
         for cut in cuts:
             stack.advance(cut)
         checkpoints.append(stack.checkpoint(0))
     assert checkpoints[0] == checkpoints[1]
 
 
-def test_the_checkpoint_of_a_run_that_ended_does_not_depend_on_the_cuts() -> None:
+@pytest.mark.parametrize("name", ["laplace", "moving-clip", "coins"])
+def test_the_checkpoint_of_a_run_that_ended_does_not_depend_on_the_cuts(name: str) -> None:
+    stopping = {"validation_clients": 5}
     cells = [
-        cell(groups_spec(training__stopping={"validation_clients": 5, "patience": patience}))
+        cell(groups_spec(training__stopping={**stopping, "patience": patience}, **MECHANISMS[name]))
         for patience in (2, None)
     ]
     checkpoints = []
@@ -157,8 +191,9 @@ def test_cells_of_different_shapes_are_refused() -> None:
         Stack([cell(groups_spec()), cell(linear_spec())])
 
 
-def test_padding_a_federation_changes_nothing() -> None:
-    one = cell(groups_spec())
+@pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
+def test_padding_a_federation_changes_nothing(changes: dict[str, Any]) -> None:
+    one = cell(groups_spec(**changes))
     padded = one.federation.__class__(
         **{
             **vars(one.federation),

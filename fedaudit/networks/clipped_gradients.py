@@ -1,0 +1,30 @@
+"""Which implementation sums clipped per-record gradients."""
+
+from fedaudit.networks.losses import Loss
+from fedaudit.networks.per_record import ClippedGradients
+from fedaudit.networks.per_record_dense import DenseClippedGradients
+from fedaudit.networks.per_record_tiny import TinyClippedGradients
+from fedaudit.networks.per_record_vmap import VmapClippedGradients
+from fedaudit.networks.record_loss import RecordLoss
+from fedaudit.networks.shape import DenseShape, NetworkShape
+
+# Beyond this many weights of a layer the temporaries leave the cache and a matrix product wins.
+_TINY_WEIGHTS = 256
+
+
+def clipped_gradients(shape: NetworkShape, loss: Loss) -> ClippedGradients:
+    """The implementation for a network and a loss.
+
+    The choice depends on the shape alone, so that a run's numbers do not. Raises ValueError for a
+    loss that is not a mean over records: the root of a mean has no gradient of one record.
+    """
+    if loss.rooted:
+        raise ValueError(
+            f"the loss {loss.kind} is no mean over records, so that no record's gradient can be "
+            "clipped; use mse or cross-entropy"
+        )
+    if not isinstance(shape, DenseShape):
+        return VmapClippedGradients(RecordLoss(shape, loss), n=shape.n)
+    if max(layer.inputs * layer.outputs for layer in shape.layers) <= _TINY_WEIGHTS:
+        return TinyClippedGradients(shape, loss)
+    return DenseClippedGradients(shape, loss)

@@ -1,0 +1,42 @@
+"""The loss of one record as a function of flat parameters, for any network.
+
+Written in plain torch operations, so that `torch.func` can take its gradient record by record.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from fedaudit.networks.losses import Loss
+from fedaudit.networks.shape import ConvolutionalShape, NetworkShape
+
+
+class RecordLoss:
+    """A row's value under a loss."""
+
+    def __init__(self, shape: NetworkShape, loss: Loss) -> None:
+        self._shape = shape
+        self._loss = loss
+
+    def __call__(self, theta: Tensor, features: Tensor, target: Tensor) -> Tensor:
+        """A scalar, at parameters [n], of features [inputs] and target []."""
+        values = features
+        layers = self._shape.layers
+        if isinstance(self._shape, ConvolutionalShape):
+            values = self._convolved(self._shape, theta, features)
+            layers = self._shape.dense
+        for position, layer in enumerate(layers):
+            weights = theta[layer.weights].view(layer.outputs, layer.inputs)
+            bias = None if layer.bias is None else theta[layer.bias]
+            values = functional.linear(values.relu() if position else values, weights, bias)
+        return self._loss.values(values, target)
+
+    @staticmethod
+    def _convolved(shape: ConvolutionalShape, theta: Tensor, features: Tensor) -> Tensor:
+        """What the convolutions and the pool make of one image [pixels]: flat."""
+        # Rows hold channels innermost.
+        maps = torch.unflatten(features, 0, shape.image).permute(2, 0, 1)[None]
+        for layer in shape.convolutions:
+            weights = theta[layer.weights].view(layer.outputs, layer.inputs, layer.size, layer.size)
+            maps = functional.conv2d(maps, weights, theta[layer.bias]).relu()
+        return functional.max_pool2d(maps, 2).flatten()

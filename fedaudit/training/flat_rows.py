@@ -1,0 +1,25 @@
+"""Some rows of a federation end to end, on a device."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.federations.federation import ClientRows, Federation
+
+Place = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Clients and their rows, both [rows], as indices of the federation's arrays."""
+
+
+def flat_features(federation: Federation, place: Place, device: torch.device) -> Tensor:
+    """float32 [rows, features]."""
+    kept = federation.features
+    if isinstance(kept, ClientRows):
+        own = kept.values[kept.first[place[0]] + place[1]]
+        return torch.from_numpy(np.divide(own, kept.divisor, dtype=np.float32)).to(device)
+    return torch.from_numpy(kept[place]).to(device)
+
+
+def flat_target(federation: Federation, place: Place, device: torch.device) -> Tensor:
+    """float32 [rows]; the class index for classification."""
+    return torch.from_numpy(federation.target[place]).to(device)

@@ -1,0 +1,157 @@
+"""One round of rPDP-FL (CCS 2024): clients by coins, private local steps, the mean of their models.
+
+Local steps start from the global model with an optimiser that remembers nothing, so that all that a
+client's records leave behind is in the model.
+
+The server divides by the number of clients whose coins fell. That keeps the two-stage bound: fix
+the coins of all other clients; a record's own client then adds itself to m others or does not. The
+round is the mixture (1 - lambda) P0 + lambda P1 with the record and (1 - lambda) P0 + lambda P1'
+without, P0 being the same in both. P1 and P1' both divide by m + 1 and differ by the client's own
+steps, at a divergence of at most tau rho(alpha). exp((alpha - 1) D_alpha) is jointly convex, so the
+divergence of the round is at most
+
+    log(1 - lambda + lambda exp((alpha - 1) tau rho(alpha))) / (alpha - 1),
+
+and so it stays when the other coins are drawn. Nothing here asks P0 to be like P1.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.networks.clipped_gradients import clipped_gradients
+from fedaudit.networks.folding import fold
+from fedaudit.one_thread import one_thread
+from fedaudit.privacy.record_plans import RecordPlan
+from fedaudit.randomness import Source
+from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.training import Local
+from fedaudit.training.cell import Cell
+from fedaudit.training.flat_rows import flat_features, flat_target
+from fedaudit.training.method import build_loss
+from fedaudit.training.optimisers import Adam, Optimiser, RmsProp, Sgd
+from fedaudit.training.record_sources import TrainingRecords
+from fedaudit.training.record_steps import RecordSteps, SiloRecords
+
+_NUMBERS_TOGETHER = 1 << 23
+"""Parameters of the clients that are computed at once: an optimiser holds a few times as many."""
+
+
+@dataclass(frozen=True)
+class PersonalisedPlayed:
+    """What a round gave."""
+
+    theta: Tensor
+    """float32 [n]: the model after it."""
+    present: NDArray[np.bool_]
+    """[clients drawn]: whose models were averaged. One that is not finite is withheld; that is a
+    property of what noise has protected already, and costs nothing."""
+
+
+class PersonalisedRound:
+    """Plays rounds of one cell; their numbers do not depend on how many threads there are."""
+
+    def __init__(
+        self, cell: Cell, records: TrainingRecords, plan: RecordPlan, device: torch.device
+    ) -> None:
+        self._plan = plan
+        self._records = records
+        self._features = flat_features(cell.federation, records.place, device)
+        self._target = flat_target(cell.federation, records.place, device)
+        counts = records.counts
+        self._first = np.cumsum(counts) - counts
+        self._within = np.arange(counts.max()) < counts[:, None]
+        runs = plan.runs or ()
+        self._noise = np.array([run.noise_multiplier for run in runs] or [0.0] * len(counts))
+        self._steps = _steps(cell, private=plan.runs is not None, noise=self._noise)
+
+    def play(
+        self, theta: Tensor, drawn: NDArray[np.int64], *, source: Source, round_: int, paid: int
+    ) -> PersonalisedPlayed:
+        """The round `round_` from the model theta [n], for the drawn clients of the federation.
+
+        `paid`: rounds that were charged before this one. A record whose rounds are used up takes no
+        further part.
+        """
+        places = np.searchsorted(self._records.clients, drawn)
+        if not len(places):
+            return PersonalisedPlayed(theta, np.zeros(0, dtype=np.bool_))
+        inclusion = self._inclusion(paid)
+        together = max(1, _NUMBERS_TOGETHER // len(theta))
+        with one_thread():
+            models = torch.cat(
+                [
+                    self._models(
+                        theta, part, inclusion=inclusion[part], source=source, round_=round_
+                    )
+                    for part in np.split(places, range(together, len(places), together))
+                ]
+            )
+            present = torch.isfinite(models).all(-1)
+            theta = _mean(models[present]) if present.any() else theta
+        return PersonalisedPlayed(theta, present.cpu().numpy())
+
+    def _models(
+        self,
+        theta: Tensor,
+        places: NDArray[np.int64],
+        *,
+        inclusion: NDArray[np.float64],
+        source: Source,
+        round_: int,
+    ) -> Tensor:
+        """What the training clients at these places make of the model: [clients, n]."""
+        silos = SiloRecords(
+            features=self._features,
+            target=self._target,
+            first=self._first[places],
+            inclusion=inclusion,
+            noise_multipliers=self._noise[places],
+            silos=self._records.clients[places],
+        )
+        return self._steps(theta, silos, source=source, round_=round_)[0]
+
+    def _inclusion(self, paid: int) -> NDArray[np.float64]:
+        """[training clients, rows]: the chance of each record in each step of a round."""
+        inclusion = np.zeros(self._within.shape)
+        inclusion[self._within] = np.where(paid < self._plan.rounds, self._plan.rates, 0.0)
+        return inclusion
+
+
+def _mean(models: Tensor) -> Tensor:
+    """The unweighted mean of models [clients, n]: how many records a client has stays its own."""
+    return fold(models, 0) / len(models)
+
+
+def _steps(cell: Cell, *, private: bool, noise: NDArray[np.float64]) -> RecordSteps:
+    """The local steps of a cell."""
+    privacy, local = cell.spec.privacy, cell.spec.training.local
+    if not isinstance(privacy, RecordPersonalised) or local.steps is None:
+        raise ValueError(f"{privacy.mechanism} takes no steps record by record")
+    return RecordSteps(
+        gradients=clipped_gradients(cell.shape, build_loss(cell)),
+        optimiser=_optimiser(local),
+        steps=local.steps,
+        clip=privacy.clip if private else float("inf"),
+        normaliser=_normaliser(local, noise),
+    )
+
+
+def _normaliser(local: Local, noise: NDArray[np.float64]) -> float:
+    """What sums of gradients are divided by, a public number: the batch size where one is given.
+
+    Otherwise the noise multiplier, which follows from public numbers where every record has a rate
+    of its own: the noise on a step is then as large as the clip.
+    """
+    if local.batch_size is not None:
+        return float(local.batch_size)
+    return max(1.0, float(noise[0]))
+
+
+def _optimiser(local: Local) -> Optimiser:
+    kind = {"sgd": Sgd, "adam": Adam, "rmsprop": RmsProp}[local.optimiser]
+    optimiser: Optimiser = kind(local.step_size)
+    return optimiser

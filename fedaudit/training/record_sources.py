@@ -1,0 +1,154 @@
+"""Which records train under `record-personalised`, with which budgets, and which validate.
+
+No torch: a budget is known before a run, and so is what every record will spend.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.split import held_out_rows, scored_rows, split_clients
+from fedaudit.privacy.record_budgets import given_budgets
+from fedaudit.privacy.record_use import RecordUse, drawn_budgets, record_use
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.sources import RowSplit
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRecords:
+    """The rows that train, client after client; arrays [records] but for `clients`."""
+
+    clients: NDArray[np.int64]
+    """[training clients]: their indices in the federation, ascending."""
+    client_of: NDArray[np.int64]
+    """The place of the record's client among `clients`."""
+    row: NDArray[np.int64]
+    """The record's place among its client's rows in the federation."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many records each training client has."""
+        return np.bincount(self.client_of, minlength=len(self.clients))
+
+    @property
+    def place(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the records lie in the federation's arrays [clients, rows]."""
+        return self.clients[self.client_of], self.row
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationRows:
+    """The rows that are scored."""
+
+    clients: NDArray[np.int64]
+    """Indices in the federation, ascending."""
+    rows: NDArray[np.bool_]
+    """[clients, rows]: rows that a client is validated on."""
+    scored: NDArray[np.bool_]
+    """[clients, rows]: those of them that count for figures other than the selection loss."""
+    by_client: bool
+    """Whether losses are means over clients; else over all rows alike."""
+
+
+def training_records(spec: ExperimentSpec, federation: Federation) -> TrainingRecords:
+    """The records of the training clients, less the rows that are held out."""
+    if spec.federation.validation_unit == "record":
+        clients = np.arange(federation.clients)
+        training = federation.mask & ~_held_out(spec, federation)
+    else:
+        clients = _split(spec, federation)[0]
+        training = federation.mask[clients]
+    client_of, row = np.nonzero(training)
+    return TrainingRecords(clients, client_of, row)
+
+
+def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationRows:
+    """What is scored: rows of every client that has two or more, or held-out clients.
+
+    Raises InvalidInputError where every client has one row and none could be held out.
+    """
+    if spec.federation.validation_unit == "record":
+        held_out = _held_out(spec, federation)
+        clients = np.flatnonzero(held_out.any(1))
+        if not len(clients):
+            raise _nothing_held_out()
+        rows = held_out[clients]
+        return ValidationRows(clients, rows, rows, by_client=False)
+    clients = _split(spec, federation)[1]
+    rows = federation.mask[clients]
+    scoring, scored = spec.federation.scoring, rows
+    if isinstance(scoring, RowSplit):
+        scored = scored_rows(
+            rows.sum(1),
+            clients=clients,
+            longest=federation.longest,
+            fraction=scoring.fraction,
+            seed=spec.seed,
+        )
+    return ValidationRows(clients, rows, scored, by_client=True)
+
+
+def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordUse | None:
+    """How the spec uses the federation's records; None where its mechanism is another.
+
+    Raises InvalidInputError where no noise is enough.
+    """
+    if not isinstance(spec.privacy, RecordPersonalised):
+        return None
+    records = training_records(spec, federation)
+    return record_use(
+        spec, budgets=_budgets(spec.privacy, spec, federation, records), client_of=records.client_of
+    )
+
+
+def _budgets(
+    privacy: RecordPersonalised,
+    spec: ExperimentSpec,
+    federation: Federation,
+    records: TrainingRecords,
+) -> NDArray[np.float64]:
+    """The budget of every record that trains: float64 [records]."""
+    if privacy.budgets.column is None:
+        return drawn_budgets(spec, records=records.counts.tolist())
+    if federation.record_budgets is None:
+        raise ValueError("the federation was loaded without its column of budgets")
+    given = federation.record_budgets[records.place]
+    return given_budgets(given, rows=records.row, epsilon_max=privacy.epsilon_max)
+
+
+def _split(
+    spec: ExperimentSpec, federation: Federation
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    split = split_clients(
+        federation.clients,
+        validation_fraction=spec.federation.validation_fraction,
+        seed=spec.seed,
+    )
+    return split.training.astype(np.int64), split.validation.astype(np.int64)
+
+
+def _held_out(spec: ExperimentSpec, federation: Federation) -> NDArray[np.bool_]:
+    """The rows of every client that validate: bool [clients, rows]."""
+    return held_out_rows(
+        federation.mask.sum(1),
+        clients=np.arange(federation.clients),
+        longest=federation.longest,
+        fraction=spec.federation.validation_fraction,
+        seed=spec.seed,
+    )
+
+
+def _nothing_held_out() -> InvalidInputError:
+    return InvalidInputError(
+        [
+            FieldError(
+                "/federation/validation_unit",
+                "every client has one row, so none can be held out; hold out clients "
+                "(`validation_unit: client`)",
+            )
+        ]
+    )

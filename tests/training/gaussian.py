@@ -1,0 +1,71 @@
+"""Specs and cells of the Gaussian mechanisms that the tests of training share."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.split import split_clients
+from fedaudit.training.cell import Cell
+from fedaudit.training.stack import Stack
+from fedaudit.training.state import CellState
+from tests.training.federations import random_federation, table_cell
+
+LOCAL = {"mechanism": "gaussian-local", "noise_multiplier": 0.5, "clip": 1.0, "delta": 1e-3}
+CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 0.5, "clip": 1.0, "delta": 1e-3}
+MOVING = {**CENTRAL, "clip": {"adaptive": {"initial": 0.1, "count_noise": 2.0}}}
+COINS = {"sampling": "poisson", "rate": 0.15}
+
+ALONE: dict[str, Any] = {"privacy": LOCAL, "training__hypotheses": 1}
+REPORTED: dict[str, Any] = {"training__clustering": {"method": "reported"}}
+SERVER: dict[str, Any] = {"privacy": CENTRAL, **REPORTED}
+MECHANISMS: dict[str, dict[str, Any]] = {
+    "laplace": {},
+    "local": ALONE,
+    "server": SERVER,
+    "moving-clip": {"privacy": MOVING, **REPORTED},
+    "coins": {"privacy": MOVING, "training__cohort": COINS, **REPORTED},
+}
+"""Changes to `groups_spec`."""
+
+
+def cell_with(value: float | None, *, width: int = 3, clients: int = 30, **changes: Any) -> Cell:
+    """A linear model without intercept; training clients have this one feature value, if any.
+
+    Zeros give updates of zero, infinities give updates that are not finite. Who validates has
+    ordinary rows. 40 % of the clients validate.
+    """
+    data = random_federation(clients=clients, width=width)
+    given = {
+        "model": {"kind": "linear", "intercept": False},
+        "training__loss": "mse",
+        "training__local": {"step_size": 0.01},
+        **SERVER,
+        **changes,
+    }
+    cell = table_cell(data, **given)
+    if value is not None:
+        data.padded[training_clients(cell)] = value
+    return cell
+
+
+def training_clients(cell: Cell) -> NDArray[np.int32]:
+    """Who trains."""
+    fraction = cell.spec.federation.validation_fraction
+    clients = cell.federation.clients
+    return split_clients(clients, validation_fraction=fraction, seed=cell.spec.seed).training
+
+
+def state(stack: Stack, position: int = 0) -> CellState:
+    """What a cell of the stack remembers."""
+    return CellState.decode(stack.checkpoint(position))
+
+
+def states(cell: Cell, rounds: int) -> list[CellState]:
+    """The states of a run before its first round and after each."""
+    stack = Stack([cell])
+    found = [state(stack)]
+    for _ in range(rounds):
+        stack.advance(1)
+        found.append(state(stack))
+    return found
