@@ -16,11 +16,19 @@ exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
   factor then bounds nothing between datasets that choose differently: called heuristic here.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
+from fedaudit.privacy.epsilon_guarantees import (
+    EpsilonMechanism,
+    epsilon_guarantee,
+    epsilon_kind,
+)
+from fedaudit.privacy.guarantee import SIMULATED, Guarantee, no_guarantee
+from fedaudit.privacy.guarantee import number as _number
 from fedaudit.privacy.inputs import GuaranteeKind, MechanismInputs
+from fedaudit.privacy.spending_plan import ObserverEpsilon, SpendingPlan
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import LaplaceL2
+from fedaudit.spec.privacy import GaussianCentral, LaplaceL2, RecordPersonalised
 
 ADJACENCY = (
     "two datasets that one client may hold; their distance in a round is the Euclidean distance "
@@ -28,33 +36,13 @@ ADJACENCY = (
     "draws of batches"
 )
 _NO_DELTA = "the guarantee is a bound on densities for every output; it has no delta"
-_NO_GUARANTEE = "no mechanism, no guarantee"
-_SIMULATED = (
-    "This run drew its noise from the experiment's seed, to be repeatable: whoever knows the seed "
-    "can subtract it. The statement tells what the mechanism gives with secret noise; the model "
-    "of this run is protected by nothing and is not for release."
-)
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """Who is protected against whom, and how far. A None has its reason in `reasons`."""
-
-    kind: GuaranteeKind
-    mechanism: str
-    unit: str
-    """Whose data the guarantee speaks of."""
-    adjacency: str | None
-    delta: float | None
-    observers: tuple[str, ...]
-    """Against whom it holds; empty where there is none."""
-    statement: str
-    reasons: dict[str, str] = field(default_factory=dict)
 
 
 def guarantee_kind(spec: ExperimentSpec) -> GuaranteeKind:
     """How far the figures of the spec's mechanism are proven."""
     privacy = spec.privacy
+    if isinstance(privacy, EpsilonMechanism):
+        return epsilon_kind(privacy)
     if not isinstance(privacy, LaplaceL2):
         return "none"
     if privacy.radius == "adaptive" or _reports_its_choice(spec):
@@ -62,41 +50,75 @@ def guarantee_kind(spec: ExperimentSpec) -> GuaranteeKind:
     return "formal"
 
 
-def mechanism_inputs(spec: ExperimentSpec, *, n: int) -> MechanismInputs:
-    """What the ledger records of the spec's mechanism, for a model of `n` parameters."""
-    privacy = spec.privacy
-    if not isinstance(privacy, LaplaceL2):
-        return MechanismInputs("none", n, None, None, None, None, privacy.noise, "none")
-    adaptive = privacy.radius == "adaptive"
+def mechanism_inputs(
+    spec: ExperimentSpec, *, n: int, plan: SpendingPlan | None = None
+) -> MechanismInputs:
+    """What the ledger records of the spec's mechanism, for a model of `n` parameters.
+
+    `plan`: the spending plan of a mechanism with an epsilon and a delta; leaving it out there is a
+    ValueError.
+    """
+    privacy, kind = spec.privacy, guarantee_kind(spec)
+    if kind == "none":
+        return MechanismInputs(privacy.mechanism, n, None, None, None, None, privacy.noise, "none")
+    if isinstance(privacy, LaplaceL2):
+        adaptive = privacy.radius == "adaptive"
+        return MechanismInputs(
+            mechanism=privacy.mechanism,
+            n=n,
+            noise_multiplier=float(privacy.noise_multiplier),
+            radius=None if isinstance(privacy.radius, str) else float(privacy.radius),
+            radius_floor=float(privacy.radius_floor) if adaptive else None,
+            clip=None if privacy.clip is None else float(privacy.clip),
+            noise=privacy.noise,
+            guarantee=kind,
+        )
+    if plan is None:
+        raise ValueError(f"the ledger of {privacy.mechanism} records its spending plan")
+    assert isinstance(privacy, EpsilonMechanism)
     return MechanismInputs(
         mechanism=privacy.mechanism,
         n=n,
-        noise_multiplier=float(privacy.noise_multiplier),
-        radius=None if isinstance(privacy.radius, str) else float(privacy.radius),
-        radius_floor=float(privacy.radius_floor) if adaptive else None,
-        clip=None if privacy.clip is None else float(privacy.clip),
+        # Every client may have noise of its own under record-personalised: the events tell it.
+        noise_multiplier=(
+            None if isinstance(privacy, RecordPersonalised) else float(privacy.noise_multiplier)
+        ),
+        radius=None,
+        radius_floor=None,
+        clip=_fixed_clip(privacy),
         noise=privacy.noise,
-        guarantee=guarantee_kind(spec),
+        guarantee=kind,
+        event=plan.events_json,
+        delta=float(plan.delta),
+        adjacency=plan.adjacency,
+        accountant=plan.accountant,
     )
 
 
-def guarantee_statement(spec: ExperimentSpec, n: int) -> Guarantee:
-    """The guarantee of the spec's mechanism for a model of `n` parameters, in plain language."""
+def guarantee_statement(
+    spec: ExperimentSpec,
+    n: int,
+    *,
+    epsilons: Sequence[ObserverEpsilon] = (),
+    planned: Sequence[ObserverEpsilon] = (),
+) -> Guarantee:
+    """The guarantee of the spec's mechanism for a model of `n` parameters, in plain language.
+
+    For mechanisms with an epsilon and a delta, `epsilons`: what a run spent; `planned`: what all
+    its rounds would have spent, where it ended early by what its models showed.
+    """
     kind = guarantee_kind(spec)
     privacy = spec.privacy
+    if isinstance(privacy, EpsilonMechanism):
+        return epsilon_guarantee(spec, privacy, epsilons, planned)
     if not isinstance(privacy, LaplaceL2):
-        return Guarantee(
-            kind=kind,
-            mechanism=privacy.mechanism,
+        return no_guarantee(
+            privacy.mechanism,
             unit="client",
-            adjacency=None,
-            delta=None,
-            observers=(),
             statement=(
                 "No mechanism: updates leave the clients as they are. Nothing bounds what the "
                 "server, or whoever sees the model, learns about a client's data."
             ),
-            reasons={"adjacency": _NO_GUARANTEE, "delta": _NO_GUARANTEE},
         )
     sentences = _adaptive(privacy, n) if privacy.radius == "adaptive" else _fixed(spec, privacy, n)
     sentences += _choice(spec, privacy)
@@ -106,7 +128,7 @@ def guarantee_statement(spec: ExperimentSpec, n: int) -> Guarantee:
         "for validation, whose losses and fairness counts are used without noise."
     )
     if privacy.noise == "simulation":
-        sentences.append(_SIMULATED)
+        sentences.append(SIMULATED)
     return Guarantee(
         kind=kind,
         mechanism=privacy.mechanism,
@@ -117,6 +139,13 @@ def guarantee_statement(spec: ExperimentSpec, n: int) -> Guarantee:
         statement=" ".join(sentences),
         reasons={"delta": _NO_DELTA},
     )
+
+
+def _fixed_clip(privacy: EpsilonMechanism) -> float | None:
+    """The clip of every round; None where it moves."""
+    if isinstance(privacy, GaussianCentral) and privacy.adaptive_clip is not None:
+        return None
+    return privacy.initial_clip if isinstance(privacy, GaussianCentral) else privacy.clip
 
 
 def _reports_its_choice(spec: ExperimentSpec) -> bool:
@@ -190,7 +219,3 @@ def _choice(spec: ExperimentSpec, privacy: LaplaceL2) -> list[str]:
         f"||theta_i - theta_j||{most}, which can be many radii: the choice is protected only so "
         "far."
     ]
-
-
-def _number(value: float) -> str:
-    return f"{value:.6g}"

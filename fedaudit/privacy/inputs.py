@@ -1,4 +1,8 @@
-"""What an accountant needs to know about a mechanism: public numbers only."""
+"""What an accountant needs to know about a mechanism.
+
+Public numbers only, but for the events of record groups, whose rates follow from the budgets; the
+ledger that keeps them is confidential.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -23,11 +27,22 @@ class MechanismInputs:
     clip: float | None
     noise: str
     guarantee: GuaranteeKind
+    event: str | None = None
+    """Canonical JSON of what is composed (`SpendingPlan.events_json`); None where nothing is
+    counted as an epsilon with a delta, and then so are the fields below."""
+    delta: float | None = None
+    adjacency: str | None = None
+    accountant: str | None = None
+
+    @property
+    def counts_epsilon(self) -> bool:
+        """Whether the cost is an epsilon with a delta; otherwise it is leakage, or unbounded."""
+        return self.event is not None
 
     @property
     def leakage_factor(self) -> Fraction | None:
-        """n / nu, exactly, nu taken as the decimal that was asked for; None without noise."""
-        if self.noise_multiplier is None:
+        """n / nu, exactly, nu taken as the decimal that was asked for; None without leakage."""
+        if self.noise_multiplier is None or self.counts_epsilon:
             return None
         return Fraction(self.n) / Fraction(repr(self.noise_multiplier))
 

@@ -96,18 +96,29 @@ class Sanitiser:
         chose, what it made of it, and noise with epsilon = 1. Returns the uploads, float32, and
         the radii, float64 [cells, clients].
         """
-        update = updated - start
-        norm = norms(update)
+        norm = norms(updated - start)
+        radius = self.radii(norm)
+        return self.release(start, updated, unit_noise, norm=norm, radius=radius), radius
+
+    def radii(self, norm: Tensor) -> Tensor:
+        """The radius of each release, float64 [cells, clients], from the norms of the updates."""
         if self.clip is not None:
-            shrink = (self.clip / norm)[..., None]
-            # A norm that is not finite compares false and stays, to be withheld.
-            updated = torch.where(shrink < 1, start + update * shrink, updated)
             norm = torch.minimum(norm, self.clip)
         radius = torch.maximum(norm, self.radius_floor)
         if self.fixed_radius is not None:
             radius = torch.where(self.fixed_radius.isnan(), radius, self.fixed_radius)
+        return radius
+
+    def release(
+        self, start: Tensor, updated: Tensor, unit_noise: Tensor, *, norm: Tensor, radius: Tensor
+    ) -> Tensor:
+        """The uploads, from the norms and radii of whole updates; the vectors may be parts."""
+        if self.clip is not None:
+            shrink = (self.clip / norm)[..., None]
+            # A norm that is not finite compares false and stays, to be withheld.
+            updated = torch.where(shrink < 1, start + (updated - start) * shrink, updated)
         noise = unit_noise * (radius * self.noise_scale)[..., None]
-        return (updated + noise).float(), radius
+        return (updated + noise).float()
 
 
 def norms(vectors: Tensor) -> Tensor:

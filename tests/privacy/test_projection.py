@@ -5,6 +5,8 @@ import pytest
 from specs_of_privacy import a_spec
 
 from fedaudit.privacy.projection import project_cost
+from fedaudit.privacy.record_use import drawn_budgets, record_use
+from fedaudit.privacy.spending_plan import spending_plan
 
 
 def laplace(**settings):
@@ -71,3 +73,125 @@ def test_without_a_mechanism_nothing_is_projected_and_each_null_says_why():
         "epsilon",
         "budget_ends_in_round",
     }
+
+
+POISSON = {"sampling": "poisson", "rate": 0.1}
+
+
+def central(**settings):
+    privacy = {
+        "mechanism": "gaussian-central",
+        "noise_multiplier": 1.1,
+        "clip": 1,
+        "delta": 1e-5,
+        **settings,
+    }
+    return a_spec(privacy, cohort=POISSON, hypotheses=1)
+
+
+def local(**settings):
+    privacy = {"mechanism": "gaussian-local", "noise_multiplier": 8, "clip": 1, "delta": 1e-5}
+    return a_spec({**privacy, **settings}, hypotheses=1)
+
+
+def by_record(baseline=None, *, rate=0.5):
+    privacy = {
+        "mechanism": "record-personalised",
+        "budgets": {"distribution": "three-levels"},
+        "delta": 1e-3,
+        "baseline": baseline,
+    }
+    return a_spec(
+        privacy,
+        hypotheses=1,
+        loss="mse",
+        rounds=6,
+        cohort={"sampling": "poisson", "rate": rate},
+        local={"steps": 10, "batch_size": 16},
+    )
+
+
+def project(spec, **more):
+    return project_cost(spec, n=2, training_clients=100, **more)
+
+
+def table_of(spec):
+    plan = spending_plan(spec, training_clients=100)
+    [[line]] = plan.lines.values()
+    return line.epsilons
+
+
+def test_an_epsilon_is_projected_for_whoever_looks():
+    found = project(central())
+    assert found.epsilon == [
+        {
+            "observer": "final_model",
+            "delta": 1e-5,
+            "adjacency": "add-or-remove-one",
+            "value": table_of(central())[-1],
+        }
+    ]
+    assert found.leakage_worst_case is None
+    assert found.leakage_expected is None
+    assert set(found.reasons) == {
+        "leakage_worst_case",
+        "leakage_expected",
+        "budget_ends_in_round",
+    }
+
+
+def test_an_epsilon_budget_ends_a_run_before_the_round_that_would_pass_it():
+    table = table_of(central())
+    found = project(central(epsilon_budget=float(table[9])))
+    assert found.budget_ends_in_round == 10
+    assert found.epsilon[0]["value"] == table[9]
+    ample = project(central(epsilon_budget=float(table[-1])))
+    assert ample.budget_ends_in_round is None
+    assert "all 50 rounds" in ample.reasons["budget_ends_in_round"]
+    nothing = project(central(epsilon_budget=float(table[1]) / 2))
+    assert (nothing.budget_ends_in_round, nothing.epsilon[0]["value"]) == (1, 0)
+
+
+@pytest.mark.parametrize("allowed", [50, 4])
+def test_the_mean_epsilon_of_clients_that_are_drawn_now_and_then(allowed):
+    table = table_of(local())
+    found = project(local(epsilon_budget=float(table[allowed])))
+    [entry] = found.epsilon
+    assert (entry["observer"], entry["adjacency"]) == ("server", "replace-one")
+    assert entry["value"] == table[allowed]
+    draws = np.random.default_rng(0).binomial(50, 0.07, size=200_000)
+    spent = table[np.minimum(draws, allowed)]
+    # Five standard errors: a false alarm in about one of a million seeds.
+    tolerance = 5 * spent.std() / np.sqrt(len(spent))
+    assert entry["expected"] == pytest.approx(spent.mean(), abs=tolerance)
+
+
+def test_records_are_projected_from_public_numbers_alone():
+    found = project(by_record())
+    worst = {entry["observer"]: entry["value"] for entry in found.epsilon}
+    assert worst["final_model"] == pytest.approx(10.0, rel=1e-6)
+    assert worst["server"] > worst["final_model"]
+    assert "records' own" in found.reasons["budget_ends_in_round"]
+    everyone = {entry["observer"]: entry["value"] for entry in project(by_record(rate=1.0)).epsilon}
+    assert everyone["server"] == everyone["final_model"]
+
+
+@pytest.mark.parametrize("baseline", [None, "uniform", "filter"])
+def test_with_the_data_at_hand_records_are_projected_by_their_plan(baseline):
+    spec, client_of = by_record(baseline), np.repeat([0, 1], 50)
+    budgets = drawn_budgets(spec, records=[50, 50])
+    use = record_use(spec, budgets=budgets, client_of=client_of)
+    plan = spending_plan(spec, training_clients=2, records=use)
+    known = {one["observer"]: one["value"] for one in project(spec, plan=plan).epsilon}
+    assert known == {observer: plan.largest(observer, 6) for observer in plan.observers}
+    for one in project(spec).epsilon:
+        assert known[one["observer"]] <= one["value"]
+
+
+def test_what_cannot_be_projected_says_why():
+    unknown = project(by_record("uniform"))
+    assert unknown.epsilon == []
+    assert "follows from the data" in unknown.reasons["epsilon"]
+    free = project(by_record("privacy-free"))
+    assert free.epsilon == []
+    assert "without noise" in free.reasons["epsilon"]

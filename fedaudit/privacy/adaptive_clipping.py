@@ -1,0 +1,75 @@
+"""A clip that follows a quantile of the updates' norms.
+
+Andrew et al., "Differentially private learning with adaptive clipping" (2021). Each client adds
+one bit, whether its update lay within the clip, less one half; the sum of the bits is noised, and
+the clip moves geometrically until the wanted share lies within. The bits cost privacy too: with
+the count's noise sigma_b and
+
+    z_delta = (z^-2 - (2 sigma_b)^-2)^(-1/2)
+
+for the update, both together are one Gaussian mechanism of noise multiplier z.
+"""
+
+import math
+
+from fedaudit.spec.errors import FieldError, InvalidInputError
+
+_COUNT_NOISE = "/privacy/clip/adaptive/count_noise"
+
+
+def update_noise_multiplier(*, noise_multiplier: float, count_noise: float) -> float:
+    """z_delta, what is left of z for the update; larger than z.
+
+    `count_noise`: the standard deviation of the noise on the sum of bits. Raises
+    InvalidInputError where the count alone spends as much as both may.
+    """
+    for pointer, value in (
+        ("/privacy/noise_multiplier", noise_multiplier),
+        (_COUNT_NOISE, count_noise),
+    ):
+        if not (math.isfinite(value) and value > 0):
+            raise InvalidInputError([FieldError(pointer, "must be positive and finite")])
+    left = noise_multiplier**-2 - (2 * count_noise) ** -2
+    if left <= 0:
+        raise InvalidInputError(
+            [
+                FieldError(
+                    _COUNT_NOISE,
+                    f"{count_noise:g} is too little: the count of clipped updates alone would "
+                    f"spend what privacy.noise_multiplier = {noise_multiplier:g} allows for "
+                    f"both; it must exceed {noise_multiplier / 2:g}",
+                )
+            ]
+        )
+    multiplier: float = left**-0.5
+    return multiplier
+
+
+def noised_share_within(*, within: int, taking_part: int, noise: float, expected: float) -> float:
+    """The share of updates within the clip, as it leaves the clients; may pass 0 or 1.
+
+    `within` of `taking_part` updates had a norm of at most the clip. `noise`: a draw of standard
+    deviation `count_noise`. `expected`: the public size of a cohort, never the realised one.
+    """
+    if not 0 <= within <= taking_part:
+        raise ValueError(f"within = {within} must lie between 0 and {taking_part}")
+    if not (math.isfinite(expected) and expected > 0):
+        raise ValueError(f"expected = {expected} must be positive and finite")
+    return (within - taking_part / 2 + noise) / expected + 0.5
+
+
+def next_clip(clip: float, *, share_within: float, quantile: float, step_size: float) -> float:
+    """clip * exp(-step_size * (share_within - quantile)).
+
+    `quantile`: the share of updates that the clip should not touch. It shrinks while more lie
+    within, and grows while fewer do.
+    """
+    if not (math.isfinite(clip) and clip > 0):
+        raise ValueError(f"clip = {clip} must be positive and finite")
+    if not 0 <= quantile <= 1:
+        raise ValueError(f"quantile = {quantile} must lie between 0 and 1")
+    if not (math.isfinite(step_size) and step_size > 0):
+        raise ValueError(f"step_size = {step_size} must be positive and finite")
+    if not math.isfinite(share_within):
+        raise ValueError("share_within must be finite")
+    return clip * math.exp(-step_size * (share_within - quantile))

@@ -1,0 +1,49 @@
+"""Records grouped by budget: the ledger's subjects where every record has a budget of its own."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST_LEVELS = 12
+
+
+@dataclass(frozen=True)
+class RecordGroup:
+    """Records whose budgets lie in one range."""
+
+    name: str
+    low: float
+    high: float
+    """The largest budget that may lie in the group."""
+
+
+def record_groups(
+    budgets: NDArray[np.float64], used: NDArray[np.bool_]
+) -> tuple[tuple[RecordGroup, ...], NDArray[np.int64]]:
+    """The groups, by ascending budget, and each record's: int [records], -1 where it is not used.
+
+    A few distinct budgets make a group each. Many are gathered between the numbers 1, 2 and 5
+    times a power of ten, which are the same whoever has which budget.
+    """
+    group_of = np.full(len(budgets), -1, dtype=np.int64)
+    levels = np.unique(budgets[used])
+    if len(levels) <= _MOST_LEVELS:
+        group_of[used] = np.searchsorted(levels, budgets[used])
+        exact = [RecordGroup(f"budget {level!r}", level, level) for level in levels.tolist()]
+        return tuple(exact), group_of
+    ends = _round_numbers(float(levels[0]), float(levels[-1]))
+    # A budget that is an end belongs below it.
+    found = np.searchsorted(ends, budgets[used], side="left")
+    present, position = np.unique(found, return_inverse=True)
+    group_of[used] = position
+    ranges = [(ends[place - 1], ends[place]) for place in present.tolist()]
+    return tuple(
+        RecordGroup(f"budget over {low:g} to {high:g}", low, high) for low, high in ranges
+    ), group_of
+
+
+def _round_numbers(smallest: float, largest: float) -> list[float]:
+    """1, 2 and 5 times powers of ten, from below `smallest` to `largest` or above."""
+    exponents = range(int(np.floor(np.log10(smallest))) - 1, int(np.floor(np.log10(largest))) + 2)
+    return [float(f"{digit}e{exponent}") for exponent in exponents for digit in (1, 2, 5)]

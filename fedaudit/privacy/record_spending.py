@@ -1,0 +1,145 @@
+"""What records spend under `record-personalised`: each of them, and by groups of budgets."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedaudit.privacy.accountants.two_stage import TwoStageRun
+from fedaudit.privacy.epsilon_lines import Course, EpsilonLine, worst_epsilons
+from fedaudit.privacy.events import Adjacency, Observer
+from fedaudit.privacy.record_groups import RecordGroup, record_groups
+from fedaudit.privacy.record_use import RecordUse
+from fedaudit.spec.errors import FieldError, InvalidInputError
+
+RECORD_OBSERVERS: tuple[Observer, ...] = ("final_model", "server")
+RECORD_ADJACENCY: Adjacency = "add-or-remove-one"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupSpending:
+    """What the records of a group spent, before one observer."""
+
+    group: RecordGroup
+    records: int
+    epsilon_max: float
+    budget_used_share: float
+    """The largest share of its own budget that a record spent; above 1 it was passed."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordSpending:
+    """Every record's own figures; arrays [records], client after client."""
+
+    use: RecordUse
+    rounds: int
+    """Rounds of the whole run. A record leaves after the compositions for which it stays, rounds
+    that were lost and repeated included, so that repeats let nobody pass a budget."""
+    delta: float
+    groups: tuple[RecordGroup, ...]
+    group_of: NDArray[np.int64]
+    """-1 where the record is left out."""
+
+    @property
+    def left_out(self) -> int:
+        """Records that are never sampled: their budget is too small, or a baseline drops them."""
+        return int(np.count_nonzero(self.group_of < 0))
+
+    def epsilons(self, observer: Observer, compositions: ArrayLike) -> NDArray[np.float64]:
+        """What each record has spent after so many compositions (a number, or [records])."""
+        plan = self.use.plan
+        counts = np.minimum(np.asarray(compositions, dtype=np.int64), plan.rounds)
+        spent = np.zeros(len(plan.rates))
+        for run, mine in self._runs():
+            seen = replace(run, observer=observer)
+            spent[mine] = seen.epsilons(plan.rates[mine], rounds=counts[mine])
+        return spent
+
+    def overspent(self, compositions: ArrayLike) -> int:
+        """How many records passed their budget before the final model."""
+        spent = self.epsilons("final_model", compositions)
+        return int(np.count_nonzero(spent > self.use.plan.budgets))
+
+    def of_groups(self, observer: Observer, compositions: ArrayLike) -> list[GroupSpending]:
+        """The figures of every group, in their order."""
+        spent, budgets = self.epsilons(observer, compositions), self.use.plan.budgets
+        return [
+            GroupSpending(
+                group=group,
+                records=int(np.count_nonzero(mine)),
+                epsilon_max=float(spent[mine].max()),
+                budget_used_share=float((spent[mine] / budgets[mine]).max()),
+            )
+            for group, mine in ((one, self.group_of == at) for at, one in enumerate(self.groups))
+        ]
+
+    def lines(self, observer: Observer) -> tuple[EpsilonLine, ...]:
+        """One line for each group: that of the record that spends most."""
+        return tuple(self._line(group, observer) for group in range(len(self.groups)))
+
+    def _line(self, group: int, observer: Observer) -> EpsilonLine:
+        courses = self._courses(group)
+        tables = np.array(
+            [
+                worst_epsilons(
+                    (course,),
+                    np.arange(self.rounds + 1),
+                    adjacency=RECORD_ADJACENCY,
+                    observer=observer,
+                    delta=self.delta,
+                )
+                for course in courses
+            ]
+        )
+        # Keep what is the worst somewhere, what spends most in the end first.
+        worst = np.unique(tables.argmax(axis=0)[1:])
+        worst = worst[np.argsort(-tables[worst, -1], kind="stable")]
+        return EpsilonLine(
+            observer=observer,
+            delta=self.delta,
+            adjacency=RECORD_ADJACENCY,
+            courses=tuple(courses[place] for place in worst.tolist()),
+            epsilons=tables[worst].max(axis=0),
+        )
+
+    def _courses(self, group: int) -> list[Course]:
+        """What the group's records go through; of those alike but for their rate, the largest."""
+        plan = self.use.plan
+        courses = []
+        for run, mine in self._runs():
+            inside = mine & (self.group_of == group)
+            for lasts in np.unique(plan.rounds[inside]).tolist():
+                rate = float(plan.rates[inside & (plan.rounds == lasts)].max())
+                courses.append(Course(run.event(rate), lasts if lasts < self.rounds else None))
+        return courses
+
+    def _runs(self) -> list[tuple[TwoStageRun, NDArray[np.bool_]]]:
+        """The distinct runs of the clients, and the records of each."""
+        runs = self.use.plan.runs or ()
+        distinct = list(dict.fromkeys(runs))
+        number = {run: place for place, run in enumerate(distinct)}
+        of_client = np.array([number[run] for run in runs], dtype=np.int64)
+        of_record = of_client[self.use.client_of]
+        return [(run, of_record == place) for place, run in enumerate(distinct)]
+
+
+def record_spending(use: RecordUse, *, rounds: int, delta: float) -> RecordSpending:
+    """The figures of a plan with noise.
+
+    Raises InvalidInputError where no record can be used, and ValueError for a plan without noise.
+    """
+    if use.plan.runs is None:
+        raise ValueError("without noise nothing bounds what a record spends")
+    used = ~use.plan.left_out
+    if not used.any():
+        raise InvalidInputError(
+            [
+                FieldError(
+                    "/privacy/epsilon_max",
+                    "no record can be sampled even once within its budget; raise the budgets, "
+                    "epsilon_max or delta, or take fewer rounds or steps",
+                )
+            ]
+        )
+    groups, group_of = record_groups(use.plan.budgets, used)
+    return RecordSpending(use=use, rounds=rounds, delta=delta, groups=groups, group_of=group_of)
