@@ -1,17 +1,20 @@
 """The hash chain over a ledger, and the one hash that says whether two ledgers are the same.
 
-The chain binds the entries of one experiment in the order in which they were written; it shows
-that none was altered, removed from the middle or put in between. It cannot show that the newest
-entries were cut off: keep the chain's head elsewhere for that. The ledger hash names no
-experiment and no order, so two runs of one spec and seed share it.
+The chain binds the entries of one experiment, and the clusters stored beside them, in the order
+in which they were written; it shows that none was altered, removed from the middle or put in
+between. It cannot show that the newest entries were cut off: signed checkpoints do. The ledger hash
+names no experiment and no clusters, so two runs of one spec and seed share it.
 """
 
 import hashlib
 import struct
 from collections.abc import Iterable
 
+import numpy as np
+from numpy.typing import NDArray
+
 _GENESIS = b"fedaudit-ledger-genesis-1\x00"
-_LINK = b"fedaudit-ledger-link-1\x00"
+_LINK = b"fedaudit-ledger-link-2\x00"
 _LEDGER = b"fedaudit-ledger-hash-1\x00"
 _DIGEST_BYTES = 32
 
@@ -24,25 +27,49 @@ def genesis(experiment_id: str) -> bytes:
     return hashlib.sha256(_GENESIS + experiment_id.encode("utf-8")).digest()
 
 
-def link(previous: bytes, digest: bytes) -> bytes:
-    """The link of an entry: the previous link and the entry's digest, hashed together.
+def link(previous: bytes, digest: bytes, clusters: NDArray[np.integer]) -> bytes:
+    """The link of an entry: the previous link, its digest and its clusters, hashed together.
 
-    Raises ValueError where either is not 32 bytes.
+    `clusters`: [subjects], in the order in which the row holds them. They are no part of the
+    digest, since they cost nothing, but stand in the row and must not change there either.
+    Raises ValueError where `previous` or `digest` is not 32 bytes.
     """
     for name, value in (("previous", previous), ("digest", digest)):
         if len(value) != _DIGEST_BYTES:
             raise ValueError(f"{name} has {len(value)} bytes; a SHA-256 digest has 32")
-    return hashlib.sha256(_LINK + previous + digest).digest()
+    placed = clusters.astype("<i2").tobytes()
+    return hashlib.sha256(_LINK + previous + digest + placed).digest()
 
 
-def first_broken_link(experiment_id: str, links: Iterable[tuple[bytes, bytes]]) -> int | None:
-    """The position of the first (digest, link) that does not follow from those before it."""
+def first_broken_link(
+    experiment_id: str, links: Iterable[tuple[bytes, NDArray[np.integer], bytes]]
+) -> int | None:
+    """The position of the first (digest, clusters, link) that does not follow from those before."""
     previous = genesis(experiment_id)
-    for position, (digest, stored) in enumerate(links):
-        previous = link(previous, digest)
+    for position, (digest, clusters, stored) in enumerate(links):
+        previous = link(previous, digest, clusters)
         if previous != stored:
             return position
     return None
+
+
+class LedgerHash:
+    """The ledger hash while entries come in ascending order of round, release, kind, observer."""
+
+    def __init__(self) -> None:
+        self._total = hashlib.sha256(_LEDGER)
+
+    def add(self, row: Row) -> None:
+        """Take the next entry in. Raises struct.error for a round or release below zero."""
+        round_, release, subject_kind, observer, digest = row
+        self._total.update(struct.pack("<QQ", round_, release))
+        for text in (subject_kind.encode("utf-8"), observer.encode("utf-8"), digest):
+            self._total.update(struct.pack("<I", len(text)))
+            self._total.update(text)
+
+    def hexdigest(self) -> str:
+        """The hash of the entries so far, in hexadecimal."""
+        return self._total.hexdigest()
 
 
 def ledger_hash(rows: Iterable[Row]) -> str:
@@ -50,16 +77,13 @@ def ledger_hash(rows: Iterable[Row]) -> str:
 
     Raises ValueError where two entries share all four.
     """
-    ordered = sorted(rows)
-    total = hashlib.sha256(_LEDGER)
+    total = LedgerHash()
     before: tuple[int, int, str, str] | None = None
-    for round_, release, subject_kind, observer, digest in ordered:
-        key = (round_, release, subject_kind, observer)
-        if key == before:
-            raise ValueError(f"two entries share round, release, subject kind and observer {key}")
-        before = key
-        total.update(struct.pack("<QQ", round_, release))
-        for text in (subject_kind.encode("utf-8"), observer.encode("utf-8"), digest):
-            total.update(struct.pack("<I", len(text)))
-            total.update(text)
+    for row in sorted(rows):
+        if row[:4] == before:
+            raise ValueError(
+                f"two entries share round, release, subject kind and observer {row[:4]}"
+            )
+        before = row[:4]
+        total.add(row)
     return total.hexdigest()

@@ -1,22 +1,33 @@
-"""The binary encoding of a ledger entry: what the ledger's hashes are taken over (version 1).
+"""The binary encoding of a ledger entry: what the ledger's hashes are taken over.
 
     entry    = magic version round release kind observer flags inputs count subject*
     magic    = the 15 bytes "fedaudit-ledger"
-    version  = u16, 1
+    version  = u16, 1 or 2
     round    = u64                   release = u64
     kind     = text                  observer = text
     flags    = u8, 1 where the entry was interrupted, else 0
+    count    = u32, the number of subjects
+    text     = u32 length, then that many bytes of UTF-8
+
+Version 1 is for metric privacy, and for no mechanism at all:
+
     inputs   = mechanism:text n:u64 noise_multiplier:f64 radius:f64 radius_floor:f64 clip:f64
                noise:text guarantee:text
-    count    = u32, the number of subjects
     subject  = key:32 bytes outcome:u8 radius:f64 epsilon:f64 leakage:f64 releases:u32
-    text     = u32 length, then that many bytes of UTF-8
+
+Version 2 is for mechanisms that are counted as an epsilon with a delta:
+
+    inputs   = mechanism:text n:u64 noise_multiplier:f64 clip:f64 noise:text guarantee:text
+               event:text delta:f64 adjacency:text accountant:text
+    subject  = key:32 bytes outcome:u8 epsilon:f64 releases:u32
 
 Integers are unsigned little endian; f64 is IEEE 754 binary64, little endian; an absent number is
 the quiet NaN 0x7ff8000000000000. A subject's key is the SHA-256 of its name in UTF-8, so that
-subjects have one width; they stand in ascending order of the bytes of their *names*. `epsilon` is
-n / (noise_multiplier * radius), `leakage` is n / noise_multiplier for a released upload, 0 for one
-that was not, and absent without a mechanism. `releases` is the running count.
+subjects have one width; they stand in ascending order of the bytes of their *names*. In version 1
+`epsilon` is n / (noise_multiplier * radius), `leakage` is n / noise_multiplier for a released
+upload, 0 for one that was not, and absent without a mechanism. In version 2 `epsilon` is what the
+subject has spent in all, at `delta`; `event` is the canonical JSON of what was composed. `releases`
+is the running count.
 
 Positions in memory, ids, times, devices and the server's clusters are left out: the same run has
 the same bytes wherever, whenever and beside whatever else it was computed.
@@ -32,7 +43,8 @@ from numpy.typing import NDArray
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
 from fedaudit.privacy.inputs import MechanismInputs
 
-ENCODING_VERSION = 1
+METRIC_VERSION = 1
+EPSILON_VERSION = 2
 MAGIC = b"fedaudit-ledger"
 
 _ABSENT = np.array([0x7FF8000000000000], dtype="<u8").view("<f8")[0]
@@ -45,6 +57,9 @@ _SUBJECT = np.dtype(
         ("leakage", "<f8"),
         ("releases", "<u4"),
     ]
+)
+_EPSILON_SUBJECT = np.dtype(
+    [("key", "V32"), ("outcome", "u1"), ("epsilon", "<f8"), ("releases", "<u4")]
 )
 
 
@@ -65,10 +80,11 @@ class EntryEncoder:
     def encode(self, entry: LedgerEntry) -> bytes:
         """The entry's bytes. Raises ValueError for subjects that repeat or have no name."""
         flags = bytes([int(entry.interrupted)])
+        version = EPSILON_VERSION if entry.inputs.counts_epsilon else METRIC_VERSION
         return b"".join(
             (
                 MAGIC,
-                struct.pack("<HQQ", ENCODING_VERSION, entry.round, entry.release),
+                struct.pack("<HQQ", version, entry.round, entry.release),
                 _text(entry.subject_kind),
                 _text(entry.observer),
                 flags,
@@ -93,20 +109,14 @@ class EntryEncoder:
         outcomes = entry.outcomes[order]
         if len(outcomes) and outcomes.max() >= len(OUTCOMES):
             raise ValueError(f"outcome {outcomes.max()} is unknown; use 0 to {len(OUTCOMES) - 1}")
-        radii = entry.radii[order].astype(np.float64, copy=False)
-        table = np.empty(len(order), dtype=_SUBJECT)
+        table = np.empty(len(order), dtype=_SUBJECT if entry.epsilons is None else _EPSILON_SUBJECT)
         table["key"] = self._keys[entry.subjects[order]]
         table["outcome"] = outcomes
-        table["radius"] = np.where(np.isnan(radii), _ABSENT, radii)
         table["releases"] = entry.releases[order]
-        nu, n = entry.inputs.noise_multiplier, entry.inputs.n
-        if nu is None:
-            table["epsilon"] = table["leakage"] = _ABSENT
+        if entry.epsilons is None:
+            _fill_metric(table, entry.inputs, outcomes, entry.radii[order])
         else:
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                epsilons = n / (nu * radii)
-            table["epsilon"] = np.where(np.isnan(epsilons), _ABSENT, epsilons)
-            table["leakage"] = np.where(outcomes == RELEASED, n / nu, 0.0)
+            table["epsilon"] = _or_absent(entry.epsilons[order])
         return table.tobytes()
 
     def _order(self, subjects: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -117,6 +127,30 @@ class EntryEncoder:
         if (np.diff(ranks[order]) == 0).any():
             raise ValueError("a subject stands twice in one entry; merge or remove it")
         return order
+
+
+def _fill_metric(
+    table: NDArray[np.void],
+    inputs: MechanismInputs,
+    outcomes: NDArray[np.uint8],
+    radii: NDArray[np.float64],
+) -> None:
+    """The figures of version 1."""
+    radii = radii.astype(np.float64, copy=False)
+    table["radius"] = _or_absent(radii)
+    nu, n = inputs.noise_multiplier, inputs.n
+    if nu is None:
+        table["epsilon"] = table["leakage"] = _ABSENT
+        return
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        epsilons = n / (nu * radii)
+    table["epsilon"] = _or_absent(epsilons)
+    table["leakage"] = np.where(outcomes == RELEASED, n / nu, 0.0)
+
+
+def _or_absent(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values, with one NaN for whatever NaN stands there."""
+    return np.where(np.isnan(values), _ABSENT, values)
 
 
 def encode(entry: LedgerEntry, names: Sequence[str]) -> bytes:
@@ -135,14 +169,24 @@ def _text(value: str) -> bytes:
 
 
 def _encode_inputs(inputs: MechanismInputs) -> bytes:
-    numbers = (inputs.noise_multiplier, inputs.radius, inputs.radius_floor, inputs.clip)
-    present = np.array([_ABSENT if number is None else number for number in numbers], dtype="<f8")
+    named = _text(inputs.mechanism) + struct.pack("<Q", inputs.n)
+    words = _text(inputs.noise) + _text(inputs.guarantee)
+    if not inputs.counts_epsilon:
+        numbers = (inputs.noise_multiplier, inputs.radius, inputs.radius_floor, inputs.clip)
+        return named + _numbers(*numbers) + words
     return b"".join(
         (
-            _text(inputs.mechanism),
-            struct.pack("<Q", inputs.n),
-            present.tobytes(),
-            _text(inputs.noise),
-            _text(inputs.guarantee),
+            named,
+            _numbers(inputs.noise_multiplier, inputs.clip),
+            words,
+            _text(inputs.event or ""),
+            _numbers(inputs.delta),
+            _text(inputs.adjacency or ""),
+            _text(inputs.accountant or ""),
         )
     )
+
+
+def _numbers(*numbers: float | None) -> bytes:
+    present = [_ABSENT if number is None else number for number in numbers]
+    return np.array(present, dtype="<f8").tobytes()

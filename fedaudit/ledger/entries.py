@@ -13,7 +13,7 @@ OUTCOMES = ("released", "refused", "withheld")
 """The name of each outcome code."""
 RELEASED = 0
 
-_COLUMNS = ("outcomes", "radii", "releases", "clusters")
+_COLUMNS = ("outcomes", "radii", "releases", "clusters", "epsilons")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class LedgerEntry:
     observer: str
     inputs: MechanismInputs
     subjects: NDArray[np.int32]
-    """Indices of the clients asked to take part."""
+    """Indices of those who pay: the clients asked to take part, or what stands for records or for
+    everyone (`fedaudit.privacy.spending_plan`)."""
     outcomes: NDArray[np.uint8]
     """Codes into OUTCOMES."""
     radii: NDArray[np.float64]
@@ -42,11 +43,17 @@ class LedgerEntry:
     """The cluster that the server put the upload into; -1 for none. Not part of the encoding."""
     interrupted: bool = False
     """Charged, but lost before its results were stored."""
+    epsilons: NDArray[np.float64] | None = None
+    """What the subject has spent up to and including this entry, as an epsilon at the inputs'
+    delta; None for a mechanism that is not counted so."""
 
     def __post_init__(self) -> None:
+        if self.inputs.counts_epsilon != (self.epsilons is not None):
+            raise ValueError("epsilons go with an event and a delta, and only with them")
         for column in _COLUMNS:
-            if len(getattr(self, column)) != len(self.subjects):
+            values = getattr(self, column)
+            if values is not None and len(values) != len(self.subjects):
                 raise ValueError(
-                    f"{column} has {len(getattr(self, column))} values for "
+                    f"{column} has {len(values)} values for "
                     f"{len(self.subjects)} subjects; give one each"
                 )

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
-from fedaudit.privacy.inputs import MechanismInputs
-from fedaudit.privacy.projection import NO_MECHANISM
+from fedaudit.privacy.projection import NO_LEAKAGE, NO_MECHANISM, NO_NOISE
 
 _COMPONENT = "all"
 _REASONS = (
@@ -26,17 +25,20 @@ def ledger_lines(
 ) -> list[dict[str, Any]]:
     """The entry's lines, with the figures of the view `privacy_ledger`; or one subject's line.
 
-    A figure that does not exist is None, and `reason` says why.
+    `epsilon` is per unit of distance under metric privacy; with a delta it is what the subject has
+    spent in all. A figure that does not exist is None, and `reason` says why.
     """
     chosen: Any = slice(None) if subject is None else np.flatnonzero(entry.subjects == subject)
     outcomes, radii = entry.outcomes[chosen], entry.radii[chosen]
-    costs = _costs(entry.inputs, outcomes, radii, entry.releases[chosen])
+    costs = _costs(entry, chosen)
     shared = {
         "round": entry.round,
         "release": entry.release,
         "subject_kind": entry.subject_kind,
         "observer": entry.observer,
         "component": _COMPONENT,
+        "delta": entry.inputs.delta,
+        "adjacency": entry.inputs.adjacency,
         "guarantee": entry.inputs.guarantee,
     }
     columns = (entry.subjects[chosen], outcomes, radii, *costs)
@@ -58,29 +60,31 @@ def ledger_lines(
 
 
 def _costs(
-    inputs: MechanismInputs,
-    outcomes: NDArray[np.uint8],
-    radii: NDArray[np.float64],
-    releases: NDArray[np.int32],
+    entry: LedgerEntry, chosen: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Epsilon, leakage and total leakage of each subject; NaN where there is none."""
-    n, nu = inputs.n, inputs.noise_multiplier
+    """Epsilon, leakage and total leakage of the chosen subjects; NaN where there is none."""
+    outcomes = entry.outcomes[chosen]
+    nothing = np.full(len(outcomes), np.nan)
+    if entry.epsilons is not None:
+        return entry.epsilons[chosen], nothing, nothing
+    n, nu = entry.inputs.n, entry.inputs.noise_multiplier
     if nu is None:
-        nothing = np.full(len(outcomes), np.nan)
         return nothing, nothing, nothing
     with np.errstate(all="ignore"):
-        epsilons = n / (nu * radii)
+        epsilons = n / (nu * entry.radii[chosen])
         leakages = np.where(outcomes == RELEASED, np.float64(n) / nu, np.nan)
         # An exact product of integers and one division: the same to the last bit everywhere.
-        totals = (releases.astype(np.int64) * n).astype(np.float64) / nu
+        totals = (entry.releases[chosen].astype(np.int64) * n).astype(np.float64) / nu
     return epsilons, leakages, totals
 
 
 def _reason(entry: LedgerEntry, outcome: int, figures: tuple[float, ...]) -> str | None:
     if all(np.isfinite(figures)):
         return None
+    if entry.inputs.counts_epsilon:
+        return NO_LEAKAGE
     if entry.inputs.noise_multiplier is None:
-        return NO_MECHANISM
+        return NO_MECHANISM if entry.inputs.mechanism == "none" else NO_NOISE
     if entry.interrupted:
         return _INTERRUPTED
     return _REASONS[outcome] or _NOT_FINITE

@@ -5,19 +5,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import rfc8785
 
 from fedaudit.privacy.guarantees import guarantee_statement
-from fedaudit.privacy.metric import leakage, summarise_leakage, training_releases
-from fedaudit.privacy.projection import NO_EPSILON, NO_MECHANISM
 from fedaudit.reports.document import (
-    ClusterLeakage,
     Data,
     Experiment,
     GuaranteeSection,
     Integrity,
-    Privacy,
     Provenance,
     Report,
     Utility,
@@ -26,11 +21,11 @@ from fedaudit.reports.fairness import fairness_sections
 from fedaudit.reports.gates import evaluate, overall
 from fedaudit.reports.limits import limits
 from fedaudit.reports.material import ReportMaterial
+from fedaudit.reports.privacy import planned, privacy_section, spent
 from fedaudit.reports.verdict import verdict
 from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.privacy import LaplaceL2
 
-_UNSIGNED = "reports of this version are not signed"
+_UNSIGNED = "the report is not signed"
 _PROVENANCE = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
 
 
@@ -44,7 +39,7 @@ def assemble(material: ReportMaterial) -> dict[str, Any]:
         "report_version": 1,
         "experiment": _experiment(material).model_dump(),
         "guarantee": _guarantee(material).model_dump(),
-        "privacy": _privacy(material).model_dump(),
+        "privacy": privacy_section(material).model_dump(),
         "utility": _utility(material).model_dump(),
         "fairness": [section.model_dump() for section in fairness_sections(material)],
         "attacks": [],
@@ -76,7 +71,9 @@ def _experiment(material: ReportMaterial) -> Experiment:
 
 
 def _guarantee(material: ReportMaterial) -> GuaranteeSection:
-    found = guarantee_statement(material.spec, material.n)
+    found = guarantee_statement(
+        material.spec, material.n, epsilons=spent(material), planned=planned(material)
+    )
     return GuaranteeSection(
         kind=found.kind,
         mechanism=found.mechanism,
@@ -87,71 +84,6 @@ def _guarantee(material: ReportMaterial) -> GuaranteeSection:
         statement=found.statement,
         reasons=found.reasons,
     )
-
-
-def _privacy(material: ReportMaterial) -> Privacy:
-    privacy = material.spec.privacy
-    ordered = training_releases(
-        material.releases, training_clients=material.federation.training_clients
-    )
-    participations = int(ordered[-1]) if len(ordered) else 0
-    if not isinstance(privacy, LaplaceL2):
-        missing = (
-            "leakage_median",
-            "leakage_max",
-            "leakage_quantiles",
-            "leakage_by_cluster",
-            "leakage_per_release",
-            "epsilon_max",
-        )
-        return Privacy(
-            **dict.fromkeys(missing),
-            participations_max=participations,
-            refusals=material.refusals,
-            withheld=material.withheld,
-            reasons=dict.fromkeys(missing, NO_MECHANISM),
-        )
-    nu = privacy.noise_multiplier
-    summary = summarise_leakage(
-        material.releases,
-        training_clients=material.federation.training_clients,
-        n=material.n,
-        noise_multiplier=nu,
-    )
-    by_cluster = _by_cluster(material, nu)
-    reasons = {"epsilon_max": NO_EPSILON}
-    if by_cluster is None:
-        reasons["leakage_by_cluster"] = "the clusters of the clients were not handed over"
-    return Privacy(
-        leakage_median=summary.median,
-        leakage_max=summary.maximum,
-        leakage_quantiles=summary.quantiles,
-        leakage_by_cluster=by_cluster,
-        leakage_per_release=leakage(1, n=material.n, noise_multiplier=nu),
-        participations_max=participations,
-        refusals=material.refusals,
-        withheld=material.withheld,
-        epsilon_max=None,
-        reasons=reasons,
-    )
-
-
-def _by_cluster(material: ReportMaterial, nu: float) -> list[ClusterLeakage] | None:
-    if material.clusters is None:
-        return None
-    found = []
-    for cluster in range(material.spec.training.hypotheses):
-        releases = material.releases[material.clusters == cluster]
-        if len(releases):
-            found.append(
-                ClusterLeakage(
-                    cluster=cluster,
-                    clients=len(releases),
-                    leakage_median=float(np.median(releases)) * material.n / nu,
-                    leakage_max=leakage(int(releases.max()), n=material.n, noise_multiplier=nu),
-                )
-            )
-    return found
 
 
 def _utility(material: ReportMaterial) -> Utility:
@@ -200,12 +132,15 @@ def _provenance(material: ReportMaterial) -> Provenance:
 
 
 def _integrity(material: ReportMaterial) -> Integrity:
+    """Without the signature, which `sign_report` adds."""
+    missing = ("signature", "key_id") if material.key_id is None else ("signature",)
     return Integrity(
         ledger_hash=material.ledger_hash,
         chain_head=material.chain_head,
+        entries=material.entries,
         signature=None,
-        key_id=None,
-        reasons={"signature": _UNSIGNED, "key_id": _UNSIGNED},
+        key_id=material.key_id,
+        reasons=dict.fromkeys(missing, _UNSIGNED),
     )
 
 

@@ -52,6 +52,39 @@ class ClusterLeakage(_Part):
     leakage_max: float
 
 
+class EpsilonSection(_Part):
+    """The largest epsilon that anyone spent, before one observer."""
+
+    observer: str
+    delta: float
+    adjacency: str
+    accountant: str
+    value: Annotated[float, Field(ge=0)]
+
+
+class RecordGroupSection(_Part):
+    """Records whose budgets lie in one range, before whoever sees the final model."""
+
+    budget_low: float
+    """Budgets exceed this, unless it is the same as the upper end."""
+    budget_high: float
+    records: int | None
+    epsilon_max: float
+    budget_used_share: float
+    """The largest share of its own budget that a record spent; above 1 it was passed."""
+    reasons: Reasons
+
+
+class RecordsSection(_Part):
+    """What records of different budgets spent."""
+
+    left_out: int
+    """Records that were never sampled."""
+    overspent: int
+    """Records that passed their own budgets."""
+    groups: list[RecordGroupSection]
+
+
 class Privacy(_Part):
     """What training spent. Medians and quantiles are over the training clients."""
 
@@ -62,9 +95,14 @@ class Privacy(_Part):
     leakage_per_release: float | None
     """n / nu."""
     participations_max: int
+    """Rounds of whoever took part most; where who took part is secret, all rounds."""
     refusals: int
     withheld: int
     epsilon_max: float | None
+    """The largest of `epsilon`, whoever looks: no claim is stronger than the weakest."""
+    epsilon: list[EpsilonSection]
+    """One for each observer; empty where there is no epsilon with a delta."""
+    records: RecordsSection | None
     reasons: Reasons
 
 
@@ -160,11 +198,14 @@ class Provenance(_Part):
 
 
 class Integrity(_Part):
-    """What binds the report to its ledger."""
+    """What binds the report to its ledger, and to whoever signed it."""
 
     ledger_hash: str
     chain_head: str
+    entries: int
+    """How many ledger entries there are."""
     signature: str | None
+    """Ed25519, in base64, over the DSSE encoding of the report without this field."""
     key_id: str | None
     reasons: Reasons
 

@@ -10,6 +10,7 @@ PASS, FAIL, INSUFFICIENT = "pass", "fail", "insufficient_evidence"
 _UTILITY = ("validation_loss", "accuracy")
 # These rest on the guarantee; participations are counted, whatever the mechanism.
 _GUARANTEED = ("leakage_max", "leakage_median", "epsilon_max")
+_PROVEN = {False: "use a fixed radius", True: "use exact rates without a baseline"}
 _SIGNS = {"le": "at most", "ge": "at least"}
 
 
@@ -30,7 +31,7 @@ def overall(evaluated: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
     value, reason = _look_up(gate, report)
-    outcome, why = _judge(gate, value, reason, report["guarantee"]["kind"])
+    outcome, why = _judge(gate, value, reason, report["guarantee"])
     return {
         "figure": gate.figure,
         "attribute": gate.attribute,
@@ -42,19 +43,24 @@ def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _judge(gate: Gate, value: float | None, reason: str | None, kind: str) -> tuple[str, str]:
+def _judge(
+    gate: Gate, value: float | None, reason: str | None, guarantee: Mapping[str, Any]
+) -> tuple[str, str]:
+    kind = guarantee["kind"]
     if value is None:
         return INSUFFICIENT, reason or "the report does not have this figure"
     if gate.figure in _GUARANTEED and kind == "none":
         return INSUFFICIENT, "there is no guarantee, so the figure bounds nothing"
     if gate.figure in _GUARANTEED and kind == "heuristic" and not gate.allow_heuristic:
         return INSUFFICIENT, (
-            "the guarantee is heuristic and the gate does not allow that; "
-            "set allow_heuristic, or use a fixed radius"
+            "the guarantee is heuristic and the gate does not allow that; set allow_heuristic, or "
+            + _PROVEN[gate.figure == "epsilon_max"]
         )
     met = value <= gate.value if gate.op == "le" else value >= gate.value
     relation = "is" if met else "is not"
     sentence = f"{value:.6g} {relation} {_SIGNS[gate.op]} {gate.value:.6g}"
+    if gate.figure == "epsilon_max":
+        sentence += f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
     return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
 
 

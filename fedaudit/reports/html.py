@@ -7,13 +7,25 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
+from fedaudit.reports.charts.chart import figure_text
+from fedaudit.reports.charts.choose import charts_of
+from fedaudit.reports.series import Series
+
 _OUTCOMES = {"pass": "pass", "fail": "fail", "insufficient_evidence": "insufficient evidence"}
-_ENDINGS = {"rounds": "all rounds done", "patience": "patience ran out", "diverged": "divergence"}
+_ENDINGS = {
+    "rounds": "all rounds done",
+    "patience": "patience ran out",
+    "budget": "the epsilon budget",
+    "diverged": "divergence",
+}
 
 
-def render(document: Mapping[str, Any]) -> str:
-    """The page of a report document (version 1). Every value in it is escaped."""
-    return _template().render(report=document)
+def render(document: Mapping[str, Any], series: Series | None = None) -> str:
+    """The page of a report document (version 1). Every value in it is escaped.
+
+    `series`: what the rounds came to. Without it there are no curves over rounds.
+    """
+    return _template().render(report=document, charts=charts_of(document, series))
 
 
 @cache
@@ -25,16 +37,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["figure"] = _figure
+    environment.filters["figure"] = figure_text
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(outcomes=_OUTCOMES, endings=_ENDINGS)
     return environment.get_template("report.html")
-
-
-def _figure(value: float | None) -> str:
-    """A figure for people: four significant digits, integers as they are, a dash for none."""
-    if value is None:
-        return "–"
-    if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
-        return str(int(value))
-    return f"{value:.4g}"

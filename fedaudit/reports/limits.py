@@ -1,28 +1,41 @@
 """What a report does not show, one plain sentence each."""
 
 from fedaudit.privacy.guarantees import guarantee_kind
+from fedaudit.reports.epsilon_limits import SIMULATED, epsilon_limits, withheld_updates
 from fedaudit.reports.material import ReportMaterial
 from fedaudit.spec.federation import SyntheticGroups
 from fedaudit.spec.privacy import LaplaceL2
+from fedaudit.spec.table import Table
+
+_UNSIGNED = (
+    "The report is not signed. Its hash chain shows changed or missing entries, but not that the "
+    "newest ones were cut off, unless the chain's head is kept elsewhere."
+)
+_SIGNED = (
+    "The signature shows that whoever held the key stated this, and that nothing was changed "
+    "since. It does not show that what was stated is true, nor when."
+)
 
 
 def limits(material: ReportMaterial) -> list[str]:
     """The sentences that apply to this run, privacy first."""
     return [
         *_of_the_mechanism(material),
+        *_of_the_data(material),
         *_of_validation(material),
         *_of_fairness(material),
         *_of_training(material),
         "No attack was run against this model: nothing here says what an adversary recovers.",
         "The figures are of one run with one seed, and of this run alone: what other experiments "
         "spent on the same data is kept in the federation's budget.",
-        "The report is not signed. Its hash chain shows changed or missing entries, but not that "
-        "the newest ones were cut off, unless the chain's head is kept elsewhere.",
+        _UNSIGNED if material.key_id is None else _SIGNED,
     ]
 
 
 def _of_the_mechanism(material: ReportMaterial) -> list[str]:
     spec, privacy = material.spec, material.spec.privacy
+    if material.plan is not None:
+        return epsilon_limits(material, material.plan)
     if not isinstance(privacy, LaplaceL2):
         return ["There is no privacy mechanism: updates left the clients as they were."]
     found = [
@@ -30,10 +43,7 @@ def _of_the_mechanism(material: ReportMaterial) -> list[str]:
         "(epsilon, delta)-differential privacy and must not be compared with it or added to it.",
     ]
     if privacy.noise == "simulation":
-        found.append(
-            "The noise was simulated and can be drawn again from the seed in the spec: the model "
-            "of this run is protected by nothing and must not be released."
-        )
+        found.append(SIMULATED)
     if privacy.radius == "adaptive":
         found.append(
             "The adaptive radius depends on the secret update, so its leakage is heuristic: "
@@ -55,21 +65,37 @@ def _of_the_mechanism(material: ReportMaterial) -> list[str]:
         "(Mironov 2012), and noise is made from random numbers of 32 bits, so tails rarer than "
         "about 1 in 10^10 are cut off; nothing here prevents either."
     )
-    if material.withheld:
-        found.append(
-            f"{material.withheld} updates were withheld for not being finite; that they were "
-            "depends on the data and is not covered by the guarantee."
-        )
-    return found
+    return [*found, *withheld_updates(material)]
+
+
+def _of_the_data(material: ReportMaterial) -> list[str]:
+    source = material.spec.federation
+    found = [
+        "How many clients and rows there are, and a hash of the data, are told without noise: "
+        "whoever can guess the data whole can confirm it."
+    ]
+    if not isinstance(source, Table) or source.standardise is None:
+        return found
+    return [
+        *found,
+        "Features were standardised by means and deviations of the data, taken without noise: no "
+        "guarantee covers what these reveal.",
+    ]
 
 
 def _of_validation(material: ReportMaterial) -> list[str]:
+    by_record = material.spec.federation.validation_unit == "record"
+    rows, who = (
+        ("the rows held out of every client", "held-out rows")
+        if by_record
+        else ("the real rows of the validation clients", "validation clients")
+    )
     return [
-        "Validation losses, early stopping and fairness figures use the real rows of the "
-        "validation clients, without noise or guarantee.",
-        "The validation clients that decided when to stop also give the final figures, which are "
-        "therefore somewhat flattering; selection_loss, the smallest loss over hypotheses, is for "
-        "stopping only.",
+        f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
+        "guarantee.",
+        f"The {who} that decided when to stop also give the final figures, which are therefore "
+        "somewhat flattering; selection_loss, the smallest loss over hypotheses, is for stopping "
+        "only.",
     ]
 
 
@@ -96,7 +122,7 @@ def _of_fairness(material: ReportMaterial) -> list[str]:
     if material.result.single_row_clients:
         found.append(
             f"{material.result.single_row_clients} validation clients have one row only and were "
-            "scored with the largest hypothesis, since none could be chosen without that row."
+            "scored with the same hypothesis, since none could be chosen without that row."
         )
     return found
 

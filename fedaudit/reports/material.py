@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from fedaudit.privacy.events import Observer
+from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.spec.experiment import ExperimentSpec
 
 
@@ -53,14 +55,24 @@ class ReportMaterial:
     """Released parameters."""
     federation: FederationFacts
     releases: NDArray[np.int32]
-    """How often each client of the federation released an upload: [clients]."""
+    """How often each of the ledger's subjects released something: [subjects]. Clients, but for the
+    mechanisms whose plan has others."""
     refusals: int
     withheld: int
     result: FinalFigures
     ledger_hash: str
     chain_head: str
     """Hexadecimal."""
+    entries: int
+    """How many ledger entries there are."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """code_version, libraries, device, backend, started_at, finished_at; times in ISO 8601."""
     clusters: NDArray[np.int16] | None = None
     """[clients]: the cluster of each client's last upload, -1 for none; None where unknown."""
+    plan: SpendingPlan | None = None
+    """For mechanisms that are counted as an epsilon with a delta; None for the others."""
+    compositions: Mapping[Observer, ArrayLike] = field(default_factory=dict)
+    """With a plan, before each of its observers: how much was composed, one number for all of the
+    ledger's subjects or one each, [subjects]."""
+    key_id: str | None = None
+    """The key that the report is about to be signed with; None where it will not be."""

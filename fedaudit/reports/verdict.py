@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.fairness.gaps import METRICS
+from fedaudit.privacy.guarantee import at_most
 
 _OUTCOMES = {
     "pass": "All gates passed",
@@ -13,6 +14,9 @@ _OUTCOMES = {
 _ENDINGS = {
     "rounds": "Training ended with round {rounds}, the last one",
     "patience": "Training ended with round {rounds}, when its patience ran out",
+    "budget": (
+        "Training ended with round {rounds}: the next would have passed privacy.epsilon_budget"
+    ),
     "diverged": "Training diverged in round {rounds}",
 }
 _BASIS = {
@@ -21,6 +25,22 @@ _BASIS = {
         "stay within that radius of each other."
     ),
     "heuristic": "This rests on the paper's convention, not on a theorem.",
+}
+
+_EPSILON_BASIS = {
+    "formal": "This rests on theorems about the mechanism and its accountant.",
+    "heuristic": (
+        "This takes for known, or leaves to a fit, what the guarantee's statement names, and rests "
+        "on no theorem as a whole."
+    ),
+}
+_EARLY_END = (
+    "Validation losses ended the run early: what is proven is the larger epsilon of all rounds "
+    "that were planned, which the guarantee's statement tells."
+)
+_OBSERVERS = {
+    "final_model": "those who see the models and not who took part",
+    "server": "the server",
 }
 
 
@@ -53,12 +73,27 @@ def _privacy(report: Mapping[str, Any]) -> list[str]:
     took_part = f"A client took part in at most {privacy['participations_max']} rounds"
     if kind == "none":
         return [f"There is no privacy guarantee. {took_part}, each time without noise."]
+    if privacy["epsilon"]:
+        told = [f"The guarantee is {kind}. {_epsilons(report)}", _EPSILON_BASIS[kind]]
+        return told + [_EARLY_END] * (report["utility"]["stopped_by"] == "patience")
     return [
         f"The guarantee is {kind}. {took_part}, at a leakage of "
         f"{privacy['leakage_per_release']:.4g} each: {privacy['leakage_max']:.4g} in all, median "
         f"{privacy['leakage_median']:.4g}.",
         _BASIS[kind],
     ]
+
+
+def _epsilons(report: Mapping[str, Any]) -> str:
+    told = " and ".join(
+        f"{at_most(one['value'], digits=4)} before {_OBSERVERS[one['observer']]}"
+        for one in report["privacy"]["epsilon"]
+    )
+    guarantee = report["guarantee"]
+    return (
+        f"A {guarantee['unit']} spent at most an epsilon of {told}, at delta = "
+        f"{guarantee['delta']:g} under {guarantee['adjacency']}."
+    )
 
 
 def _fairness(section: Mapping[str, Any]) -> str:

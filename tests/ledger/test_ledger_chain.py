@@ -2,28 +2,32 @@
 
 import hashlib
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.ledger.chain import first_broken_link, genesis, ledger_hash, link
 
+CLUSTERS = np.array([1, -1, 0], np.int16)
 DIGESTS = [hashlib.sha256(bytes([number])).digest() for number in range(5)]
 
 
-def chained(experiment_id: str) -> list[tuple[bytes, bytes]]:
+def chained(experiment_id: str) -> list[tuple[bytes, np.ndarray, bytes]]:
     previous, links = genesis(experiment_id), []
     for digest in DIGESTS:
-        previous = link(previous, digest)
-        links.append((digest, previous))
+        previous = link(previous, digest, CLUSTERS)
+        links.append((digest, CLUSTERS, previous))
     return links
 
 
 def test_the_first_link_is_a_known_hash():
     first = hashlib.sha256(b"fedaudit-ledger-genesis-1\x00" + b"experiment").digest()
     assert genesis("experiment") == first
-    second = hashlib.sha256(b"fedaudit-ledger-link-1\x00" + first + DIGESTS[0]).digest()
-    assert link(first, DIGESTS[0]) == second
+    clusters = b"\x01\x00\xff\xff\x00\x00"
+    second = hashlib.sha256(b"fedaudit-ledger-link-2\x00" + first + DIGESTS[0] + clusters).digest()
+    assert link(first, DIGESTS[0], CLUSTERS) == second
+    assert link(first, DIGESTS[0], CLUSTERS.astype(np.int64)) == second
 
 
 def test_an_intact_chain_verifies():
@@ -34,8 +38,11 @@ def test_an_intact_chain_verifies():
 @pytest.mark.parametrize("position", range(5))
 def test_a_changed_entry_breaks_the_chain_where_it_stands(position):
     links = chained("e")
-    links[position] = (hashlib.sha256(b"forged").digest(), links[position][1])
-    assert first_broken_link("e", links) == position
+    forged = hashlib.sha256(b"forged").digest()
+    digest, clusters, stored = links[position]
+    for changed in ((forged, clusters, stored), (digest, clusters + 1, stored)):
+        links[position] = changed
+        assert first_broken_link("e", links) == position
 
 
 def test_a_removed_a_swapped_and_a_foreign_entry_break_the_chain():
@@ -47,9 +54,9 @@ def test_a_removed_a_swapped_and_a_foreign_entry_break_the_chain():
 
 def test_links_and_digests_have_32_bytes():
     with pytest.raises(ValueError, match="digest has 3 bytes"):
-        link(genesis("e"), b"abc")
+        link(genesis("e"), b"abc", CLUSTERS)
     with pytest.raises(ValueError, match="previous has 0 bytes"):
-        link(b"", DIGESTS[0])
+        link(b"", DIGESTS[0], CLUSTERS)
 
 
 ROWS = [

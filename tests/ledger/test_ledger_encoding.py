@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from fedaudit.ledger.encoding import EntryEncoder, digest, encode
 from fedaudit.ledger.entries import LedgerEntry, MechanismInputs
+from fedaudit.ledger.lines import ledger_lines
+from fedaudit.ledger.rows import BundledRow, entry_of, from_line, to_line
 
 NAMES = ("10001", "ä", "b", "a", "")
 INPUTS = MechanismInputs(
@@ -92,6 +94,119 @@ def test_without_a_mechanism_nothing_bounds_what_leaked():
     inputs = MechanismInputs("none", 2, None, None, None, None, "simulation", "none")
     entry = an_entry(inputs=inputs, radii=np.full(3, NAN))
     assert encode(entry, NAMES).endswith(subject("ä", 1, NAN, NAN, NAN, releases=4))
+
+
+EPSILON_INPUTS = MechanismInputs(
+    mechanism="gaussian-local",
+    n=11,
+    noise_multiplier=2.0,
+    radius=None,
+    radius_floor=None,
+    clip=0.5,
+    noise="release",
+    guarantee="formal",
+    event='{"kind":"gaussian","noise_multiplier":2.0}',
+    delta=1e-5,
+    adjacency="replace-one",
+    accountant="rdp",
+)
+
+
+def an_epsilon_entry(**changes: Any) -> LedgerEntry:
+    fields = {
+        "inputs": EPSILON_INPUTS,
+        "radii": np.full(3, NAN),
+        "epsilons": np.array([5.5, 7.25, 0.0]),
+    }
+    return an_entry(**{**fields, **changes})
+
+
+def test_epsilons_with_a_delta_have_a_version_of_their_own():
+    expected = b"".join(
+        (
+            b"fedaudit-ledger",
+            struct.pack("<HQQ", 2, 7, 0),
+            text("client"),
+            text("server"),
+            b"\x00",
+            text("gaussian-local"),
+            struct.pack("<Qdd", 11, 2.0, 0.5),
+            text("release"),
+            text("formal"),
+            text('{"kind":"gaussian","noise_multiplier":2.0}'),
+            struct.pack("<d", 1e-5),
+            text("replace-one"),
+            text("rdp"),
+            struct.pack("<I", 3),
+            subject("10001", 0, 5.5, releases=2),
+            subject("a", 2, 0.0, releases=0),
+            subject("ä", 1, 7.25, releases=4),
+        )
+    )
+    assert encode(an_epsilon_entry(), NAMES) == expected
+    assert digest(an_epsilon_entry(), NAMES).hex() == PINNED_EPSILON
+
+
+PINNED_EPSILON = "afbb580cf6bab943b22a1deb9ce5d1d5adb2e5194fb669be8f2e68108ed68d0b"
+"""The digest of `an_epsilon_entry`, as PINNED."""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilons": np.array([5.5, np.nextafter(7.25, 8), 0.0])},
+        {"releases": np.array([3, 4, 0], dtype=np.int32)},
+        *(
+            {"inputs": replace(EPSILON_INPUTS, **{name: value})}
+            for name, value in {
+                "noise_multiplier": 2.5,
+                "clip": None,
+                "event": '{"kind":"gaussian","noise_multiplier":2.5}',
+                "delta": 1e-6,
+                "adjacency": "add-or-remove-one",
+                "accountant": "pld",
+            }.items()
+        ),
+    ],
+    ids=", ".join,
+)
+def test_every_change_of_an_epsilon_changes_the_digest(change):
+    assert digest(an_epsilon_entry(**change), NAMES) != digest(an_epsilon_entry(), NAMES)
+
+
+def test_epsilons_go_with_an_event_and_only_with_one():
+    with pytest.raises(ValueError, match="epsilons go with an event"):
+        an_entry(epsilons=np.zeros(3))
+    with pytest.raises(ValueError, match="epsilons go with an event"):
+        an_epsilon_entry(epsilons=None)
+    with pytest.raises(ValueError, match="epsilons has 2 values for 3 subjects"):
+        an_epsilon_entry(epsilons=np.zeros(2))
+
+
+def test_the_lines_of_an_epsilon_entry():
+    first, refused, withheld = ledger_lines(an_epsilon_entry(), NAMES)
+    assert (first["epsilon"], first["delta"], first["adjacency"]) == (5.5, 1e-5, "replace-one")
+    assert (refused["outcome"], refused["epsilon"]) == ("refused", 7.25)
+    assert (withheld["outcome"], withheld["epsilon"]) == ("withheld", 0.0)
+    for line in (first, refused, withheld):
+        assert line["leakage"] is line["leakage_total"] is line["radius"] is None
+        assert "another figure" in line["reason"]
+    [only] = ledger_lines(an_epsilon_entry(), NAMES, subject=1)
+    assert only == refused
+
+
+def test_a_line_of_a_bundle_gives_the_same_row_again():
+    for entry in (an_entry(), an_epsilon_entry()):
+        columns = {
+            name: getattr(entry, name)
+            for name in BundledRow.__dataclass_fields__
+            if name not in ("inputs", "digest", "link")
+        }
+        inputs = entry.inputs.as_dict()
+        row = BundledRow(**columns, inputs=inputs, digest=digest(entry, NAMES), link=bytes(32))
+        read = from_line(to_line(row))
+        assert digest(entry_of(read), NAMES) == row.digest
+        assert to_line(read) == to_line(row)
 
 
 CHANGES: list[dict[str, Any]] = [

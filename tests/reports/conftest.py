@@ -74,6 +74,7 @@ def material() -> Callable[..., ReportMaterial]:
             ),
             ledger_hash="a" * 64,
             chain_head="b" * 64,
+            entries=41,
             provenance={
                 "code_version": "0.1.0",
                 "libraries": {"numpy": "2.4"},

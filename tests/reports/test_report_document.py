@@ -172,6 +172,14 @@ def test_the_limits_are_those_of_the_run(material):
     assert "no privacy mechanism" in " ".join(assemble(material(NONE))["limits"])
 
 
+@pytest.mark.parametrize("how", [None, "global", "client"])
+def test_standardisation_by_the_data_is_a_limit(material, how):
+    table = {"source": "table", "path": "a.csv", "client_key": "a", "target": "b"}
+    found = assemble(material({"federation": {**table, "standardise": how}}))
+    told = "Features were standardised by means and deviations of the data, taken without noise"
+    assert (told in " ".join(found["limits"])) == (how is not None)
+
+
 def test_the_hash_is_of_the_canonical_form(material):
     report = assemble(material())
     again = json.loads(json.dumps(report, sort_keys=True))

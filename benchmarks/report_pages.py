@@ -1,0 +1,283 @@
+"""How long the API takes for a report: `python -m benchmarks.report_pages`.
+
+Fills SQLite and a Postgres (the server that the tests use) with one finished run of `--rounds`
+rounds and `--clients` clients: ledger, rounds, fairness of an attribute with 51 groups, and the
+report that is assembled from them. Then a real server answers for it over HTTP, `--turns` times in
+turn as JSON and as a page; the first answer, which loads the templates, is told apart.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import httpx
+import numpy as np
+
+import migrations
+from fedaudit.fairness.gaps import gaps
+from fedaudit.ledger.chain import genesis, ledger_hash, link
+from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.privacy.guarantees import mechanism_inputs
+from fedaudit.reports.assemble import assemble, report_hash
+from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.spec.parse import parse_spec
+from models.records import FairnessRow, LedgerRow, RoundRow
+from models.repositories import (
+    ExperimentRepository,
+    FairnessRepository,
+    LedgerRepository,
+    ReportRepository,
+    RoundRepository,
+    SubjectSetRepository,
+)
+from models.tables.experiments import Experiment
+from tests.api.service import Api, http, running_api, served, settings_for
+from tests.servers import start_postgres
+
+_RESULTS = Path(__file__).parent / "results" / "report_pages.json"
+_COHORT = 100
+_HYPOTHESES = 5
+_GROUPS = tuple(f"state {number:02d}" for number in range(51))
+_ROUNDS_AT_ONCE = 100
+
+
+def specification(*, rounds: int, clients: int) -> dict[str, Any]:
+    """The experiment that the run is one of."""
+    return {
+        "name": "report-pages",
+        "seed": 1,
+        "federation": {
+            "source": "synthetic-groups",
+            "clients_per_group": [clients - clients // 5, clients // 5],
+            "validation_fraction": 0.3,
+        },
+        "model": {"kind": "linear"},
+        "training": {
+            "loss": "rmse",
+            "hypotheses": _HYPOTHESES,
+            "rounds": rounds,
+            "cohort": {"clients": _COHORT},
+        },
+        "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
+        "fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0}},
+        "gates": [{"figure": "leakage_max", "op": "le", "value": 400, "allow_heuristic": True}],
+    }
+
+
+def fill(api: Api, *, rounds: int, clients: int) -> str:
+    """A finished run; gives the experiment's id."""
+    asked = specification(rounds=rounds, clients=clients)
+    row = api.stored(api.submit(asked)["id"])
+    owner = (row.id, api.project_id)
+    rng = np.random.default_rng(5)
+    run = _Run(api, row, rng)
+    with api.database.write() as session:
+        ExperimentRepository(session, api.project_id).start(row.id)
+    for first in range(1, rounds + 1, _ROUNDS_AT_ONCE):
+        numbers = range(first, min(rounds, first + _ROUNDS_AT_ONCE - 1) + 1)
+        rows = [run.rows(number) for number in numbers]
+        ledger, figures, fairness = zip(*rows, strict=True)
+        with api.database.write() as session:
+            LedgerRepository(session).insert(*owner, ledger)
+            RoundRepository(session).insert(*owner, figures)
+            FairnessRepository(session).insert(*owner, fairness)
+    with api.database.write() as session:
+        document = run.report(rounds)
+        ReportRepository(session).put(*owner, document=document, report_hash=report_hash(document))
+        ExperimentRepository(session, api.project_id).progress(row.id, rounds)
+    return row.id
+
+
+class _Run:
+    """The rows of a run that nobody trained."""
+
+    def __init__(self, api: Api, row: Experiment, rng: np.random.Generator) -> None:
+        self._row, self._rng = row, rng
+        self._spec = parse_spec(row.spec)
+        with api.database.read() as session:
+            self._names = SubjectSetRepository(session).names(row.subject_set_id)
+        self._trained = len(self._names) - int(0.3 * len(self._names))
+        self._inputs = mechanism_inputs(self._spec, n=row.parameters)
+        self._encoder, self._head = EntryEncoder(self._names), genesis(row.id)
+        self._digests: list[tuple[int, int, str, str, bytes]] = []
+        self._releases = np.zeros(len(self._names), np.int32)
+        self._clusters = np.full(len(self._names), -1, np.int16)
+
+    def rows(self, number: int) -> tuple[LedgerRow, RoundRow, FairnessRow]:
+        """What a round leaves."""
+        return self._ledger_row(number), self._round_row(number), self._gaps_row(number)
+
+    def _ledger_row(self, number: int) -> LedgerRow:
+        """A cohort's releases."""
+        drawn = np.sort(self._rng.choice(self._trained, _COHORT, replace=False)).astype(np.int32)
+        self._releases[drawn] += 1
+        self._clusters[drawn] = self._rng.integers(0, _HYPOTHESES, _COHORT)
+        place = {"round": number, "release": 0, "subject_kind": "client", "observer": "server"}
+        columns = {
+            "subjects": drawn,
+            "outcomes": np.zeros(_COHORT, np.uint8),
+            "radii": self._rng.lognormal(size=_COHORT),
+            "releases": self._releases[drawn],
+            "clusters": self._clusters[drawn],
+        }
+        digest = self._encoder.digest(LedgerEntry(**place, inputs=self._inputs, **columns))
+        self._head = link(self._head, digest, columns["clusters"])
+        self._digests.append((number, 0, "client", "server", digest))
+        return LedgerRow(
+            **place, **columns, inputs=self._inputs.as_dict(), digest=digest, link=self._head
+        )
+
+    def _round_row(self, number: int) -> RoundRow:
+        """The figures after it."""
+        loss = float(np.exp(-number / 90) + 0.3 + 0.05 * self._rng.random())
+        sizes = np.bincount(self._rng.integers(0, _HYPOTHESES, _COHORT), minlength=_HYPOTHESES)
+        cost = self._row.parameters / 3
+        trained = self._releases[: self._trained]
+        return RoundRow(
+            round=number,
+            selection_loss=0.8 * loss,
+            validation_loss=loss,
+            accuracy=1 / (1 + loss),
+            cluster_sizes=sizes.tolist(),
+            separation=float(self._rng.random()),
+            leakage_median=float(np.median(trained)) * cost,
+            leakage_max=float(trained.max()) * cost,
+        )
+
+    def _gaps_row(self, number: int) -> FairnessRow:
+        """Gaps between the groups, and the counts they are from."""
+        counts = self._counts(1)[0]
+        figures = gaps(counts, _GROUPS, minimum_group_size=30)[0]
+        return FairnessRow(
+            round=number,
+            attribute="group",
+            figures=[figure._asdict() for figure in figures],
+            counts=counts.tolist(),
+        )
+
+    def report(self, rounds: int) -> dict[str, Any]:
+        """The report of all these rows."""
+        return assemble(
+            ReportMaterial(
+                experiment_id=self._row.id,
+                name=self._row.name,
+                status="succeeded",
+                spec=self._spec,
+                n=self._row.parameters,
+                federation=FederationFacts(
+                    fingerprint="f" * 64,
+                    clients=len(self._names),
+                    training_clients=self._trained,
+                    rows=10 * len(self._names),
+                    attributes={"group": _GROUPS},
+                ),
+                releases=self._releases,
+                refusals=0,
+                withheld=0,
+                result=FinalFigures(
+                    stopped_by="rounds",
+                    rounds=rounds,
+                    best_round=rounds - rounds // 10,
+                    selection_loss=0.3,
+                    validation_loss=0.4,
+                    accuracy=0.7,
+                    fairness={"group": self._counts(200)},
+                ),
+                ledger_hash=ledger_hash(self._digests),
+                chain_head=self._head.hex(),
+                entries=rounds,
+                clusters=self._clusters,
+            )
+        )
+
+    def _counts(self, clients: int) -> Any:
+        """[clients, groups, 4]."""
+        return self._rng.integers(20, 80, (clients, len(_GROUPS), 4)).astype(np.int64)
+
+
+def measure(client: httpx.Client, place: str, turns: int) -> dict[str, Any]:
+    """Milliseconds and bytes of each form.
+
+    The processor time is the server's and the client's together: it tells what a machine that is
+    busy with other things would take if it were not. Postgres' own is not in it.
+    """
+    walls: dict[str, list[float]] = {"json": [], "html": []}
+    worked: dict[str, list[float]] = {"json": [], "html": []}
+    sizes: dict[str, int] = {}
+    for _ in range(turns + 1):
+        for form, seconds in walls.items():
+            began, begun = time.perf_counter(), time.process_time()
+            answer = client.get(f"{place}.{form}")
+            worked[form].append(1000 * (time.process_time() - begun))
+            seconds.append(1000 * (time.perf_counter() - began))
+            answer.raise_for_status()
+            sizes[form] = len(answer.content)
+    return {
+        form: {
+            "first_ms": round(walls[form][0], 1),
+            "median_ms": round(median(walls[form][1:]), 1),
+            "slowest_ms": round(max(walls[form][1:]), 1),
+            "first_processor_ms": round(worked[form][0], 1),
+            "median_processor_ms": round(median(worked[form][1:]), 1),
+            "slowest_processor_ms": round(max(worked[form][1:]), 1),
+            "bytes": sizes[form],
+        }
+        for form in walls
+    }
+
+
+@contextmanager
+def databases() -> Iterator[Mapping[str, str]]:
+    """A migrated SQLite file and a migrated Postgres."""
+    server = start_postgres()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            urls = {"sqlite": f"sqlite:///{folder}/fedaudit.db", "postgresql": server.url}
+            for url in urls.values():
+                migrations.upgrade(url)
+            yield urls
+    finally:
+        server.stop()
+
+
+def main() -> None:
+    """Prints a row a database and form, and writes all to `--out`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=500)
+    parser.add_argument("--clients", type=int, default=2000)
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=_RESULTS)
+    options = parser.parse_args()
+    found = {}
+    names = ["first", "median", "slowest", "first, processor", "median, processor"]
+    names += ["slowest, processor", "bytes"]
+    print(f"Milliseconds\n| database | form | {' | '.join(names)} |")
+    print("| --- " * (len(names) + 2) + "|")
+    with databases() as urls, tempfile.TemporaryDirectory() as folder:
+        for name, url in urls.items():
+            home = Path(folder) / name
+            home.mkdir()
+            with running_api(settings_for(url, home)) as api:
+                id_ = fill(api, rounds=options.rounds, clients=options.clients)
+                with served(api) as address, http(address, api.key) as client:
+                    found[name] = measure(client, f"/v1/experiments/{id_}/report", options.turns)
+            for form, row in found[name].items():
+                figures = " | ".join(f"{value:,}" for value in row.values())
+                print(f"| {name} | {form} | {figures} |", flush=True)
+    # Only now: it imports torch, which no API process does, and which slows garbage collection.
+    from benchmarks.machine import machine
+
+    sizes = {"rounds": options.rounds, "clients": options.clients, "groups": len(_GROUPS)}
+    document = {"machine": machine(), **sizes, "answers": found}
+    options.out.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Reading a stored ledger from its first row to its last, and noting what does not add up."""
+
+import hashlib
+import struct
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.chain import LedgerHash, genesis, link
+from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.entries import RELEASED, LedgerEntry
+from fedaudit.ledger.rows import StoredRow, UnreadableRow, entry_of, place_of
+
+_NO_DIGEST = bytes(hashlib.sha256().digest_size)
+_NOT_AN_ENTRY = (ValueError, TypeError, ArithmeticError, AttributeError, IndexError, struct.error)
+
+
+@dataclass
+class Places:
+    """Where something was found: the first few, and how often in all."""
+
+    first: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, place: str) -> None:
+        """Note a place."""
+        self.count += 1
+        if len(self.first) < 3:
+            self.first.append(place)
+
+    def __str__(self) -> str:
+        more = f" and {self.count - len(self.first)} more" if self.count > len(self.first) else ""
+        return "; ".join(self.first) + more
+
+
+class LedgerAudit:
+    """Computes digests, links, counts and the ledger hash anew, row by row."""
+
+    def __init__(self, experiment_id: str, names: Sequence[str], *, watch: Container[int]) -> None:
+        """`names`: the subjects' by index. `watch`: entry counts at which to keep the head.
+
+        Raises ValueError where two names are equal.
+        """
+        self._encoder = EntryEncoder(names)
+        self._watch = watch
+        self._hash = LedgerHash()
+        self._before: tuple[int, int, str, str] | None = None
+        self._subjects = len(names)
+        self._counts: dict[str, NDArray[np.int64]] = {}
+        self.entries = 0
+        self.last_round = 0
+        self.head = genesis(experiment_id)
+        self.heads = {0: self.head}
+        """The chain's head after so many entries."""
+        self.unreadable = Places()
+        self.altered = Places()
+        self.unchained: str | None = None
+        """The first break: whatever follows hangs on it."""
+        self.miscounted = Places()
+        self.disordered = Places()
+
+    def read(self, row: StoredRow | UnreadableRow) -> LedgerEntry | None:
+        """Take the next row in; gives its entry where it makes one."""
+        self.entries += 1
+        if isinstance(row, UnreadableRow):
+            self._lose(row)
+            return None
+        place = place_of(row)
+        try:
+            entry = entry_of(row)
+            digest = self._encoder.digest(entry)
+        except _NOT_AN_ENTRY:
+            entry, digest = None, _NO_DIGEST
+        if digest != row.digest or (entry is not None and _has_more_than_encoded(entry)):
+            self.altered.add(place)
+        self.head = link(self.head, digest, np.asarray(row.clusters))
+        if self.head != row.link and self.unchained is None:
+            self.unchained = place
+        if self.entries in self._watch:
+            self.heads[self.entries] = self.head
+        self._place(row, digest, place)
+        if entry is not None:
+            self._count(entry, place)
+        return entry
+
+    @property
+    def ledger_hash(self) -> str:
+        """The ledger hash of the entries so far, in hexadecimal."""
+        return self._hash.hexdigest()
+
+    def _lose(self, row: UnreadableRow) -> None:
+        self.unreadable.add(f"{row.place}: {row.reason}")
+        if self.unchained is None:
+            self.unchained = row.place
+        self.head = _NO_DIGEST
+
+    def _place(self, row: StoredRow, digest: bytes, place: str) -> None:
+        key = (row.round, row.release, row.subject_kind, row.observer)
+        try:
+            if self._before is not None and not self._before < key:
+                self.disordered.add(place)
+            self._hash.add((*key, digest))
+        except _NOT_AN_ENTRY:
+            self.disordered.add(place)
+        else:
+            self._before = key
+            self.last_round = row.round
+
+    def _count(self, entry: LedgerEntry, place: str) -> None:
+        """Running counts are kept before each observer."""
+        if entry.observer not in self._counts:
+            self._counts[entry.observer] = np.zeros(self._subjects, dtype=np.int64)
+        counts = self._counts[entry.observer]
+        counts[entry.subjects[entry.outcomes == RELEASED]] += 1
+        if (counts[entry.subjects] != entry.releases).any():
+            self.miscounted.add(place)
+
+
+def _has_more_than_encoded(entry: LedgerEntry) -> bool:
+    """Whether a row states what the encoding of its entry leaves out, and no digest covers."""
+    inputs = entry.inputs
+    if inputs.counts_epsilon:
+        stray = (inputs.radius, inputs.radius_floor)
+        return stray != (None, None) or not np.isnan(entry.radii).all()
+    return (inputs.delta, inputs.adjacency, inputs.accountant) != (None, None, None)

@@ -1,0 +1,272 @@
+"""Bundles: a zip file with everything that is needed to verify one experiment offline.
+
+Members are stored, not compressed: the same content has the same bytes whatever library wrote it,
+and a file cannot expand into more than it is. The ledger is written and read row by row.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import rfc8785
+
+from fedaudit.ledger.evidence import Evidence, Fault
+from fedaudit.ledger.keys import ALGORITHM, PublicKey
+from fedaudit.ledger.rows import StoredRow, UnreadableRow, from_line, to_line
+
+VERSION = 1
+LEDGER = "ledger.ndjson"
+"""The member with a line for each ledger row."""
+
+_README = "README.txt"
+_README_TEXT = """\
+A bundle of fedaudit: everything that is needed to verify one experiment without its service.
+
+  bundle.json       the version of this form and the experiment's id
+  report.json       the audit report, signed; absent where the experiment did not succeed
+  spec.json         what was asked for, every default explicit
+  subjects.json     the subjects' names; the ledger's `subjects` are indices into this list
+  ledger.ndjson     every ledger entry with its inputs, in the order of the hash chain
+  checkpoints.json  signed statements of how many entries there were (DSSE envelopes)
+  keys.json         the service's public keys. They are UNVERIFIED: whoever could change the other
+                    files could change these. Take the key from somebody whom you trust.
+
+With the software:      fedaudit verify BUNDLE --public-key FILE
+Without the software:   docs/ledger-encoding.md says how each hash and signature is computed, and
+                        docs/verification.md what follows from them and what does not.
+
+This file holds confidential figures: what each named client spent in each round.
+"""
+_LARGEST = {
+    _README: 1 << 16,
+    "bundle.json": 1 << 12,
+    "report.json": 1 << 26,
+    "spec.json": 1 << 22,
+    "subjects.json": 1 << 28,
+    "checkpoints.json": 1 << 28,
+    "keys.json": 1 << 20,
+}
+"""Bytes of each member that is read as a whole."""
+_LONGEST_LINE = 1 << 28
+_OPTIONAL = {"report.json", _README}
+_CHUNK = 1 << 16
+# Any time would do: the content alone decides the bytes.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+# What zipfile raises for a file that is none, or that was damaged.
+_DAMAGE = (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
+
+
+class NotABundleError(Exception):
+    """The file is no bundle of a version that is known here."""
+
+
+@dataclass(frozen=True)
+class BundleParts:
+    """What goes into a bundle beside the ledger."""
+
+    experiment_id: str
+    spec: Mapping[str, Any]
+    names: Sequence[str]
+    report: Mapping[str, Any] | None
+    checkpoints: Sequence[Mapping[str, Any]]
+    keys: Sequence[PublicKey]
+
+
+def bundle_chunks(parts: BundleParts, rows: Iterable[StoredRow]) -> Iterator[bytes]:
+    """The bytes of a bundle, made while the rows are read: memory does not grow with them.
+
+    Raises ValueError for a part that has no canonical JSON.
+    """
+    sink = _Sink()
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in _members(parts):
+            archive.writestr(_info(name), content)
+        yield sink.take()
+        with archive.open(_info(LEDGER), "w", force_zip64=True) as member:
+            for row in rows:
+                member.write(to_line(row))
+                if sink.size >= _CHUNK:
+                    yield sink.take()
+    yield sink.take()
+
+
+@contextmanager
+def opened_bundle(path: Path) -> Iterator[Evidence]:
+    """The evidence in a bundle, readable while the block runs.
+
+    Raises NotABundleError where the file is none; what was damaged or altered inside is among the
+    evidence's faults.
+    """
+    try:
+        archive = zipfile.ZipFile(path)
+    except OSError as error:
+        raise NotABundleError(f"cannot be read: {error.strerror or error}") from None
+    except _DAMAGE as error:
+        raise NotABundleError(f"is no zip file: {error}") from None
+    with archive:
+        _check_members(archive)
+        yield _evidence(archive)
+
+
+def _members(parts: BundleParts) -> Iterator[tuple[str, bytes]]:
+    yield _README, _README_TEXT.encode("ascii")
+    contents: dict[str, Any] = {
+        "bundle.json": {"bundle_version": VERSION, "experiment_id": parts.experiment_id},
+        "report.json": parts.report,
+        "spec.json": parts.spec,
+        "subjects.json": list(parts.names),
+        "checkpoints.json": list(parts.checkpoints),
+        "keys.json": [_key_fields(key) for key in parts.keys],
+    }
+    for name, value in contents.items():
+        if value is not None:
+            yield name, rfc8785.dumps(value)
+
+
+def _key_fields(key: PublicKey) -> dict[str, str]:
+    return {"algorithm": ALGORITHM, "key_id": key.key_id, "public_key": key.pem}
+
+
+def _info(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, _EPOCH)
+    info.create_system = 3
+    info.external_attr = 0o100644 << 16
+    return info
+
+
+class _Sink(io.RawIOBase):
+    """Where zipfile writes; it cannot go back, so sizes follow the members."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self.size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        self.size += len(part)
+        return len(part)
+
+    def take(self) -> bytes:
+        taken = b"".join(self._parts)
+        self._parts, self.size = [], 0
+        return taken
+
+
+def _check_members(archive: zipfile.ZipFile) -> None:
+    """No member may be strange, twice or too large; none is ever written to a path."""
+    infos = {info.filename: info for info in archive.infolist()}
+    if len(infos) != len(archive.infolist()):
+        raise NotABundleError("has two files of one name")
+    known = {*_LARGEST, LEDGER}
+    if infos.keys() - known or known - _OPTIONAL - infos.keys():
+        raise NotABundleError("does not have the files of a bundle")
+    for name, info in infos.items():
+        if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1:
+            raise NotABundleError(f"has {name} compressed or encrypted; bundles store it plainly")
+        if info.file_size > _LARGEST.get(name, info.file_size):
+            raise NotABundleError(f"has {info.file_size} bytes in {name}, more than any bundle")
+
+
+def _evidence(archive: zipfile.ZipFile) -> Evidence:
+    faults: list[Fault] = []
+    about = _read_json(archive, "bundle.json", faults)
+    if not isinstance(about, dict) or set(about) != {"bundle_version", "experiment_id"}:
+        raise NotABundleError("has a bundle.json of another form")
+    version = about["bundle_version"]
+    if type(version) is not int or version != VERSION:
+        raise NotABundleError(f"has version {str(version)[:20]}; version {VERSION} is known here")
+    if _README in archive.namelist():
+        _read(archive, _README, faults)
+    return Evidence(
+        experiment_id=str(about["experiment_id"]),
+        spec=_read_json(archive, "spec.json", faults),
+        names=_names(_list(archive, "subjects.json", faults), faults),
+        report=_report(archive, faults),
+        checkpoints=_list(archive, "checkpoints.json", faults),
+        keys=_keys(_list(archive, "keys.json", faults), faults),
+        rows=_rows(archive, faults),
+        faults=faults,
+    )
+
+
+def _read(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> bytes:
+    try:
+        return archive.read(name)
+    except _DAMAGE as error:
+        faults.append(Fault(name, f"is damaged: {error}"))
+        return b""
+
+
+def _read_json(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> Any:
+    """The value of a member, None where it has none; it must be canonical JSON (RFC 8785)."""
+    known = len(faults)
+    content = _read(archive, name, faults)
+    try:
+        value = json.loads(content)
+        if rfc8785.dumps(value) != content:
+            faults.append(Fault(name, "is not in canonical form (RFC 8785)"))
+    except (ValueError, RecursionError):
+        if len(faults) == known:
+            faults.append(Fault(name, "is no canonical JSON (RFC 8785)"))
+        return None
+    return value
+
+
+def _report(archive: zipfile.ZipFile, faults: list[Fault]) -> dict[str, Any] | None:
+    if "report.json" not in archive.namelist():
+        return None
+    value = _read_json(archive, "report.json", faults)
+    return value if isinstance(value, dict) else {}
+
+
+def _list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:
+    value = _read_json(archive, name, faults)
+    if isinstance(value, list):
+        return value
+    faults.append(Fault(name, "is no list"))
+    return []
+
+
+def _names(names: list[Any], faults: list[Fault]) -> list[str]:
+    if not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        faults.append(Fault("subjects.json", "is no list of distinct names"))
+        return []
+    return names
+
+
+def _keys(values: list[Any], faults: list[Fault]) -> list[PublicKey]:
+    found = []
+    for fields in values:
+        try:
+            key = PublicKey.from_pem(fields["public_key"].encode("ascii"))
+            same = _key_fields(key) == fields
+        except (ValueError, TypeError, KeyError, AttributeError):
+            same = False
+        if same:
+            found.append(key)
+        else:
+            faults.append(Fault("keys.json", "has an entry that is no Ed25519 key with its id"))
+    return found
+
+
+def _rows(archive: zipfile.ZipFile, faults: list[Fault]) -> Iterator[StoredRow | UnreadableRow]:
+    number = 0
+    try:
+        with archive.open(LEDGER) as member:
+            while line := member.readline(_LONGEST_LINE):
+                number += 1
+                try:
+                    yield from_line(line)
+                except ValueError as error:
+                    yield UnreadableRow(f"line {number} of {LEDGER}", str(error))
+    except _DAMAGE as error:
+        faults.append(Fault(LEDGER, f"is damaged after line {number}: {error}"))

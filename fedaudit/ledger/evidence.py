@@ -1,0 +1,37 @@
+"""What a verification looks at: everything that one experiment left, wherever it was kept."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedaudit.ledger.keys import PublicKey
+from fedaudit.ledger.rows import StoredRow, UnreadableRow
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A part of the evidence that could not be read as it should."""
+
+    part: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The parts as they were found; none of them is believed."""
+
+    experiment_id: str
+    spec: Any
+    """The spec with every default explicit."""
+    names: Sequence[str]
+    """The subjects' by index."""
+    report: dict[str, Any] | None
+    """None for an experiment that failed or was cancelled."""
+    checkpoints: Sequence[Any]
+    """DSSE envelopes, oldest first."""
+    keys: Sequence[PublicKey]
+    """Keys that came with the evidence and prove nothing about the signer."""
+    rows: Iterable[StoredRow | UnreadableRow]
+    """The ledger in its order; read once."""
+    faults: list[Fault] = field(default_factory=list)
+    """Grows while the rows are read."""

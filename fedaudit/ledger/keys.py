@@ -1,0 +1,114 @@
+"""Ed25519 keys: the one that signs, and the public ones that signatures are checked with."""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+ALGORITHM = "ed25519"
+
+_PUBLIC_BLOCK = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """A public key, by its 32 raw bytes."""
+
+    raw: bytes
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> "PublicKey":
+        """Raises ValueError where the text is no PEM of an Ed25519 public key."""
+        try:
+            key = load_pem_public_key(pem)
+        except (ValueError, UnsupportedAlgorithm):
+            raise ValueError("this is no public key in PEM") from None
+        if not isinstance(key, Ed25519PublicKey):
+            raise ValueError("this is a public key of another kind; Ed25519 is used here")
+        return cls(key.public_bytes_raw())
+
+    @property
+    def key_id(self) -> str:
+        """SHA-256 of the raw key, in hexadecimal."""
+        return hashlib.sha256(self.raw).hexdigest()
+
+    @cached_property
+    def pem(self) -> str:
+        """The key as PEM (SubjectPublicKeyInfo)."""
+        encoded = Ed25519PublicKey.from_public_bytes(self.raw).public_bytes(
+            Encoding.PEM, PublicFormat.SubjectPublicKeyInfo
+        )
+        return encoded.decode("ascii")
+
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Whether the signature of the message was made with this key."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+
+class SigningKey:
+    """A private key."""
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        self.public = PublicKey(private.public_key().public_bytes_raw())
+        self.key_id = self.public.key_id
+
+    @classmethod
+    def generate(cls) -> "SigningKey":
+        """A new key."""
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_pem(cls, pem: bytes) -> "SigningKey":
+        """Raises ValueError where the text is no unencrypted PEM of an Ed25519 private key."""
+        try:
+            key = load_pem_private_key(pem, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            raise ValueError("this is no unencrypted private key in PEM") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise ValueError("this is a private key of another kind; Ed25519 is used here")
+        return cls(key)
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of a message, 64 bytes."""
+        return self._private.sign(message)
+
+
+def public_keys_in(pem: bytes) -> list[PublicKey]:
+    """Every public key of a PEM text. Raises ValueError where it has none, or a private one."""
+    if b"PRIVATE KEY" in pem:
+        raise ValueError("this holds a private key; give the public one alone")
+    found = [PublicKey.from_pem(block) for block in _PUBLIC_BLOCK.findall(pem)]
+    if not found:
+        raise ValueError("this holds no public key in PEM")
+    return found
+
+
+class Keyring:
+    """Public keys by id: those that the verifier trusts, and those that came with the evidence."""
+
+    def __init__(self, *, trusted: Iterable[PublicKey], carried: Iterable[PublicKey]) -> None:
+        self._trusted = {key.key_id: key for key in trusted}
+        self._known = {**{key.key_id: key for key in carried}, **self._trusted}
+
+    def get(self, key_id: str) -> PublicKey | None:
+        """The key with this id; None where it is not at hand."""
+        return self._known.get(key_id)
+
+    def trusts(self, key_id: str) -> bool:
+        """Whether the verifier named the key."""
+        return key_id in self._trusted

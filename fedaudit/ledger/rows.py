@@ -1,0 +1,198 @@
+"""A ledger row as it is stored: an entry's columns, its digest and its link.
+
+A row may have been tampered with, so its columns need not make an entry.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
+from fedaudit.privacy.inputs import MechanismInputs
+
+
+class StoredRow(Protocol):
+    """What every form of a stored row has: parallel arrays over its subjects, and the rest."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def release(self) -> int: ...
+    @property
+    def subject_kind(self) -> str: ...
+    @property
+    def observer(self) -> str: ...
+    @property
+    def subjects(self) -> NDArray[np.int32]: ...
+    @property
+    def outcomes(self) -> NDArray[np.integer[Any]]: ...
+    @property
+    def radii(self) -> NDArray[np.float64]: ...
+    @property
+    def releases(self) -> NDArray[np.int32]: ...
+    @property
+    def clusters(self) -> NDArray[np.int16]: ...
+    @property
+    def epsilons(self) -> NDArray[np.float64] | None: ...
+    @property
+    def inputs(self) -> Mapping[str, Any]: ...
+    @property
+    def digest(self) -> bytes: ...
+    @property
+    def link(self) -> bytes: ...
+    @property
+    def interrupted(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class UnreadableRow:
+    """A row that could not even be read."""
+
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class BundledRow:
+    """A row that came with a bundle."""
+
+    round: int
+    release: int
+    subject_kind: str
+    observer: str
+    interrupted: bool
+    inputs: Mapping[str, Any]
+    subjects: NDArray[np.int32]
+    outcomes: NDArray[np.int16]
+    radii: NDArray[np.float64]
+    releases: NDArray[np.int32]
+    clusters: NDArray[np.int16]
+    epsilons: NDArray[np.float64] | None
+    digest: bytes
+    link: bytes
+
+
+_ARRAYS = {
+    "subjects": np.int32,
+    "outcomes": np.int16,
+    "radii": np.float64,
+    "releases": np.int32,
+    "clusters": np.int16,
+    "epsilons": np.float64,
+}
+_FLOATS = ("radii", "epsilons")
+_FIELDS = tuple(BundledRow.__dataclass_fields__)
+_INPUTS = tuple(MechanismInputs.__dataclass_fields__)
+
+
+def place_of(row: StoredRow) -> str:
+    """Where a row stands, for people."""
+    return f"round {row.round}, release {row.release} ({row.subject_kind} before {row.observer})"
+
+
+def entry_of(row: StoredRow) -> LedgerEntry:
+    """The entry that a row holds.
+
+    Raises ValueError or TypeError where its columns make none.
+    """
+    outcomes = np.asarray(row.outcomes)
+    if len(outcomes) and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
+        raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
+    return LedgerEntry(
+        round=row.round,
+        release=row.release,
+        subject_kind=row.subject_kind,
+        observer=row.observer,
+        inputs=MechanismInputs.from_dict(row.inputs),
+        subjects=row.subjects,
+        outcomes=outcomes.astype(np.uint8),
+        radii=row.radii,
+        releases=row.releases,
+        clusters=row.clusters,
+        epsilons=row.epsilons,
+        interrupted=row.interrupted,
+    )
+
+
+def to_line(row: StoredRow) -> bytes:
+    """The row as a line of JSON, its fields in one order; an absent number is null."""
+    value = {name: getattr(row, name) for name in _FIELDS}
+    value["inputs"] = {name: row.inputs.get(name) for name in _INPUTS}
+    for name in _ARRAYS:
+        value[name] = None if value[name] is None else _listed(value[name])
+    value["digest"], value["link"] = row.digest.hex(), row.link.hex()
+    return _encoded(value)
+
+
+def from_line(line: bytes) -> BundledRow:
+    """The row of a line.
+
+    Raises ValueError where the line is not, byte for byte, what `to_line` gives.
+    """
+    try:
+        value = json.loads(line)
+        same = isinstance(value, dict) and _encoded(value) == line
+    except (ValueError, RecursionError):
+        raise ValueError("is no JSON") from None
+    if not same or tuple(value) != _FIELDS or not _well_typed(value):
+        raise ValueError("is not in the form in which ledger lines are written")
+    try:
+        arrays = {
+            name: None if value[name] is None else np.array(value[name], dtype)
+            for name, dtype in _ARRAYS.items()
+        }
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError("has a column of numbers out of range") from None
+    hashes = {name: bytes.fromhex(value[name]) for name in ("digest", "link")}
+    return BundledRow(**{**value, **arrays, **hashes})
+
+
+def _listed(column: NDArray[Any]) -> list[Any]:
+    values: list[Any] = column.tolist()
+    finite = np.isfinite(column)
+    if finite.all():
+        return values
+    return [value if known else None for value, known in zip(values, finite.tolist(), strict=True)]
+
+
+def _encoded(value: dict[str, Any]) -> bytes:
+    # Python writes the shortest digits that read back as the same number, on every version.
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+
+
+def _well_typed(value: dict[str, Any]) -> bool:
+    """Whether every field has its type; only epsilons may be missing."""
+    inputs = value["inputs"]
+    return (
+        all(type(value[name]) is int for name in ("round", "release"))
+        and all(isinstance(value[name], str) for name in ("subject_kind", "observer"))
+        and type(value["interrupted"]) is bool
+        and isinstance(inputs, dict)
+        and tuple(inputs) == _INPUTS
+        and all(_is_hash(value[name]) for name in ("digest", "link"))
+        and all(
+            _is_column(value[name], floats=name in _FLOATS)
+            or (name == "epsilons" and value[name] is None)
+            for name in _ARRAYS
+        )
+    )
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and value == value.lower() and not len(value) % 2 and _hex(value)
+
+
+def _hex(value: str) -> bool:
+    return all(character in "0123456789abcdef" for character in value)
+
+
+def _is_column(value: Any, *, floats: bool) -> bool:
+    if not isinstance(value, list):
+        return False
+    if floats:
+        return all(number is None or type(number) is float for number in value)
+    return all(type(number) is int for number in value)

@@ -1,0 +1,84 @@
+"""A chart as the page shows it: a drawing, what it says in words, and the figures behind it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from fedaudit.reports.charts.svg import element, number, together
+
+WIDTH = 420.0
+"""Of every drawing, in units that are about a pixel on a phone: text stays legible there."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """SVG elements in a box from (0, 0) to (WIDTH, height)."""
+
+    body: Markup
+    height: float
+
+
+@dataclass(frozen=True)
+class FigureTable:
+    """The figures behind a chart; the first cell of a row is its header."""
+
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    note: str = ""
+    """What the table leaves out."""
+
+    @property
+    def short(self) -> bool:
+        """Whether it is printed with the page."""
+        return len(self.rows) <= 60
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart. `name` is unique on its page and has letters, digits and `-` only."""
+
+    name: str
+    title: str
+    description: str
+    """What is drawn, for who does not see it."""
+    caption: str
+    """What it says, in words."""
+    drawing: Drawing
+    table: FigureTable
+
+    @property
+    def svg(self) -> Markup:
+        """The drawing as an image with a title and a description."""
+        title, described = f"{self.name}-title", f"{self.name}-description"
+        return element(
+            "svg",
+            element("title", self.title, id=title),
+            element("desc", self.description, id=described),
+            self.drawing.body,
+            viewBox=f"0 0 {number(WIDTH)} {number(self.drawing.height)}",
+            role="img",
+            aria_labelledby=f"{title} {described}",
+        )
+
+
+def figure_text(value: float | None) -> str:
+    """A figure for people: four significant digits, integers as they are, a dash for none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
+        return str(int(value))
+    return f"{value:.4g}"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def drawn(*parts: Markup, height: float) -> Drawing:
+    """A drawing of these parts."""
+    return Drawing(together(*parts), height)

@@ -1,0 +1,224 @@
+"""The charts over rounds: what is drawn, said and listed of a run's series."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedaudit.fairness.gaps import METRICS
+from fedaudit.reports.charts.chart import Chart, FigureTable, figure_text, joined
+from fedaudit.reports.charts.legend import SERIES
+from fedaudit.reports.charts.lines import Final, Line, LinePlot, line_chart
+from fedaudit.reports.charts.thinning import kept_places
+from fedaudit.reports.series import GapSeries, Series, Values
+
+_MOST_ROUNDS = 200
+_SHARE = (0.0, 1.0)
+
+
+def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
+    """What training has spent by each round."""
+    lines = [
+        _figure_line(series, "leakage_max", "largest"),
+        _figure_line(series, "leakage_median", "median"),
+    ]
+    found = [
+        _chart("leakage", "Leakage of a client, by round", lines, series.rounds, unit="leakage"),
+        _chart(
+            "epsilon",
+            "Epsilon spent, by round",
+            [_figure_line(series, "epsilon_max", f"largest epsilon{_at_delta(report)}")],
+            series.rounds,
+            unit="epsilon",
+        ),
+    ]
+    return [chart for chart in found if chart is not None]
+
+
+def training_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
+    """Losses, accuracy, and what became of the clusters."""
+    best = report["utility"]["best_round"]
+    losses = [
+        _figure_line(series, "validation_loss", "validation loss"),
+        _figure_line(series, "selection_loss", "selection loss (for stopping)"),
+    ]
+    accuracy = _figure_line(series, "accuracy", "accuracy")
+    separation = _figure_line(series, "separation", "separation")
+    found = [
+        _chart("loss", "Loss, by round", losses, series.rounds, unit="loss", best=best),
+        _chart(
+            "accuracy",
+            "Accuracy, by round",
+            [accuracy],
+            series.rounds,
+            unit="share classified rightly",
+            whole=_SHARE,
+            best=best,
+        ),
+        _chart(
+            "clusters",
+            "Uploads in each cluster, by round",
+            _cluster_lines(series.cluster_sizes),
+            series.rounds,
+            unit="uploads",
+            whole=(0, 0),
+        ),
+        _chart(
+            "separation",
+            "Separation of the clusters, by round",
+            [separation],
+            series.rounds,
+            unit="own over nearest other distance",
+            whole=(0, 0),
+            remark="Below 1, uploads lie closer to their own hypothesis than that does to the "
+            "nearest other.",
+        ),
+    ]
+    return [chart for chart in found if chart is not None]
+
+
+def gap_charts(section: Mapping[str, Any], gaps: GapSeries, *, name: str, best: int) -> list[Chart]:
+    """The differences and the ratios of one attribute, each with its final interval.
+
+    `section`: the report's, of this attribute; `name` is unique among the attributes.
+    """
+    found = []
+    for kind, ideal in (("difference", 0), ("ratio", 1)):
+        metrics = [metric for metric in METRICS if metric.endswith(kind) and metric in gaps.values]
+        lines = [
+            Line(
+                name=metric.removesuffix(f"_{kind}").replace("_", " "),
+                values=gaps.values[metric],
+                final=_final(section["metrics"].get(metric)),
+            )
+            for metric in metrics
+        ]
+        chart = _chart(
+            f"{name}-{kind}",
+            f"{kind.capitalize()}s between groups of {section['attribute']}, by round",
+            lines,
+            gaps.rounds,
+            unit=f"{kind} of rates ({ideal}: no gap)",
+            whole=_SHARE,
+            best=best,
+            remark=_final_words(lines),
+        )
+        if chart is not None:
+            found.append(chart)
+    return found
+
+
+def _chart(
+    name: str,
+    title: str,
+    lines: Sequence[Line],
+    rounds: Sequence[int],
+    *,
+    unit: str,
+    whole: tuple[float, float] | None = None,
+    best: int | None = None,
+    remark: str = "",
+) -> Chart | None:
+    """The chart of those lines that have a value; None where none has."""
+    shown = [one for one in lines if any(value is not None for value in one.values)]
+    if not shown:
+        return None
+    kept = kept_places([one.values for one in shown], most=_MOST_ROUNDS)
+    within = best is not None and rounds[0] <= best <= rounds[-1]
+    plot = LinePlot(
+        rounds=rounds,
+        lines=shown,
+        kept=kept,
+        unit=unit,
+        whole=whole,
+        best_round=best if within else None,
+    )
+    names = joined([one.name for one in shown])
+    told = [_course(one, rounds, among=len(shown)) for one in shown]
+    return Chart(
+        name=f"chart-{name}",
+        title=title,
+        description=f"Line chart over rounds {rounds[0]} to {rounds[-1]}: {names}. The figures "
+        "are in the table below.",
+        caption=" ".join([*told, remark]).strip(),
+        drawing=line_chart(plot),
+        table=_table(shown, rounds, kept),
+    )
+
+
+def _table(lines: Sequence[Line], rounds: Sequence[int], kept: Sequence[int]) -> FigureTable:
+    note = ""
+    if len(kept) < len(rounds):
+        note = (
+            f"{len(kept)} of {len(rounds)} rounds are drawn and listed: of each stretch those "
+            "where a line is lowest and highest. The experiment's rounds hold all of them."
+        )
+    return FigureTable(
+        head=("Round", *(one.name.capitalize() for one in lines)),
+        rows=[
+            (str(rounds[place]), *(figure_text(one.values[place]) for one in lines))
+            for place in kept
+        ],
+        note=note,
+    )
+
+
+def _course(one: Line, rounds: Sequence[int], *, among: int) -> str:
+    """From where to where a line goes; of one or two also the extremes in between."""
+    points = [
+        (value, at) for value, at in zip(one.values, rounds, strict=True) if value is not None
+    ]
+    (first, start), (last, end) = points[0], points[-1]
+    subject = one.name[:1].upper() + one.name[1:]
+    if len(points) == 1:
+        return f"{subject} is {figure_text(first)} in round {start}."
+    told = (
+        f"{subject} is {figure_text(first)} in round {start} and {figure_text(last)} in round {end}"
+    )
+    extremes = []
+    for word, (value, at) in (("lowest", min(points)), ("highest", max(points))):
+        if value not in (first, last):
+            extremes.append(f"{word} in round {at} ({figure_text(value)})")
+    return f"{told}; {joined(extremes)}." if extremes and among <= 2 else f"{told}."
+
+
+def _figure_line(series: Series, figure: str, name: str) -> Line:
+    return Line(name, series.figures.get(figure, ()))
+
+
+def _at_delta(report: Mapping[str, Any]) -> str:
+    delta = report["guarantee"]["delta"]
+    return "" if delta is None else f" at delta = {delta:g}"
+
+
+def _cluster_lines(sizes: Sequence[Sequence[int]]) -> list[Line]:
+    """A line for each of several clusters; beyond six, their smallest, median and largest."""
+    count = max(map(len, sizes), default=0)
+    if count < 2:
+        return []
+    if count > SERIES:
+        ordered = [sorted(of_round) for of_round in sizes]
+        places = {"smallest": 0, "median": count // 2, "largest": count - 1}
+        return [Line(f"{word} cluster", _sizes(ordered, at)) for word, at in places.items()]
+    return [Line(f"cluster {place}", _sizes(sizes, place)) for place in range(count)]
+
+
+def _sizes(sizes: Sequence[Sequence[int]], place: int) -> Values:
+    return tuple(of_round[place] if place < len(of_round) else None for of_round in sizes)
+
+
+def _final(metric: Mapping[str, Any] | None) -> Final | None:
+    if metric is None or metric["value"] is None:
+        return None
+    interval = metric["interval"]
+    if interval is None:
+        return Final(metric["value"])
+    return Final(metric["value"], interval["low"], interval["high"])
+
+
+def _final_words(lines: Sequence[Line]) -> str:
+    found = [one.final for one in lines if one.final is not None]
+    if not found:
+        return ""
+    told = "Right of the rounds: the report's own values, over all held-out rows"
+    if any(final.low is not None for final in found):
+        told += ", with their intervals; rounds have none"
+    return f"{told}."

@@ -1,0 +1,185 @@
+"""The privacy section: leakage under metric privacy, epsilon with a delta, or neither."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.suppression import shown_groups
+from fedaudit.privacy.metric import leakage, summarise_leakage, training_releases
+from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE, NO_MECHANISM, NO_NOISE
+from fedaudit.privacy.record_spending import RecordSpending
+from fedaudit.privacy.spending_plan import ObserverEpsilon, SpendingPlan
+from fedaudit.reports.document import (
+    ClusterLeakage,
+    EpsilonSection,
+    Privacy,
+    RecordGroupSection,
+    RecordsSection,
+)
+from fedaudit.reports.material import ReportMaterial
+from fedaudit.spec.privacy import (
+    GaussianCentral,
+    GaussianLocal,
+    LaplaceL2,
+    RecordPersonalised,
+)
+
+_LEAKAGE = (
+    "leakage_median",
+    "leakage_max",
+    "leakage_quantiles",
+    "leakage_by_cluster",
+    "leakage_per_release",
+)
+_NOT_BY_RECORD = "the mechanism protects clients; no record has a budget of its own"
+
+
+def spent(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
+    """Epsilon before each observer; none where there is no plan.
+
+    Raises KeyError where the material lacks the compositions of an observer.
+    """
+    plan = material.plan
+    return () if plan is None else plan.spent(material.compositions)
+
+
+def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
+    """Epsilon if all planned rounds had been played, where validation ended the run early.
+
+    Nobody is taken to pay more often than a budget allows. Empty where the run did not end so.
+    """
+    plan, result, privacy = material.plan, material.result, material.spec.privacy
+    if plan is None or result.stopped_by != "patience":
+        return ()
+    left = max(0, material.spec.training.rounds - result.rounds)
+    most = {}
+    for observer, played in material.compositions.items():
+        counts = np.asarray(played, dtype=np.int64)
+        most[observer] = counts + left
+        if isinstance(privacy, GaussianCentral | GaussianLocal) and privacy.epsilon_budget:
+            allowed = plan.steps_within(observer, privacy.epsilon_budget)
+            most[observer] = np.maximum(counts, np.minimum(most[observer], allowed))
+    return plan.spent(most)
+
+
+def privacy_section(material: ReportMaterial) -> Privacy:
+    """What training spent."""
+    privacy = material.spec.privacy
+    if material.plan is not None:
+        return _with_epsilon(material, material.plan)
+    if isinstance(privacy, LaplaceL2):
+        return _with_leakage(material, privacy.noise_multiplier)
+    unprotected = NO_NOISE if isinstance(privacy, RecordPersonalised) else NO_MECHANISM
+    missing = (*_LEAKAGE, "epsilon_max", "records")
+    return Privacy(
+        **dict.fromkeys(missing),
+        participations_max=int(_ordered(material).max(initial=0)),
+        refusals=material.refusals,
+        withheld=material.withheld,
+        epsilon=[],
+        reasons=dict.fromkeys(missing, unprotected),
+    )
+
+
+def _with_epsilon(material: ReportMaterial, plan: SpendingPlan) -> Privacy:
+    found = spent(material)
+    reasons = dict.fromkeys(_LEAKAGE, NO_LEAKAGE)
+    records = None
+    if plan.records is None:
+        reasons["records"] = _NOT_BY_RECORD
+    else:
+        records = _records(material, plan.records)
+    # The last observer is the one that sees who takes part, where anyone does.
+    seen = np.asarray(material.compositions[plan.observers[-1]])
+    return Privacy(
+        **dict.fromkeys(_LEAKAGE),
+        participations_max=int(seen.max(initial=0)),
+        refusals=material.refusals,
+        withheld=material.withheld,
+        epsilon_max=max(one.value for one in found),
+        epsilon=[
+            EpsilonSection(
+                observer=one.observer,
+                delta=one.delta,
+                adjacency=one.adjacency,
+                accountant=plan.accountant,
+                value=one.value,
+            )
+            for one in found
+        ],
+        records=records,
+        reasons=reasons,
+    )
+
+
+def _records(material: ReportMaterial, records: RecordSpending) -> RecordsSection:
+    rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
+    found = records.of_groups("final_model", rounds)
+    size = material.spec.fairness.minimum_group_size
+    shown = shown_groups(np.array([one.records for one in found]), minimum_group_size=size)
+    hidden = {"records": f"suppressed: fewer than {size} records, or another group's would follow"}
+    return RecordsSection(
+        left_out=records.left_out,
+        overspent=records.overspent(rounds),
+        groups=[
+            RecordGroupSection(
+                budget_low=one.group.low,
+                budget_high=one.group.high,
+                records=one.records if visible else None,
+                epsilon_max=one.epsilon_max,
+                budget_used_share=one.budget_used_share,
+                reasons={} if visible else hidden,
+            )
+            for one, visible in zip(found, shown.tolist(), strict=True)
+        ],
+    )
+
+
+def _with_leakage(material: ReportMaterial, nu: float) -> Privacy:
+    summary = summarise_leakage(
+        material.releases,
+        training_clients=material.federation.training_clients,
+        n=material.n,
+        noise_multiplier=nu,
+    )
+    by_cluster = _by_cluster(material, nu)
+    reasons = {"epsilon_max": NO_EPSILON, "records": _NOT_BY_RECORD}
+    if by_cluster is None:
+        reasons["leakage_by_cluster"] = "the clusters of the clients were not handed over"
+    return Privacy(
+        leakage_median=summary.median,
+        leakage_max=summary.maximum,
+        leakage_quantiles=summary.quantiles,
+        leakage_by_cluster=by_cluster,
+        leakage_per_release=leakage(1, n=material.n, noise_multiplier=nu),
+        participations_max=int(_ordered(material).max(initial=0)),
+        refusals=material.refusals,
+        withheld=material.withheld,
+        epsilon_max=None,
+        epsilon=[],
+        records=None,
+        reasons=reasons,
+    )
+
+
+def _ordered(material: ReportMaterial) -> NDArray[np.int64]:
+    return training_releases(
+        material.releases, training_clients=material.federation.training_clients
+    )
+
+
+def _by_cluster(material: ReportMaterial, nu: float) -> list[ClusterLeakage] | None:
+    if material.clusters is None:
+        return None
+    found = []
+    for cluster in range(material.spec.training.hypotheses):
+        releases = material.releases[material.clusters == cluster]
+        if len(releases):
+            found.append(
+                ClusterLeakage(
+                    cluster=cluster,
+                    clients=len(releases),
+                    leakage_median=float(np.median(releases)) * material.n / nu,
+                    leakage_max=leakage(int(releases.max()), n=material.n, noise_multiplier=nu),
+                )
+            )
+    return found

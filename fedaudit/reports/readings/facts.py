@@ -1,0 +1,128 @@
+"""What several readings say of a report in the same words."""
+
+from fedaudit.reports.readings.fields import (
+    Document,
+    figure,
+    number_at,
+    part_at,
+    parts_at,
+    settings,
+    text_at,
+)
+
+NOT_FOR_RELEASE = (
+    "The noise was simulated from the experiment's seed: the figures tell what the mechanism gives "
+    "with secret noise, and the model of this run is protected by nothing and is not for release."
+)
+HELD_OUT = (
+    "Losses, the choice of the best round and the fairness rates are taken from held-out rows "
+    "without noise or guarantee."
+)
+
+_OBSERVERS = {
+    "final_model": "those who see the models and not who took part",
+    "server": "the server",
+}
+
+
+def kind(document: Document) -> str | None:
+    """formal, heuristic or none; None where the report does not say."""
+    return text_at(document, "guarantee", "kind")
+
+
+def mechanism(document: Document) -> str | None:
+    """The name of the mechanism."""
+    return text_at(document, "guarantee", "mechanism") or text_at(
+        document, "spec", "privacy", "mechanism"
+    )
+
+
+def is_protected(document: Document) -> bool:
+    """Whether the report states any guarantee."""
+    return kind(document) in ("formal", "heuristic")
+
+
+def is_simulated(document: Document) -> bool:
+    """Whether there was noise, and it can be drawn again from the seed."""
+    noise = text_at(document, "spec", "privacy", "noise")
+    return is_protected(document) and noise == "simulation"
+
+
+def observer(name: str) -> str:
+    """Who looks, in words."""
+    return _OBSERVERS.get(name, name)
+
+
+def epsilon_max(document: Document) -> float | None:
+    """The largest epsilon with a delta, whoever looks; never a leakage under metric privacy."""
+    return number_at(document, "privacy", "epsilon_max")
+
+
+def spent(document: Document) -> list[str]:
+    """What training spent, a sentence for each figure; epsilon and leakage are never mixed."""
+    epsilons = parts_at(document, "privacy", "epsilon")
+    if epsilons:
+        return [_epsilon(one) for one in epsilons]
+    if (largest := epsilon_max(document)) is not None:
+        delta = number_at(document, "guarantee", "delta")
+        return [f"epsilon = {figure(largest)} at delta = {figure(delta)}."]
+    leakage = number_at(document, "privacy", "leakage_max")
+    if leakage is None:
+        return []
+    median = number_at(document, "privacy", "leakage_median")
+    each = number_at(document, "privacy", "leakage_per_release")
+    most = number_at(document, "privacy", "participations_max")
+    return [
+        f"Leakage under metric privacy (a cost within a distance, no epsilon): {figure(leakage)} "
+        f"at most and {figure(median)} for the median client, n/nu = {figure(each)} for each "
+        f"release, at most {figure(most)} releases of one client."
+    ]
+
+
+def _epsilon(one: Document) -> str:
+    return (
+        f"epsilon = {figure(number_at(one, 'value'))} before "
+        f"{observer(text_at(one, 'observer') or 'an observer that is not named')}, at delta = "
+        f"{figure(number_at(one, 'delta'))} under {text_at(one, 'adjacency') or 'unknown'} "
+        f"(accountant {text_at(one, 'accountant') or 'unknown'})."
+    )
+
+
+def federation(document: Document) -> str | None:
+    """The federation in one sentence; None where the report lacks it."""
+    data = part_at(document, "data")
+    if not data:
+        return None
+    count = {name: figure(number_at(data, name)) for name in _COUNTED}
+    held_out = f"{count['validation_clients']} are held out"
+    if text_at(document, "spec", "federation", "validation_unit") == "record":
+        held_out = "rows of each of them are held out"
+    return (
+        f"{count['rows']} rows of {count['clients']} clients from the source "
+        f"{text_at(data, 'source') or 'unknown'}; {count['training_clients']} clients train, "
+        f"{held_out}."
+    )
+
+
+_COUNTED = ("rows", "clients", "training_clients", "validation_clients")
+
+
+def client_key(document: Document) -> str | None:
+    """The column that tells clients apart, where the spec names one."""
+    return text_at(document, "spec", "federation", "client_key")
+
+
+def model(document: Document) -> str:
+    """The model in one sentence."""
+    size = figure(number_at(document, "data", "parameters"))
+    hypotheses = figure(number_at(document, "spec", "training", "hypotheses"))
+    parts = settings(part_at(document, "spec", "model")) or "unknown"
+    return f"Released parameters: {size}; hypotheses: {hypotheses}; model: {parts}."
+
+
+def trained(document: Document) -> str:
+    """How training went, in one sentence."""
+    rounds = figure(number_at(document, "utility", "rounds"))
+    best = figure(number_at(document, "utility", "best_round"))
+    ended = text_at(document, "utility", "stopped_by") or "unknown"
+    return f"Training ended after {rounds} rounds (by: {ended}); the models are of round {best}."

@@ -1,0 +1,215 @@
+"""Rates and impact ratios per category, as a bias audit under Local Law 144 tabulates them.
+
+New York City's rules (6 RCNY 5-300 and 5-301): the selection rate of a category is the share of it
+that is selected, its scoring rate the share that scores above the sample's median, and its impact
+ratio that rate over the highest one. Audits tell how many belong to no known category and which
+categories were left out as too small. Four fifths is the threshold of 29 CFR 1607.4 (D); the local
+law itself sets none.
+"""
+
+import json
+from itertools import permutations
+from typing import Literal
+
+from fedaudit.reports.checks import value_at
+from fedaudit.reports.document import Share
+from fedaudit.reports.readings.fields import (
+    Document,
+    ReadingPart,
+    ReportName,
+    number_at,
+    parts_at,
+    report_name,
+    text_at,
+    texts_at,
+)
+
+NOTICE = (
+    "A table of figures, not legal advice and no bias audit: the law asks for an independent "
+    "auditor and for data of the tool's own use. No outcome of it means compliance or a breach."
+)
+FOUR_FIFTHS = 0.8
+# Rates are ratios of counts, so a ratio meant to be 0.8 may lie a rounding below it.
+_ROUNDING = 1e-9
+_JOINED = ("_", " and ", " & ", " x ", "_x_", "-", "*", "/", "+", ", ", ",")
+
+Reading = Literal["below four fifths", "at least four fifths"]
+
+
+class ImpactRatioCategory(ReadingPart):
+    """One row of a table; a suppressed category shows its name alone."""
+
+    category: str
+    suppressed: bool
+    rate: Share | None
+    impact_ratio: Share | None
+    """The rate over the highest rate among the categories that are shown."""
+    four_fifths: Reading | None
+    reason: str | None
+    """Why there is no rate or no ratio."""
+
+
+class ImpactRatioTable(ReadingPart):
+    """The categories of one attribute."""
+
+    attribute: str
+    intersection_of: list[str] | None
+    """The attributes whose combinations these are, told from the attribute's name; None for a
+    single one."""
+    categories: list[ImpactRatioCategory]
+    highest_rate: Share | None
+    below_four_fifths: int
+    suppressed_categories: int
+    missing_rows: int | None
+    """Rows of the whole federation without a value; None where the report does not say."""
+
+
+class ImpactRatioReading(ReadingPart):
+    """A report's rates as tables of impact ratios."""
+
+    reading: Literal["impact-ratio"] = "impact-ratio"
+    report: ReportName
+    notice: str
+    rate: Literal["selection", "scoring"] | None
+    """Selection for a classifier, scoring where the target is a number."""
+    rate_definition: str
+    tables: list[ImpactRatioTable]
+    """Single attributes first, then intersections."""
+    notes: list[str]
+
+
+def impact_ratio(document: Document) -> ImpactRatioReading:
+    """The tables of a report, one for each of its sensitive attributes."""
+    tables = [_table(document, section) for section in parts_at(document, "fairness")]
+    tables.sort(key=lambda one: one.intersection_of is not None)
+    rate = _rate(document)
+    return ImpactRatioReading(
+        report=report_name(document),
+        notice=NOTICE,
+        rate=rate,
+        rate_definition=_definition(document, rate),
+        tables=tables,
+        notes=_notes(document, tables),
+    )
+
+
+def _table(document: Document, section: Document) -> ImpactRatioTable:
+    attribute = text_at(section, "attribute") or "not named"
+    groups = parts_at(section, "groups")
+    shown = [rate for rate in map(_shown_rate, groups) if rate is not None]
+    highest = max(shown, default=None)
+    categories = [_category(group, highest, compared=len(shown)) for group in groups]
+    return ImpactRatioTable(
+        attribute=attribute,
+        intersection_of=_intersection_of(attribute, _attributes(document)),
+        categories=categories,
+        highest_rate=highest,
+        below_four_fifths=sum(one.four_fifths == "below four fifths" for one in categories),
+        suppressed_categories=sum(one.suppressed for one in categories),
+        missing_rows=_missing_rows(document, attribute),
+    )
+
+
+def _shown_rate(group: Document) -> float | None:
+    if value_at(group, "suppressed") is True:
+        return None
+    rate = number_at(group, "selection_rate")
+    return rate if rate is not None and 0 <= rate <= 1 else None
+
+
+def _category(group: Document, highest: float | None, *, compared: int) -> ImpactRatioCategory:
+    """One row. `compared`: how many categories show a rate."""
+    rate, ratio, reading = _shown_rate(group), None, None
+    reason: str | None = None
+    if rate is None or highest is None:
+        reason = text_at(group, "reasons", "selection_rate") or "the report has no rate"
+    elif compared < 2:
+        reason = "no other category shows a rate to compare with"
+    elif highest == 0:
+        reason = "no category has a favourable outcome, so there is no ratio"
+    else:
+        ratio = rate / highest
+        reading = _read(ratio)
+    return ImpactRatioCategory(
+        category=text_at(group, "value") or "not named",
+        suppressed=value_at(group, "suppressed") is True,
+        rate=rate,
+        impact_ratio=ratio,
+        four_fifths=reading,
+        reason=reason,
+    )
+
+
+def _read(ratio: float) -> Reading:
+    return "below four fifths" if ratio < FOUR_FIFTHS - _ROUNDING else "at least four fifths"
+
+
+def _attributes(document: Document) -> list[str]:
+    found = [text_at(section, "attribute") for section in parts_at(document, "fairness")]
+    return [name for name in found if name is not None]
+
+
+def _intersection_of(attribute: str, others: list[str]) -> list[str] | None:
+    """The two or three other attributes that the name joins, as `sex_race` does sex and race."""
+    candidates = [name for name in others if name != attribute and name in attribute]
+    for size in (2, 3):
+        for names in permutations(candidates, size):
+            if any(attribute == mark.join(names) for mark in _JOINED):
+                return list(names)
+    return None
+
+
+def _missing_rows(document: Document, attribute: str) -> int | None:
+    """What the notes on the data count; they name an attribute only where rows lack it."""
+    if not isinstance(value_at(document, "data", "notes"), list):
+        return None
+    beginning = f"rows without a value of {attribute!r}, in no group: "
+    for note in texts_at(document, "data", "notes"):
+        count = note.removeprefix(beginning)
+        if count != note and count.isdecimal():
+            return int(count)
+    return 0
+
+
+def _rate(document: Document) -> Literal["selection", "scoring"] | None:
+    loss = text_at(document, "spec", "training", "loss")
+    if loss is None:
+        return None
+    return "selection" if loss == "cross-entropy" else "scoring"
+
+
+def _definition(document: Document, rate: str | None) -> str:
+    favourable = value_at(document, "spec", "fairness", "favourable")
+    rule = "the positive class" if favourable is None else json.dumps(favourable)
+    common = f"The share of a category's held-out rows whose prediction is favourable: {rule}."
+    if rate != "scoring":
+        return common
+    return (
+        f"{common} The rules of the local law count scores above the sample's median, which this "
+        "report does not have: its scoring rate is theirs only where the value above is the median."
+    )
+
+
+def _notes(document: Document, tables: list[ImpactRatioTable]) -> list[str]:
+    size = number_at(document, "spec", "fairness", "minimum_group_size")
+    small = "the report's minimum" if size is None else f"{size:g} scored rows"
+    notes = [
+        "Rates come from rows held out of training, pooled over clients: test data, not the "
+        "history of a tool in use.",
+        f"A category with fewer than {small} is suppressed, and another with it where its figures "
+        "would follow; either may have the highest rate or the lowest. The local law's own limit "
+        "is 2 % of the data, and it wants the figures of a category so left out.",
+        "How many rows and selections a category has is confidential and not part of a report; "
+        "holders of the scope ledger:read get the counts of every round.",
+        "Missing values are counted over all rows of the federation, held out or not.",
+    ]
+    if not any(one.intersection_of for one in tables):
+        notes.append(
+            "There is no table of intersections: give the data a column that joins two attributes "
+            "(as sex_race does sex and race) and name all three in fairness.sensitive."
+        )
+    if isinstance(value_at(document, "spec", "fairness", "favourable"), list):
+        notes.append("The favourable outcome is another one for each group: see rate_definition.")
+    if not tables:
+        notes.append("The report names no sensitive attribute, so there is no table.")
+    return notes

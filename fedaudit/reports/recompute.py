@@ -1,0 +1,121 @@
+"""A report's privacy figures, computed anew from nothing but ledger entries and the spec."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.metric import leakage, summarise_leakage
+
+_REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
+
+
+class LedgerTotals:
+    """What entries add up to, counted from outcomes alone and not from the running columns."""
+
+    def __init__(self, subjects: int) -> None:
+        self._subjects = subjects
+        self.releases = np.zeros(subjects, dtype=np.int32)
+        self.clusters = np.full(subjects, -1, dtype=np.int16)
+        """The cluster of each subject's newest upload, -1 for none."""
+        self.refusals = 0
+        self.withheld = 0
+        self.inputs: set[MechanismInputs] = set()
+        self.rounds: set[int] = set()
+        """Rounds with an entry whose results were stored."""
+        self.compositions: dict[str, NDArray[np.int64]] = {}
+        """By observer, the largest running count of each subject: what was composed before it."""
+
+    def add(self, entry: LedgerEntry) -> None:
+        """Count an entry in; its subjects must lie within the range."""
+        released = entry.outcomes == RELEASED
+        self.releases[entry.subjects[released]] += 1
+        placed = released & (entry.clusters >= 0)
+        self.clusters[entry.subjects[placed]] = entry.clusters[placed]
+        self.refusals += int(np.count_nonzero(entry.outcomes == _REFUSED))
+        self.withheld += int(np.count_nonzero(entry.outcomes == _WITHHELD))
+        self.inputs.add(entry.inputs)
+        self._compose(entry)
+        if not entry.interrupted:
+            self.rounds.add(entry.round)
+
+    def _compose(self, entry: LedgerEntry) -> None:
+        found = self.compositions.setdefault(
+            entry.observer, np.zeros(self._subjects, dtype=np.int64)
+        )
+        np.maximum.at(found, entry.subjects, entry.releases)
+
+
+def recompute(
+    totals: LedgerTotals, *, inputs: MechanismInputs, training_clients: int, hypotheses: int
+) -> dict[str, Any] | None:
+    """The figures of the report's section `privacy` that follow from the entries.
+
+    None where this version does not know how the mechanism's figures are computed. Raises
+    ValueError where more clients released something than train.
+    """
+    figures = _FIGURES.get(inputs.mechanism)
+    if figures is None:
+        return None
+    common = {
+        "participations_max": int(totals.releases.max(initial=0)),
+        "refusals": totals.refusals,
+        "withheld": totals.withheld,
+    }
+    return {**common, **figures(totals, inputs, training_clients, hypotheses)}
+
+
+def _without_mechanism(
+    _totals: LedgerTotals, _inputs: MechanismInputs, _training_clients: int, _hypotheses: int
+) -> dict[str, Any]:
+    names = ("median", "max", "quantiles", "per_release", "by_cluster")
+    return dict.fromkeys((f"leakage_{name}" for name in names), None)
+
+
+def _metric_privacy(
+    totals: LedgerTotals, inputs: MechanismInputs, training_clients: int, hypotheses: int
+) -> dict[str, Any]:
+    n, nu = inputs.n, inputs.noise_multiplier
+    if nu is None or not training_clients:
+        raise ValueError("there is no noise multiplier, or nobody trains")
+    summary = summarise_leakage(
+        totals.releases, training_clients=training_clients, n=n, noise_multiplier=nu
+    )
+    return {
+        "leakage_median": summary.median,
+        "leakage_max": summary.maximum,
+        "leakage_quantiles": summary.quantiles,
+        "leakage_per_release": leakage(1, n=n, noise_multiplier=nu),
+        "leakage_by_cluster": _by_cluster(totals, n, nu, hypotheses),
+    }
+
+
+def _by_cluster(
+    totals: LedgerTotals, n: int, nu: float, hypotheses: int
+) -> Sequence[dict[str, Any]]:
+    found = []
+    for cluster in range(hypotheses):
+        releases = totals.releases[totals.clusters == cluster]
+        if len(releases):
+            found.append(
+                {
+                    "cluster": cluster,
+                    "clients": len(releases),
+                    "leakage_median": float(np.median(releases)) * n / nu,
+                    "leakage_max": leakage(int(releases.max()), n=n, noise_multiplier=nu),
+                }
+            )
+    return found
+
+
+_Figures = Callable[[LedgerTotals, MechanismInputs, int, int], dict[str, Any]]
+_FIGURES: dict[str, _Figures] = {
+    "laplace-l2": _metric_privacy,
+    "none": _without_mechanism,
+    # Its baseline without noise; with noise it is counted as an epsilon (`epsilon_checks`).
+    "record-personalised": _without_mechanism,
+}
+"""By mechanism: the figures that are its own."""

@@ -1,0 +1,97 @@
+"""What the rounds of a run came to, for the curves of a report's page. Public figures only."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+FIGURES = (
+    "selection_loss",
+    "validation_loss",
+    "accuracy",
+    "separation",
+    "leakage_median",
+    "leakage_max",
+    "epsilon_max",
+)
+
+Values = tuple[float | None, ...]
+
+
+class RoundFigures(Protocol):
+    """A round, as the service stores it or as a run in this process leaves it: has FIGURES too."""
+
+    @property
+    def round(self) -> int:
+        """From 1."""
+
+    @property
+    def cluster_sizes(self) -> Sequence[int]:
+        """Uploads in each cluster; empty where it is secret who was drawn."""
+
+
+class GapFigures(Protocol):
+    """The gaps of one attribute in one round."""
+
+    @property
+    def round(self) -> int:
+        """From 1."""
+
+    @property
+    def attribute(self) -> str:
+        """The sensitive attribute."""
+
+    @property
+    def figures(self) -> Sequence[Mapping[str, Any]]:
+        """Objects of metric and value."""
+
+
+@dataclass(frozen=True)
+class GapSeries:
+    """The gaps of one sensitive attribute, in the rounds that were validated."""
+
+    rounds: tuple[int, ...]
+    values: Mapping[str, Values]
+    """Metric -> one value a round."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """The figures of every round, ascending; None where a round has no such figure."""
+
+    rounds: tuple[int, ...] = ()
+    figures: Mapping[str, Values] = field(default_factory=dict)
+    """One of FIGURES -> one value a round."""
+    cluster_sizes: tuple[tuple[int, ...], ...] = ()
+    """One a round."""
+    gaps: Mapping[str, GapSeries] = field(default_factory=dict)
+    """By sensitive attribute."""
+
+
+def series_of(rounds: Sequence[RoundFigures], gaps: Sequence[GapFigures]) -> Series:
+    """The series of rounds and gaps, both in order of their rounds."""
+    attributes = dict.fromkeys(one.attribute for one in gaps)
+    return Series(
+        rounds=tuple(one.round for one in rounds),
+        figures={name: tuple(_finite(getattr(one, name)) for one in rounds) for name in FIGURES},
+        cluster_sizes=tuple(tuple(one.cluster_sizes) for one in rounds),
+        gaps={
+            attribute: _gaps([one for one in gaps if one.attribute == attribute])
+            for attribute in attributes
+        },
+    )
+
+
+def _gaps(rows: Sequence[GapFigures]) -> GapSeries:
+    found = [{figure["metric"]: figure["value"] for figure in row.figures} for row in rows]
+    metrics = dict.fromkeys(metric for values in found for metric in values)
+    return GapSeries(
+        rounds=tuple(row.round for row in rows),
+        values={
+            metric: tuple(_finite(values.get(metric)) for values in found) for metric in metrics
+        },
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

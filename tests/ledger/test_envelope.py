@@ -1,0 +1,99 @@
+"""Keys, envelopes and checkpoints."""
+
+import json
+
+import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.ledger.checkpoints import Checkpoint, subjects_hash
+from fedaudit.ledger.envelope import Envelope, pae
+from fedaudit.ledger.keys import PublicKey, SigningKey, public_keys_in
+
+KEY = SigningKey.generate()
+CHECKPOINT = Checkpoint("e", "running", 7, 7, "a" * 64, "b" * 64, "c" * 64)
+
+
+def test_the_encoding_is_that_of_the_dsse_specification():
+    # The example of github.com/secure-systems-lab/dsse, protocol.md.
+    kind = "http://example.com/HelloWorld"
+    assert pae(kind, b"hello world") == b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"
+
+
+def test_the_signature_is_that_of_rfc_8032():
+    # RFC 8032, section 7.1, test 1: the empty message.
+    der = bytes.fromhex("302e020100300506032b657004220420")
+    secret = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
+    from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+    key = SigningKey(load_der_private_key(der + secret, None))
+    assert key.public.raw.hex() == (
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"
+    )
+    assert (
+        key.sign(b"").hex().startswith("e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522")
+    )
+
+
+def test_a_checkpoint_comes_back_from_its_envelope():
+    envelope = Envelope.from_dict(json.loads(json.dumps(CHECKPOINT.sign(KEY).as_dict())))
+    assert Checkpoint.of(envelope) == CHECKPOINT
+    assert KEY.public.verifies(envelope.signature, envelope.message)
+    assert not KEY.public.verifies(envelope.signature, envelope.message + b" ")
+    assert not SigningKey.generate().public.verifies(envelope.signature, envelope.message)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"payload": "!"},
+        {"payload": 3},
+        {"signatures": []},
+        {"signatures": [{"keyid": "a", "sig": "AAAA"}]},
+        {"signatures": [{"keyid": "a"}]},
+        {"more": 1},
+    ],
+)
+def test_what_is_no_envelope_is_refused(change):
+    with pytest.raises(ValueError, match=r"is|has|must"):
+        Envelope.from_dict({**CHECKPOINT.sign(KEY).as_dict(), **change})
+
+
+@pytest.mark.parametrize(
+    "change", [{"entries": "7"}, {"entries": -1}, {"status": "gone"}, {"checkpoint_version": 2}]
+)
+def test_what_is_no_checkpoint_is_refused(change):
+    value = {**json.loads(CHECKPOINT.sign(KEY).payload), **change}
+    envelope = Envelope.sign(CHECKPOINT.sign(KEY).payload_type, rfc8785.dumps(value), KEY)
+    with pytest.raises(ValueError, match=r"is no|lacks"):
+        Checkpoint.of(envelope)
+
+
+def test_a_checkpoint_of_another_kind_is_refused():
+    with pytest.raises(ValueError, match="payload type"):
+        Checkpoint.of(Envelope.sign("application/x", CHECKPOINT.sign(KEY).payload, KEY))
+
+
+def test_public_keys_are_read_from_pem_and_private_ones_refused():
+    other = SigningKey.generate().public
+    both = (KEY.public.pem + other.pem).encode()
+    assert public_keys_in(both) == [KEY.public, other]
+    assert PublicKey.from_pem(other.pem.encode()).key_id == other.key_id
+    with pytest.raises(ValueError, match="private"):
+        public_keys_in(b"-----BEGIN PRIVATE KEY-----")
+    with pytest.raises(ValueError, match="no public key"):
+        public_keys_in(b"hello")
+
+
+@given(st.lists(st.text(max_size=8), max_size=5))
+def test_the_hash_of_names_is_taken_over_canonical_json(names):
+    import hashlib
+
+    try:
+        expected = hashlib.sha256(rfc8785.dumps(names)).hexdigest()
+    except (ValueError, UnicodeError):
+        with pytest.raises(ValueError, match="surrogates"):
+            subjects_hash(names)
+        return
+    assert subjects_hash(names) == expected

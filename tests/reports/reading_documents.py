@@ -1,0 +1,49 @@
+"""Reports to read: of every kind of mechanism, of older versions, and broken ones."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fedaudit.privacy.spending_plan import spending_plan
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.material import ReportMaterial
+
+Material = Callable[..., ReportMaterial]
+
+NAMES = ("registry", "nist-800-226", "impact-ratio", "model-card")
+ONE_HYPOTHESIS = {"loss": "rmse", "hypotheses": 1, "rounds": 50}
+GAUSSIAN = {
+    "privacy": {
+        "mechanism": "gaussian-central",
+        "noise_multiplier": 2,
+        "clip": 1,
+        "delta": 1e-3,
+        "noise": "release",
+    },
+    "training": {**ONE_HYPOTHESIS, "cohort": {"sampling": "poisson", "rate": 0.2}},
+    "gates": [],
+}
+FIXED = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5, "radius": 2}}
+NOTHING = {"privacy": {"mechanism": "none"}, "gates": [], "fairness": {"sensitive": []}}
+
+
+PROVENANCE = {"finished_at": "2030-01-02T03:04:05+00:00", "code_version": "0.1.0"}
+
+
+def gaussian(material: Material, **privacy: Any) -> dict[str, Any]:
+    """The report of a run of gaussian-central that played 41 rounds."""
+    spec = {**GAUSSIAN, "privacy": {**GAUSSIAN["privacy"], **privacy}}
+    made = material(spec)
+    plan = spending_plan(made.spec, training_clients=30)
+    return assemble(
+        material(spec, plan=plan, compositions={"final_model": 41}, provenance=PROVENANCE)
+    )
+
+
+def documents(material: Material) -> dict[str, dict[str, Any]]:
+    """A report of each kind, by name."""
+    return {
+        "adaptive": assemble(material(provenance=PROVENANCE)),
+        "fixed": assemble(material(FIXED, provenance=PROVENANCE)),
+        "nothing": assemble(material(NOTHING, provenance=PROVENANCE)),
+        "gaussian": gaussian(material),
+    }

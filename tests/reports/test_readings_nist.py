@@ -1,0 +1,91 @@
+"""The order of NIST SP 800-226, and how much of it a report answers."""
+
+import pytest
+
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.readings.nist_800_226 import NistReading, nist_800_226
+from tests.reports.reading_documents import FIXED, NOTHING, documents, gaussian
+
+TOPICS = [
+    "privacy parameters and unit",
+    "guarantee and adjacency",
+    "algorithm and utility",
+    "bias",
+    "security",
+    "side channels",
+    "trust model",
+    "data collection",
+]
+
+
+def _statements(found: NistReading, topic: str) -> dict[str, tuple[str, str]]:
+    [one] = [part for part in found.topics if part.topic == topic]
+    return {told.question: (told.status, told.statement) for told in one.statements}
+
+
+def test_topics_go_down_the_pyramid_and_each_has_a_status(material):
+    for document in documents(material).values():
+        found = nist_800_226(document)
+        assert [part.topic for part in found.topics] == TOPICS
+        assert [part.layer for part in found.topics] == ["top"] * 2 + ["middle"] * 4 + ["base"] * 2
+        for part in found.topics:
+            told = {one.status for one in part.statements}
+            assert part.status == (told.pop() if len(told) == 1 else "answered in part")
+            assert all(one.statement for one in part.statements)
+
+
+def test_leakage_is_half_an_answer_and_epsilon_a_whole_one(material):
+    for document, status, word in (
+        (assemble(material()), "answered in part", "Leakage"),
+        (assemble(material(FIXED)), "answered in part", "Leakage"),
+        (gaussian(material), "answered", "epsilon = "),
+        (assemble(material(NOTHING)), "answered", "no parameter"),
+    ):
+        told = _statements(nist_800_226(document), TOPICS[0])
+        found, statement = told[
+            "How large is the privacy loss: which parameters, with which values?"
+        ]
+        assert (found, word in statement) == (status, True)
+
+
+def test_heuristic_is_never_a_whole_answer(material):
+    for spec, status in (({}, "answered in part"), (FIXED, "answered")):
+        document = assemble(material(spec))
+        told = _statements(nist_800_226(document), TOPICS[1])
+        found = told["Which guarantee is claimed, and is it proven?"]
+        assert found == (status, document["guarantee"]["statement"])
+
+
+@pytest.mark.parametrize(("noise", "begins"), [("simulation", "No. "), ("release", "Noise was")])
+def test_a_simulated_runs_model_has_no_guarantee(material, noise, begins):
+    found = nist_800_226(gaussian(material, noise=noise))
+    told = _statements(found, TOPICS[1])["Does the guarantee hold for the model of this run?"]
+    assert told[1].startswith(begins)
+
+
+def test_what_lies_outside_the_run_is_not_shown(material):
+    found = nist_800_226(gaussian(material))
+    for topic, question in (
+        ("privacy parameters and unit", "What else was spent on the same data?"),
+        ("security", "Who can read the data and the updates, and how is that kept?"),
+        ("security", "Was the model attacked?"),
+        ("trust model", "Do the parties deserve that trust?"),
+        (
+            "data collection",
+            "How was it collected: with which consent, how little of it, how long kept?",
+        ),
+    ):
+        assert _statements(found, topic)[question][0] == "not shown by this run"
+
+
+def test_an_empty_report_answers_nothing_by_itself():
+    for part in nist_800_226({}).topics:
+        for told in part.statements:
+            assert told.status != "answered" or "no noise" in told.statement, told
+
+
+def test_attacks_in_a_report_are_named(material):
+    document = {**assemble(material()), "attacks": [{"kind": "membership", "auc": 0.51}]}
+    told = _statements(nist_800_226(document), "security")["Was the model attacked?"]
+    assert told[0] == "answered in part"
+    assert "membership" in told[1]
