@@ -5,8 +5,10 @@ broker is named, and both live below the data folder. *Production*: both are nam
 """
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import quote, urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -22,6 +24,29 @@ class SettingsError(ValueError):
     """The environment's settings cannot be used; the message names each and its remedy."""
 
 
+_STORAGE_PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs")}
+"""What a kind of storage needs beside the service itself: the package, and the extra with it."""
+
+
+def check_storage_url(url: str) -> None:
+    """Raises SettingsError for a URL that names no storage, or one whose package is missing."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        if parts.netloc or not parts.path.strip("/"):
+            raise SettingsError("FEDAUDIT_STORAGE_URL must name a folder, as file:///srv/fedaudit")
+        return
+    if parts.scheme not in _STORAGE_PACKAGES or not parts.netloc:
+        raise SettingsError(
+            "FEDAUDIT_STORAGE_URL must be file:///FOLDER, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"
+        )
+    package, extra = _STORAGE_PACKAGES[parts.scheme]
+    if find_spec(package) is None:
+        raise SettingsError(
+            f"FEDAUDIT_STORAGE_URL is {parts.scheme}://, which needs the package {package}; "
+            f"install fedaudit[{extra}]"
+        )
+
+
 class Settings(BaseSettings):
     """Raises pydantic.ValidationError naming the setting and the remedy."""
 
@@ -35,6 +60,7 @@ class Settings(BaseSettings):
     database_url: str = ""
     broker_url: str = ""
     storage_url: str = ""
+    """Where uploaded files are kept: file:///FOLDER, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX."""
     signing_key_file: Path | None = None
     embedded: bool = False
     """Whether database and broker live below `data_dir`; decided here, never set."""
@@ -45,6 +71,9 @@ class Settings(BaseSettings):
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """How often a unit is tried before it fails."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
+    """Of a request that is no upload."""
+    max_upload_bytes: Annotated[int, Field(ge=1024)] = 16 << 30
+    """Of an uploaded file, as it is sent and after decompression."""
     log_format: Literal["console", "json"] = "console"
 
     @model_validator(mode="before")
@@ -64,7 +93,7 @@ class Settings(BaseSettings):
         if not database:
             chosen["database_url"] = f"sqlite:///{folder}/fedaudit.db"
             chosen["broker_url"] = f"filesystem://{folder}/queue"
-        chosen["storage_url"] = values.get("storage_url") or f"file://{folder}/files"
+        chosen["storage_url"] = values.get("storage_url") or f"file://{quote(str(folder))}/files"
         return chosen
 
     @model_validator(mode="after")
@@ -75,13 +104,13 @@ class Settings(BaseSettings):
                 ("sqlite://", "postgresql://", "postgresql+psycopg://"),
             ),
             "broker": (self.broker_url, ("filesystem://", "redis://", "rediss://")),
-            "storage": (self.storage_url, ("file://",)),
         }
         for name, (url, allowed) in schemes.items():
             if not url.startswith(allowed):
                 raise ValueError(
                     f"FEDAUDIT_{name.upper()}_URL must start with one of {', '.join(allowed)}"
                 )
+        check_storage_url(self.storage_url)
         return self
 
 

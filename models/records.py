@@ -42,6 +42,7 @@ class NewExperiment:
     unit_id: str
     parameters: int
     noise_multiplier: float | None = None
+    mechanism_inputs: Mapping[str, Any] | None = None
     unit_position: int = 0
     attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     tags: Sequence[str] = ()
@@ -84,6 +85,19 @@ class FinalFigures:
     gate_outcome: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewFile:
+    """A data file that is registered; `storage_key` is None for one below the sources folder."""
+
+    fingerprint: str
+    name: str
+    source: str
+    registration: Mapping[str, Any]
+    file_name: str
+    size_bytes: int
+    storage_key: str | None
+
+
 @dataclass(frozen=True)
 class Budget:
     """One budget of a federation. `total` is None where nobody has set a bound."""
@@ -103,6 +117,38 @@ class Budget:
         return None if self.total is None else max(0.0, self.total - self.reserved - self.spent)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EpsilonCost:
+    """What an experiment may spend, at most, before one observer."""
+
+    observer: str
+    adjacency: str
+    unit: str
+    """`client` or `record`, whom the adjacency is about."""
+    delta: float
+    epsilon: float
+    """Of the experiment by itself, at its own delta."""
+    curve: NDArray[np.float64]
+    """Renyi divergences of the whole run, at orders that are the same for all experiments."""
+    step: NDArray[np.float64]
+    """The same of one composition, at most."""
+    compositions: int
+    """Of the whole run, if nothing is repeated."""
+
+
+Shortage = Literal["no-room", "other-adjacency", "other-observer", "other-unit"]
+
+
+@dataclass(frozen=True)
+class EpsilonRefusal:
+    """Why a budget has no place for an experiment."""
+
+    budget: Budget
+    shortage: Shortage
+    requested: float | None
+    """The epsilon that all would come to with it; None where it cannot be counted."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """A worker's hold on a unit: `fence` goes with everything it writes."""
@@ -112,6 +158,8 @@ class Claim:
     fence: int
     attempts: int
     max_attempts: int
+    kind: str
+    """`run` or `profile`."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +179,8 @@ class LedgerRow:
     """One packed ledger row: parallel arrays over the round's m subjects.
 
     `inputs` has the keys mechanism, n, noise_multiplier, radius (None: adaptive), radius_floor,
-    clip, noise and guarantee.
+    clip, noise and guarantee; and event, delta, adjacency and accountant, which with `epsilons`
+    are None, or missing, where the cost is not an epsilon with a delta.
     """
 
     round: int
@@ -147,11 +196,16 @@ class LedgerRow:
     digest: bytes
     link: bytes
     interrupted: bool = False
+    epsilons: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class LedgerTotalsRow:
-    """An experiment's running totals: releases per subject index, refusals and withheld overall."""
+    """An experiment's running totals: releases per subject index, refusals and withheld overall.
+
+    Where there are several observers the releases of all subjects before one stand behind those
+    before another, in the order of the observers' names.
+    """
 
     releases: NDArray[np.int32]
     refusals: int
@@ -180,6 +234,7 @@ class RoundRow:
     collapsed: bool = False
     leakage_median: float | None = None
     leakage_max: float | None = None
+    epsilon_max: float | None = None
     demographic_parity_difference: float | None = None
     equalized_odds_difference: float | None = None
     equal_opportunity_difference: float | None = None

@@ -3,6 +3,7 @@
 from models.repositories.api_keys import ApiKeyRepository
 from models.repositories.budgets import BudgetRepository
 from models.repositories.checkpoints import CheckpointRepository
+from models.repositories.epsilon_budgets import EpsilonBudgetRepository
 from models.repositories.events import EventRepository
 from models.repositories.experiments import ExperimentRepository
 from models.repositories.fairness import FairnessRepository
@@ -14,6 +15,7 @@ from models.repositories.projects import ProjectRepository
 from models.repositories.recovery import fail_unit
 from models.repositories.reports import ReportRepository
 from models.repositories.rounds import RoundRepository
+from models.repositories.signing import LedgerCheckpointRepository, SigningKeyRepository
 from models.repositories.subject_sets import SubjectSetRepository
 from models.repositories.sweeper_leases import SweeperLeaseRepository
 from models.repositories.units import UnitRepository
@@ -22,16 +24,19 @@ __all__ = [
     "ApiKeyRepository",
     "BudgetRepository",
     "CheckpointRepository",
+    "EpsilonBudgetRepository",
     "EventRepository",
     "ExperimentRepository",
     "FairnessRepository",
     "FederationRepository",
     "IdempotencyRepository",
+    "LedgerCheckpointRepository",
     "LedgerRepository",
     "OutboxRepository",
     "ProjectRepository",
     "ReportRepository",
     "RoundRepository",
+    "SigningKeyRepository",
     "SubjectSetRepository",
     "SweeperLeaseRepository",
     "UnitRepository",

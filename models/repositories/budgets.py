@@ -1,9 +1,11 @@
 """Budgets on a federation's data: reserved before a release, booked when it is known.
 
-A budget belongs to the data and not to a run: ten runs on one federation spend ten times.
+A budget belongs to the data and not to a run: ten runs on one federation spend ten times. Leakage
+adds up, and is kept here as a sum; epsilons are composed (`epsilon_budgets`).
 """
 
 import math
+from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, Double, Select, and_, case, literal, or_, select, update
 
@@ -12,16 +14,20 @@ from models.repositories.base import ScopedRepository
 from models.tables.federations import Federation, FederationBudget, Reservation
 
 # A total such as 1.2 must have room for three times 0.4, whose sum in floating point lies above.
-_ROUNDING = 1e-12
+ROUNDING = 1e-12
 
-_HELD, _SETTLED = "held", "settled"
+HELD, SETTLED = "held", "settled"
+_LEAKAGE = "leakage"
 
 
-class BudgetRepository(ScopedRepository):
-    """The budgets of a project's federations."""
+class BudgetRows(ScopedRepository):
+    """The budgets of a project's federations, whatever their figure."""
 
     def budgets(self, federation_id: str) -> list[Budget]:
-        """Every budget that was set or spent from."""
+        """Every budget that was set or spent from.
+
+        Of an epsilon without what is reserved and spent, which `EpsilonBudgetRepository` composes.
+        """
         rows = self._all(
             self._select(FederationBudget)
             .where(FederationBudget.federation_id == federation_id)
@@ -47,6 +53,7 @@ class BudgetRepository(ScopedRepository):
         """
         if total is not None:
             _check_amount("total", total)
+        self._lock(federation_id)
         key = self._key(
             federation_id,
             book=book,
@@ -58,100 +65,11 @@ class BudgetRepository(ScopedRepository):
         self._execute(update(FederationBudget).where(_is(key)).values(total=total))
         return _budget(self.session.scalars(self._budget(key)).one())
 
-    def reserve(
-        self,
-        federation_id: str,
-        *,
-        experiment_id: str,
-        book: str,
-        figure: str,
-        amount: float,
-        delta: float | None = None,
-        adjacency: str | None = None,
-        observer: str | None = None,
-    ) -> bool:
-        """Reserves `amount` for an experiment; False, and nothing changed, where there is no room.
-
-        One conditional UPDATE decides, so that two experiments cannot both take the last room.
-        Where nobody has set a bound the amount is booked all the same. Raises LookupError where
-        the project has no such federation, ValueError for an amount that is negative or infinite.
-        """
-        _check_amount("amount", amount)
-        key = self._key(
-            federation_id,
-            book=book,
-            figure=figure,
-            delta=delta or 0.0,
-            adjacency=adjacency or "",
-            observer=observer or "",
-        )
-        if not self._enlarge(key, amount):
-            return False
-        values = {**key, "experiment_id": experiment_id, "amount": amount, "spent": 0.0}
-        self._insert(Reservation, [{**values, "state": _HELD}])
-        return True
-
-    def draw(self, experiment_id: str, *, spent: float, figure: str = "leakage") -> bool:
-        """Books that the experiment has spent `spent` in all, before the noise is drawn.
-
-        Absolute, so that a repeat changes nothing. More than was reserved is taken from what is
-        left of the budget; False, and nothing changed, where there is no room for it: nothing may
-        then be released. True where the experiment has nothing reserved of this figure.
-        """
-        _check_amount("spent", spent)
-        reservation = self._one(self._held(experiment_id, figure))
-        if reservation is None or spent <= reservation.spent:
-            return True
-        key = _key_of(reservation)
-        missing = spent - reservation.amount
-        if missing > 0 and not self._enlarge(key, missing):
-            return False
-        amount = max(reservation.amount, spent)
-        self._book(key, unreserve=spent - reservation.spent, spend=spent - reservation.spent)
-        self._execute(
-            update(Reservation)
-            .where(_is_reservation(reservation))
-            .values(spent=spent, amount=amount)
-        )
-        return True
-
-    def settle(self, experiment_id: str, *, spent: float, figure: str = "leakage") -> bool:
-        """Ends a reservation: what was not spent returns to the budget.
-
-        Never less than was drawn already. False where nothing was held, so that a second call
-        changes nothing.
-        """
-        _check_amount("spent", spent)
-        reservation = self._one(self._held(experiment_id, figure))
-        if reservation is None:
-            return False
-        spent = max(spent, reservation.spent)
-        self._book(
-            _key_of(reservation),
-            unreserve=reservation.amount - reservation.spent,
-            spend=spent - reservation.spent,
-        )
-        self._execute(
-            update(Reservation)
-            .where(_is_reservation(reservation))
-            .values(state=_SETTLED, spent=spent)
-        )
-        return True
-
-    def held(self, experiment_id: str) -> list[Reservation]:
-        """The reservations that are not settled, locked for this (write) transaction."""
-        return self._all(self._held(experiment_id))
-
-    def _held(self, experiment_id: str, figure: str | None = None) -> Select[Reservation]:
-        mine = self._select(Federation).with_only_columns(Federation.id)
-        statement = select(Reservation).where(
-            Reservation.experiment_id == experiment_id,
-            Reservation.state == _HELD,
-            Reservation.federation_id.in_(mine),
-        )
-        if figure is not None:
-            statement = statement.where(Reservation.figure == figure)
-        return statement.with_for_update()
+    def _lock(self, federation_id: str) -> None:
+        """Until the transaction ends nobody else reserves epsilons, or sets a budget."""
+        mine = self._select(Federation).where(Federation.id == federation_id)
+        # The weaker lock: it does not stop rows from being added that refer to this one.
+        self._one(mine.with_for_update(key_share=True))
 
     def _budget(self, key: dict[str, object]) -> Select[FederationBudget]:
         return select(FederationBudget).where(_is(key)).execution_options(populate_existing=True)
@@ -166,10 +84,102 @@ class BudgetRepository(ScopedRepository):
         self._insert_absent(FederationBudget, {**key, **empty})
         return key
 
+
+class BudgetRepository(BudgetRows):
+    """Reservations of leakage on a project's federations."""
+
+    def reserve(
+        self,
+        federation_id: str,
+        *,
+        experiment_id: str,
+        book: str,
+        amount: float,
+    ) -> bool:
+        """Reserves leakage for an experiment; False, and nothing changed, without room for it.
+
+        One conditional UPDATE decides, so that two experiments cannot both take the last room.
+        Where nobody has set a bound the amount is booked all the same. Raises LookupError where
+        the project has no such federation, ValueError for an amount that is negative or infinite.
+        """
+        _check_amount("amount", amount)
+        key = self._key(
+            federation_id, book=book, figure=_LEAKAGE, delta=0.0, adjacency="", observer=""
+        )
+        if not self._enlarge(key, amount):
+            return False
+        values = {**key, "experiment_id": experiment_id, "amount": amount, "spent": 0.0}
+        self._insert(Reservation, [{**values, "state": HELD}])
+        return True
+
+    def draw(self, experiment_id: str, *, spent: float) -> bool:
+        """Books that the experiment has spent `spent` in all, before the noise is drawn.
+
+        Absolute, so that a repeat changes nothing. More than was reserved is taken from what is
+        left of the budget; False, and nothing changed, where there is no room for it: nothing may
+        then be released. True where the experiment has nothing reserved.
+        """
+        _check_amount("spent", spent)
+        reservation = self._one(self._held(experiment_id))
+        if reservation is None or spent <= reservation.spent:
+            return True
+        key = key_of(reservation)
+        missing = spent - reservation.amount
+        if missing > 0 and not self._enlarge(key, missing):
+            return False
+        amount = max(reservation.amount, spent)
+        self._book(key, unreserve=spent - reservation.spent, spend=spent - reservation.spent)
+        self._execute(
+            update(Reservation)
+            .where(is_reservation(reservation))
+            .values(spent=spent, amount=amount)
+        )
+        return True
+
+    def settle(self, experiment_id: str, *, spent: float) -> bool:
+        """Ends a reservation: what was not spent returns to the budget.
+
+        Never less than was drawn already. False where nothing was held, so that a second call
+        changes nothing.
+        """
+        _check_amount("spent", spent)
+        reservation = self._one(self._held(experiment_id))
+        if reservation is None:
+            return False
+        spent = max(spent, reservation.spent)
+        self._book(
+            key_of(reservation),
+            unreserve=reservation.amount - reservation.spent,
+            spend=spent - reservation.spent,
+        )
+        self._execute(
+            update(Reservation)
+            .where(is_reservation(reservation))
+            .values(state=SETTLED, spent=spent)
+        )
+        return True
+
+    def held(self, experiment_id: str) -> list[Reservation]:
+        """The reservations of leakage that are not settled, locked for this transaction."""
+        return self._all(self._held(experiment_id))
+
+    def _held(self, experiment_id: str) -> Select[Reservation]:
+        mine = self._select(Federation).with_only_columns(Federation.id)
+        return (
+            select(Reservation)
+            .where(
+                Reservation.experiment_id == experiment_id,
+                Reservation.figure == _LEAKAGE,
+                Reservation.state == HELD,
+                Reservation.federation_id.in_(mine),
+            )
+            .with_for_update()
+        )
+
     def _enlarge(self, key: dict[str, object], amount: float) -> bool:
         after = FederationBudget.reserved + FederationBudget.spent + literal(amount, Double)
         room = or_(
-            FederationBudget.total.is_(None), after <= FederationBudget.total * (1.0 + _ROUNDING)
+            FederationBudget.total.is_(None), after <= FederationBudget.total * (1.0 + ROUNDING)
         )
         reserve = update(FederationBudget).where(_is(key), room)
         return bool(self._execute(reserve.values(reserved=FederationBudget.reserved + amount)))
@@ -186,6 +196,11 @@ class BudgetRepository(ScopedRepository):
         )
 
 
+def of_figure(budgets: Iterable[Budget], book: str, figure: str) -> list[Budget]:
+    """Those of one book and figure."""
+    return [one for one in budgets if (one.book, one.figure) == (book, figure)]
+
+
 def _check_amount(field: str, amount: float) -> None:
     if not (math.isfinite(amount) and amount >= 0):
         raise ValueError(f"{field}: {amount} is not a finite number of at least 0")
@@ -195,13 +210,15 @@ def _is(key: dict[str, object]) -> ColumnElement[bool]:
     return and_(*(FederationBudget.__table__.c[name] == value for name, value in key.items()))
 
 
-def _key_of(reservation: Reservation) -> dict[str, object]:
+def key_of(reservation: Reservation) -> dict[str, object]:
+    """The key of the budget that it is on."""
     names = ("federation_id", "book", "figure", "delta", "adjacency", "observer")
     return {name: getattr(reservation, name) for name in names}
 
 
-def _is_reservation(reservation: Reservation) -> ColumnElement[bool]:
-    key = {**_key_of(reservation), "experiment_id": reservation.experiment_id}
+def is_reservation(reservation: Reservation) -> ColumnElement[bool]:
+    """The condition that a row is just this one."""
+    key = {**key_of(reservation), "experiment_id": reservation.experiment_id}
     return and_(*(Reservation.__table__.c[name] == value for name, value in key.items()))
 
 

@@ -10,6 +10,7 @@ from models.clock import utc_now
 from models.records import Cursor, ExperimentFilters, FinalFigures, NewExperiment, Page
 from models.repositories.base import ScopedRepository
 from models.repositories.budgets import BudgetRepository
+from models.repositories.epsilon_budgets import EpsilonBudgetRepository
 from models.repositories.events import EventRepository
 from models.repositories.experiment_lists import cursor_of, filtered, paged
 from models.repositories.ledger import LedgerRepository
@@ -136,8 +137,8 @@ class ExperimentRepository(ScopedRepository):
     ) -> bool:
         """Ends an experiment as `succeeded`, `failed` or `cancelled`; False where it has ended.
 
-        Settles its reservations by what the ledger shows, open intents counted as spent; a figure
-        that the ledger has no totals of counts as spent in full.
+        Settles its reservations by what the ledger shows, open intents counted as spent; leakage
+        without a noise multiplier to compute it by counts as spent in full.
         """
         experiment = self.get(id)
         if experiment is None or experiment.status in ENDED:
@@ -162,13 +163,19 @@ class ExperimentRepository(ScopedRepository):
         return True
 
     def _settle(self, experiment: Experiment) -> None:
+        ledger = LedgerRepository(self.session)
         budgets = BudgetRepository(self.session, self.project_id)
         for reservation in budgets.held(experiment.id):
             spent = reservation.amount
-            if reservation.figure == "leakage" and experiment.noise_multiplier is not None:
-                releases = LedgerRepository(self.session).charged_releases(experiment.id)
+            if experiment.noise_multiplier is not None:
+                [releases] = ledger.charged_releases(experiment.id)
                 spent = releases * experiment.parameters / experiment.noise_multiplier
-            budgets.settle(experiment.id, spent=spent, figure=reservation.figure)
+            budgets.settle(experiment.id, spent=spent)
+        epsilons = EpsilonBudgetRepository(self.session, self.project_id)
+        observers = sorted(one.observer for one in epsilons.held(experiment.id))
+        if observers:
+            charged = ledger.charged_releases(experiment.id, observers=len(observers))
+            epsilons.settle(experiment.id, dict(zip(observers, charged, strict=True)))
 
     def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:  # noqa: A002
         """A change of status from one of the expected ones, with its event."""

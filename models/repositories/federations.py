@@ -1,47 +1,213 @@
 """Federations of one project."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from sqlalchemy import Select, exists, select, update
 
 from models.clock import utc_now
 from models.identifiers import new_id
-from models.records import Cursor, Page
+from models.records import Cursor, NewFile, Page
 from models.repositories.budgets import BudgetRepository
+from models.repositories.units import UnitRepository
+from models.tables.experiments import Experiment
 from models.tables.federations import Federation
+
+_OPEN = ("queued", "running", "cancelling")
+_IN_GOOD_ORDER = ("profiling", "ready")
 
 
 class FederationRepository(BudgetRepository):
-    """A project's federations, and the budgets on their data."""
+    """A project's federations, and the budgets on their data.
+
+    The same content is one federation, whether experiments name it by a path, it is registered or
+    uploaded, and also after it was deleted: what was spent on it belongs to it.
+    """
 
     def get_or_create(
         self, *, fingerprint: str, name: str, source: str, profile: Mapping[str, Any]
     ) -> Federation:
         """The federation with this data; its name and profile stay what they first were."""
-        self._insert_absent(
-            Federation,
-            {
-                "id": new_id(),
-                "project_id": self.project_id,
-                "fingerprint": fingerprint,
-                "name": name,
-                "source": source,
-                "profile": dict(profile),
-                "status": "ready",
-                "created_at": utc_now(),
-            },
+        self._add(
+            fingerprint=fingerprint,
+            name=name,
+            source=source,
+            profile=dict(profile),
+            status="ready",
         )
-        return self.session.scalars(
-            self._select(Federation).where(Federation.fingerprint == fingerprint)
-        ).one()
+        return self.session.scalars(self._has(fingerprint)).one()
+
+    def find(self, fingerprint: str) -> Federation | None:
+        """The federation with this data, in whatever state; None where there is none."""
+        return self._one(self._has(fingerprint))
+
+    def register(self, file: NewFile, *, unit_id: str) -> Federation:
+        """The federation with this data, now `profiling` by the unit under this registration.
+
+        Where the file is stored already it stays there, as its content is the same, and the caller
+        compares `storage_key` with its own; not so after a rejection, which the stored file may be
+        the cause of. A unit that has not begun with an earlier registration is withdrawn.
+        """
+        self._add(
+            fingerprint=file.fingerprint,
+            name=file.name,
+            source=file.source,
+            profile={},
+            status="profiling",
+        )
+        before = self.session.scalars(_locked(self._has(file.fingerprint))).one()
+        if before.unit_id is not None:
+            UnitRepository(self.session).withdraw(before.unit_id)
+        values: dict[str, Any] = {
+            "name": file.name,
+            "source": file.source,
+            "registration": dict(file.registration),
+            "unit_id": unit_id,
+            "profile": {},
+            "status": "profiling",
+            "reasons": None,
+            "profiled_at": None,
+            "deleted_at": None,
+        }
+        if before.storage_key is None or before.status not in _IN_GOOD_ORDER:
+            values |= _place(file)
+        self._set(before.id, values)
+        self.session.refresh(before)
+        return before
+
+    def attach(self, id: str, file: NewFile) -> None:  # noqa: A002
+        """Notes where the file of a federation is stored that had none; its profile stays."""
+        self._set(id, {"registration": dict(file.registration), **_place(file)})
 
     def get(self, id: str) -> Federation | None:  # noqa: A002
         """One federation, or None where the project has no such one."""
         return self._one(self._select(Federation).where(Federation.id == id))
 
-    def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[Federation]:
+    def lock(self, id: str) -> Federation | None:  # noqa: A002
+        """The same, locked for this (write) transaction: it is not deleted under an admission."""
+        return self._one(_locked(self._select(Federation).where(Federation.id == id)))
+
+    def of_unit(self, unit_id: str) -> Federation | None:
+        """The federation that a unit is to profile.
+
+        None where nothing is left to do: it was deleted or registered anew, or is profiled.
+        """
+        return self._one(
+            self._select(Federation).where(
+                Federation.unit_id == unit_id, Federation.status == "profiling"
+            )
+        )
+
+    def set_ready(
+        self,
+        id: str,  # noqa: A002
+        profile: Mapping[str, Any],
+        *,
+        unit_id: str,
+    ) -> bool:
+        """profiling -> ready; False where the unit no longer has it to profile."""
+        values = {"status": "ready", "profile": dict(profile), "profiled_at": utc_now()}
+        return self._profiled(id, unit_id, values)
+
+    def set_rejected(
+        self,
+        id: str,  # noqa: A002
+        reasons: Sequence[Mapping[str, Any]],
+        *,
+        unit_id: str,
+    ) -> bool:
+        """profiling -> rejected, for {pointer, message}; False as with `set_ready`."""
+        values = {"status": "rejected", "reasons": [dict(reason) for reason in reasons]}
+        return self._profiled(id, unit_id, {**values, "profiled_at": utc_now()})
+
+    def in_use(self, id: str) -> bool:  # noqa: A002
+        """Whether an experiment on it is queued or running."""
+        open_ones = exists().where(
+            Experiment.project_id == self.project_id,
+            Experiment.federation_id == id,
+            Experiment.status.in_(_OPEN),
+        )
+        return bool(self.session.scalar(select(open_ones)))
+
+    def mark_deleted(self, id: str) -> bool:  # noqa: A002
+        """Any status -> deleted, without a profile; False where it was deleted before.
+
+        `storage_key` stays until `forget_file`, so that what is left of the file can be found.
+        """
+        found = self.lock(id)
+        if found is None or found.status == "deleted":
+            return False
+        if found.unit_id is not None:
+            UnitRepository(self.session).withdraw(found.unit_id)
+        self._set(
+            id, {"status": "deleted", "profile": {}, "reasons": None, "deleted_at": utc_now()}
+        )
+        return True
+
+    def forget_file(self, id: str, storage_key: str) -> None:  # noqa: A002
+        """Notes that the stored file of a deleted federation is gone."""
+        self._execute(
+            update(Federation)
+            .where(
+                Federation.id == id,
+                Federation.project_id == self.project_id,
+                Federation.storage_key == storage_key,
+                Federation.status == "deleted",
+            )
+            .values(storage_key=None)
+        )
+
+    def list(
+        self, *, status: str | None = None, cursor: Cursor | None = None, limit: int = 50
+    ) -> Page[Federation]:
         """Newest first; the cursor is (id,)."""
         statement = self._select(Federation).order_by(Federation.id.desc()).limit(limit + 1)
+        if status is not None:
+            statement = statement.where(Federation.status == status)
         if cursor is not None:
             statement = statement.where(Federation.id < cursor[0])
         items = self._all(statement)
         return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
+
+    def _add(self, **values: Any) -> None:
+        """A row for new data; nothing where the project has the data already."""
+        row = {"id": new_id(), "project_id": self.project_id, "created_at": utc_now(), **values}
+        self._insert_absent(Federation, row)
+
+    def _has(self, fingerprint: str) -> Select[Federation]:
+        return (
+            self._select(Federation)
+            .where(Federation.fingerprint == fingerprint)
+            .execution_options(populate_existing=True)
+        )
+
+    def _profiled(self, id: str, unit_id: str, values: Mapping[str, Any]) -> bool:  # noqa: A002
+        return bool(
+            self._execute(
+                update(Federation)
+                .where(
+                    Federation.id == id,
+                    Federation.project_id == self.project_id,
+                    Federation.unit_id == unit_id,
+                    Federation.status == "profiling",
+                )
+                .values(values)
+            )
+        )
+
+    def _set(self, id: str, values: Mapping[str, Any]) -> None:  # noqa: A002
+        mine = (Federation.id == id, Federation.project_id == self.project_id)
+        self._execute(update(Federation).where(*mine).values(values))
+
+
+def _locked(statement: Select[Federation]) -> Select[Federation]:
+    # The weaker lock: it does not stop rows from being added that refer to this one.
+    return statement.with_for_update(key_share=True)
+
+
+def _place(file: NewFile) -> dict[str, Any]:
+    return {
+        "storage_key": file.storage_key,
+        "file_name": file.file_name,
+        "size_bytes": file.size_bytes,
+    }

@@ -22,6 +22,10 @@ _INPUTS = (
     "clip",
     "noise",
     "guarantee",
+    "event",
+    "delta",
+    "adjacency",
+    "accountant",
 )
 _COLUMNS = (
     "round",
@@ -33,6 +37,7 @@ _COLUMNS = (
     "radii",
     "releases",
     "clusters",
+    "epsilons",
     "digest",
     "link",
     "interrupted",
@@ -63,7 +68,7 @@ class LedgerRepository(ExperimentPartRepository):
                 {
                     **owner,
                     **{name: getattr(row, name) for name in _COLUMNS},
-                    **{name: row.inputs[name] for name in _INPUTS},
+                    **{name: row.inputs.get(name) for name in _INPUTS},
                 }
                 for row in rows
             ],
@@ -93,6 +98,29 @@ class LedgerRepository(ExperimentPartRepository):
             statement = statement.where(Ledger.round >= after[0], tuple_(*key) > tuple(after))
         return [_unpack(row) for row in self._all(statement.order_by(*key).limit(limit))]
 
+    def keys_after(
+        self, experiment_id: str, *, after: Cursor | None = None, limit: int = 100
+    ) -> list[Cursor]:
+        """The keys of the rows that `rows_after` gives, whatever their columns hold."""
+        key = (Ledger.round, Ledger.release, Ledger.subject_kind, Ledger.observer)
+        statement = self._select(Ledger, experiment_id).with_only_columns(*key)
+        if after is not None:
+            statement = statement.where(Ledger.round >= after[0], tuple_(*key) > tuple(after))
+        return [tuple(row) for row in self.session.execute(statement.order_by(*key).limit(limit))]
+
+    def row(self, experiment_id: str, key: Cursor) -> LedgerRow | None:
+        """The row with a key (round, release, subject_kind, observer)."""
+        round_, release, subject_kind, observer = key
+        found = self._one(
+            self._select(Ledger, experiment_id).where(
+                Ledger.round == round_,
+                Ledger.release == release,
+                Ledger.subject_kind == subject_kind,
+                Ledger.observer == observer,
+            )
+        )
+        return None if found is None else _unpack(found)
+
     def digests(self, experiment_id: str) -> Iterator[Digest]:
         """The key (round, release, subject_kind, observer) and digest of every row, in order."""
         key = (Ledger.round, Ledger.release, Ledger.subject_kind, Ledger.observer)
@@ -104,19 +132,24 @@ class LedgerRepository(ExperimentPartRepository):
             yield round_, release, kind, observer, bytes(digest)
 
     def last_link(self, experiment_id: str) -> bytes | None:
-        """The chain's head: the link of the row that was inserted last; None before the first.
+        """The chain's head: the link of the row that was inserted last; None before the first."""
+        newest = self.last_row(experiment_id)
+        return None if newest is None else newest[1]
+
+    def last_row(self, experiment_id: str) -> tuple[int, bytes] | None:
+        """Round and link of the row that was inserted last; None before the first.
 
         Rounds are inserted in the order (round, release), and the repeat of a lost round carries
         a later release.
         """
         key = (Ledger.round, Ledger.release, Ledger.subject_kind, Ledger.observer)
-        link = self.session.scalar(
+        newest = self.session.execute(
             self._select(Ledger, experiment_id)
-            .with_only_columns(Ledger.link)
+            .with_only_columns(Ledger.round, Ledger.link)
             .order_by(*(column.desc() for column in key))
             .limit(1)
-        )
-        return None if link is None else bytes(link)
+        ).first()
+        return None if newest is None else (newest[0], bytes(newest[1]))
 
     def count(self, experiment_id: str) -> int:
         """The number of packed rows."""
@@ -193,16 +226,23 @@ class LedgerRepository(ExperimentPartRepository):
         )
         return [(experiment_id, project_id) for experiment_id, project_id in rows]
 
-    def charged_releases(self, experiment_id: str) -> int:
-        """The most releases that any one subject is charged, open intents included."""
+    def charged_releases(self, experiment_id: str, *, observers: int = 1) -> list[int]:
+        """The most releases that any one subject is charged, open intents included.
+
+        Before each observer, in the order of their names. Raises ValueError where the totals are
+        not those of so many observers.
+        """
         totals = self.get_totals(experiment_id)
+        released = np.zeros(0, np.int64) if totals is None else totals.releases.astype(np.int64)
+        charged = released.reshape(observers, -1)
         intents = self.open_intents(experiment_id)
-        charged = np.zeros(0, np.int64) if totals is None else totals.releases.astype(np.int64)
         if intents:
             lost = np.concatenate([intent.subjects for intent in intents])
-            size = max(charged.size, int(lost.max(initial=-1)) + 1)
-            charged = np.pad(charged, (0, size - charged.size)) + np.bincount(lost, minlength=size)
-        return int(charged.max(initial=0))
+            size = max(charged.shape[1], int(lost.max(initial=-1)) + 1)
+            charged = np.pad(charged, ((0, 0), (0, size - charged.shape[1])))
+            charged = charged + np.bincount(lost, minlength=size)
+        most: list[int] = charged.max(axis=1, initial=0).tolist()
+        return most
 
 
 def _unpack(row: Ledger) -> LedgerRow:

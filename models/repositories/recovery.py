@@ -4,15 +4,22 @@ from sqlalchemy.orm import Session
 
 from models.records import TakenBack
 from models.repositories.experiments import ENDED, ExperimentRepository
+from models.repositories.federations import FederationRepository
 
 
 def fail_unit(session: Session, taken: TakenBack) -> list[str]:
     """Ends the experiments of a unit that failed; returns the ids of those that it ended.
 
-    They fail with the reason `worker-lost`, or are cancelled where the caller had asked for it.
-    Reservations are settled by what the ledger shows, open intents counted as spent. Called in
-    the transaction that took the unit back.
+    Experiments fail with the reason `worker-lost`, or are cancelled where the caller had asked for
+    it. Reservations are settled by what the ledger shows, open intents counted as spent. A
+    federation that was to be profiled is rejected. Called in the transaction that took the unit
+    back.
     """
+    federations = FederationRepository(session, taken.project_id)
+    federation = federations.of_unit(taken.unit_id)
+    if federation is not None:
+        fault = {"pointer": "", "message": f"{taken.reason}; upload or register it again"}
+        federations.set_rejected(federation.id, [fault], unit_id=taken.unit_id)
     experiments = ExperimentRepository(session, taken.project_id)
     ended = []
     for experiment in experiments.of_unit(taken.unit_id):

@@ -22,11 +22,14 @@ _LONGEST_BACKOFF_SECONDS = 300.0
 class UnitRepository(Repository):
     """Units across projects: workers and the sweeper serve all of them."""
 
-    def create(self, project_id: str, device: str, *, max_attempts: int = 3) -> Unit:
-        """A waiting unit for `auto`, `cpu` or `cuda`, to be claimed from now on."""
+    def create(
+        self, project_id: str, device: str, *, kind: str = "run", max_attempts: int = 3
+    ) -> Unit:
+        """A waiting `run` or `profile` for `auto`, `cpu` or `cuda`, to be claimed from now on."""
         unit = Unit(
             id=new_id(),
             project_id=project_id,
+            kind=kind,
             state="waiting",
             device=device,
             fence=0,
@@ -68,7 +71,14 @@ class UnitRepository(Repository):
                 worker=worker,
                 lease_until=seconds_from_now(lease_seconds),
             )
-            .returning(Unit.id, Unit.project_id, Unit.fence, Unit.attempts, Unit.max_attempts),
+            .returning(
+                Unit.id,
+                Unit.project_id,
+                Unit.fence,
+                Unit.attempts,
+                Unit.max_attempts,
+                Unit.kind,
+            ),
             execution_options={"synchronize_session": False},
         ).one_or_none()
         return None if claimed is None else Claim(*claimed)
@@ -102,6 +112,11 @@ class UnitRepository(Repository):
     def finish(self, unit_id: str, fence: int, state: str, *, error: str | None = None) -> bool:
         """Ends the unit as `done`, `failed` or `cancelled`; False where the lease was lost."""
         return self._fenced(unit_id, fence, state=state, lease_until=None, last_error=error)
+
+    def withdraw(self, unit_id: str) -> bool:
+        """Cancels a unit that no worker has; False where one has it, or it has ended."""
+        waits = (Unit.id == unit_id, Unit.state == "waiting")
+        return bool(self._execute(update(Unit).where(*waits).values(state="cancelled")))
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
         """Notes that the queue was told of these units just now."""

@@ -13,6 +13,7 @@ from models.tables.outbox import OutboxMessage
 from models.tables.projects import Project
 from models.tables.reports import Report
 from models.tables.rounds import Round
+from models.tables.signing import LedgerCheckpoint, SigningKey
 from models.tables.subject_sets import SubjectSet
 from models.tables.sweeper_leases import SweeperLease
 from models.tables.units import Unit
@@ -29,6 +30,7 @@ __all__ = [
     "FederationBudget",
     "IdempotencyKey",
     "Ledger",
+    "LedgerCheckpoint",
     "LedgerTotals",
     "OutboxMessage",
     "Project",
@@ -36,6 +38,7 @@ __all__ = [
     "Report",
     "Reservation",
     "Round",
+    "SigningKey",
     "SubjectSet",
     "SweeperLease",
     "Unit",

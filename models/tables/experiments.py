@@ -3,7 +3,17 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Double, ForeignKey, Index, Integer, String, Text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Text,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.tables.base import Base, Identifier, Word
@@ -43,6 +53,10 @@ class Experiment(Base):
     parameters: Mapped[int] = mapped_column(BigInteger)
     """n, the number of the model's parameters."""
     noise_multiplier: Mapped[float | None] = mapped_column(Double)
+    """Of metric privacy."""
+    mechanism_inputs: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What every ledger row has to say of a mechanism with an epsilon and a delta, so that it can
+    be written without the data; null for the others."""
     attributes: Mapped[dict[str, Any]]
     """Sensitive attribute -> its groups, in the order of the fairness counts."""
 

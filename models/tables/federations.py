@@ -3,14 +3,28 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Double, ForeignKey, ForeignKeyConstraint, String, Text, UniqueConstraint
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Integer,
+    String,
+    Text,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
+from models.arrays import Packed, PackedArray
 from models.tables.base import Base, Identifier, Word
 
 
 class Federation(Base):
-    """The clients' data, known by its fingerprint: whoever trains on it spends its budget."""
+    """The clients' data, known by its fingerprint: whoever trains on it spends its budget.
+
+    One that was deleted keeps its row, so that what was spent on the data stays spent.
+    """
 
     __tablename__ = "federations"
     __table_args__ = (UniqueConstraint("project_id", "fingerprint"),)
@@ -21,8 +35,23 @@ class Federation(Base):
     name: Mapped[str] = mapped_column(Text)
     source: Mapped[str] = mapped_column(Word)
     profile: Mapped[dict[str, Any]]
+    """Empty until there is one, and once the data is deleted."""
     status: Mapped[str] = mapped_column(Word)
+    """`profiling`, `ready`, `rejected` or `deleted`."""
+    reasons: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Why it was rejected: {pointer, message}, the pointer into the registration."""
+    registration: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Null where nobody registered it, and experiments named the file by its path."""
+    unit_id: Mapped[str | None] = mapped_column(ForeignKey("units.id"), index=True)
+    """The unit that profiled it last, or is to."""
+    storage_key: Mapped[str | None] = mapped_column(String(255))
+    """Where the uploaded file is stored; null where it lies below the sources folder."""
+    file_name: Mapped[str | None] = mapped_column(Text)
+    size_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    """Of the file as it was sent, perhaps compressed."""
     created_at: Mapped[datetime]
+    profiled_at: Mapped[datetime | None]
+    deleted_at: Mapped[datetime | None]
 
 
 class FederationBudget(Base):
@@ -70,5 +99,19 @@ class Reservation(Base):
     adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
     observer: Mapped[str] = mapped_column(Word, primary_key=True)
     amount: Mapped[float] = mapped_column(Double)
+    """Of an epsilon: that of the experiment by itself, at its own delta."""
     spent: Mapped[float] = mapped_column(Double)
+    """Leakage only: an epsilon is composed from what follows, and not stored."""
     state: Mapped[str] = mapped_column(Word)
+
+    unit: Mapped[str | None] = mapped_column(Word)
+    """Of an epsilon, as is the rest: `client` or `record`, whom its adjacency is about."""
+    curve: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
+    """Renyi divergences, at orders that are the same for all: at most so much while it is held,
+    and what was spent once it is settled. They add up over experiments, whatever their deltas."""
+    step: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
+    """The same for one composition, at most."""
+    planned: Mapped[int | None] = mapped_column(Integer)
+    """How many compositions `curve` was reserved for."""
+    compositions: Mapped[int | None] = mapped_column(Integer)
+    """How many are booked as spent."""

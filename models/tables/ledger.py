@@ -6,7 +6,7 @@ rows. The view `privacy_ledger` (made by the migrations) unpacks them for people
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Boolean, Double, ForeignKey, Integer, LargeBinary
+from sqlalchemy import BigInteger, Boolean, Double, ForeignKey, Integer, LargeBinary, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.arrays import Packed, PackedArray
@@ -36,6 +36,9 @@ class Ledger(Base):
     releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
     """Each subject's releases up to and including this round: totals need no window."""
     clusters: Mapped[Packed] = mapped_column(PackedArray("int16"))
+    epsilons: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
+    """What each subject has spent up to and including this round, at `delta`; null for metric
+    privacy, whose epsilon follows from the radius."""
 
     mechanism: Mapped[str] = mapped_column(Word)
     n: Mapped[int] = mapped_column(BigInteger)
@@ -46,6 +49,11 @@ class Ledger(Base):
     clip: Mapped[float | None] = mapped_column(Double)
     noise: Mapped[str] = mapped_column(Word)
     guarantee: Mapped[str] = mapped_column(Word)
+    event: Mapped[str | None] = mapped_column(Text)
+    """What was composed, as canonical JSON; null for metric privacy, as are the next three."""
+    delta: Mapped[float | None] = mapped_column(Double)
+    adjacency: Mapped[str | None] = mapped_column(Word)
+    accountant: Mapped[str | None] = mapped_column(Word)
 
     digest: Mapped[bytes] = mapped_column(LargeBinary)
     link: Mapped[bytes] = mapped_column(LargeBinary)
@@ -53,7 +61,11 @@ class Ledger(Base):
 
 
 class LedgerTotals(Base):
-    """Each subject's running totals, index by index, overwritten at each flush."""
+    """Each subject's running totals, index by index, overwritten at each flush.
+
+    Where there are several observers, all subjects before one stand behind those before another,
+    in the order of the observers' names.
+    """
 
     __tablename__ = "ledger_totals"
 

@@ -24,6 +24,7 @@ class Round(Base):
     collapsed: Mapped[bool] = mapped_column(Boolean)
     leakage_median: Mapped[float | None] = mapped_column(Double)
     leakage_max: Mapped[float | None] = mapped_column(Double)
+    epsilon_max: Mapped[float | None] = mapped_column(Double)
     demographic_parity_difference: Mapped[float | None] = mapped_column(Double)
     equalized_odds_difference: Mapped[float | None] = mapped_column(Double)
     equal_opportunity_difference: Mapped[float | None] = mapped_column(Double)

@@ -9,7 +9,11 @@ from models.tables.base import Base, Identifier, Word
 
 
 class Unit(Base):
-    """One experiment, or a stack of experiments of one shape, that one worker runs."""
+    """What one worker does at a time.
+
+    A `run` is one experiment, or a stack of experiments of one shape; a `profile` is a federation
+    to be read and described.
+    """
 
     __tablename__ = "units"
     __table_args__ = (
@@ -22,6 +26,7 @@ class Unit(Base):
 
     id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    kind: Mapped[str] = mapped_column(Word, server_default="run")
     state: Mapped[str] = mapped_column(Word)
     device: Mapped[str] = mapped_column(Word)
     lease_until: Mapped[datetime | None]

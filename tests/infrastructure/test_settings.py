@@ -72,12 +72,12 @@ def test_one_url_alone_is_refused_naming_the_other(
     [
         ("database_url", "mysql://localhost/x"),
         ("broker_url", "amqp://localhost"),
-        ("storage_url", "s3://bucket"),
+        ("storage_url", "ftp://host/folder"),
     ],
 )
 def test_unknown_schemes_are_refused_naming_the_setting(name: str, url: str) -> None:
     urls = {"database_url": POSTGRES, "broker_url": REDIS, name: url}
-    with pytest.raises(ValidationError, match=f"FEDAUDIT_{name.upper()} must start with"):
+    with pytest.raises(ValidationError, match=f"FEDAUDIT_{name.upper()} must"):
         Settings(**urls)
 
 

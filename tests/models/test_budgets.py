@@ -28,7 +28,7 @@ def _federation(database: Database, *, total: float | None) -> tuple[str, str]:
 def _reserve(database: Database, owner: tuple[str, str], experiment_id: str, amount: float) -> bool:
     with database.write() as session:
         return FederationRepository(session, owner[0]).reserve(
-            owner[1], experiment_id=experiment_id, **_LEAKAGE, amount=amount
+            owner[1], experiment_id=experiment_id, book="simulation", amount=amount
         )
 
 
@@ -109,20 +109,15 @@ def test_books_and_figures_are_apart(database: Database) -> None:
     owner = _federation(database, total=1.0)
     with database.write() as session:
         federations = FederationRepository(session, owner[0])
-        epsilon = {"figure": "epsilon", "delta": 1e-5, "adjacency": "add-remove"}
+        epsilon = {"figure": "epsilon", "delta": 1e-5, "adjacency": "replace-one"}
         federations.set_budget(owner[1], book="release", **epsilon, observer="server", total=2.0)
-        assert federations.reserve(
-            owner[1],
-            experiment_id="e1",
-            book="release",
-            **epsilon,
-            observer="server",
-            amount=2.0,
-        )
-        leakage, release = sorted(federations.budgets(owner[1]), key=lambda b: b.figure)[::-1]
-    assert (leakage.figure, leakage.reserved, leakage.delta) == ("leakage", 0.0, None)
-    assert (release.delta, release.adjacency, release.observer) == (1e-5, "add-remove", "server")
-    assert release.reserved == 2.0
+        assert federations.reserve(owner[1], experiment_id="e1", book="release", amount=2.0)
+        books = {(one.book, one.figure): one for one in federations.budgets(owner[1])}
+    assert books["simulation", "leakage"].total == 1.0
+    assert books["simulation", "leakage"].reserved == 0.0
+    assert books["release", "leakage"].reserved == 2.0
+    found = books["release", "epsilon"]
+    assert (found.delta, found.adjacency, found.observer) == (1e-5, "replace-one", "server")
 
 
 def test_a_federation_belongs_to_its_project(database: Database) -> None:
@@ -133,7 +128,7 @@ def test_a_federation_belongs_to_its_project(database: Database) -> None:
         assert stranger.budgets(owner[1]) == []
         assert stranger.list().items == []
         with pytest.raises(LookupError, match=owner[1]):
-            stranger.reserve(owner[1], experiment_id="e", **_LEAKAGE, amount=0.1)
+            stranger.reserve(owner[1], experiment_id="e", book="simulation", amount=0.1)
         with pytest.raises(LookupError, match=owner[1]):
             stranger.set_budget(owner[1], **_LEAKAGE, total=100.0)
 

@@ -96,7 +96,6 @@ def test_cancelling_without_a_worker_is_immediate_and_returns_the_budget(
             new.federation_id,
             experiment_id=new.id,
             book="simulation",
-            figure="leakage",
             amount=90.0,
         )
     with database.write() as session:
@@ -160,7 +159,6 @@ def lost(database: Database) -> tuple[Database, str, str, str]:
             new.federation_id,
             experiment_id=new.id,
             book="simulation",
-            figure="leakage",
             amount=90.0,
         )
     claim = _claim(database, unit_id, lease_seconds=-1)

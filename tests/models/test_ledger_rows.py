@@ -8,12 +8,25 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
+from fedaudit.ledger.lines import ledger_lines
+from fedaudit.ledger.rows import entry_of
 from models.database import Database
 from models.records import LedgerRow
 from models.repositories import LedgerRepository
 from tests.models.rows import LAPLACE, NAMES, ledger_row, queued
 
 _ARRAYS = ("subjects", "outcomes", "radii", "releases", "clusters")
+_GAUSSIAN = {
+    **LAPLACE,
+    "mechanism": "gaussian-local",
+    "radius_floor": None,
+    "clip": 0.5,
+    "guarantee": "formal",
+    "event": '{"kind":"gaussian","noise_multiplier":3.0}',
+    "delta": 1e-5,
+    "adjacency": "replace-one",
+    "accountant": "rdp",
+}
 
 
 def _insert(database: Database, rows: list[LedgerRow]) -> tuple[str, str]:
@@ -28,8 +41,13 @@ def _same(one: LedgerRow, other: LedgerRow) -> bool:
         np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name == "radii")
         for name in _ARRAYS
     )
-    plain = set(LedgerRow.__dataclass_fields__) - set(_ARRAYS)
-    return arrays and all(getattr(one, name) == getattr(other, name) for name in plain)
+    epsilons = (one.epsilons is None) == (other.epsilons is None)
+    if one.epsilons is not None and other.epsilons is not None:
+        epsilons = np.array_equal(one.epsilons, other.epsilons)
+    plain = set(LedgerRow.__dataclass_fields__) - {*_ARRAYS, "epsilons"}
+    return (arrays and epsilons) and all(
+        getattr(one, name) == getattr(other, name) for name in plain
+    )
 
 
 def test_rows_are_read_as_they_were_written(database: Database) -> None:
@@ -48,12 +66,13 @@ def test_rows_are_read_as_they_were_written(database: Database) -> None:
         ),
         ledger_row(3, radii=generator.lognormal(0, 30, 3), interrupted=True),
         ledger_row(3, release=1, **{name: np.zeros(0) for name in _ARRAYS}),
+        ledger_row(4, inputs=_GAUSSIAN, epsilons=np.array([0.1 + 0.2, 5e-324, 1e300])),
     ]
     project_id, experiment_id = _insert(database, rows)
     with database.read() as session:
         ledger = LedgerRepository(session, project_id)
         read = ledger.rows_after(experiment_id)
-        assert ledger.count(experiment_id) == 4
+        assert ledger.count(experiment_id) == 5
     assert len(read) == len(rows)
     assert all(map(_same, rows, read))
     assert read[0].subjects.dtype == np.int32
@@ -120,17 +139,17 @@ def test_intents_are_open_until_their_round_is_written(database: Database) -> No
     project_id, new = queued(database)
     with database.write() as session:
         ledger = LedgerRepository(session)
-        assert ledger.charged_releases(new.id) == 0
+        assert ledger.charged_releases(new.id) == [0]
         subjects = np.array([1, 3], np.int32)
         ledger.add_intents(new.id, project_id, [(r, 0, subjects) for r in (1, 2, 3)])
         ledger.insert(new.id, project_id, [ledger_row(1), ledger_row(2, release=1)])
         open_ = ledger.open_intents(new.id)
         assert [(intent.round, intent.release) for intent in open_] == [(2, 0), (3, 0)]
         assert open_[0].subjects.tolist() == [1, 3]
-        assert ledger.charged_releases(new.id) == 2
+        assert ledger.charged_releases(new.id) == [2]
         releases = np.array([4, 3], np.int32)
         ledger.put_totals(new.id, project_id, releases=releases, refusals=0, withheld=0)
-        assert ledger.charged_releases(new.id) == 5
+        assert ledger.charged_releases(new.id) == [5]
 
 
 def _view(database: Database, experiment_id: str) -> list[dict[str, Any]]:
@@ -160,6 +179,8 @@ def test_the_view_has_one_line_a_subject(database: Database) -> None:
         "component": "all",
         "outcome": "released",
         "epsilon": 27 / (3.0 * 0.1),
+        "delta": None,
+        "adjacency": None,
         "radius": 0.1,
         "leakage": 9.0,
         "leakage_total": 2 * 27 / 3.0,
@@ -223,3 +244,24 @@ def test_without_a_mechanism_nothing_is_claimed(database: Database) -> None:
     _, experiment_id = _insert(database, [ledger_row(1, radii=np.full(3, np.nan), inputs=inputs)])
     for line in _view(database, experiment_id):
         assert line["epsilon"] is line["leakage"] is line["leakage_total"] is None
+
+
+def test_epsilons_with_a_delta_are_those_of_the_software_to_the_last_bit(
+    database: Database,
+) -> None:
+    generator = np.random.default_rng(21)
+    rows = [
+        ledger_row(
+            round_,
+            radii=np.full(3, np.nan),
+            inputs=_GAUSSIAN,
+            epsilons=generator.lognormal(0, 5, 3),
+        )
+        for round_ in range(1, 201)
+    ]
+    _, experiment_id = _insert(database, rows)
+    columns = ("epsilon", "delta", "adjacency", "radius", "leakage", "leakage_total", "outcome")
+    read = [tuple(line[name] for name in columns) for line in _view(database, experiment_id)]
+    lines = [line for row in rows for line in ledger_lines(entry_of(row), NAMES)]
+    assert read == [tuple(line[name] for name in columns) for line in lines]
+    assert all(line[0] is not None and line[4] is None for line in read)

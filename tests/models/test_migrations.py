@@ -17,7 +17,7 @@ from sqlalchemy import inspect, text
 import migrations
 from models.database import Database
 from models.schema import HEAD, schema_state
-from models.tables import Base
+from models.tables import Base, Federation, Unit
 
 
 def test_the_code_asks_for_the_newest_revision() -> None:
@@ -62,6 +62,45 @@ def test_an_older_database_does_not_match(empty_database_url: str) -> None:
     state = schema_state(database)
     database.dispose()
     assert (state.current, state.matches) == ("0001", False)
+
+
+def test_rows_of_the_version_before_uploads_are_runs_and_ready_federations(
+    empty_database_url: str,
+) -> None:
+    migrations.upgrade(empty_database_url, "0002")
+    database = Database(empty_database_url)
+    time = "'2026-01-01 00:00:00.000000+00'" if database.dialect != "sqlite" else "'2026-01-01'"
+    with database.write() as session:
+        session.execute(text(f"INSERT INTO projects VALUES ('p', 'hospital', {time})"))
+        session.execute(
+            text(
+                "INSERT INTO units (id, project_id, state, device, fence, attempts, max_attempts,"
+                f" available_at, created_at) VALUES ('u', 'p', 'waiting', 'cpu', 0, 0, 3, {time},"
+                f" {time})"
+            )
+        )
+        session.execute(
+            text(
+                "INSERT INTO federations (id, project_id, fingerprint, name, source, profile,"
+                f" status, created_at) VALUES ('f', 'p', 'x', 'a.csv', 'table', '{{}}', 'ready',"
+                f" {time})"
+            )
+        )
+    migrations.upgrade(empty_database_url)
+    with database.read() as session:
+        unit, federation = session.get(Unit, "u"), session.get(Federation, "f")
+        assert unit is not None
+        assert federation is not None
+        assert unit.kind == "run"
+        assert (federation.status, federation.storage_key, federation.unit_id) == (
+            "ready",
+            None,
+            None,
+        )
+    migrations.downgrade(empty_database_url, "0002")
+    with database.read() as session:
+        assert session.scalar(text("SELECT count(*) FROM federations")) == 1
+    database.dispose()
 
 
 def test_simultaneous_upgrades_all_succeed(empty_database_url: str) -> None:

@@ -1,0 +1,323 @@
+"""Files that callers upload: in a folder, or in an object store (S3 or Google Cloud Storage).
+
+A key such as `federations/PROJECT/ID` names a file for good: it is written once and whole, and
+then only read or deleted. Keys are made of ids, never of text that a caller chose.
+"""
+
+import errno
+import os
+import re
+import shutil
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import unquote, urlsplit
+
+import structlog
+
+from infrastructure.settings import check_storage_url
+
+log = structlog.get_logger()
+
+_KEY = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)+")
+_LEFT_OVER = re.compile(r"\.[a-z0-9-]+\.[a-z0-9_]{8}")
+"""How `_LocalWriter` names a file until it is complete."""
+_LEFT_SECONDS = 24 * 3600.0
+"""Since the last byte came; no upload pauses so long."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BLOCK_BYTES = 16 * 2**20
+"""Size of the parts that a remote file is sent and fetched in."""
+
+
+class StorageError(Exception):
+    """The storage cannot do it; the message says why, for callers too."""
+
+
+class StorageFullError(StorageError):
+    """There is no room left."""
+
+
+class StorageWriter(ABC):
+    """A file that is being written; nobody sees it, and nothing stays, before `commit`.
+
+    As a context manager it commits when the block ends, and aborts when the block raises. Each
+    call raises StorageError where the storage fails; the writer is then aborted.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.abort()
+
+    def write(self, data: bytes) -> None:
+        """Append to the file."""
+        with self._aborting():
+            self._write(data)
+
+    def commit(self) -> None:
+        """Make the file appear under its key, as a whole, to stay after a power failure."""
+        with self._aborting():
+            self._commit()
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Leave nothing behind; after a commit this changes nothing."""
+
+    @abstractmethod
+    def _write(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    def _commit(self) -> None: ...
+
+    @contextmanager
+    def _aborting(self) -> Iterator[None]:
+        try:
+            with _failing():
+                yield
+        except StorageError:
+            self.abort()
+            raise
+
+
+class Storage:
+    """One place for files, by its URL: `file:///FOLDER`, `s3://BUCKET/PREFIX`, `gs://BUCKET/...`.
+
+    Safe to share between threads. Object stores take their credentials, and S3 its endpoint, from
+    the environment as their own tools do (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...).
+    """
+
+    def __init__(self, url: str) -> None:
+        """Raises SettingsError for another kind of URL, and where its package is missing."""
+        check_storage_url(url)
+        parts = urlsplit(url)
+        self._place: _Place
+        if parts.scheme == "file":
+            self._place = _Folder(Path(unquote(parts.path)))
+        else:
+            self._place = _ObjectStore(parts.scheme, f"{parts.netloc}{parts.path}".rstrip("/"))
+
+    def writer(self, key: str) -> StorageWriter:
+        """A new file. Raises StorageError where none can be begun."""
+        key = _checked(key)
+        with _failing():
+            return self._place.writer(key)
+
+    def local(self, key: str) -> AbstractContextManager[Path]:
+        """The file on this machine while the block runs: itself, or a copy that is then removed.
+
+        Raises StorageError where it is not there or cannot be fetched.
+        """
+        return self._place.local(_checked(key))
+
+    def holds(self, key: str) -> bool:
+        """Whether the file is there. Raises StorageError where nobody can tell."""
+        key = _checked(key)
+        with _failing():
+            return self._place.holds(key)
+
+    def sweep(self) -> int:
+        """Remove what processes left unfinished that were killed; gives how many files.
+
+        Unfinished uploads to an object store are left to the store's own rules. Raises
+        StorageError.
+        """
+        with _failing():
+            return self._place.sweep()
+
+    def delete(self, key: str) -> None:
+        """Remove a file; one that is not there is removed already. Raises StorageError."""
+        key = _checked(key)
+        with _failing(), suppress(FileNotFoundError):
+            self._place.delete(key)
+
+
+class _Place(ABC):
+    @abstractmethod
+    def writer(self, key: str) -> StorageWriter: ...
+
+    @abstractmethod
+    def local(self, key: str) -> AbstractContextManager[Path]: ...
+
+    @abstractmethod
+    def holds(self, key: str) -> bool: ...
+
+    @abstractmethod
+    def delete(self, key: str) -> None: ...
+
+    def sweep(self) -> int:
+        return 0
+
+
+class _Folder(_Place):
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def writer(self, key: str) -> StorageWriter:
+        return _LocalWriter(self._folder / key)
+
+    @contextmanager
+    def local(self, key: str) -> Iterator[Path]:
+        path = self._folder / key
+        if not path.is_file():
+            raise StorageError("the stored file is not there any more")
+        yield path
+
+    def holds(self, key: str) -> bool:
+        return (self._folder / key).is_file()
+
+    def sweep(self) -> int:
+        oldest, swept = time.time() - _LEFT_SECONDS, 0
+        for path in self._folder.rglob(".*"):
+            if not _LEFT_OVER.fullmatch(path.name):
+                continue
+            with suppress(FileNotFoundError):  # it was completed or removed just now
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+                    swept += 1
+        return swept
+
+    def delete(self, key: str) -> None:
+        (self._folder / key).unlink()
+
+
+class _LocalWriter(StorageWriter):
+    """Writes beside the file's own place, and renames when all of it is on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The name begins with a dot, as no key does.
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        self._temporary: Path | None = Path(name)
+        # Unbuffered: every write asks the system whether there is room.
+        self._file = os.fdopen(descriptor, "wb", buffering=0)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+
+    def _commit(self) -> None:
+        if self._temporary is None:
+            return
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._temporary.replace(self._path)
+        self._temporary = None
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def abort(self) -> None:
+        if self._temporary is not None:
+            with suppress(OSError):
+                self._file.close()
+            self._temporary.unlink(missing_ok=True)
+            self._temporary = None
+
+
+class _ObjectStore(_Place):
+    def __init__(self, scheme: str, root: str) -> None:
+        self._scheme, self._root = scheme, root
+
+    def writer(self, key: str) -> StorageWriter:
+        return _RemoteWriter(self._open(key, "wb", autocommit=False))
+
+    @contextmanager
+    def local(self, key: str) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
+            copy = Path(folder, "file")
+            with (
+                _failing(),
+                self._open(key, "rb", cache_type="readahead") as source,
+                copy.open("wb") as target,
+            ):
+                shutil.copyfileobj(source, target, _BLOCK_BYTES)
+            yield copy
+
+    def holds(self, key: str) -> bool:
+        return bool(self._files().exists(f"{self._root}/{key}"))
+
+    def delete(self, key: str) -> None:
+        self._files().rm_file(f"{self._root}/{key}")
+
+    def _open(self, key: str, mode: str, **options: Any) -> Any:
+        path = f"{self._root}/{key}"
+        return self._files().open(path, mode, block_size=_BLOCK_BYTES, **options)
+
+    def _files(self) -> Any:
+        # Only now: a folder does without. fsspec keeps the instances itself.
+        import fsspec
+
+        return fsspec.filesystem(self._scheme)
+
+
+class _RemoteWriter(StorageWriter):
+    """Sends parts as they fill; the store shows the object once it is complete."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._ended = False
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def _commit(self) -> None:
+        if not self._ended:
+            self._file.close()
+            self._file.commit()
+            self._ended = True
+
+    def abort(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        try:
+            with _failing():
+                self._file.discard()
+        except StorageError as error:
+            # What was sent is not an object, and the store's own rules remove it.
+            log.warning("upload not discarded", detail=str(error))
+        # Otherwise it would try to send what is left when it is collected.
+        self._file.closed = True
+
+
+def _checked(key: str) -> str:
+    if not _KEY.fullmatch(key):
+        raise ValueError(f"{key!r} is no storage key; make it of ids")
+    return key
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Turns every backend's own errors into StorageError; what callers see names no address."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except FileNotFoundError as error:
+        raise StorageError("the stored file, or the place for it, is not there") from error
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StorageFullError("the storage is full") from error
+        reason = error.strerror or type(error).__name__
+        raise StorageError(f"the storage failed: {reason}") from error
+    except Exception as error:
+        # Each object store's client has exceptions of its own.
+        raise StorageError(f"the storage failed: {type(error).__name__}") from error

@@ -1,0 +1,244 @@
+"""Budgets of epsilons: composed over all experiments on a federation's data, not added up.
+
+Each reservation keeps a curve of Renyi divergences, which do add up, whatever the deltas of the
+experiments; only their sum is turned into an epsilon, at the delta of the budget. How, the caller
+says (`Price`). A held reservation counts with the worst case of its whole run, a settled one with
+what was spent.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import select, update
+
+from models.records import Budget, EpsilonCost, EpsilonRefusal, Shortage
+from models.repositories.budgets import (
+    HELD,
+    ROUNDING,
+    SETTLED,
+    BudgetRows,
+    is_reservation,
+    of_figure,
+)
+from models.tables.federations import Federation, Reservation
+
+Curve = NDArray[np.float64]
+Price = Callable[[Curve, float], float]
+"""From a sum of curves and a delta to an epsilon."""
+
+_FIGURE = "epsilon"
+# An order without a bound. JSON has no infinity, and an order that is so large is never the best.
+_UNBOUNDED = 1e300
+_SERVER, _FINAL_MODEL = "server", "final_model"
+
+
+class EpsilonBudgetRepository(BudgetRows):
+    """Reservations of epsilon on a project's federations."""
+
+    def composed(self, federation_id: str, budget: Budget, price: Price) -> Budget:
+        """A budget with what is reserved and spent of it.
+
+        `spent` is composed of what was spent; `reserved` is what all that is held adds to it.
+        """
+        counted = self._counted(federation_id, budget)
+        spent = _priced([_after(one, one.compositions or 0) for one in counted], budget, price)
+        in_all = _priced([_curve(one) for one in counted], budget, price)
+        return replace(budget, spent=spent, reserved=max(0.0, in_all - spent))
+
+    def reserve(
+        self,
+        federation_id: str,
+        *,
+        experiment_id: str,
+        book: str,
+        costs: Sequence[EpsilonCost],
+        price: Price,
+    ) -> EpsilonRefusal | None:
+        """Reserves the worst case before every observer; a refusal, and nothing changed, otherwise.
+
+        Every budget of the book with a total must be able to count the experiment, and have room
+        for it. The federation is locked for the rest of the transaction, so that two experiments
+        cannot both take the last room. Raises LookupError where the project has no such federation.
+        """
+        self._lock(federation_id)
+        for budget in self._bounded(federation_id, book):
+            refusal = self._refusal(federation_id, budget, costs, price)
+            if refusal is not None:
+                return refusal
+        for cost in costs:
+            key = self._key(
+                federation_id,
+                book=book,
+                figure=_FIGURE,
+                delta=cost.delta,
+                adjacency=cost.adjacency,
+                observer=cost.observer,
+            )
+            values = {
+                "experiment_id": experiment_id,
+                "amount": cost.epsilon,
+                "spent": 0.0,
+                "state": HELD,
+                "unit": cost.unit,
+                "curve": np.minimum(cost.curve, _UNBOUNDED),
+                "step": np.minimum(cost.step, _UNBOUNDED),
+                "planned": cost.compositions,
+                "compositions": 0,
+            }
+            self._insert(Reservation, [{**key, **values}])
+        return None
+
+    def draw(self, experiment_id: str, compositions: Mapping[str, int], *, price: Price) -> bool:
+        """Books that so many compositions are spent before each observer, before noise is drawn.
+
+        In all, so that a repeat changes nothing. More than was reserved is taken from what is left
+        of the budgets; False, and nothing changed, where one has no room for it: nothing may then
+        be released. True where the experiment has nothing reserved.
+        """
+        held = self.held(experiment_id)
+        for one in held:
+            if not self._has_room(one, _enlarged(one, compositions[one.observer]), price):
+                return False
+        for one in held:
+            count = compositions[one.observer]
+            if count > (one.compositions or 0):
+                self._change(one, compositions=count, curve=_enlarged(one, count))
+        return True
+
+    def settle(self, experiment_id: str, compositions: Mapping[str, int]) -> bool:
+        """Ends the reservations: what was not spent returns to the budgets.
+
+        Never less than was drawn already. False where nothing was held, so that a second call
+        changes nothing.
+        """
+        held = self.held(experiment_id)
+        for one in held:
+            count = max(compositions[one.observer], one.compositions or 0)
+            self._change(one, state=SETTLED, compositions=count, curve=_after(one, count))
+        return bool(held)
+
+    def held(self, experiment_id: str) -> list[Reservation]:
+        """The reservations that are not settled, locked for this (write) transaction."""
+        mine = self._select(Federation).with_only_columns(Federation.id)
+        return self._all(
+            select(Reservation)
+            .where(
+                Reservation.experiment_id == experiment_id,
+                Reservation.figure == _FIGURE,
+                Reservation.state == HELD,
+                Reservation.federation_id.in_(mine),
+            )
+            .order_by(Reservation.observer)
+            .with_for_update()
+        )
+
+    def _bounded(self, federation_id: str, book: str) -> list[Budget]:
+        budgets = self.budgets(federation_id)
+        return [one for one in of_figure(budgets, book, _FIGURE) if one.total is not None]
+
+    def _refusal(
+        self, federation_id: str, budget: Budget, costs: Sequence[EpsilonCost], price: Price
+    ) -> EpsilonRefusal | None:
+        fitting = [cost for cost in costs if cost.adjacency == budget.adjacency]
+        if not fitting:
+            return self._refused(federation_id, budget, "other-adjacency", price)
+        seen = [cost for cost in fitting if cost.observer in _counts_for(budget)]
+        if not seen:
+            return self._refused(federation_id, budget, "other-observer", price)
+        cost = min(seen, key=lambda one: _counts_for(budget).index(one.observer))
+        counted = self._counted(federation_id, budget)
+        if any(one.unit != cost.unit for one in counted):
+            return self._refused(federation_id, budget, "other-unit", price)
+        in_all = _priced([cost.curve, *map(_curve, counted)], budget, price)
+        if _fits(in_all, budget):
+            return None
+        return self._refused(federation_id, budget, "no-room", price, requested=in_all)
+
+    def _refused(
+        self,
+        federation_id: str,
+        budget: Budget,
+        shortage: Shortage,
+        price: Price,
+        requested: float | None = None,
+    ) -> EpsilonRefusal:
+        return EpsilonRefusal(self.composed(federation_id, budget, price), shortage, requested)
+
+    def _has_room(self, mine: Reservation, curve: Curve, price: Price) -> bool:
+        """Whether every budget can bear it if this held reservation has another curve."""
+        if np.array_equal(curve, _curve(mine)):
+            return True
+        self._lock(mine.federation_id)
+        for budget in self._bounded(mine.federation_id, mine.book):
+            counted = self._counted(mine.federation_id, budget)
+            if any(_same(one, mine) for one in counted):
+                curves = [curve if _same(one, mine) else _curve(one) for one in counted]
+                if not _fits(_priced(curves, budget, price), budget):
+                    return False
+        return True
+
+    def _counted(self, federation_id: str, budget: Budget) -> list[Reservation]:
+        """The reservations that a budget counts: one of each experiment that it can count."""
+        rows = self._all(
+            select(Reservation).where(
+                Reservation.federation_id == federation_id,
+                Reservation.book == budget.book,
+                Reservation.figure == _FIGURE,
+                Reservation.adjacency == budget.adjacency,
+                Reservation.observer.in_(_counts_for(budget)),
+            )
+        )
+        # The observer that the budget names comes last, and so takes the other one's place.
+        rows.sort(key=lambda one: (one.experiment_id, -_counts_for(budget).index(one.observer)))
+        return list({one.experiment_id: one for one in rows}.values())
+
+    def _change(self, reservation: Reservation, **values: object) -> None:
+        self._execute(update(Reservation).where(is_reservation(reservation)).values(values))
+
+
+def _counts_for(budget: Budget) -> tuple[str, ...]:
+    """The observers whose figures bound the budget's, the best first.
+
+    Whatever holds against the server holds for those who see less.
+    """
+    if budget.observer == _FINAL_MODEL:
+        return (_FINAL_MODEL, _SERVER)
+    return (budget.observer or "",)
+
+
+def _priced(curves: Sequence[Curve], budget: Budget, price: Price) -> float:
+    return price(np.sum(curves, axis=0), budget.delta or 0.0) if curves else 0.0
+
+
+def _fits(in_all: float, budget: Budget) -> bool:
+    return budget.total is None or in_all <= budget.total * (1.0 + ROUNDING)
+
+
+def _same(one: Reservation, other: Reservation) -> bool:
+    return (one.experiment_id, one.observer) == (other.experiment_id, other.observer)
+
+
+def _curve(reservation: Reservation) -> Curve:
+    assert reservation.curve is not None
+    return reservation.curve
+
+
+def _steps(reservation: Reservation, count: int) -> Curve:
+    assert reservation.step is not None
+    largest = _UNBOUNDED / max(count, 1)
+    many: Curve = count * np.minimum(reservation.step, largest)
+    return many
+
+
+def _after(reservation: Reservation, count: int) -> Curve:
+    """What so many compositions come to, which is no more than all that is booked."""
+    return np.minimum(_curve(reservation), _steps(reservation, count))
+
+
+def _enlarged(reservation: Reservation, count: int) -> Curve:
+    """What must be booked for so many compositions: more only where more than planned is spent."""
+    if count <= (reservation.planned or 0):
+        return _curve(reservation)
+    return np.maximum(_curve(reservation), _steps(reservation, count))

@@ -1,0 +1,66 @@
+"""Public signing keys, and the checkpoints that were signed with them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import select, update
+
+from models.clock import utc_now
+from models.repositories.base import ExperimentPartRepository, Repository
+from models.tables.signing import LedgerCheckpoint, SigningKey
+
+
+class SigningKeyRepository(Repository):
+    """The service's keys; they belong to no project."""
+
+    def use(self, key_id: str, *, algorithm: str, public_key: str) -> None:
+        """Makes this the key in use: a new one is listed, and every other one retires.
+
+        A key that comes back is in use again. Changes nothing where it is in use already.
+        """
+        known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
+        if known is not None and known.retired_at is None:
+            return
+        now = utc_now()
+        values = {"algorithm": algorithm, "public_key": public_key, "created_at": now}
+        self._insert_absent(SigningKey, {"key_id": key_id, **values, "retired_at": None})
+        mine, others = SigningKey.key_id == key_id, SigningKey.key_id != key_id
+        self._execute(update(SigningKey).where(mine).values(retired_at=None))
+        in_use = SigningKey.retired_at.is_(None)
+        self._execute(update(SigningKey).where(others, in_use).values(retired_at=now))
+
+    def list(self) -> list[SigningKey]:
+        """Every key, also the retired ones, in the order of first use."""
+        return self._all(select(SigningKey).order_by(SigningKey.created_at, SigningKey.key_id))
+
+
+class LedgerCheckpointRepository(ExperimentPartRepository):
+    """Signed checkpoints, which are only ever inserted."""
+
+    def add(
+        self,
+        experiment_id: str,
+        project_id: str,
+        *,
+        entries: int,
+        status: str,
+        envelope: Mapping[str, Any],
+    ) -> None:
+        """Stores a checkpoint; one of the same count and status stays as it is."""
+        self._insert_absent(
+            LedgerCheckpoint,
+            {
+                "experiment_id": experiment_id,
+                "entries": entries,
+                "status": status,
+                "project_id": project_id,
+                "envelope": dict(envelope),
+                "created_at": utc_now(),
+            },
+        )
+
+    def envelopes(self, experiment_id: str) -> "Sequence[dict[str, Any]]":
+        """The envelopes, by entries; the end of a run stands after what was made during it."""
+        rows = self._all(self._select(LedgerCheckpoint, experiment_id))
+        rows.sort(key=lambda row: (row.entries, row.status != "running", row.created_at))
+        return [row.envelope for row in rows]

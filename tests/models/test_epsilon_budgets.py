@@ -1,0 +1,179 @@
+"""Budgets of epsilons: composed, never passed, and only of what can be composed."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from models.database import Database
+from models.records import Budget, EpsilonCost, EpsilonRefusal
+from models.repositories import EpsilonBudgetRepository
+from tests.models.rows import add_federation, add_project
+
+ORDERS = np.array([2.0, 8.0, 64.0])
+ONE = np.array([1.0, 4.0, np.inf])
+"""The divergences of one composition; the last order has no bound."""
+
+
+def price(curve: NDArray[np.float64], delta: float) -> float:
+    """The older conversion, which is simple."""
+    return float((curve + np.log(1 / delta) / (ORDERS - 1)).min()) if curve.any() else 0.0
+
+
+def cost(rounds: int = 4, **changes: Any) -> EpsilonCost:
+    values = {
+        "observer": "final_model",
+        "adjacency": "add-or-remove-one",
+        "unit": "client",
+        "delta": 1e-6,
+        "epsilon": price(rounds * ONE, 1e-6),
+        "curve": rounds * ONE,
+        "step": ONE,
+        "compositions": rounds,
+    }
+    return EpsilonCost(**{**values, **changes})
+
+
+@pytest.fixture
+def owner(database: Database) -> tuple[str, str]:
+    with database.write() as session:
+        project_id = add_project(session)
+        return project_id, add_federation(session, project_id)
+
+
+def set_total(database: Database, owner: tuple[str, str], total: float, **changes: Any) -> None:
+    key = {"delta": 1e-5, "adjacency": "add-or-remove-one", "observer": "final_model", **changes}
+    with database.write() as session:
+        EpsilonBudgetRepository(session, owner[0]).set_budget(
+            owner[1], book="simulation", figure="epsilon", total=total, **key
+        )
+
+
+def reserve(
+    database: Database, owner: tuple[str, str], experiment_id: str, *costs: EpsilonCost
+) -> EpsilonRefusal | None:
+    with database.write() as session:
+        return EpsilonBudgetRepository(session, owner[0]).reserve(
+            owner[1],
+            experiment_id=experiment_id,
+            book="simulation",
+            costs=costs or [cost()],
+            price=price,
+        )
+
+
+def bounded(database: Database, owner: tuple[str, str]) -> Budget:
+    with database.read() as session:
+        epsilons = EpsilonBudgetRepository(session, owner[0])
+        (found,) = (one for one in epsilons.budgets(owner[1]) if one.total is not None)
+        return epsilons.composed(owner[1], found, price)
+
+
+def test_epsilons_are_composed_at_the_delta_of_the_budget(
+    database: Database, owner: tuple[str, str]
+) -> None:
+    total = price(12 * ONE, 1e-5)
+    set_total(database, owner, total)
+    assert [reserve(database, owner, f"e{i}") for i in range(3)] == [None] * 3
+    refusal = reserve(database, owner, "e3")
+    assert refusal is not None
+    assert (refusal.shortage, refusal.requested) == ("no-room", price(16 * ONE, 1e-5))
+    assert refusal.budget.remaining == 0.0
+    found = bounded(database, owner)
+    assert (found.reserved, found.spent, found.remaining) == (total, 0.0, 0.0)
+    # Added up they would be more.
+    assert 3 * price(4 * ONE, 1e-5) > total
+
+
+def test_the_last_room_is_given_once(database: Database, owner: tuple[str, str]) -> None:
+    set_total(database, owner, price(8 * ONE, 1e-5))
+    answers: list[EpsilonRefusal | None] = []
+    threads = [
+        threading.Thread(target=lambda i=i: answers.append(reserve(database, owner, f"e{i}")))
+        for i in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 8
+    assert answers.count(None) == 2
+
+
+def test_settling_returns_what_was_not_spent_once(
+    database: Database, owner: tuple[str, str]
+) -> None:
+    set_total(database, owner, price(4 * ONE, 1e-5))
+    assert reserve(database, owner, "e1") is None
+    with database.write() as session:
+        epsilons = EpsilonBudgetRepository(session, owner[0])
+        assert epsilons.settle("e1", {"final_model": 1})
+        assert not epsilons.settle("e1", {"final_model": 4})
+    found = bounded(database, owner)
+    assert (found.reserved, found.spent) == (0.0, price(ONE, 1e-5))
+    assert reserve(database, owner, "e2", cost(3)) is None
+    assert reserve(database, owner, "e3", cost(1)) is not None
+
+
+def test_drawing_books_before_the_release_and_stops_at_the_bound(
+    database: Database, owner: tuple[str, str]
+) -> None:
+    set_total(database, owner, price(6 * ONE, 1e-5))
+    assert reserve(database, owner, "e1") is None
+
+    def draw(count: int) -> bool:
+        with database.write() as session:
+            epsilons = EpsilonBudgetRepository(session, owner[0])
+            return epsilons.draw("e1", {"final_model": count}, price=price)
+
+    assert draw(3)
+    assert bounded(database, owner).spent == price(3 * ONE, 1e-5)
+    assert draw(6)
+    assert not draw(7)
+    assert reserve(database, owner, "e2", cost(1)) is not None
+    with database.write() as session:
+        assert EpsilonBudgetRepository(session, owner[0]).settle("e1", {"final_model": 2})
+    found = bounded(database, owner)
+    assert (found.spent, found.reserved) == (price(6 * ONE, 1e-5), 0.0)
+
+
+def test_before_who_sees_less_the_server_counts(database: Database, owner: tuple[str, str]) -> None:
+    set_total(database, owner, price(6 * ONE, 1e-5))
+    assert reserve(database, owner, "local", cost(observer="server")) is None
+    both = [cost(2), cost(3, observer="server")]
+    assert reserve(database, owner, "both", *both) is None
+    assert bounded(database, owner).remaining == 0.0
+
+
+@pytest.mark.parametrize(
+    ("total", "asked", "shortage"),
+    [
+        ({}, {"adjacency": "replace-one"}, "other-adjacency"),
+        ({"observer": "server"}, {}, "other-observer"),
+        ({}, {"unit": "record"}, "other-unit"),
+    ],
+)
+def test_what_cannot_be_composed_is_refused(
+    database: Database,
+    owner: tuple[str, str],
+    total: dict[str, Any],
+    asked: dict[str, Any],
+    shortage: str,
+) -> None:
+    assert reserve(database, owner, "first") is None
+    set_total(database, owner, 1e6, **total)
+    refusal = reserve(database, owner, "second", cost(**asked))
+    assert refusal is not None
+    assert (refusal.shortage, refusal.requested) == (shortage, None)
+
+
+def test_books_are_apart(database: Database, owner: tuple[str, str]) -> None:
+    set_total(database, owner, 0.0)
+    with database.write() as session:
+        epsilons = EpsilonBudgetRepository(session, owner[0])
+        refusal = epsilons.reserve(
+            owner[1], experiment_id="e", book="release", costs=[cost()], price=price
+        )
+    assert refusal is None
