@@ -13,13 +13,14 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow lint format bench reproduce
+.PHONY: help install demo test test-slow test-data lint format bench reproduce
 
 help:
 	@echo "make install    make .venv and install fedaudit and its tools into it"
 	@echo "make demo       start the service, audit two experiments, show both reports"
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
+	@echo "make test-data  train on the real data by a running service: the table in docs/federations.md"
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make bench      run the benchmarks"
@@ -40,6 +41,10 @@ test:
 test-slow:
 	$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)
 
+test-data:
+	FEDAUDIT_TEST_DATA_DIR="$(abspath $(DATA))" $(PYTHON) -m pytest -m slow \
+		tests/end_to_end/test_federations_real_data.py $(PYTEST_ARGS)
+
 lint:
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -53,9 +58,14 @@ format:
 bench:
 	$(PYTHON) -m benchmarks --data $(DATA)
 	$(PYTHON) -m benchmarks.stored_rounds --data $(DATA)
+	$(PYTHON) -m benchmarks.handwriting --data $(DATA)
+	$(PYTHON) -m benchmarks.clipped_gradients
+	$(PYTHON) -m benchmarks.record_budgets
+	$(PYTHON) -m benchmarks.large_table
 
 reproduce:
 	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 100
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20 --cohort 7
 	$(PYTHON) -m benchmarks.reproductions.hospital_task --data $(DATA) --seeds 30
+	$(PYTHON) -m benchmarks.reproductions.record_personalised --data $(DATA) --seeds 5

@@ -3,16 +3,27 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, FastAPI
 
 from api import openapi, problems
 from api.middleware import BodyLimit, SecurityHeaders
 from api.pages import docs
 from api.resources import Resources
-from api.routers import events, experiments, federations, gates, health, keys, records, reports
+from api.routers import (
+    events,
+    experiments,
+    federations,
+    gates,
+    health,
+    keys,
+    records,
+    reports,
+    signing_keys,
+)
 from infrastructure.settings import Settings
 
-_VERSIONED = (experiments, records, events, reports, federations, gates, keys)
+_VERSIONED = (experiments, records, events, reports, federations, gates, keys, signing_keys)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -21,12 +32,18 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await run_sync(resources.tidy_storage)
         yield
         resources.close()
 
     app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
     app.state.resources = resources
-    app.add_middleware(BodyLimit, largest_bytes=settings.max_body_bytes)
+    app.add_middleware(
+        BodyLimit,
+        largest_bytes=settings.max_body_bytes,
+        upload_path="/v1/federations",
+        largest_upload_bytes=settings.max_upload_bytes + settings.max_body_bytes,
+    )
     app.add_middleware(SecurityHeaders)
     problems.install(app)
     v1 = APIRouter(prefix="/v1")

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, NoReturn, TypeVar
 
 from fastapi import Depends, Request
@@ -14,13 +15,33 @@ from fedaudit.spec.errors import InvalidInputError, field_errors
 Model = TypeVar("Model", bound=BaseModel)
 
 _DEEPEST = 64
+_BLOCK_BYTES = 2**20
+_BROKE_OFF = "the body broke off"
 _NOT_JSON = "is not JSON: "
+
+
+def media_type(request: Request) -> str:
+    """The media type of a request's body, without parameters; empty where none is told."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def in_blocks(request: Request) -> AsyncIterator[bytes]:
+    """The body in pieces of a size that is worth a thread's while. Raises ProblemError."""
+    block = bytearray()
+    try:
+        async for chunk in request.stream():
+            block += chunk
+            if len(block) >= _BLOCK_BYTES:
+                yield bytes(block)
+                block.clear()
+    except ClientDisconnect:
+        raise invalid("", _BROKE_OFF) from None
+    yield bytes(block)
 
 
 async def read_json(request: Request) -> Any:
     """The value in a request's body. Raises ProblemError where there is none."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
+    if media_type(request) != "application/json":
         raise ProblemError(
             415,
             "unsupported-media-type",
@@ -29,7 +50,7 @@ async def read_json(request: Request) -> Any:
     try:
         return decode_json(await request.body())
     except ClientDisconnect:
-        raise invalid("", "the body broke off") from None
+        raise invalid("", _BROKE_OFF) from None
 
 
 JsonBody = Annotated[Any, Depends(read_json)]

@@ -11,56 +11,85 @@ _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 
 class BodyLimit:
-    """Refuses bodies above a number of bytes: at once where their length is told, else counted."""
+    """Refuses bodies above a number of bytes: at once where their length is told, else counted.
 
-    def __init__(self, app: ASGIApp, *, largest_bytes: int) -> None:
+    Uploads, which are the multipart bodies of one path, have a limit of their own.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, largest_bytes: int, upload_path: str, largest_upload_bytes: int
+    ) -> None:
         self._app = app
         self._largest = largest_bytes
+        self._upload_path = upload_path
+        self._largest_upload = largest_upload_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        told = Headers(scope=scope).get("content-length", "")
+        headers = Headers(scope=scope)
+        upload = self._is_upload(scope, headers)
+        largest = self._largest_upload if upload else self._largest
+        body = _Body(receive, largest)
+        told = headers.get("content-length", "")
         # Compared by length first: int() itself refuses thousands of digits.
-        if told.isascii() and told.isdigit() and (len(told) > 18 or int(told) > self._largest):
-            await _refuse(self._too_large(), scope, receive, send)
-            return
-        received = 0
+        if told.isascii() and told.isdigit() and (len(told) > 18 or int(told) > largest):
+            await problem_response(_too_large(largest))(scope, receive, body.patient(send))
+        else:
+            # Other bodies are read whole before an answer, and are soon read.
+            await self._app(scope, body.receive, body.patient(send) if upload else send)
 
-        async def counted() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > self._largest:
-                raise self._too_large()
-            return message
-
-        await self._app(scope, counted, send)
-
-    def _too_large(self) -> ProblemError:
-        return ProblemError(
-            413, "payload-too-large", f"the body is larger than {self._largest} bytes"
+    def _is_upload(self, scope: Scope, headers: Headers) -> bool:
+        return (
+            scope["method"] == "POST"
+            and scope["path"] == self._upload_path
+            and headers.get("content-type", "").lower().startswith("multipart/")
         )
 
 
-async def _refuse(error: ProblemError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers at once, then lets the client send on for a while.
+class _Body:
+    """A request's body: counted, and read to its end where it is answered too early."""
 
-    Closing the connection under a client that still sends would reset it, and many clients then
-    never see the answer.
-    """
+    def __init__(self, receive: Receive, largest: int) -> None:
+        self._receive = receive
+        self._largest = largest
+        self._received = 0
+        self._ended = False
 
-    async def unfinished(message: Message) -> None:
-        last = message["type"] == "http.response.body"
-        await send({**message, "more_body": True} if last else message)
+    async def receive(self) -> Message:
+        """The next message. Raises ProblemError once there were too many bytes."""
+        message = await self._receive()
+        self._ended = not message.get("more_body", False)
+        self._received += len(message.get("body", b""))
+        if self._received > self._largest:
+            raise _too_large(self._largest)
+        return message
 
-    await problem_response(error)(scope, receive, unfinished)
-    with anyio.move_on_after(_PATIENCE_SECONDS):
-        while (await receive()).get("more_body", False):
-            pass
-    await send({"type": "http.response.body", "body": b""})
+    def patient(self, send: Send) -> Send:
+        """Sends an answer at once, then lets the client send on for a while.
+
+        Closing the connection under a client that still sends would reset it, and many clients
+        then never see the answer.
+        """
+
+        async def send_on(message: Message) -> None:
+            last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if not last or self._ended:
+                await send(message)
+                return
+            await send({**message, "more_body": True})
+            with anyio.move_on_after(_PATIENCE_SECONDS):
+                while (await self._receive()).get("more_body", False):
+                    pass
+            await send({"type": "http.response.body", "body": b""})
+
+        return send_on
+
+
+def _too_large(largest: int) -> ProblemError:
+    return ProblemError(413, "payload-too-large", f"the body is larger than {largest} bytes")
 
 
 class SecurityHeaders:

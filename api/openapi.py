@@ -1,5 +1,6 @@
 """The OpenAPI document: problems instead of the framework's errors, and the spec's own schema."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
@@ -13,7 +14,10 @@ from api.schemas.gates import GatesRequest
 from api.schemas.keys import KeyRequest
 from fedaudit import __version__
 from fedaudit.reports.document import Report
+from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
+from fedaudit.reports.readings.nist_800_226 import NistReading
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.registration import Registration
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -24,14 +28,20 @@ _WHAT = {
     404: "There is no such thing in the key's project.",
     409: "The request does not fit the present state.",
     413: "The body is too large.",
-    415: "The body is not JSON.",
+    415: "The body has another media type than declared.",
     422: "The input is not valid; `errors` says where.",
     500: "The service failed.",
-    503: "The database does not answer.",
+    503: "The database does not answer, or the storage is full or fails.",
 }
 _ALWAYS = (401, 403, 413, 422, 500, 503)
-_SENT: tuple[type[BaseModel], ...] = (ExperimentSpec, BudgetSetting, GatesRequest, KeyRequest)
-_READ: tuple[type[BaseModel], ...] = (Problem, Report)
+_SENT: tuple[type[BaseModel], ...] = (
+    ExperimentSpec,
+    Registration,
+    BudgetSetting,
+    GatesRequest,
+    KeyRequest,
+)
+_READ: tuple[type[BaseModel], ...] = (Problem, Report, NistReading, ImpactRatioReading)
 _DESCRIPTION = """\
 Privacy and fairness audits of federated learning: submit an experiment, follow it, and read its
 epsilon ledger, fairness gaps and audit report. Failures are problem documents (RFC 9457)."""
@@ -52,6 +62,38 @@ def request_body(model: type[BaseModel]) -> dict[str, Any]:
     """The declaration of a JSON body that the route reads itself."""
     content = {"application/json": {"schema": schema_of(model)}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def upload_body(
+    model: type[BaseModel], *, example: Mapping[str, Any], uploaded: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The declaration of a body that is JSON, or JSON with a file behind it.
+
+    `example` and `uploaded` are what the page offers to send as the one and as the other.
+    """
+    described = request_body(model)
+    content = described["requestBody"]["content"]
+    content["application/json"]["example"] = dict(example)
+    content["multipart/form-data"] = {
+        "schema": {
+            "type": "object",
+            "properties": {
+                "registration": {
+                    **schema_of(model),
+                    "description": "The first part, without the file's `path`.",
+                    "example": dict(uploaded),
+                },
+                "file": {"type": "string", "format": "binary"},
+            },
+            "required": ["registration", "file"],
+            "additionalProperties": False,
+        },
+        "encoding": {
+            "registration": {"contentType": "application/json"},
+            "file": {"contentType": "application/octet-stream"},
+        },
+    }
+    return described
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, str]:

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from infrastructure.storage import StorageError
 
 log = structlog.get_logger()
 
@@ -116,6 +117,7 @@ def install(app: FastAPI) -> None:
         OperationalError: _of_outage,
         InterfaceError: _of_outage,
         PoolTimeoutError: _of_outage,
+        StorageError: _of_storage,
         Exception: _of_bug,
     }
     for kind, handler in handlers.items():
@@ -162,6 +164,11 @@ async def _of_outage(_request: Request, error: Exception) -> JSONResponse:
             503, "unavailable", "the database does not answer", headers={"Retry-After": "2"}
         )
     )
+
+
+async def _of_storage(_request: Request, error: StorageError) -> JSONResponse:
+    log.error("storage failed", detail=str(error), cause=repr(error.__cause__)[:300])
+    return problem_response(ProblemError(503, "unavailable", str(error)))
 
 
 async def _of_bug(request: Request, error: Exception) -> JSONResponse:

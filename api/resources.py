@@ -4,14 +4,18 @@ import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, cast
 
+import structlog
 from fastapi import Depends, Request
 
 from api.services.federation_cache import FederationCache
 from infrastructure.settings import Settings
+from infrastructure.storage import Storage, StorageError
 from models.database import Database
 
 if TYPE_CHECKING:
     from infrastructure.queue import Queue
+
+log = structlog.get_logger()
 
 
 class Resources:
@@ -20,6 +24,7 @@ class Resources:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.database = Database(settings.database_url)
+        self.storage = Storage(settings.storage_url)
         self.federations = FederationCache(settings.sources_dir)
         self.stopping = threading.Event()
         """Set when the process is about to end: streams then end too."""
@@ -36,6 +41,14 @@ class Resources:
         from infrastructure.queue import Queue
 
         return Queue(self.settings)
+
+    def tidy_storage(self) -> None:
+        """Remove what is left of uploads whose process was killed."""
+        try:
+            if swept := self.storage.sweep():
+                log.info("unfinished uploads removed", files=swept)
+        except StorageError as error:
+            log.warning("storage not tidied", detail=str(error))
 
     def close(self) -> None:
         """Close the connections."""

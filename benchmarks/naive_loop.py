@@ -46,12 +46,12 @@ class NaiveRun:
         self.training, self.validation = split.training, split.validation
         self.random = np.random.default_rng(spec.seed)
         torch.manual_seed(spec.seed)
-        features = federation.features.shape[2]
+        features = federation.width
         k = spec.training.hypotheses
         self.hypotheses = [build_module(spec, features) for _ in range(k)]
         self.clients = [
             (
-                torch.from_numpy(federation.features[client][mask]),
+                torch.from_numpy(federation.padded[client][mask]),
                 torch.from_numpy(federation.target[client][mask])[:, None],
             )
             for client, mask in enumerate(federation.mask)

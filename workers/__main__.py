@@ -21,14 +21,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from infrastructure.queue import Queue
     from workers.app import serve
     from workers.context import WorkerContext
+    from workers.signing import announce_key
     from workers.start import start
 
     settings, database = start()
     _check_device(device)
     context = WorkerContext(settings, database, Queue(settings), device)
     if not settings.embedded:
+        announce_key(database, context.signing_key)
         return serve(context)
     with _only_worker(settings.data_dir):
+        announce_key(database, context.signing_key)
         return serve(context)
 
 

@@ -3,12 +3,16 @@
 import os
 import socket
 from dataclasses import dataclass
+from functools import cached_property
 
 from celery.worker import state
 
+from fedaudit.ledger.keys import SigningKey
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
+from infrastructure.storage import Storage
 from models.database import Database
+from workers.signing import load_signing_key
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,16 @@ class WorkerContext:
     queue: Queue
     device: str
     """`cpu` or `cuda:N`."""
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Where uploaded files are kept."""
+        return Storage(self.settings.storage_url)
+
+    @cached_property
+    def signing_key(self) -> SigningKey:
+        """What this worker signs with; the process ends, saying why, where there is no key."""
+        return load_signing_key(self.settings)
 
     @property
     def device_kind(self) -> str:

@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fedaudit.federations.federation import Federation
+from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.cell import Cell
 from models.records import Intent
@@ -21,9 +19,10 @@ class RunningExperiment:
     id: str
     project_id: str
     name: str
+    spec_hash: str
+    subjects_hash: str
     cell: Cell
-    training: NDArray[np.int32]
-    """Indices of the training clients."""
+    training_clients: int
     book: LedgerBook
     started_at: datetime
     rounds_done: int = 0
@@ -46,6 +45,18 @@ class RunningExperiment:
     def secret(self) -> bool:
         """Whether its noise comes from entropy, so that no round can be played again."""
         return self.spec.privacy.noise == "release"
+
+    def ledger_checkpoint(self, status: str) -> Checkpoint:
+        """Where its ledger stands, to be signed."""
+        return Checkpoint(
+            experiment_id=self.id,
+            status=status,
+            entries=self.book.entries,
+            last_round=self.book.last_round,
+            chain_head=self.book.head.hex(),
+            spec_hash=self.spec_hash,
+            subjects_hash=self.subjects_hash,
+        )
 
     @property
     def groups(self) -> Mapping[str, tuple[str, ...]]:

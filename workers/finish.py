@@ -6,9 +6,11 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.chain import ledger_hash
+from fedaudit.ledger.keys import SigningKey
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.provenance import provenance
+from fedaudit.reports.signing import sign_report
 from fedaudit.training.records import FinalResult
 from models.database import Database
 from models.records import FinalFigures as StoredFigures
@@ -20,6 +22,7 @@ from models.repositories import (
     ReportRepository,
 )
 from workers.experiment import RunningExperiment
+from workers.signing import sign_as_stored, sign_checkpoint
 
 GATE_EVALUATED = "gate.evaluated"
 ENDED = ("succeeded", "failed", "cancelled")
@@ -39,8 +42,9 @@ def report_of(
     *,
     device: str,
     backend: Mapping[str, str],
+    key: SigningKey,
 ) -> dict[str, Any]:
-    """The report document of a run that came to its end."""
+    """The report document of a run that came to its end, signed."""
     with database.read() as session:
         hashed = ledger_hash(LedgerRepository(session).digests(experiment.id))
     spending, federation = experiment.book.spending, experiment.federation
@@ -53,7 +57,7 @@ def report_of(
         federation=FederationFacts(
             fingerprint=federation.fingerprint,
             clients=federation.clients,
-            training_clients=len(experiment.training),
+            training_clients=experiment.training_clients,
             rows=federation.rows,
             notes=federation.notes,
             attributes=experiment.groups,
@@ -74,14 +78,20 @@ def report_of(
         ),
         ledger_hash=hashed,
         chain_head=experiment.book.head.hex(),
+        entries=experiment.book.entries,
+        key_id=key.key_id,
         provenance=provenance(device=device, backend=backend, started_at=experiment.started_at),
         clusters=experiment.book.clusters,
+        plan=experiment.book.account.plan,
+        compositions=experiment.book.compositions,
     )
-    return assemble(material)
+    return sign_report(assemble(material), key)
 
 
-def succeed(session: Session, experiment: RunningExperiment, document: dict[str, Any]) -> None:
-    """Store the report and its gates, settle what was reserved, and say so.
+def succeed(
+    session: Session, experiment: RunningExperiment, document: dict[str, Any], *, key: SigningKey
+) -> None:
+    """Store the report, its gates and the last checkpoint, settle what was reserved, and say so.
 
     Changes nothing where the experiment has ended already.
     """
@@ -94,6 +104,8 @@ def succeed(session: Session, experiment: RunningExperiment, document: dict[str,
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
     EventRepository(session).append(*owner, events)
     experiments.conclude(experiment.id, status="succeeded", figures=_stored_figures(document))
+    checkpoint = experiment.ledger_checkpoint("succeeded")
+    sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     CheckpointRepository(session).delete(experiment.id)
 
 
@@ -104,11 +116,13 @@ def end_without_report(
     *,
     status: str,
     reason: str,
+    key: SigningKey,
     detail: str | None = None,
 ) -> None:
-    """End an experiment as `failed` or `cancelled`; what it spent stays spent."""
+    """End an experiment as `failed` or `cancelled`; what it spent stays spent, and is signed."""
     experiments = ExperimentRepository(session, project_id)
-    experiments.conclude(experiment_id, status=status, reason=reason, detail=detail)
+    if experiments.conclude(experiment_id, status=status, reason=reason, detail=detail):
+        sign_as_stored(session, experiment_id, project_id, key=key)
     CheckpointRepository(session).delete(experiment_id)
 
 

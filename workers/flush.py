@@ -21,6 +21,7 @@ from models.repositories import (
 )
 from workers.claim import Lease
 from workers.experiment import RunningExperiment
+from workers.resume import store_totals
 from workers.rounds import Block
 
 log = structlog.get_logger()
@@ -95,12 +96,6 @@ def store_block(
         RoundRepository(session).insert(*owner, block.rounds)
         FairnessRepository(session).insert(*owner, block.fairness)
         EventRepository(session).append(*owner, block.events)
-        spending = experiment.book.spending
-        ledger.put_totals(
-            *owner,
-            releases=spending.releases,
-            refusals=spending.refusals,
-            withheld=spending.withheld,
-        )
+        store_totals(session, *owner, experiment.book)
         CheckpointRepository(session).put(*owner, round=experiment.rounds_done, data=checkpoint)
     return experiments.progress(experiment.id, experiment.rounds_done)

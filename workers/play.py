@@ -1,5 +1,6 @@
 """Playing a stack of experiments: blocks of rounds, and a flush after each."""
 
+import math
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
@@ -7,11 +8,13 @@ import numpy as np
 import structlog
 from sqlalchemy.orm import Session
 
+from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.metric import leakage
 from fedaudit.training.backend import backend
+from fedaudit.training.cell import expected_cohort
+from fedaudit.training.choose import open_stack
 from fedaudit.training.records import FinalResult, PlannedRound, RoundRecord
-from fedaudit.training.stack import Stack
-from models.repositories import BudgetRepository, LedgerRepository
+from models.repositories import BudgetRepository, EpsilonBudgetRepository, LedgerRepository
 from workers.claim import Lease
 from workers.context import WorkerContext
 from workers.experiment import RunningExperiment
@@ -19,6 +22,7 @@ from workers.finish import end_without_report, report_of, succeed
 from workers.flush import FencedWriter, store_block
 from workers.pace import Pace
 from workers.rounds import block_of
+from workers.signing import CheckpointClock, sign_checkpoint
 
 log = structlog.get_logger()
 
@@ -39,7 +43,8 @@ class Play:
         self._writer = writer
         self._experiments = experiments
         self._pace = Pace()
-        self._stack = Stack(
+        self._clock = CheckpointClock()
+        self._stack = open_stack(
             [experiment.cell for experiment in experiments],
             device=context.device,
             checkpoints=[experiment.checkpoint for experiment in experiments],
@@ -49,13 +54,15 @@ class Play:
     def play(self) -> bool:
         """Whether every experiment has ended; False where the worker was told to stop."""
         for position in set(range(len(self._experiments))) - set(self._stack.active):
-            # It came to its end, and its worker was lost before the report was stored.
-            self._succeed(position, self._stack.result(position))
+            # It came to its end, and its worker was lost before the report was stored; or rounds
+            # that were lost with it have used its budget up.
+            self._flush({position: []})
         while active := self._stack.active:
             if self._context.stopping():
+                self._writer.write(self._sign_all)
                 return False
-            cohort = self._experiments[active[0]].spec.training.cohort.clients
-            rounds = self._pace.rounds(experiments=len(active), cohort=cohort)
+            subjects = _subjects_a_round(self._experiments[active[0]])
+            rounds = self._pace.rounds(experiments=len(active), cohort=subjects)
             if self._experiments[active[0]].secret:
                 rounds = self._charge_ahead(rounds)
             began = monotonic()
@@ -103,9 +110,7 @@ class Play:
         refused = []
         for position, rounds in planned.items():
             experiment = self._experiments[position]
-            budgets = BudgetRepository(session, experiment.project_id)
-            spent = self._spent_after(experiment, rounds)
-            if spent is not None and not budgets.draw(experiment.id, spent=spent):
+            if not self._draw(session, experiment, rounds):
                 refused.append(position)
                 continue
             intents = [(plan.round, plan.release, plan.subjects) for plan in rounds]
@@ -117,17 +122,25 @@ class Play:
         return refused
 
     @staticmethod
-    def _spent_after(experiment: RunningExperiment, rounds: Sequence[PlannedRound]) -> float | None:
-        book = experiment.book
-        if book.inputs.noise_multiplier is None:
-            return None
-        charged = book.spending.releases.copy()
+    def _draw(
+        session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
+    ) -> bool:
+        """Whether the budgets have room for these rounds, in the worst case; books them if so."""
+        inputs = experiment.book.inputs
+        charged = np.stack([spending.releases for spending in experiment.book.spendings])
         lost = [intent.subjects for intent in experiment.lost]
         for subjects in (*lost, *(planned.subjects for planned in rounds)):
-            charged[subjects] += 1
-        return leakage(
-            int(charged.max()), n=book.inputs.n, noise_multiplier=book.inputs.noise_multiplier
-        )
+            charged[:, subjects] += 1
+        most: list[int] = charged.max(axis=1).tolist()
+        if inputs.counts_epsilon:
+            counts: dict[str, int] = dict(zip(experiment.book.account.observers, most, strict=True))
+            epsilons = EpsilonBudgetRepository(session, experiment.project_id)
+            return epsilons.draw(experiment.id, counts, price=composed_epsilon)
+        if inputs.noise_multiplier is None:
+            return True
+        spent = leakage(most[0], n=inputs.n, noise_multiplier=inputs.noise_multiplier)
+        budgets = BudgetRepository(session, experiment.project_id)
+        return budgets.draw(experiment.id, spent=spent)
 
     # -- storing ----------------------------------------------------------------------------------
 
@@ -143,6 +156,8 @@ class Play:
             blocks[position] = block, self._stack.checkpoint(position)
             self._check_totals(position)
 
+        due = [one for one in blocks if self._clock.due(self._experiments[one].id)]
+
         def store(session: Session) -> set[int]:
             cancelled = {
                 position
@@ -155,17 +170,35 @@ class Play:
                     again=self._writer.again,
                 )
             }
+            for position in due:
+                self._sign(session, position)
             for position in diverged - cancelled:
                 # With the last rounds: a resumed run could not tell that this one had ended.
                 self._store_end(session, position, status="failed", reason="diverged")
             return cancelled
 
         cancelled = self._writer.write(store)
+        for position in due:
+            self._clock.signed(self._experiments[position].id)
         for position in cancelled:
             self._stack.stop(position)
             self._end(position, status="cancelled", reason="cancelled-by-caller")
         for position in ended - cancelled - diverged:
             self._succeed(position, results[position])
+
+    def _sign(self, session: Session, position: int) -> None:
+        """Signs where the ledger of a run stands that goes on."""
+        experiment = self._experiments[position]
+        sign_checkpoint(
+            session,
+            experiment.ledger_checkpoint("running"),
+            project_id=experiment.project_id,
+            key=self._context.signing_key,
+        )
+
+    def _sign_all(self, session: Session) -> None:
+        for position in self._stack.active:
+            self._sign(session, position)
 
     def _check_totals(self, position: int) -> None:
         """Training and ledger count releases independently, and must agree."""
@@ -175,14 +208,16 @@ class Play:
 
     def _succeed(self, position: int, result: FinalResult) -> None:
         experiment, device = self._experiments[position], self._context.device
+        key = self._context.signing_key
         document = report_of(
             self._context.database,
             experiment,
             result,
             device=device,
             backend=backend(device),
+            key=key,
         )
-        self._writer.write(lambda session: succeed(session, experiment, document))
+        self._writer.write(lambda session: succeed(session, experiment, document, key=key))
         log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
 
     def _end(self, position: int, *, status: str, reason: str) -> None:
@@ -207,5 +242,18 @@ class Play:
     def _store_end(self, session: Session, position: int, *, status: str, reason: str) -> None:
         experiment = self._experiments[position]
         end_without_report(
-            session, experiment.id, experiment.project_id, status=status, reason=reason
+            session,
+            experiment.id,
+            experiment.project_id,
+            status=status,
+            reason=reason,
+            key=self._context.signing_key,
         )
+
+
+def _subjects_a_round(experiment: RunningExperiment) -> int:
+    """Ledger subjects of a round, about."""
+    account = experiment.book.account
+    if account.subject_kind != "client":
+        return len(account.observers) * len(account.subjects)
+    return math.ceil(expected_cohort(experiment.cell))

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.gaps import Figure, gaps
-from fedaudit.privacy.projection import NO_MECHANISM
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE, NO_MECHANISM, NO_NOISE
 from fedaudit.training.records import RoundRecord
 from models.records import FairnessRow, LedgerRow, RoundRow
 from workers.experiment import RunningExperiment
@@ -21,6 +22,7 @@ _FAIRNESS_FIGURES = (
     "equalized_odds_difference",
     "equal_opportunity_difference",
 )
+_COSTS = ("leakage_max", "epsilon_max")
 _NOT_VALIDATED = "this round was not validated"
 _NOT_FINITE = "the loss is not finite"
 _NO_ACCURACY = "the target is a number, so there is no accuracy"
@@ -51,7 +53,7 @@ def block_of(experiment: RunningExperiment, records: Sequence[RoundRecord], *, l
     rounds = []
     for record in records:
         ledger += _lost_rows(experiment, up_to=record.round)
-        ledger.append(_ledger_row(experiment, record))
+        ledger += _ledger_rows(experiment, record)
         rounds.append(_round_row(experiment, record, figures))
         experiment.rounds_done = record.round
     if last:
@@ -60,18 +62,16 @@ def block_of(experiment: RunningExperiment, records: Sequence[RoundRecord], *, l
 
 
 def _lost_rows(experiment: RunningExperiment, *, up_to: int | None) -> list[LedgerRow]:
-    rows = []
+    rows: list[LedgerRow] = []
     while experiment.lost and (up_to is None or experiment.lost[0].round <= up_to):
         lost = experiment.lost.pop(0)
-        rows.append(
-            experiment.book.enter_interrupted(
-                round_=lost.round, release=lost.release, subjects=lost.subjects
-            )
+        rows += experiment.book.enter_interrupted(
+            round_=lost.round, release=lost.release, subjects=lost.subjects
         )
     return rows
 
 
-def _ledger_row(experiment: RunningExperiment, record: RoundRecord) -> LedgerRow:
+def _ledger_rows(experiment: RunningExperiment, record: RoundRecord) -> list[LedgerRow]:
     return experiment.book.enter(
         round_=record.round,
         release=record.release,
@@ -79,6 +79,7 @@ def _ledger_row(experiment: RunningExperiment, record: RoundRecord) -> LedgerRow
         outcomes=record.outcomes,
         radii=record.radii,
         clusters=record.clusters,
+        compositions=record.compositions,
     )
 
 
@@ -130,11 +131,12 @@ def _round_row(
         "separation": _finite(record.separation),
         "leakage_median": book.spending.leakage_median(book.inputs),
         "leakage_max": book.spending.leakage_most(book.inputs),
+        "epsilon_max": book.epsilon_most(),
     }
     values |= _gaps_of_round(experiment, record, figures, reasons)
     for name, value in values.items():
         if value is None and name not in reasons:
-            reasons[name] = _why_missing(name, record)
+            reasons[name] = _why_missing(name, record, book.inputs)
     return RoundRow(
         round=record.round,
         cluster_sizes=record.cluster_sizes,
@@ -165,14 +167,22 @@ def _gaps_of_round(
     return {name: found[name]["value"] for name in _FAIRNESS_FIGURES}
 
 
-def _why_missing(name: str, record: RoundRecord) -> str:
-    if name.startswith("leakage"):
-        return NO_MECHANISM
+def _why_missing(name: str, record: RoundRecord, inputs: MechanismInputs) -> str:
+    if name.startswith(("leakage", "epsilon")):
+        return _why_no_cost(inputs)
     if name == "separation":
         return _NO_SEPARATION
     if record.selection_loss is None:
         return _NOT_VALIDATED
     return _NO_ACCURACY if name == "accuracy" else _NOT_FINITE
+
+
+def _why_no_cost(inputs: MechanismInputs) -> str:
+    if inputs.counts_epsilon:
+        return NO_LEAKAGE
+    if inputs.noise_multiplier is not None:
+        return NO_EPSILON
+    return NO_MECHANISM if inputs.mechanism == "none" else NO_NOISE
 
 
 def _event(row: RoundRow) -> dict[str, Any]:
@@ -181,6 +191,8 @@ def _event(row: RoundRow) -> dict[str, Any]:
         "selection_loss": row.selection_loss,
         "validation_loss": row.validation_loss,
         "leakage_max": row.leakage_max,
+        "epsilon_max": row.epsilon_max,
+        "reasons": {name: row.reasons[name] for name in _COSTS if name in row.reasons},
     }
 
 

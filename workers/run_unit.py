@@ -1,23 +1,22 @@
-"""One unit of work: claimed, played to its end, or given back."""
+"""One unit of work: claimed, run to its end, or given back."""
 
 import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.spec.errors import InvalidInputError
-from infrastructure.queue import QueueUnavailableError
-from models.records import Claim
 from models.repositories import ExperimentRepository, UnitRepository
 from models.tables.experiments import Experiment
 from workers.claim import Lease, LeaseLostError
+from workers.claimed_unit import DETAIL_CHARACTERS, ClaimedUnit
 from workers.context import WorkerContext
 from workers.experiment import RunningExperiment
 from workers.finish import ENDED, end_without_report
-from workers.flush import DatabaseAwayError, FencedWriter
+from workers.flush import DatabaseAwayError
+from workers.profile_unit import ProfileRun
 from workers.resume import load_cell, take_up
+from workers.uploads import ProjectFiles
 
 log = structlog.get_logger()
-
-_DETAIL_CHARACTERS = 2000
 
 
 def run_unit(context: WorkerContext, unit_id: str) -> None:
@@ -38,7 +37,8 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
         structlog.contextvars.bound_contextvars(unit_id=unit_id, fence=claim.fence),
         Lease(context.database, claim, seconds=context.settings.lease_seconds) as lease,
     ):
-        run = UnitRun(context, claim, lease)
+        kind = ProfileRun if claim.kind == "profile" else UnitRun
+        run = kind(context, claim, lease)
         try:
             run.run()
         except LeaseLostError as lost:
@@ -50,14 +50,8 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
             run.give_up(error)
 
 
-class UnitRun:
+class UnitRun(ClaimedUnit):
     """The experiments of one claimed unit."""
-
-    def __init__(self, context: WorkerContext, claim: Claim, lease: Lease) -> None:
-        self._context = context
-        self._claim = claim
-        self._lease = lease
-        self._writer = FencedWriter(context.database, lease, stopping=context.stopping)
 
     def run(self) -> None:
         """Take every experiment to its end, or give the unit back when the worker must stop."""
@@ -72,17 +66,6 @@ class UnitRun:
                 return
         self._writer.write(lambda session: self._finish(session, "done"))
         log.info("unit done")
-
-    def give_up(self, error: Exception) -> None:
-        """After a fault of the worker: the unit waits for another attempt, or fails for good."""
-        detail = f"{type(error).__name__}: {error}"[:_DETAIL_CHARACTERS]
-        try:
-            if self._claim.attempts < self._claim.max_attempts:
-                self._writer.write(lambda session: self._release(session, count_attempt=True))
-            else:
-                self._writer.write(lambda session: self._fail(session, detail))
-        except (LeaseLostError, DatabaseAwayError) as lost:
-            log.warning("could not give the unit back", error=type(lost).__name__)
 
     def _open_rows(self) -> list[Experiment]:
         """The unit's experiments that are to run, in their order, now `running`."""
@@ -102,12 +85,13 @@ class UnitRun:
 
     def _take_up(self, row: Experiment) -> RunningExperiment | None:
         """The experiment ready to run; None where its data cannot be used, and it has failed."""
-        database, sources = self._context.database, self._context.settings.sources_dir
+        database = self._context.database
         self._lease.progressed()
         try:
-            cell = load_cell(database, row, sources_dir=sources)
+            files = ProjectFiles(self._context, self._claim.project_id).files
+            return take_up(database, row, load_cell(database, row, files=files))
         except InvalidInputError as error:
-            detail = str(error)[:_DETAIL_CHARACTERS]
+            detail = str(error)[:DETAIL_CHARACTERS]
             log.warning("data refused", experiment_id=row.id, detail=detail)
             self._writer.write(
                 lambda session: end_without_report(
@@ -116,23 +100,11 @@ class UnitRun:
                     row.project_id,
                     status="failed",
                     reason="invalid-data",
+                    key=self._context.signing_key,
                     detail=detail,
                 )
             )
             return None
-        return take_up(database, row, cell)
-
-    def _give_back(self) -> None:
-        """Stopped by a signal: wake another worker at once, if the queue is there."""
-        self._writer.write(lambda session: self._release(session, count_attempt=False))
-        log.info("unit given back")
-        with self._context.database.read() as session:
-            unit = UnitRepository(session).get(self._claim.unit_id)
-        try:
-            if unit is not None:
-                self._context.queue.publish_unit(unit.id, unit.device)
-        except QueueUnavailableError as error:
-            log.warning("not published; left to the sweeper", error=str(error))
 
     def _fail(self, session: Session, detail: str) -> None:
         for row in self._experiments(session).of_unit(self._claim.unit_id):
@@ -145,22 +117,20 @@ class UnitRun:
                     row.project_id,
                     status="failed",
                     reason="worker-error",
+                    key=self._context.signing_key,
                     detail=detail,
                 )
         self._finish(session, "failed", error=detail)
 
     def _cancel(self, session: Session, row: Experiment) -> None:
         end_without_report(
-            session, row.id, row.project_id, status="cancelled", reason="cancelled-by-caller"
+            session,
+            row.id,
+            row.project_id,
+            status="cancelled",
+            reason="cancelled-by-caller",
+            key=self._context.signing_key,
         )
-
-    def _release(self, session: Session, *, count_attempt: bool) -> None:
-        units = UnitRepository(session)
-        units.release(self._claim.unit_id, self._claim.fence, count_attempt=count_attempt)
-
-    def _finish(self, session: Session, state: str, *, error: str | None = None) -> None:
-        units = UnitRepository(session)
-        units.finish(self._claim.unit_id, self._claim.fence, state, error=error)
 
     def _experiments(self, session: Session) -> ExperimentRepository:
         return ExperimentRepository(session, self._claim.project_id)

@@ -1,4 +1,4 @@
-"""How often each client has released something so far, and the leakage that follows."""
+"""How often each subject has paid so far before one observer, and the leakage that follows."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,10 @@ _REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
 
 
 class Spending:
-    """The running totals of one experiment.
+    """The running totals of one experiment before one observer.
 
-    Beside the totals it keeps how many training clients have released how often, so that a
-    round's median and maximum cost no pass over all clients.
+    Beside the totals it keeps how many subjects that train have paid how often, so that a round's
+    median and maximum cost no pass over all of them.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class Spending:
         refusals: int = 0,
         withheld: int = 0,
     ) -> None:
-        """`releases`: [clients], those that never train included; `training`: their indices."""
+        """`releases`: [subjects], those that never train included; `training`: who does."""
         self.releases = np.array(releases, dtype=np.int32)
         self.refusals = refusals
         self.withheld = withheld
@@ -59,13 +59,13 @@ class Spending:
         return float(low + high) / 2
 
     def leakage_most(self, inputs: MechanismInputs) -> float | None:
-        """The largest leakage of a training client; None without a mechanism."""
-        if inputs.noise_multiplier is None:
+        """The largest leakage of a training client; None where the cost is no leakage."""
+        if inputs.noise_multiplier is None or inputs.counts_epsilon:
             return None
         return leakage(self.most, n=inputs.n, noise_multiplier=inputs.noise_multiplier)
 
     def leakage_median(self, inputs: MechanismInputs) -> float | None:
-        """The median leakage over the training clients; None without a mechanism."""
-        if inputs.noise_multiplier is None:
+        """The median leakage over the training clients; None where the cost is no leakage."""
+        if inputs.noise_multiplier is None or inputs.counts_epsilon:
             return None
         return self.median * inputs.n / inputs.noise_multiplier

@@ -12,11 +12,14 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
 from infrastructure.settings import Settings
 from models.database import Database
+from models.records import TakenBack
 from models.repositories import (
+    ExperimentRepository,
     LedgerRepository,
     OutboxRepository,
     SweeperLeaseRepository,
@@ -25,6 +28,7 @@ from models.repositories import (
 )
 from models.tables.units import Unit
 from workers.lost_rounds import enter_lost_rounds
+from workers.signing import announce_key, load_signing_key, sign_as_stored
 from workers.start import start
 
 log = structlog.get_logger()
@@ -46,6 +50,7 @@ class Sweeper:
         self._settings = settings
         self._database = database
         self._queue = queue
+        self.key = load_signing_key(settings)
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
 
     def tick(self) -> bool:
@@ -83,7 +88,13 @@ class Sweeper:
                 log.warning("unit taken back", unit_id=unit.unit_id, state=unit.state)
                 if unit.state == "failed":
                     fail_unit(session, unit)
+                self._sign(session, unit)
         return [(unit.unit_id, unit.device) for unit in taken if unit.state == "waiting"]
+
+    def _sign(self, session: Session, unit: TakenBack) -> None:
+        """Sign where the ledgers stand that lost their worker: it cannot do so any more."""
+        for experiment in ExperimentRepository(session, unit.project_id).of_unit(unit.unit_id):
+            sign_as_stored(session, experiment.id, experiment.project_id, key=self.key)
 
     def _enter_lost_rounds(self) -> None:
         with self._database.read() as session:
@@ -91,6 +102,7 @@ class Sweeper:
         for experiment_id, project_id in ended:
             with self._database.write() as session:
                 rounds = enter_lost_rounds(session, experiment_id, project_id)
+                sign_as_stored(session, experiment_id, project_id, key=self.key)
             log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
 
     def _publish_outbox(self) -> None:
@@ -164,6 +176,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     sweeper = Sweeper(settings, database, Queue(settings))
+    announce_key(database, sweeper.key)
     log.info("sweeper ready", every_seconds=settings.sweep_seconds)
     sweep(sweeper, stop, seconds=settings.sweep_seconds)
     return 0

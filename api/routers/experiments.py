@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, BackgroundTasks, Header, Query, Response
+from fastapi import APIRouter, BackgroundTasks, Query, Response
 from pydantic import FiniteFloat, TypeAdapter
 from starlette.responses import JSONResponse
 
@@ -11,7 +11,7 @@ from api.cursors import decode_cursor, encode_cursor
 from api.openapi import problems, request_body
 from api.problems import ProblemError
 from api.resources import Resources, Shared
-from api.schemas.base import UtcTime
+from api.schemas.base import IdempotencyHeader, UtcTime
 from api.schemas.experiments import (
     ExperimentBody,
     ExperimentPage,
@@ -21,9 +21,11 @@ from api.schemas.experiments import (
     ValidationBody,
 )
 from api.security import ExperimentsReader, ExperimentsWriter
-from api.services.admission import Plan, plan, publish
+from api.services.admission import Plan, plan
 from api.services.lookups import find_experiment
-from api.services.submission import Once, Submitted, retry, submit
+from api.services.once import Once
+from api.services.submission import Submitted, retry, submit
+from api.services.wake import publish
 from fedaudit.spec.base import Text
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec
@@ -33,16 +35,6 @@ from models.repositories import ExperimentRepository
 from models.repositories.experiments import ENDED
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
-
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        min_length=1,
-        max_length=255,
-        pattern="^[ -~]*$",
-        description="A request that is repeated with the same key and body starts nothing new.",
-    ),
-]
 
 _LOCATION = {"Location": {"description": "The experiment.", "schema": {"type": "string"}}}
 
@@ -66,11 +58,11 @@ def submit_experiment(
     resources: Shared,
     background: BackgroundTasks,
     response: Response,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: IdempotencyHeader = None,
 ) -> ExperimentBody | JSONResponse:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
     if parameters.validate_only:
-        checked = _validation(plan(resources, parse_spec(value)))
+        checked = _validation(plan(resources, caller.project_id, parse_spec(value)))
         return JSONResponse(checked.model_dump(mode="json"))
     once = Once.of(idempotency_key, "POST /v1/experiments", value)
     submitted = submit(resources, caller, value, once)
@@ -148,7 +140,7 @@ def retry_experiment(
     resources: Shared,
     background: BackgroundTasks,
     response: Response,
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: IdempotencyHeader = None,
 ) -> ExperimentBody:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
     with resources.database.read() as session:

@@ -2,24 +2,35 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+import anyio
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from pydantic import TypeAdapter
 
-from api.bodies import JsonBody, validated
+from api.bodies import JsonBody, in_blocks, media_type, read_json, validated
 from api.cursors import decode_cursor, encode_cursor
-from api.openapi import problems, request_body
-from api.resources import Shared
-from api.schemas.base import PageParameters
+from api.openapi import problems, request_body, upload_body
+from api.problems import ProblemError
+from api.resources import Resources, Shared
+from api.schemas.base import IdempotencyHeader
 from api.schemas.federations import (
     BudgetBody,
     BudgetList,
     BudgetSetting,
     FederationBody,
     FederationPage,
+    FederationParameters,
+    shown_profile,
 )
-from api.security import FederationsReader, FederationsWriter
+from api.security import Caller, FederationsReader, FederationsWriter
+from api.services.incoming import IncomingUpload
 from api.services.lookups import find_federation
+from api.services.registrations import Registered, register_path, register_upload, remove
+from api.services.reservation import composed_budgets
+from api.services.wake import publish
 from fedaudit.spec.base import Text
+from fedaudit.spec.registration import Registration
+from models.identifiers import new_id
 from models.repositories import FederationRepository
 
 router = APIRouter(prefix="/federations", tags=["federations"])
@@ -27,17 +38,97 @@ router = APIRouter(prefix="/federations", tags=["federations"])
 _KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
 
 
+_UPLOADED: dict[str, Any] = {
+    "name": "incomes",
+    "federation": {"source": "table", "client_key": "town", "target": "income"},
+    "fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 30000}},
+}
+_BELOW_SOURCES = {**_UPLOADED, "federation": {**_UPLOADED["federation"], "path": "incomes.csv"}}
+_LOCATION = {"Location": {"description": "The federation.", "schema": {"type": "string"}}}
+_NO_PROFILE = {
+    "profiling": "the federation is still being profiled",
+    "rejected": "the federation was rejected, for `reasons`",
+    "deleted": "the federation was deleted, and its profile with it",
+}
+
+
+@router.post(
+    "",
+    status_code=202,
+    response_model=FederationBody,
+    responses={
+        **problems(409, 415),
+        200: {
+            "model": FederationBody,
+            "description": "Registered so before, and ready.",
+            "headers": _LOCATION,
+        },
+        202: {"description": "To be profiled.", "headers": _LOCATION},
+    },
+    openapi_extra=upload_body(Registration, example=_BELOW_SOURCES, uploaded=_UPLOADED),
+)
+async def register_federation(
+    *,
+    request: Request,
+    caller: FederationsWriter,
+    resources: Shared,
+    background: BackgroundTasks,
+    response: Response,
+    idempotency_key: IdempotencyHeader = None,
+) -> FederationBody:
+    """Register a file that lies below the sources folder, or upload one.
+
+    The same content is one federation however often it is sent: what was spent on it stays spent.
+    """
+    if media_type(request) == "multipart/form-data":
+        registered = await _upload(request, caller, resources, idempotency_key)
+    else:
+        value = await read_json(request)
+        registered = await run_sync(register_path, resources, caller, value, idempotency_key)
+    if registered.wake is not None:
+        # After the answer: a broker that is away must not keep the caller waiting.
+        background.add_task(publish, resources, registered.wake)
+    response.status_code = registered.status_code
+    response.headers["Location"] = f"/v1/federations/{registered.federation.id}"
+    return FederationBody.of(registered.federation)
+
+
+async def _upload(
+    request: Request, caller: Caller, resources: Resources, idempotency_key: str | None
+) -> Registered:
+    """Disk, hashing and database are left to threads; one request uses one at a time."""
+    # Only now: most calls do not need the parser.
+    from api.services.form_parts import FormReader
+
+    incoming = IncomingUpload(
+        resources.storage,
+        f"federations/{caller.project_id}/{new_id()}",
+        largest_bytes=resources.settings.max_upload_bytes,
+    )
+    form = FormReader(request.headers["content-type"], incoming)
+    try:
+        async for block in in_blocks(request):
+            await run_sync(form.feed, block)
+        form.finish()
+        arrived = await run_sync(incoming.finish)
+        return await run_sync(register_upload, resources, caller, arrived, idempotency_key)
+    finally:
+        # Nothing happens where the file was committed. A request that is cancelled cleans up too.
+        with anyio.CancelScope(shield=True):
+            await run_sync(incoming.abort)
+
+
 @router.get("", responses=problems())
 def list_federations(
     caller: FederationsReader,
-    parameters: Annotated[PageParameters, Query()],
+    parameters: Annotated[FederationParameters, Query()],
     resources: Shared,
 ) -> FederationPage:
-    """The project's federations, newest first: each is data that experiments were run on."""
+    """The project's federations, newest first: each is data that experiments are run on."""
     cursor = decode_cursor("federations", parameters.cursor, _KEY)
     with resources.database.read() as session:
         page = FederationRepository(session, caller.project_id).list(
-            cursor=cursor, limit=parameters.limit
+            status=parameters.status, cursor=cursor, limit=parameters.limit
         )
     return FederationPage(
         items=[FederationBody.of(row) for row in page.items],
@@ -54,12 +145,31 @@ def get_federation(
         return FederationBody.of(find_federation(session, caller, federation_id))
 
 
+@router.delete("/{federation_id}", status_code=204, responses=problems(404, 409))
+def delete_federation(federation_id: str, caller: FederationsWriter, resources: Shared) -> Response:
+    """Delete the file and its profile. Experiments, reports and what was spent stay."""
+    remove(resources, caller, federation_id)
+    return Response(status_code=204)
+
+
+@router.get("/{federation_id}/profile", responses=problems(404, 409))
+def get_profile(federation_id: str, caller: FederationsReader, resources: Shared) -> dict[str, Any]:
+    """What the data looks like: sizes, names, and shares of groups that are large enough."""
+    with resources.database.read() as session:
+        found = find_federation(session, caller, federation_id)
+    profile = shown_profile(found)
+    if found.status != "ready" or profile is None:
+        detail = _NO_PROFILE.get(found.status, "the federation has no profile; register its file")
+        raise ProblemError(409, "conflict", detail, reasons=found.reasons or [])
+    return profile
+
+
 @router.get("/{federation_id}/budget", responses=problems(404))
 def get_budgets(federation_id: str, caller: FederationsReader, resources: Shared) -> BudgetList:
     """What may be spent on the federation's data, what is reserved and what is spent."""
     with resources.database.read() as session:
         found = find_federation(session, caller, federation_id)
-        budgets = FederationRepository(session, caller.project_id).budgets(found.id)
+        budgets = composed_budgets(session, caller.project_id, found.id)
     return BudgetList(items=[BudgetBody.of(budget) for budget in budgets])
 
 
@@ -77,5 +187,5 @@ def set_budget(
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
         federations.set_budget(found.id, **setting.model_dump())
-        budgets = federations.budgets(found.id)
+        budgets = composed_budgets(session, caller.project_id, found.id)
     return BudgetList(items=[BudgetBody.of(budget) for budget in budgets])

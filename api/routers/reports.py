@@ -1,17 +1,23 @@
 """Audit reports, and whether they still agree with what is stored."""
 
-from fastapi import APIRouter
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
 from api.negotiation import Accept, preferred
 from api.openapi import Responses, problems, schema_of
 from api.resources import Resources, Shared
 from api.schemas.records import Verification
-from api.security import Caller, ReportsReader
+from api.security import Caller, LedgerReader, ReportsReader
+from api.services.bundles import bundle_of
 from api.services.lookups import find_experiment, find_report
+from api.services.round_series import stored_series
 from api.services.verification import verify
 from fedaudit.reports.document import Report as ReportDocument
-from models.repositories import SubjectSetRepository
+from fedaudit.reports.readings.choose import ReadingName, reading
+from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
+from fedaudit.reports.readings.nist_800_226 import NistReading
 
 router = APIRouter(prefix="/experiments/{experiment_id}", tags=["reports"])
 
@@ -20,18 +26,50 @@ _PAGE_POLICY = (
     "form-action 'none'; frame-ancestors 'none'"
 )
 _JSON = {"application/json": {"schema": schema_of(ReportDocument)}}
+_ZIP = "application/zip"
+_BUNDLE: Responses = {
+    **problems(404, 409),
+    200: {
+        "description": "The bundle.",
+        "content": {_ZIP: {"schema": {"type": "string", "format": "binary"}}},
+    },
+}
 _HTML = {"text/html": {"schema": {"type": "string"}}}
+_RECORD = {
+    "type": "object",
+    "description": "A record of the Differential Privacy Deployments Registry.",
+    "required": ["url_slug", "status", "tier", "deployment"],
+}
+_FORMS = [
+    schema_of(ReportDocument),
+    schema_of(NistReading),
+    schema_of(ImpactRatioReading),
+    _RECORD,
+]
+_READINGS: dict[str, dict[str, Any]] = {
+    "application/json": {"schema": {"anyOf": _FORMS}},
+    "text/markdown": {"schema": {"type": "string"}},
+}
 
 
-def _responses(content: dict[str, dict[str, dict[str, str]]]) -> Responses:
+def _responses(content: dict[str, dict[str, Any]]) -> Responses:
     return {**problems(404), 200: {"description": "The report.", "content": content}}
 
 
-@router.get("/report", response_class=Response, responses=_responses({**_JSON, **_HTML}))
+@router.get("/report", response_class=Response, responses=_responses({**_READINGS, **_HTML}))
 def get_report(
-    experiment_id: str, caller: ReportsReader, resources: Shared, accept: Accept
+    experiment_id: str,
+    caller: ReportsReader,
+    resources: Shared,
+    accept: Accept,
+    name: Annotated[ReadingName | None, Query(alias="reading")] = None,
 ) -> Response:
-    """The report of a finished experiment, as JSON or as a page."""
+    """The report of a finished experiment, as JSON or as a page, by the header Accept.
+
+    A `reading` has a form of its own, whatever is accepted: JSON, and Markdown for a model card.
+    """
+    if name is not None:
+        return _reading(resources, caller, experiment_id, name)
     if preferred(accept, ("application/json", "text/html")) == "text/html":
         return _page(resources, caller, experiment_id)
     return _document(resources, caller, experiment_id)
@@ -54,9 +92,25 @@ def verify_report(experiment_id: str, caller: ReportsReader, resources: Shared) 
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
     with resources.database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
-        report = find_report(session, caller, experiment_id)
-        names = SubjectSetRepository(session).names(experiment.subject_set_id)
-    return verify(resources.database, experiment, report, names)
+        try:
+            report = find_report(session, caller, experiment_id)
+        except ValueError:
+            # SQLite keeps JSON as text: one byte can make it none.
+            return verify(resources.database, experiment, None, stored_hash="")
+    return verify(resources.database, experiment, report.document, stored_hash=report.report_hash)
+
+
+@router.get("/bundle", response_class=StreamingResponse, responses=_BUNDLE)
+def get_bundle(experiment_id: str, caller: LedgerReader, resources: Shared) -> StreamingResponse:
+    """Everything that `fedaudit verify` needs, in a zip file: report, ledger, checkpoints, keys.
+
+    Also of an experiment that failed or was cancelled, then without a report.
+    """
+    with resources.database.read() as session:
+        experiment = find_experiment(session, caller, experiment_id)
+        chunks = bundle_of(resources.database, session, experiment)
+    name = f'attachment; filename="{experiment.id}-bundle.zip"'
+    return StreamingResponse(chunks, media_type=_ZIP, headers={"Content-Disposition": name})
 
 
 def _document(resources: Resources, caller: Caller, experiment_id: str) -> Response:
@@ -65,11 +119,23 @@ def _document(resources: Resources, caller: Caller, experiment_id: str) -> Respo
     return JSONResponse(report.document, headers={"ETag": f'"{report.report_hash}"'})
 
 
+def _reading(
+    resources: Resources, caller: Caller, experiment_id: str, name: ReadingName
+) -> Response:
+    with resources.database.read() as session:
+        report = find_report(session, caller, experiment_id)
+    found = reading(report.document, name)
+    if isinstance(found, str):
+        return Response(found, media_type="text/markdown")
+    return JSONResponse(found)
+
+
 def _page(resources: Resources, caller: Caller, experiment_id: str) -> Response:
     # Only now: templates are not needed by most calls.
     from fedaudit.reports.html import render
 
     with resources.database.read() as session:
         report = find_report(session, caller, experiment_id)
+        series = stored_series(session, caller.project_id, experiment_id)
     headers = {"Content-Security-Policy": _PAGE_POLICY}
-    return HTMLResponse(render(report.document), headers=headers)
+    return HTMLResponse(render(report.document, series), headers=headers)

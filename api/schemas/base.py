@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Annotated
 
+from fastapi import Header
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
@@ -38,6 +39,16 @@ def _utc(value: datetime) -> datetime:
 
 UtcTime = Annotated[datetime, AfterValidator(_utc)]
 """A time; without a zone it is taken as UTC."""
+
+IdempotencyHeader = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern="^[ -~]*$",
+        description="A request that is repeated with the same key and body starts nothing new.",
+    ),
+]
 
 Reasons = dict[str, str]
 """Why a field beside it is null, by the field's name."""

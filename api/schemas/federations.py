@@ -1,17 +1,21 @@
 """Federations and the budgets on their data."""
 
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.schemas.base import Body
-from fedaudit.spec.base import Text
+from api.problems import ProblemFault
+from api.schemas.base import Body, PageParameters
+from fedaudit.privacy.events import Adjacency, Observer
 from models.records import Budget
 from models.tables.federations import Federation
 
 _LARGEST = 1e300
+
+
+Status = Literal["profiling", "ready", "rejected", "deleted"]
 
 
 class FederationBody(BaseModel):
@@ -20,25 +24,56 @@ class FederationBody(BaseModel):
     id: str
     name: str
     source: str
-    status: str
+    status: Status
     fingerprint: str
+    """SHA-256 of the file's content, gzip undone."""
+    file_name: str | None
+    size_bytes: int | None
+    """Of the file as it was sent, perhaps compressed."""
+    registration: dict[str, Any] | None
+    """Null where nobody registered it, and experiments named the file by its path."""
+    reasons: list[ProblemFault]
+    """Why it was rejected."""
     clients: int | None
     rows: int | None
+    profile: dict[str, Any] | None
+    """Null unless it is ready."""
     created_at: datetime
+    profiled_at: datetime | None
+    deleted_at: datetime | None
 
     @classmethod
     def of(cls, row: Federation) -> Self:
         """The body of a stored federation."""
+        same = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
         return cls(
-            id=row.id,
-            name=row.name,
-            source=row.source,
-            status=row.status,
-            fingerprint=row.fingerprint,
-            clients=row.profile.get("clients"),
-            rows=row.profile.get("rows"),
-            created_at=row.created_at,
+            **{
+                **same,
+                "reasons": row.reasons or [],
+                "clients": row.profile.get("clients"),
+                "rows": row.profile.get("rows"),
+                "profile": shown_profile(row),
+            }
         )
+
+
+def shown_profile(row: Federation) -> dict[str, Any] | None:
+    """A federation's profile for whoever may read federations; None where it has none.
+
+    Of data that nobody registered the groups are left out: they are those of the experiment that
+    came first, and earlier versions stored their sizes however small.
+    """
+    if not row.profile:
+        return None
+    if row.profiled_at is not None:
+        return row.profile
+    return {name: value for name, value in row.profile.items() if name != "attributes"}
+
+
+class FederationParameters(PageParameters):
+    """Which page of which federations."""
+
+    status: Status | None = None
 
 
 class FederationPage(BaseModel):
@@ -49,7 +84,11 @@ class FederationPage(BaseModel):
 
 
 class BudgetBody(BaseModel):
-    """One budget; `total` is null where nobody has set a bound."""
+    """One budget; `total` is null where nobody has set a bound.
+
+    An epsilon is composed over experiments and not added up: `reserved` is what all that is held
+    adds to what is `spent`.
+    """
 
     book: str
     figure: str
@@ -84,8 +123,8 @@ class BudgetSetting(Body):
     total: Annotated[float, Field(ge=0, le=_LARGEST)] | None
     """Null removes the bound; spending is booked all the same."""
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
-    adjacency: Annotated[Text, Field(max_length=64)] | None = None
-    observer: Annotated[Text, Field(max_length=64)] | None = None
+    adjacency: Adjacency | None = None
+    observer: Observer | None = None
 
     @model_validator(mode="after")
     def _figure_has_its_parts(self) -> Self:

@@ -21,6 +21,8 @@ class RoundBody(BaseModel):
     collapsed: bool
     leakage_median: float | None
     leakage_max: float | None
+    epsilon_max: float | None
+    """Of whoever has spent most so far, before the observer that learns most."""
     demographic_parity_difference: float | None
     equalized_odds_difference: float | None
     equal_opportunity_difference: float | None
@@ -45,6 +47,10 @@ class LedgerLine(BaseModel):
     component: str
     outcome: Literal["released", "refused", "withheld"]
     epsilon: float | None
+    """With a `delta`: what the subject has spent in all. Without: per unit of distance, under
+    metric privacy."""
+    delta: float | None
+    adjacency: str | None
     radius: float | None
     leakage: float | None
     leakage_total: float | None
@@ -125,7 +131,8 @@ class Check(BaseModel):
     """One thing that was checked."""
 
     name: str
-    outcome: Literal["pass", "fail"]
+    outcome: Literal["pass", "fail", "unchecked"]
+    """`unchecked`: something was missing for it, which `detail` names."""
     detail: str
 
 
@@ -134,7 +141,9 @@ class Verification(BaseModel):
 
     experiment_id: str
     valid: bool
-    """Whether every check passed."""
+    """Whether no check failed."""
+    verdict: Literal["valid", "consistent, signer untrusted", "altered"]
+    """Never `valid` here: take a bundle, and the key from somebody else than this service."""
     checks: list[Check]
     entries: int
     """Ledger entries that were read."""

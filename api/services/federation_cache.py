@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fedaudit.spec.experiment import ExperimentSpec
 
 if TYPE_CHECKING:
+    from api.services.uploads import Uploads
     from fedaudit.federations.federation import Federation
 
 _KEPT = 4
@@ -22,19 +23,24 @@ class FederationCache:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[object, ...], Federation] = OrderedDict()
 
-    def load(self, spec: ExperimentSpec) -> "Federation":
-        """The data of a spec, checked against the rest of it. Raises InvalidInputError."""
+    def load(self, spec: ExperimentSpec, *, uploads: "Uploads") -> "Federation":
+        """The data of a spec, checked against the rest of it; `uploads` are those of its project.
+
+        Raises InvalidInputError; StorageError where an uploaded file cannot be fetched.
+        """
         # Only now: it brings pyarrow along, which would double the time that the API needs to
         # start.
         from fedaudit.federations.checks import check_agreement
         from fedaudit.federations.load import load_federation
 
         with self._lock:
-            key = self._key(spec)
+            key = self._key(spec, uploads)
             kept = None if key is None else self._kept.get(key)
             if key is None or kept is None:
-                federation = load_federation(spec, sources_dir=self._sources_dir)
-                if key is not None and federation.features.nbytes <= _LARGEST_KEPT_BYTES:
+                federation = load_federation(
+                    spec, sources_dir=self._sources_dir, open_upload=uploads.open
+                )
+                if key is not None and federation.nbytes <= _LARGEST_KEPT_BYTES:
                     self._keep(key, federation)
                 return federation
             self._kept.move_to_end(key)
@@ -46,9 +52,13 @@ class FederationCache:
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
 
-    def _key(self, spec: ExperimentSpec) -> tuple[object, ...] | None:
+    def _key(self, spec: ExperimentSpec, uploads: "Uploads") -> tuple[object, ...] | None:
         """Everything that the loaded data depends on; None where a file cannot be looked at."""
-        files = []
+        files: list[tuple[object, ...]] = []
+        uploaded = getattr(spec.federation, "id", None)
+        if uploaded is not None:
+            # Asked for each time: whose it is, and whether it may still be used.
+            files.append((uploads.project_id, uploads.fingerprint(uploaded)))
         for field in ("path", "zip_table"):
             name = getattr(spec.federation, field, None)
             if name is None:
@@ -60,12 +70,13 @@ class FederationCache:
             except OSError:
                 return None
             files.append((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
-        # Synthetic data are drawn with the seed; a file's are not.
         return (
             spec.federation.model_dump_json(),
-            None if files else spec.seed,
+            spec.seed if spec.draws_data else None,
             tuple(spec.fairness.sensitive),
+            repr(spec.fairness.edges),
             spec.training.loss,
             spec.model.kind,
+            repr(getattr(spec.privacy, "budgets", None)),
             *files,
         )

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from sqlalchemy.orm import Session
 
 from api.schemas.records import LedgerFilters, LedgerLine
-from api.services.ledger_entries import entry_of
 from api.services.pages import Key, Line
 from fedaudit.ledger.lines import ledger_lines
+from fedaudit.ledger.rows import entry_of
 from models.records import LedgerRow
 from models.repositories import LedgerRepository
 

@@ -97,7 +97,7 @@ def report(data: Path, *, client_key: str, empty_cluster: str, seeds: int) -> st
     federation = next(iter(grid.values()))[0].cell.federation
     parts = [
         f"{client_key}: {federation.clients} clients, {federation.rows} rows, "
-        f"at most {federation.features.shape[1]} a client; empty clusters: {empty_cluster}",
+        f"at most {federation.longest} a client; empty clusters: {empty_cluster}",
         leakage_table(grid),
         mean_table("smallest RMSE, dollars", grid, "selection", scale=_DOLLARS, digits=0),
         mean_table("honest RMSE, dollars", grid, "honest", scale=_DOLLARS, digits=0),

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ DATABASE_URL = "FEDAUDIT_DATABASE_URL"
 BROKER_URL = "FEDAUDIT_BROKER_URL"
 DATA_DIR = "FEDAUDIT_DATA_DIR"
 SOURCES_DIR = "FEDAUDIT_SOURCES_DIR"
+SIGNING_KEY_FILE = "FEDAUDIT_SIGNING_KEY_FILE"
 
 SCOPES = (
     "experiments:read",
@@ -104,20 +105,44 @@ class Installation:
         command = python_module("models.keys", action, "--database-url", self.database_url)
         return self._finish((*command, *options), what=f"keys {action} failed")
 
+    def with_signing_key(self) -> "Installation":
+        """The same, with a key to sign with: the one that is named, or one in the data folder.
+
+        Raises CommandError where it cannot be used.
+        """
+        named = self.environment.get(SIGNING_KEY_FILE)
+        path = named or str(self.data_dir / "signing-key.pem")
+        _signing_key("check" if named else "ensure", path, environment=self.environment)
+        return replace(self, environment={**self.environment, SIGNING_KEY_FILE: path})
+
     def _finish(self, command: Sequence[str], *, what: str) -> str:
-        done = subprocess.run(
-            command,
-            env=dict(self.environment),
-            capture_output=True,
-            text=True,
-            check=False,
-            # Ctrl-C in a terminal reaches this process alone, which then decides.
-            start_new_session=True,
-        )
-        if done.returncode == 0:
-            return done.stdout
-        code = ExitCode.USAGE if done.returncode == ExitCode.USAGE else ExitCode.FAILED
-        raise CommandError(f"{what}:\n{last_lines(done.stderr or done.stdout)}", code)
+        return _finish(command, environment=self.environment, what=what)
+
+
+def make_signing_key(path: Path) -> str:
+    """Make a private key; gives the path of the public one. Raises CommandError."""
+    return _signing_key("create", str(path), environment=os.environ).strip()
+
+
+def _signing_key(action: str, path: str, *, environment: Mapping[str, str]) -> str:
+    command = python_module("infrastructure.signing_keys", action, "--file", path)
+    return _finish(command, environment=environment, what="no key to sign with")
+
+
+def _finish(command: Sequence[str], *, environment: Mapping[str, str], what: str) -> str:
+    done = subprocess.run(
+        command,
+        env=dict(environment),
+        capture_output=True,
+        text=True,
+        check=False,
+        # Ctrl-C in a terminal reaches this process alone, which then decides.
+        start_new_session=True,
+    )
+    if done.returncode == 0:
+        return done.stdout
+    code = ExitCode.USAGE if done.returncode == ExitCode.USAGE else ExitCode.FAILED
+    raise CommandError(f"{what}:\n{last_lines(done.stderr or done.stdout)}", code)
 
 
 def make_private_folder(path: Path) -> None:

@@ -8,55 +8,39 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.ledger.accounts import Account
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import RELEASED, LedgerEntry, MechanismInputs
+from fedaudit.ledger.entries import RELEASED, LedgerEntry
 from fedaudit.ledger.lines import ledger_lines
+from fedaudit.privacy.events import Observer
 from fedaudit.training.records import Outcome, RoundRecord
-
-_SUBJECT_KIND = "client"
-_OBSERVER = "server"
 
 
 @dataclass(frozen=True)
 class LocalLedger:
-    """What every client spent in every round."""
+    """What every subject spent in every round."""
 
     experiment_id: str
-    client_names: tuple[str, ...]
+    account: Account
     entries: tuple[LedgerEntry, ...]
 
     @classmethod
     def from_records(
-        cls,
-        records: Sequence[RoundRecord],
-        *,
-        experiment_id: str,
-        client_names: tuple[str, ...],
-        inputs: MechanismInputs,
+        cls, records: Sequence[RoundRecord], *, experiment_id: str, account: Account
     ) -> "LocalLedger":
-        """The ledger that the rounds of a run leave."""
-        entries = (
-            LedgerEntry(
-                round=record.round,
-                release=record.release,
-                subject_kind=_SUBJECT_KIND,
-                observer=_OBSERVER,
-                inputs=inputs,
-                subjects=record.subjects,
-                outcomes=record.outcomes,
-                radii=record.radii,
-                releases=record.releases,
-                clusters=record.clusters,
-            )
-            for record in records
-        )
-        return cls(experiment_id, client_names, tuple(entries))
+        """The ledger that the rounds of a run leave: an entry for each round and observer."""
+        paid = {
+            observer: np.zeros(len(account.subjects), dtype=np.int32)
+            for observer in account.observers
+        }
+        entries = [entry for record in records for entry in _entries(record, account, paid)]
+        return cls(experiment_id, account, tuple(entries))
 
     @cached_property
     def digests(self) -> tuple[bytes, ...]:
         """The digest of each entry."""
-        encoder = EntryEncoder(self.client_names)
+        encoder = EntryEncoder(self.account.subjects)
         return tuple(encoder.digest(entry) for entry in self.entries)
 
     @property
@@ -71,30 +55,67 @@ class LocalLedger:
     def chain_head(self) -> str:
         """The last link of the hash chain, in hexadecimal."""
         head = genesis(self.experiment_id)
-        for digest in self.digests:
-            head = link(head, digest)
+        for entry, digest in zip(self.entries, self.digests, strict=True):
+            head = link(head, digest, entry.clusters)
         return head.hex()
 
-    def releases(self) -> NDArray[np.int32]:
-        """How often each client released an upload: [clients]."""
-        totals = np.zeros(len(self.client_names), dtype=np.int32)
-        for entry in self.entries:
-            totals[entry.subjects] = entry.releases
+    @cached_property
+    def compositions(self) -> dict[Observer, NDArray[np.int32]]:
+        """Before each observer, how often each subject was charged: [subjects]."""
+        totals = {
+            observer: np.zeros(len(self.account.subjects), dtype=np.int32)
+            for observer in self.account.observers
+        }
+        for observer, paid in totals.items():
+            for entry in self.entries:
+                if entry.observer == observer:
+                    paid[entry.subjects] = entry.releases
         return totals
 
+    def releases(self) -> NDArray[np.int32]:
+        """How often each subject released something, before the first observer: [subjects]."""
+        return self.compositions[self.account.observers[0]]
+
     def count(self, outcome: Outcome) -> int:
-        """How many (round, client) pairs ended so."""
-        return sum(int(np.count_nonzero(entry.outcomes == outcome)) for entry in self.entries)
+        """How many (round, subject) pairs ended so."""
+        return sum(
+            int(np.count_nonzero(entry.outcomes == outcome))
+            for entry in self.entries
+            if entry.observer == self.account.observers[0]
+        )
 
     def last_clusters(self) -> NDArray[np.int16]:
-        """The cluster of each client's last released upload, -1 for none: [clients]."""
-        clusters = np.full(len(self.client_names), -1, dtype=np.int16)
+        """The cluster of each subject's last released upload, -1 for none: [subjects]."""
+        clusters = np.full(len(self.account.subjects), -1, dtype=np.int16)
         for entry in self.entries:
             released = entry.outcomes == RELEASED
             clusters[entry.subjects[released]] = entry.clusters[released]
         return clusters
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """One line per round and client, as the service's privacy ledger gives them."""
+        """One line per round, observer and subject, as the service's privacy ledger gives them."""
         for entry in self.entries:
-            yield from ledger_lines(entry, self.client_names)
+            yield from ledger_lines(entry, self.account.subjects)
+
+
+def _entries(
+    record: RoundRecord, account: Account, paid: dict[Observer, NDArray[np.int32]]
+) -> Iterator[LedgerEntry]:
+    """A round's entries, one before each observer; moves on what everybody has paid."""
+    for observer in account.observers:
+        releases = record.compositions.get(observer, record.releases)
+        before = paid[observer][record.subjects]
+        # Whoever was drawn has an entry; where observers see different things, whoever paid more.
+        mine = releases > before if record.compositions else np.ones(len(before), dtype=np.bool_)
+        who = record.subjects[mine]
+        paid[observer][who] = releases[mine]
+        yield account.entry(
+            observer,
+            round_=record.round,
+            release=record.release,
+            subjects=who,
+            outcomes=record.outcomes[mine],
+            radii=record.radii[mine],
+            releases=releases[mine],
+            clusters=record.clusters[mine],
+        )

@@ -10,19 +10,24 @@ import uuid_utils
 
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.cli.local_ledger import LocalLedger
+from fedaudit.cli.local_series import local_series
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.split import validation_clients
-from fedaudit.privacy.guarantees import mechanism_inputs
+from fedaudit.federations.split import training_clients
+from fedaudit.ledger.accounts import account_of
+from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.provenance import provenance
+from fedaudit.reports.series import Series
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.cell import Cell
+from fedaudit.training.record_table import RecordTable
 from fedaudit.training.records import FinalResult, Outcome, RoundRecord
+from fedaudit.training.spending import spending_of
 
 if TYPE_CHECKING:
-    from fedaudit.training.stack import Stack
+    from fedaudit.training.trainer import Trainer
 
 _ROUNDS_AT_ONCE = 10
 
@@ -33,6 +38,11 @@ class LocalRun:
 
     report: dict[str, Any]
     ledger: LocalLedger
+    client_names: tuple[str, ...]
+    records: RecordTable | None
+    """Every record's own figures, under `record-personalised`. Confidential."""
+    series: Series
+    """The figures of each round."""
 
 
 def run_locally(
@@ -49,6 +59,7 @@ def run_locally(
     """
     started = datetime.now(UTC)
     federation = load_federation(spec, sources_dir=sources_dir)
+    plan = spending_of(spec, federation)
     stack = _stack(Cell(spec=spec, federation=federation), device)
     from fedaudit.training.backend import backend  # imports torch, which is there
 
@@ -62,32 +73,40 @@ def run_locally(
     ledger = LocalLedger.from_records(
         records,
         experiment_id=str(uuid_utils.uuid7()),
-        client_names=federation.client_names,
-        inputs=mechanism_inputs(spec, n=stack.n),
+        account=account_of(spec, n=stack.n, client_names=federation.client_names, plan=plan),
     )
+    result = stack.result(0)
     material = _material(
         spec,
         federation,
         ledger,
         n=stack.n,
-        result=stack.result(0),
+        plan=plan,
+        result=result,
         made_by=provenance(device=device, backend=backend(device), started_at=started),
     )
-    return LocalRun(assemble(material), ledger)
+    series = local_series(
+        records,
+        account=ledger.account,
+        training_clients=material.federation.training_clients,
+        fairness=spec.fairness,
+        groups=material.federation.attributes,
+    )
+    return LocalRun(assemble(material), ledger, federation.client_names, result.records, series)
 
 
-def _stack(cell: Cell, device: str) -> "Stack":
+def _stack(cell: Cell, device: str) -> "Trainer":
     try:
         import torch
 
-        from fedaudit.training.stack import Stack
+        from fedaudit.training.choose import open_stack
     except ImportError:
         raise CommandError(
             "training needs torch, which is not installed: pip install 'fedaudit[worker]'"
         ) from None
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise usage_error(f"device {device}: no CUDA device is available here; take --device cpu")
-    return Stack([cell], device=device)
+    return open_stack([cell], device=device)
 
 
 def _material(
@@ -96,16 +115,14 @@ def _material(
     ledger: LocalLedger,
     *,
     n: int,
+    plan: SpendingPlan | None,
     result: FinalResult,
     made_by: dict[str, Any],
 ) -> ReportMaterial:
-    held_out = validation_clients(
-        federation.clients, validation_fraction=spec.federation.validation_fraction
-    )
     facts = FederationFacts(
         fingerprint=federation.fingerprint,
         clients=federation.clients,
-        training_clients=federation.clients - held_out,
+        training_clients=training_clients(federation.clients, spec.federation),
         rows=federation.rows,
         notes=federation.notes,
         attributes={attribute.name: attribute.values for attribute in federation.attributes},
@@ -124,6 +141,9 @@ def _material(
         result=FinalFigures(**figures),
         ledger_hash=ledger.hash,
         chain_head=ledger.chain_head,
+        entries=len(ledger.entries),
         provenance=made_by,
-        clusters=ledger.last_clusters(),
+        clusters=ledger.last_clusters() if plan is None else None,
+        plan=plan,
+        compositions=ledger.compositions,
     )

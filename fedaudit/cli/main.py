@@ -17,12 +17,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 keys = typer.Typer(
-    help="API keys: `create` works on the database itself, the others over HTTP.",
+    help="API keys: `create` works on the database itself, `list` and `revoke` over HTTP. "
+    "`signing` makes a key to sign with.",
     no_args_is_help=True,
 )
 app.add_typer(keys, name="keys")
+federations = typer.Typer(
+    help="The data that experiments name by id, at the service of FEDAUDIT_URL.",
+    no_args_is_help=True,
+)
+app.add_typer(federations, name="federations")
 
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")]
+FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
 ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DataDir = Annotated[
@@ -128,12 +135,21 @@ def report(
     form: Annotated[
         Literal["json", "html", "text"], typer.Option("--format", help="text is for reading here.")
     ] = "json",
+    reading: Annotated[
+        Literal["registry", "nist-800-226", "impact-ratio", "model-card"] | None,
+        typer.Option(help="In the form that its reader has to fill; see docs/readings.md."),
+    ] = None,
     out: Out = None,
 ) -> None:
     """Fetch the audit report of a finished experiment."""
-    from fedaudit.cli.remote import report_command
+    from fedaudit.cli.remote import reading_command, report_command
 
-    report_command(experiment_id, form=form, out=out)
+    if reading is None:
+        report_command(experiment_id, form=form, out=out)
+    elif form == "json":
+        reading_command(experiment_id, reading=reading, out=out)
+    else:
+        raise usage_error("--reading: a reading has a form of its own; leave --format out")
 
 
 @app.command()
@@ -164,6 +180,25 @@ def gate(
     from fedaudit.cli.remote import gate_command
 
     raise typer.Exit(gate_command(experiment_id, policy=policy, as_json=as_json))
+
+
+@app.command()
+def verify(
+    source: Annotated[str, typer.Argument(metavar="BUNDLE|ID", help="A file, or an experiment.")],
+    *,
+    public_key: Annotated[
+        Path | None,
+        typer.Option(help="PEM of the public keys that you trust, had from elsewhere."),
+    ] = None,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Keep the bundle of an ID here.")
+    ] = None,
+) -> None:
+    """Exit 0 where all agrees under a trusted key, 1 where it was altered, 3 without such a key."""
+    from fedaudit.cli.verify import verify_command
+
+    raise typer.Exit(verify_command(source, public_key=public_key, as_json=as_json, out=out))
 
 
 @app.command()
@@ -200,6 +235,61 @@ def version(*, as_json: AsJson = False) -> None:
         write_line(f"fedaudit {__version__}")
 
 
+@federations.command("add")
+def federations_add(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The data, perhaps gzipped.")],
+    *,
+    registration: Annotated[
+        str | None,
+        typer.Option(help="A YAML or JSON file with `federation` and `fairness`; - is stdin."),
+    ] = None,
+    spec: Annotated[
+        str | None, typer.Option(help="An experiment's spec, to take those two from; - is stdin.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Rather than the one in the registration.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it is ready or rejected.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a data file and have it profiled."""
+    from fedaudit.cli.federations import add_command
+
+    raise typer.Exit(
+        add_command(
+            file, registration=registration, spec=spec, name=name, wait=wait, as_json=as_json
+        )
+    )
+
+
+@federations.command("list")
+def federations_list(*, as_json: AsJson = False) -> None:
+    """List the project's federations, newest first."""
+    from fedaudit.cli.federations import list_command
+
+    list_command(as_json=as_json)
+
+
+@federations.command("show")
+def federations_show(federation_id: FederationId, *, as_json: AsJson = False) -> None:
+    """Show a federation and its profile."""
+    from fedaudit.cli.federations import show_command
+
+    show_command(federation_id, as_json=as_json)
+
+
+@federations.command("remove")
+def federations_remove(
+    federation_id: FederationId,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Without asking.")] = False,
+) -> None:
+    """Delete a federation's file and profile; what was spent on the data stays."""
+    from fedaudit.cli.federations import remove_command
+
+    remove_command(federation_id, yes=yes)
+
+
 @keys.command("create")
 def keys_create(
     *,
@@ -221,6 +311,17 @@ def keys_create(
     else:
         write_line(created["key"])
         say(f"keep it: it opens project {project} and is not shown again")
+
+
+@keys.command("signing")
+def keys_signing(
+    *, out: Annotated[Path, typer.Option("--out", help="The private key; FILE.pub is public.")]
+) -> None:
+    """Make the key that ledgers and reports are signed with; one that is there is never touched."""
+    from fedaudit.cli.installation import make_signing_key
+
+    write_line(make_signing_key(out))
+    say(f"keep {out} secret, give it to workers and sweepers alone, and hand out the public key")
 
 
 @keys.command("list")

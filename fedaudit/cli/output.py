@@ -58,6 +58,21 @@ def json_text(value: Any, *, pretty: bool = True) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
 
 
+def yaml_text(value: Any) -> str:
+    """YAML in the order of the value, texts of several lines as blocks."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
 def write_bytes(content: bytes, out: Path | None) -> None:
     """The content into a file, or to standard output where none is named.
 

@@ -4,15 +4,18 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
 from fedaudit.cli.follow import follow
-from fedaudit.cli.output import json_text, say, write_bytes, write_json, write_line
+from fedaudit.cli.output import json_text, say, write_bytes, write_json, write_line, yaml_text
 from fedaudit.cli.specs import read_spec, read_value
 from fedaudit.cli.summary import show, show_gates
 from fedaudit.client.client import Client
 from fedaudit.client.errors import NotConfiguredError, ProblemError, UnreachableError
+
+if TYPE_CHECKING:
+    from fedaudit.reports.readings.choose import ReadingName
 
 _CONFLICT, _TOO_MANY, _SERVER_ERROR = 409, 429, 500
 _IDEMPOTENCY_KEY = re.compile("[ -~]{1,255}")
@@ -82,6 +85,19 @@ def report_command(experiment_id: str, *, form: str, out: Path | None) -> None:
             write_bytes(client.report_page(experiment_id).encode(), out)
         else:
             write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
+
+
+def reading_command(experiment_id: str, *, reading: "ReadingName", out: Path | None) -> None:
+    """Print a reading of a report, or save it: as YAML where the file's name ends so."""
+    with connected() as client:
+        found = client.reading(experiment_id, reading)
+    if isinstance(found, str):
+        text = found
+    elif out is not None and out.suffix in (".yaml", ".yml"):
+        text = yaml_text(found)
+    else:
+        text = f"{json_text(found)}\n"
+    write_bytes(text.encode(), out)
 
 
 def gate_command(experiment_id: str | None, *, policy: str | None, as_json: bool) -> ExitCode:

@@ -1,5 +1,6 @@
 """The command `run`."""
 
+import csv
 import os
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from fedaudit.cli.progress import rounds_bar
 from fedaudit.cli.specs import read_spec
 from fedaudit.cli.summary import show
 from fedaudit.reports.html import render
+from fedaudit.spreadsheet import plain_text
+from fedaudit.training.record_table import RECORD_TABLE_COLUMNS, RecordTable
+
+_RECORD_TABLE = "record-table.csv"
 
 
 def run_command(
@@ -37,7 +42,20 @@ def run_command(
 
 def _save(done: LocalRun, folder: Path) -> None:
     (folder / "report.json").write_text(f"{json_text(done.report)}\n", encoding="utf-8")
-    (folder / "report.html").write_text(render(done.report), encoding="utf-8")
+    page = render(done.report, done.series)
+    (folder / "report.html").write_text(page, encoding="utf-8")
     with (folder / "ledger.ndjson").open("w", encoding="utf-8") as ledger:
         ledger.writelines(f"{json_text(line, pretty=False)}\n" for line in done.ledger.lines())
-    say(f"report.json, report.html and ledger.ndjson are in {folder}")
+    names = ["report.json", "report.html", "ledger.ndjson"]
+    if done.records is not None:
+        _save_records(done.records, done.client_names, folder / _RECORD_TABLE)
+        names.append(_RECORD_TABLE)
+    say(f"{', '.join(names[:-1])} and {names[-1]} are in {folder}")
+
+
+def _save_records(records: RecordTable, client_names: tuple[str, ...], path: Path) -> None:
+    """Every record's own figures as CSV."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, RECORD_TABLE_COLUMNS, lineterminator="\n")
+        table.writeheader()
+        table.writerows(records.lines([plain_text(name) for name in client_names]))

@@ -15,7 +15,11 @@ _OUTCOMES = {
     "fail": "[red]failed[/red]",
     "insufficient_evidence": "[yellow]not enough evidence[/yellow]",
 }
-_ENDINGS = {"rounds": "all of them", "patience": "patience ran out"}
+_ENDINGS = {
+    "rounds": "all of them",
+    "patience": "patience ran out",
+    "budget": "the epsilon budget",
+}
 _SIGNS = {"le": "<=", "ge": ">="}
 _NOTHING = "none"
 
@@ -79,11 +83,17 @@ def _experiment(report: Report) -> dict[str, str]:
 
 def _privacy(report: Report) -> dict[str, str]:
     guarantee, privacy = report["guarantee"], report["privacy"]
-    return {
-        "guarantee": f"{guarantee['kind']} ({guarantee['mechanism']})",
+    costs = {
+        f"epsilon, {_plain(one['observer'])}": f"{one['value']:.4g} at delta = {one['delta']:g}"
+        for one in privacy["epsilon"]
+    } or {
         "leakage of a release": _figure(privacy, "leakage_per_release"),
         "leakage, median client": _figure(privacy, "leakage_median"),
         "leakage, largest": _figure(privacy, "leakage_max"),
+    }
+    return {
+        "guarantee": f"{guarantee['kind']} ({guarantee['mechanism']})",
+        **costs,
         "participations, largest": str(privacy["participations_max"]),
         "refused, withheld": f"{privacy['refusals']}, {privacy['withheld']}",
     }

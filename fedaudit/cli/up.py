@@ -61,6 +61,7 @@ def running_service(
         _listening(host, port) as listener,
     ):
         installation.migrate()
+        installation = installation.with_signing_key()
         key = _first_key(installation)
         url = _url(host, listener.getsockname()[1])
         logs = installation.data_dir / "logs"

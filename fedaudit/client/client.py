@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic, sleep
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 import httpx
 
 from fedaudit.client.errors import NotConfiguredError, UnreachableError
 from fedaudit.client.events import ENDED, Event, lines_of, parse_events
 from fedaudit.client.transport import Transport, path_part
+
+if TYPE_CHECKING:
+    from fedaudit.reports.readings.choose import ReadingName
 
 Json = dict[str, Any]
 Table = Literal["ledger", "rounds", "fairness"]
@@ -24,6 +27,8 @@ _SILENCE_SECONDS = 45.0
 _CONNECT_SECONDS = 10.0
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
 _SUBMISSIONS = 3
+# The service answers an upload once the file is on its disk.
+_STORING_SECONDS = 600.0
 
 
 class Client:
@@ -163,9 +168,27 @@ class Client:
         """The report as one HTML page."""
         return self._transport.request("GET", f"{_experiment(experiment_id)}/report.html").text
 
+    def reading(self, experiment_id: str, name: "ReadingName") -> Json | str:
+        """The report in the form that its reader has to fill: JSON, or Markdown for a card."""
+        path, asked = f"{_experiment(experiment_id)}/report", {"reading": name}
+        if name == "model-card":
+            return self._transport.request("GET", path, params=asked).text
+        return self._transport.json("GET", path, params=asked)
+
     def verification(self, experiment_id: str) -> Json:
         """What the service found when it checked the report against the stored ledger."""
         return self._transport.json("GET", f"{_experiment(experiment_id)}/report/verification")
+
+    def download_bundle(self, experiment_id: str, file: IO[bytes]) -> None:
+        """Write everything that offline verification needs into a file, as a zip."""
+        with self._transport.stream(f"{_experiment(experiment_id)}/bundle") as response:
+            for chunk in response.iter_bytes():
+                file.write(chunk)
+
+    def signing_keys(self) -> "Sequence[Json]":
+        """The service's public keys, also the retired ones, as the service itself gives them."""
+        items: Sequence[Json] = self._transport.json("GET", "signing-keys")["items"]
+        return items
 
     @contextmanager
     def export(
@@ -191,23 +214,61 @@ class Client:
 
     # -- federations and keys ---------------------------------------------------------------------
 
-    def federations(self) -> Iterator[Json]:
-        """Every federation of the key's project, newest first."""
-        return self._items("federations", {})
+    def register(self, registration: Mapping[str, Any]) -> Json:
+        """Register a file below the service's sources folder; the answer is the federation."""
+        return self._transport.json("POST", "federations", json=registration)
+
+    def upload(self, file: IO[bytes], registration: Mapping[str, Any], *, file_name: str) -> Json:
+        """Upload a file with its registration; the answer is the federation.
+
+        The file is sent as it is read, whatever its size. Repeating an upload does no harm: the
+        same content is the same federation.
+        """
+        described = (None, json.dumps(registration), "application/json")
+        return self._transport.json(
+            "POST",
+            "federations",
+            # In this order: the service refuses what is wrong before the file is sent.
+            files=[
+                ("registration", described),
+                ("file", (file_name, file, "application/octet-stream")),
+            ],
+            timeout=httpx.Timeout(_SILENCE_SECONDS, read=_STORING_SECONDS),
+        )
+
+    def federations(self, **filters: Any) -> Iterator[Json]:
+        """Every federation of the key's project that the filters let through, newest first."""
+        return self._items("federations", filters)
 
     def federation(self, federation_id: str) -> Json:
         """One federation."""
-        return self._transport.json("GET", f"federations/{path_part(federation_id)}")
+        return self._transport.json("GET", _federation(federation_id))
+
+    def profiled(self, federation_id: str) -> Json:
+        """The federation, once it is no longer being profiled."""
+        wait = _FIRST_WAIT_SECONDS
+        while (found := self.federation(federation_id))["status"] == "profiling":
+            sleep(wait)
+            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+        return found
+
+    def profile(self, federation_id: str) -> Json:
+        """What a federation's data looks like."""
+        return self._transport.json("GET", f"{_federation(federation_id)}/profile")
+
+    def delete_federation(self, federation_id: str) -> None:
+        """Delete a federation's file and profile; what was spent on the data stays."""
+        self._transport.request("DELETE", _federation(federation_id))
 
     def budgets(self, federation_id: str) -> "Sequence[Json]":
         """The budgets on a federation's data."""
-        path = f"federations/{path_part(federation_id)}/budget"
+        path = f"{_federation(federation_id)}/budget"
         items: Sequence[Json] = self._transport.json("GET", path)["items"]
         return items
 
     def set_budget(self, federation_id: str, budget: Mapping[str, Any]) -> "Sequence[Json]":
         """Set one budget: `book`, `figure` and `total`; the answer is all of them."""
-        path = f"federations/{path_part(federation_id)}/budget"
+        path = f"{_federation(federation_id)}/budget"
         items: Sequence[Json] = self._transport.json("PUT", path, json=budget)["items"]
         return items
 
@@ -248,6 +309,10 @@ class Client:
 
 def _experiment(experiment_id: str) -> str:
     return f"experiments/{path_part(experiment_id)}"
+
+
+def _federation(federation_id: str) -> str:
+    return f"federations/{path_part(federation_id)}"
 
 
 def _decoded(line: str) -> Json:

@@ -20,11 +20,14 @@ from api.app import create_app
 from api.security import SCOPES
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link
+from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.keys import ALGORITHM, SigningKey
 from fedaudit.privacy.guarantees import mechanism_inputs
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.signing import sign_report
 from fedaudit.spec.parse import parse_spec
 from infrastructure.settings import Settings
 from models.database import Database
@@ -35,10 +38,12 @@ from models.repositories import (
     EventRepository,
     ExperimentRepository,
     FairnessRepository,
+    LedgerCheckpointRepository,
     LedgerRepository,
     ProjectRepository,
     ReportRepository,
     RoundRepository,
+    SigningKeyRepository,
     SubjectSetRepository,
 )
 from models.tables import Base
@@ -223,6 +228,8 @@ def http(url: str, key: str) -> httpx.Client:
 
 # -- what a worker would write ---------------------------------------------------------------------
 
+KEY = SigningKey.generate()
+"""What the worker would sign with."""
 COUNTS = np.array([[6, 1, 2, 1], [3, 2, 4, 1]])
 """Of the groups g1 and g2: true positives, false positives, true negatives, false negatives."""
 ROUNDS = 3
@@ -269,11 +276,33 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
     row = api.stored(experiment_id)
     with api.database.write() as session:
         ledger = LedgerRepository(session)
+        head = ledger.last_link(experiment_id) or b""
         document = _report(
             row,
             names=SubjectSetRepository(session).names(row.subject_set_id),
             hashed=ledger_hash(ledger.digests(experiment_id)),
-            head=ledger.last_link(experiment_id) or b"",
+            head=head,
+        )
+        document = sign_report(document, KEY)
+        for entries, status in ((0, "running"), (ROUNDS, "succeeded")):
+            checkpoint = Checkpoint(
+                experiment_id=row.id,
+                status=status,
+                entries=entries,
+                last_round=entries,
+                chain_head=(head if entries else genesis(row.id)).hex(),
+                spec_hash=row.spec_hash,
+                subjects_hash=row.subject_set_id,
+            )
+            LedgerCheckpointRepository(session).add(
+                row.id,
+                api.project_id,
+                entries=entries,
+                status=status,
+                envelope=checkpoint.sign(KEY).as_dict(),
+            )
+        SigningKeyRepository(session).use(
+            KEY.key_id, algorithm=ALGORITHM, public_key=KEY.public.pem
         )
         ReportRepository(session).put(
             experiment_id, api.project_id, document=document, report_hash=report_hash(document)
@@ -313,7 +342,7 @@ def _ledger_rows(row: Experiment, names: Sequence[str]) -> Iterator[LedgerRow]:
         }
         place = {"round": number, "release": 0, "subject_kind": "client", "observer": "server"}
         digest = encoder.digest(LedgerEntry(**place, inputs=inputs, **columns))
-        head = link(head, digest)
+        head = link(head, digest, columns["clusters"])
         yield LedgerRow(**place, **columns, inputs=inputs.as_dict(), digest=digest, link=head)
 
 
@@ -342,8 +371,9 @@ def vars_of(figure: Any) -> dict[str, Any]:
 
 
 def _report(row: Experiment, *, names: Sequence[str], hashed: str, head: bytes) -> dict[str, Any]:
-    releases = np.zeros(len(names), np.int32)
+    releases, clusters = np.zeros(len(names), np.int32), np.full(len(names), -1, np.int16)
     releases[SUBJECTS] = [ROUNDS, 1, 1]
+    clusters[SUBJECTS] = [0, 1, -1]
     return assemble(
         ReportMaterial(
             experiment_id=row.id,
@@ -372,5 +402,8 @@ def _report(row: Experiment, *, names: Sequence[str], hashed: str, head: bytes) 
             ),
             ledger_hash=hashed,
             chain_head=head.hex(),
+            entries=ROUNDS,
+            key_id=KEY.key_id,
+            clusters=clusters,
         )
     )

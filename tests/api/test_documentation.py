@@ -5,6 +5,7 @@ import re
 import jsonschema
 import pytest
 
+from fedaudit.spec.registration import parse_registration, parse_uploaded
 from tests.api.service import SPEC, Api, finish
 
 
@@ -62,6 +63,13 @@ def test_the_schema_of_a_spec_is_the_specs_own(document: dict) -> None:
     for wrong in ({**SPEC, "surprise": 1}, {**SPEC, "seed": -1}, {}):
         with pytest.raises(jsonschema.ValidationError):
             _validate(document, schema, wrong)
+
+
+def test_what_the_page_offers_to_send_is_a_registration(document: dict) -> None:
+    content = document["paths"]["/v1/federations"]["post"]["requestBody"]["content"]
+    assert parse_registration(content["application/json"]["example"]).name
+    part = content["multipart/form-data"]["schema"]["properties"]["registration"]
+    assert parse_uploaded(part["example"], file_name="incomes.csv").name
 
 
 def test_answers_fit_their_schemas(api: Api, document: dict) -> None:

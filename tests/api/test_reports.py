@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, text, update
 
 from fedaudit.reports.document import Report as ReportDocument
 from models.database import Database
-from models.tables import Experiment, Ledger, Report
-from tests.api.service import Api, fail, finish
+from models.tables import Experiment, Ledger, LedgerCheckpoint, Report
+from tests.api.service import KEY, Api, fail, finish
 
 JSON, HTML = "application/json", "text/html"
 BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -81,17 +81,26 @@ def _failed(api: Api, path: str) -> set[str]:
     return failed
 
 
+def _detail(api: Api, path: str, name: str) -> str:
+    checks = api.get(f"{path}/verification").json()["checks"]
+    return str(next(check["detail"] for check in checks if check["name"] == name))
+
+
 def test_an_untouched_report_is_valid(api_on_both: Api, done: str) -> None:
     body = api_on_both.get(f"{done}/verification").json()
     document = api_on_both.get(f"{done}.json").json()
     assert body["valid"]
     assert {check["outcome"] for check in body["checks"]} == {"pass"}
-    assert len(body["checks"]) == 8
+    assert {"ledger.entries", "report.signature", "report.leakage_max"} <= {
+        check["name"] for check in body["checks"]
+    }
+    # The service's own keys say nothing about who signed.
+    assert body["verdict"] == "consistent, signer untrusted"
     assert body["entries"] == 3
     assert body["ledger_hash"] == document["integrity"]["ledger_hash"]
     assert body["chain_head"] == document["integrity"]["chain_head"]
-    assert body["signature"] is None
-    assert body["reasons"]["signature"]
+    assert body["signature"] == document["integrity"]["signature"]
+    assert body["key_id"] == KEY.key_id
 
 
 def _change(database: Database, table: type, column: str, value: Any, **where: Any) -> None:
@@ -107,12 +116,20 @@ def _change(database: Database, table: type, column: str, value: Any, **where: A
     [
         ("radii", np.array([0.25, np.nan, np.nan])),
         ("outcomes", np.array([0, 1, 1], np.int16)),
+        ("outcomes", np.array([256, 1, 2], np.int16)),
         ("releases", np.array([2, 1, 2], np.int32)),
         ("subjects", np.array([0, 3, 6], np.int32)),
         ("subjects", np.array([0, 3, 9999], np.int32)),
         ("subjects", np.array([0, 3], np.int32)),
         ("noise_multiplier", 4.0),
         ("guarantee", "formal"),
+        ("n", 4),
+        ("n", -1),
+        ("clip", 1.0),
+        ("noise", "release"),
+        ("mechanism", "none"),
+        ("radius", 0.5),
+        ("radius_floor", 2.0),
         ("interrupted", True),
         ("digest", b"x" * 32),
     ],
@@ -131,11 +148,78 @@ def test_an_altered_entry_is_found(api_on_both: Api, done: str, column: str, val
         assert {"ledger.chain", "report.ledger_hash", "report.chain_head"} <= failed
 
 
-def test_an_entry_with_a_new_digest_still_breaks_the_chain(api: Api) -> None:
+@pytest.mark.parametrize(
+    ("column", "value", "also"),
+    [
+        ("link", b"x" * 32, set()),
+        ("link", b"x", set()),
+        ("clusters", np.array([1, 1, -1], np.int16), {"report.chain_head", "checkpoints.chain"}),
+    ],
+)
+def test_what_the_digest_leaves_out_is_in_the_chain(
+    api_on_both: Api, done: str, column: str, value: Any, also: set[str]
+) -> None:
+    _change(api_on_both.database, Ledger, column, value, round=2)
+    assert _failed(api_on_both, done) == {"ledger.chain", *also}
+    assert "breaks at round 2, release 0" in _detail(api_on_both, done, "ledger.chain")
+
+
+@pytest.mark.parametrize("column", ["round", "release", "subject_kind", "observer"])
+def test_a_row_in_another_place_is_found(api_on_both: Api, done: str, column: str) -> None:
+    value = 9 if column in ("round", "release") else "x"
+    _change(api_on_both.database, Ledger, column, value, round=2)
+    assert {"ledger.digests", "ledger.chain"} <= _failed(api_on_both, done)
+
+
+def test_swapped_rows_are_found(api_on_both: Api, done: str) -> None:
+    for old, new in ((1, 9), (2, 1), (9, 2)):
+        _change(api_on_both.database, Ledger, "round", new, round=old)
+    assert {"ledger.digests", "ledger.chain"} <= _failed(api_on_both, done)
+
+
+@pytest.mark.parametrize("column", ["subjects", "outcomes", "radii", "releases", "clusters"])
+def test_a_column_of_sqlite_that_is_no_json_is_named(api: Api, column: str) -> None:
     id_ = api.submit()["id"]
     finish(api, id_)
-    _change(api.database, Ledger, "link", b"x" * 32, round=2)
-    assert _failed(api, f"/v1/experiments/{id_}/report") == {"ledger.chain"}
+    with api.database.write() as session:
+        session.execute(text(f"UPDATE ledger SET {column} = '[0,3 5]' WHERE round = 2"))
+    path = f"/v1/experiments/{id_}/report"
+    assert {"ledger.rows", "ledger.chain"} <= _failed(api, path)
+    assert "round 2, release 0" in _detail(api, path, "ledger.rows")
+
+
+def test_a_report_of_sqlite_that_is_no_json_is_found(api: Api) -> None:
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    with api.database.write() as session:
+        session.execute(text("UPDATE reports SET document = substr(document, 2)"))
+    assert "report.hash" in _failed(api, f"/v1/experiments/{id_}/report")
+
+
+def test_deleted_rows_are_named(api_on_both: Api, done: str) -> None:
+    with api_on_both.database.write() as session:
+        session.execute(delete(Ledger).where(Ledger.round >= 2))
+    assert "report.entries" in _failed(api_on_both, done)
+    told = _detail(api_on_both, done, "ledger.entries")
+    assert told.startswith("entries 2 to 3 (up to round 3) are missing: the signed checkpoint")
+
+
+def test_checkpoints_that_were_altered_or_deleted_are_found(api_on_both: Api, done: str) -> None:
+    database = api_on_both.database
+    with database.read() as session:
+        [envelope] = session.scalars(
+            select(LedgerCheckpoint.envelope).where(LedgerCheckpoint.status == "succeeded")
+        )
+    [signature] = envelope["signatures"]
+    forged = {**envelope, "signatures": [{**signature, "sig": "A" * 86 + "=="}]}
+    _change(database, LedgerCheckpoint, "envelope", forged, status="succeeded")
+    assert _failed(api_on_both, done) == {"checkpoints.signatures"}
+    with database.write() as session:
+        session.execute(delete(LedgerCheckpoint).where(LedgerCheckpoint.status == "succeeded"))
+    assert _failed(api_on_both, done) == {"report.present"}
+    with database.write() as session:
+        session.execute(delete(LedgerCheckpoint))
+    assert _failed(api_on_both, done) == {"checkpoints.signatures"}
 
 
 @pytest.mark.parametrize("round_", [1, 2, 3])
@@ -152,7 +236,14 @@ def test_a_missing_entry_is_found(api_on_both: Api, done: str, round_: int) -> N
     ("section", "field", "value", "also"),
     [
         ("utility", "validation_loss", 0.1, set()),
+        ("utility", "rounds", 2, {"report.rounds"}),
         ("privacy", "participations_max", 1, {"report.participations_max"}),
+        ("privacy", "leakage_max", 1.0, {"report.leakage_max", "report.gates"}),
+        ("privacy", "leakage_median", 1.0, {"report.leakage_median"}),
+        ("privacy", "leakage_by_cluster", [], {"report.leakage_by_cluster"}),
+        ("privacy", "refusals", 0, {"report.refusals"}),
+        ("privacy", "withheld", "no", {"report.withheld"}),
+        ("integrity", "entries", 2, {"report.entries"}),
         ("integrity", "ledger_hash", "0" * 64, {"report.ledger_hash"}),
         ("provenance", "spec_hash", "0" * 64, {"report.spec_hash"}),
     ],
@@ -164,7 +255,8 @@ def test_an_altered_report_is_found(
     document = finish(api, id_)
     document[section][field] = value
     _change(api.database, Report, "document", document)
-    assert _failed(api, f"/v1/experiments/{id_}/report") == {"report.hash", *also}
+    signed = {"report.hash", "report.signature"}
+    assert _failed(api, f"/v1/experiments/{id_}/report") == {*signed, *also}
 
 
 @pytest.mark.parametrize("document", [{}, {"integrity": {}, "privacy": {}}])
@@ -180,4 +272,5 @@ def test_an_altered_spec_is_found(api: Api) -> None:
     finish(api, id_)
     for value in ({**api.stored(id_).spec, "seed": 8}, {"not": "a spec"}):
         _change(api.database, Experiment, "spec", value)
-        assert _failed(api, f"/v1/experiments/{id_}/report") == {"report.spec_hash"}
+        failed = _failed(api, f"/v1/experiments/{id_}/report")
+        assert {"report.spec_hash", "experiment.spec_hash", "checkpoints.subject"} <= failed

@@ -19,12 +19,13 @@ NEEDED = {
     "/v1/experiments": ("experiments:read", "experiments:write"),
     "/v1/federations": ("federations:read", "federations:write"),
     "/v1/gates": ("reports:read", "reports:read"),
+    "/v1/signing-keys": ("reports:read", "admin"),
 }
 """Of a path's beginning: the scope to read and to write."""
 
 
 def _needed(method: str, path: str) -> str:
-    if "/privacy-ledger" in path:
+    if "/privacy-ledger" in path or path.endswith("/bundle"):
         return "ledger:read"
     if "/report" in path:
         return "reports:read"

@@ -104,6 +104,21 @@ def test_the_report_in_other_forms(call, finished, tmp_path):
     assert "--out: cannot write" in unwritable.stderr
 
 
+def test_readings_of_a_report(call, finished, tmp_path):
+    shown = call("report", finished["id"], "--reading", "registry")
+    assert shown.returncode == 0, shown.stderr
+    record = json.loads(shown.stdout)
+    assert record["deployment"]["dp_variant"]["variant_name"] == "Custom"
+    saved = call("report", finished["id"], "--reading", "registry", "--out", tmp_path / "r.yaml")
+    assert (saved.returncode, saved.stdout) == (0, "")
+    text = (tmp_path / "r.yaml").read_text()
+    assert yaml.safe_load(text) == record
+    assert "notes: |" in text
+    assert call("report", finished["id"], "--reading", "model-card").stdout.startswith("# Model")
+    for wrong in (("--reading", "tea"), ("--reading", "model-card", "--format", "html")):
+        assert call("report", finished["id"], *wrong).returncode == 2
+
+
 def test_every_export_holds_the_same_ledger(call, finished, tmp_path):
     lines = call("export", finished["id"], "--what", "ledger", "--format", "ndjson").stdout
     rows = [json.loads(line) for line in lines.splitlines()]

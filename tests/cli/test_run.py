@@ -1,5 +1,6 @@
 """`fedaudit run`: an experiment without a service."""
 
+import csv
 import json
 from collections import Counter
 
@@ -111,3 +112,74 @@ def test_secret_noise_differs_from_run_to_run(run, small_spec):
     assert all(report["experiment"]["status"] == "succeeded" for report in reports)
     hashes = {report["integrity"]["ledger_hash"] for report in reports}
     assert len(hashes) == 2
+
+
+@pytest.fixture
+def people(tmp_path):
+    """A table of three clients, one with a name that a spreadsheet would run."""
+    rows = [
+        f"{'=cmd' if row % 3 == 0 else 'ab'[row % 3 - 1]},{row % 7},{row % 5},{row % 7 + 1}"
+        for row in range(60)
+    ]
+    (tmp_path / "people.csv").write_text("\n".join(["who,x,epsilon,y", *rows, ""]))
+    return {
+        "federation": {
+            "source": "table",
+            "path": "people.csv",
+            "client_key": "who",
+            "target": "y",
+            "features": ["x"],
+            "validation_unit": "record",
+        },
+        "training": {
+            "loss": "mse",
+            "rounds": 4,
+            "cohort": {"sampling": "poisson", "rate": 0.5},
+            "local": {"steps": 3, "optimiser": "adam"},
+        },
+        "privacy": {
+            "mechanism": "record-personalised",
+            "budgets": {"distribution": "bounded-pareto"},
+            "delta": 1e-3,
+        },
+        "fairness": {},
+        "gates": [],
+    }
+
+
+def test_records_with_budgets_leave_groups_in_the_ledger_and_a_table(run, people, tmp_path):
+    done, report = run("--sources-dir", tmp_path, "--out", tmp_path / "results", **people)
+    assert done.returncode == 0, done.stderr
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "results" / "ledger.ndjson").read_text().splitlines()
+    ]
+    groups = {line["subject"] for line in lines}
+    assert {line["subject_kind"] for line in lines} == {"record_group"}
+    seen = Counter(line["observer"] for line in lines)
+    assert seen["final_model"] == 4 * len(groups)  # every round, whoever was drawn
+    assert seen["server"] == report["privacy"]["participations_max"] * len(groups)
+    last = {(line["observer"], line["subject"]): line["epsilon"] for line in lines}
+    with (tmp_path / "results" / "record-table.csv").open(newline="") as file:
+        records = list(csv.DictReader(file))
+    assert {record["client"] for record in records} == {"'=cmd", "a", "b"}
+    assert len(records) == 3 * 14  # of 20 rows each, 6 are held out
+    for one in report["privacy"]["epsilon"]:
+        of_groups = [value for (observer, _), value in last.items() if observer == one["observer"]]
+        of_records = [float(record[f"epsilon_{one['observer']}"]) for record in records]
+        assert max(of_groups) == one["value"]
+        assert max(of_records) == pytest.approx(one["value"], rel=1e-12)
+    for record in records:
+        assert float(record["epsilon_final_model"]) <= float(record["budget"])
+
+
+def test_the_baseline_without_noise_has_clients_and_no_epsilon(run, people, tmp_path):
+    people["privacy"]["baseline"] = "privacy-free"
+    people["training"]["local"]["batch_size"] = 5
+    done, report = run("--sources-dir", tmp_path, "--out", tmp_path / "results", **people)
+    assert done.returncode == 0, done.stderr
+    assert report["privacy"]["epsilon_max"] is None
+    text = (tmp_path / "results" / "ledger.ndjson").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert {line["subject_kind"] for line in lines} == {"client"}
+    assert {line["epsilon"] for line in lines} == {None}

@@ -30,13 +30,14 @@ def services():
 
 
 @pytest.fixture
-def environment(services, empty_postgres_url, broker_url, tmp_path):
+def environment(services, empty_postgres_url, broker_url, tmp_path, signing_key_file):
     """The environment of a service, with the hosts and folders of a container replaced."""
     here = {
         DATABASE: empty_postgres_url,
         BROKER: broker_url,
         "/data": str(tmp_path / "data"),
         "/sources": str(tmp_path),
+        "/run/secrets/signing-key": str(signing_key_file),
     }
 
     def of(name: str) -> dict[str, str]:

@@ -5,17 +5,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.split import split_clients
+from fedaudit.federations.sources import OpenUpload
+from fedaudit.federations.split import training_clients
+from fedaudit.ledger.accounts import account_of
+from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.networks.shape import parameter_count
 from fedaudit.privacy.projection import project_cost
+from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.privacy import LaplaceL2
+from fedaudit.training.spending import spending_of
 from models.database import Database
-from models.records import NewExperiment
+from models.records import EpsilonCost, NewExperiment
 from models.repositories import (
+    EpsilonBudgetRepository,
     ExperimentRepository,
     FederationRepository,
     OutboxRepository,
@@ -74,13 +83,16 @@ def submit(
     database: Database,
     *specs: Mapping[str, Any],
     sources_dir: Path | None = None,
+    open_upload: OpenUpload | None = None,
     budget: float | None = None,
     max_attempts: int = 3,
     device: str = "auto",
 ) -> Submitted:
     """Store experiments as one unit, with its outbox message."""
     parsed = [parse_spec(spec) for spec in specs or [SPEC]]
-    loaded = [load_federation(spec, sources_dir=sources_dir) for spec in parsed]
+    loaded = [
+        load_federation(spec, sources_dir=sources_dir, open_upload=open_upload) for spec in parsed
+    ]
     with database.write() as session:
         project = ProjectRepository(session).get_or_create("tests")
         unit = UnitRepository(session).create(project.id, device, max_attempts=max_attempts)
@@ -93,8 +105,7 @@ def submit(
                 source=spec.federation.source,
                 profile={},
             )
-            names = SubjectSetRepository(session).put(data.client_names)
-            new = _new_experiment(spec, data, federation.id, names, unit.id, position)
+            new = _new_experiment(session, spec, data, federation.id, unit.id, position)
             ids.append(ExperimentRepository(session, project.id).add(new).id)
             _reserve(federations, federation.id, new, spec, data, budget)
         message = {"unit_id": unit.id, "device": device}
@@ -119,28 +130,71 @@ def _reserve(
     data: Federation,
     budget: float | None,
 ) -> None:
-    training = split_clients(
-        data.clients, validation_fraction=spec.federation.validation_fraction, seed=spec.seed
-    ).training
-    cost = project_cost(spec, n=new.parameters, training_clients=len(training))
+    plan, book = spending_of(spec, data), spec.privacy.noise
+    if plan is not None:
+        _reserve_epsilon(federations, federation_id, new, plan, book, budget)
+        return
+    training = training_clients(data.clients, spec.federation)
+    cost = project_cost(spec, n=new.parameters, training_clients=training)
     if cost.leakage_worst_case is None:
         return
-    key = {"book": spec.privacy.noise, "figure": "leakage"}
     if budget is not None:
-        federations.set_budget(federation_id, total=budget, **key)
+        federations.set_budget(federation_id, book=book, figure="leakage", total=budget)
     assert federations.reserve(
-        federation_id, experiment_id=new.id, amount=cost.leakage_worst_case, **key
+        federation_id, experiment_id=new.id, book=book, amount=cost.leakage_worst_case
     )
 
 
+def _reserve_epsilon(
+    federations: FederationRepository,
+    federation_id: str,
+    new: NewExperiment,
+    plan: SpendingPlan,
+    book: str,
+    budget: float | None,
+) -> None:
+    if budget is not None:
+        federations.set_budget(
+            federation_id,
+            book=book,
+            figure="epsilon",
+            total=budget,
+            delta=plan.delta,
+            adjacency=plan.adjacency,
+            observer=plan.observers[0],
+        )
+    costs = [
+        EpsilonCost(
+            observer=observer,
+            adjacency=plan.adjacency,
+            unit="record" if plan.subject_kind == "record_group" else "client",
+            delta=plan.delta,
+            epsilon=plan.largest(observer, plan.steps),
+            curve=plan.curve(observer, plan.steps),
+            step=plan.curve(observer, 1),
+            compositions=plan.steps,
+        )
+        for observer in plan.observers
+    ]
+    epsilons = EpsilonBudgetRepository(federations.session, federations.project_id)
+    refusal = epsilons.reserve(
+        federation_id, experiment_id=new.id, book=book, costs=costs, price=composed_epsilon
+    )
+    assert refusal is None
+
+
 def _new_experiment(
+    session: Session,
     spec: ExperimentSpec,
     data: Federation,
     federation_id: str,
-    names: str,
     unit_id: str,
     position: int,
 ) -> NewExperiment:
+    parameters = parameter_count(spec.model, features=data.width, classes=len(data.classes))
+    account = account_of(
+        spec, n=parameters, client_names=data.client_names, plan=spending_of(spec, data)
+    )
     return NewExperiment(
         name=spec.name,
         spec=spec.model_dump(mode="json"),
@@ -151,13 +205,14 @@ def _new_experiment(
         noise=spec.privacy.noise,
         rounds_total=spec.training.rounds,
         federation_id=federation_id,
-        subject_set_id=names,
+        subject_set_id=SubjectSetRepository(session).put(account.subjects),
         unit_id=unit_id,
         unit_position=position,
-        parameters=parameter_count(
-            spec.model, features=data.features.shape[2], classes=len(data.classes)
+        parameters=parameters,
+        noise_multiplier=(
+            spec.privacy.noise_multiplier if isinstance(spec.privacy, LaplaceL2) else None
         ),
-        noise_multiplier=getattr(spec.privacy, "noise_multiplier", None),
+        mechanism_inputs=account.inputs.as_dict() if account.inputs.counts_epsilon else None,
         attributes={one.name: one.values for one in data.attributes},
     )
 

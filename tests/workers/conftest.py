@@ -14,7 +14,7 @@ LEASE_SECONDS = 2.0
 
 
 @pytest.fixture
-def make_context(tmp_path: Path) -> Callable[[Database], WorkerContext]:
+def make_context(tmp_path: Path, signing_key_file: Path) -> Callable[[Database], WorkerContext]:
     """A worker of the CPU on a database, beside a broker in a folder."""
 
     def make(database: Database) -> WorkerContext:
@@ -23,6 +23,7 @@ def make_context(tmp_path: Path) -> Callable[[Database], WorkerContext]:
             database_url=database.url.render_as_string(hide_password=False),
             broker_url=f"filesystem://{tmp_path / 'queue'}",
             lease_seconds=LEASE_SECONDS,
+            signing_key_file=signing_key_file,
         )
         return WorkerContext(settings, database, Queue(settings), "cpu")
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from infrastructure.signing_keys import ensure_key_file
+
 LEASE_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0
 
@@ -72,6 +74,10 @@ class Service:
 def service(folder: Path, **settings: str) -> Iterator[Service]:
     """A service whose processes have ended when the block is left; settings as FEDAUDIT_*."""
     environment = {"FEDAUDIT_LEASE_SECONDS": str(LEASE_SECONDS), "FEDAUDIT_SWEEP_SECONDS": "0.2"}
+    if "database_url" in settings:
+        key = folder / "signing-key.pem"
+        ensure_key_file(key)
+        settings = {"signing_key_file": str(key), **settings}
     environment |= {f"FEDAUDIT_{name.upper()}": value for name, value in settings.items()}
     started = Service(environment, folder, [])
     try:

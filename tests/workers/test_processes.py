@@ -17,6 +17,7 @@ from sqlalchemy import make_url, select
 from fedaudit.ledger.chain import first_broken_link
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
+from infrastructure.signing_keys import create_key_file
 from models.database import Database
 from models.repositories import (
     BudgetRepository,
@@ -47,8 +48,12 @@ def hash_in_one_piece(spec: Mapping[str, Any], sqlite_template: Path, folder: Pa
     path = folder / "fedaudit.db"
     path.write_bytes(sqlite_template.read_bytes())
     settings = Settings(
-        data_dir=folder, database_url=f"sqlite:///{path}", broker_url=f"filesystem://{folder}/q"
+        data_dir=folder,
+        database_url=f"sqlite:///{path}",
+        broker_url=f"filesystem://{folder}/q",
+        signing_key_file=folder / "signing-key.pem",
     )
+    create_key_file(folder / "signing-key.pem")
     database = Database(settings.database_url)
     submitted = submit(database, spec)
     run_unit(WorkerContext(settings, database, Queue(settings), "cpu"), submitted.unit_id)
@@ -89,7 +94,10 @@ def ledger_hash_of(database: Database, submitted: Submitted) -> str:
         report = ReportRepository(session).get(submitted.id)
         rows = LedgerRepository(session).rows_after(submitted.id, limit=100_000)
     assert report is not None
-    assert first_broken_link(submitted.id, [(row.digest, row.link) for row in rows]) is None
+    assert (
+        first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
+        is None
+    )
     found: str = report.document["integrity"]["ledger_hash"]
     return found
 

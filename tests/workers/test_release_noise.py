@@ -113,7 +113,10 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
         + [(one, 0, False) for one in range(7, 13)]
     )
     assert all(np.isnan(row.radii).all() == row.interrupted for row in rows)
-    assert first_broken_link(submitted.id, [(row.digest, row.link) for row in rows]) is None
+    assert (
+        first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
+        is None
+    )
     check_running_counts(rows)
     assert experiment.leakage_max == most_released(rows) * 2 / 3.0
     assert spent_of(database, submitted) == pytest.approx(experiment.leakage_max)
@@ -183,7 +186,10 @@ def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
         (1, False), (2, False), (3, False), (4, True), (5, True), (6, True)
     ]  # fmt: skip
     check_running_counts(rows)
-    assert first_broken_link(submitted.id, [(row.digest, row.link) for row in rows]) is None
+    assert (
+        first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
+        is None
+    )
     assert spent_of(database, submitted) == pytest.approx(most_released(rows) * PER_RELEASE)
     sweeper.tick()
     assert len(ledger_of(database, submitted)) == 6

@@ -129,7 +129,10 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(
 
     rows = ledger_of(database, submitted.id)
     assert [(row.round, row.release) for row in rows] == [(one, 0) for one in range(1, 13)]
-    assert first_broken_link(submitted.id, [(row.digest, row.link) for row in rows]) is None
+    assert (
+        first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
+        is None
+    )
     assert all(len(row.subjects) == 7 and np.isfinite(row.radii).all() for row in rows)
 
     document = document_of(database, submitted)

@@ -1,0 +1,182 @@
+"""What an experiment may spend at most, reserved on the budgets of its data, or refused."""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from api.problems import ProblemError
+from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.projection import Projection
+from fedaudit.privacy.spending_plan import SpendingPlan
+from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, PrivacySpec
+from models.records import Budget, EpsilonCost, EpsilonRefusal
+from models.repositories import EpsilonBudgetRepository, FederationRepository
+from models.repositories.budgets import of_figure
+
+_LEAKAGE, _EPSILON = "leakage", "epsilon"
+
+
+def reserve(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    *,
+    experiment_id: str,
+    privacy: PrivacySpec,
+    projection: Projection,
+    plan: SpendingPlan | None,
+) -> None:
+    """Reserve the worst case, in the caller's transaction.
+
+    Raises ProblemError, to be followed by a roll-back, where a budget of the experiment's book has
+    no room for it or cannot count it.
+    """
+    federations = FederationRepository(session, project_id)
+    federations.lock(federation_id)
+    book = privacy.noise
+    budgets = [one for one in federations.budgets(federation_id) if one.total is not None]
+    limited = {
+        figure: [_composed(session, project_id, federation_id, one) for one in found]
+        for figure in (_LEAKAGE, _EPSILON)
+        if (found := of_figure(budgets, book, figure))
+    }
+    if plan is not None:
+        if _LEAKAGE in limited:
+            raise _unlike(limited[_LEAKAGE][0], federation_id, _EPSILON)
+        epsilons = EpsilonBudgetRepository(session, project_id)
+        refusal = epsilons.reserve(
+            federation_id,
+            experiment_id=experiment_id,
+            book=book,
+            costs=epsilon_costs(privacy, plan),
+            price=composed_epsilon,
+        )
+        if refusal is not None:
+            raise _refused(refusal, federation_id, plan)
+        return
+    amount = projection.leakage_worst_case
+    for figure, found in limited.items():
+        if amount is None:
+            # Nothing bounds what an update without noise reveals, so no budget has room for one.
+            raise _unbounded(found[0], federation_id)
+        if figure == _EPSILON:
+            raise _unlike(found[0], federation_id, _LEAKAGE)
+    if amount is not None and not federations.reserve(
+        federation_id, experiment_id=experiment_id, book=book, amount=amount
+    ):
+        raise _exhausted(limited[_LEAKAGE][0], federation_id, amount)
+
+
+def composed_budgets(session: Session, project_id: str, federation_id: str) -> list[Budget]:
+    """Every budget of a federation, with what is reserved and spent of it."""
+    budgets = FederationRepository(session, project_id).budgets(federation_id)
+    return [_composed(session, project_id, federation_id, budget) for budget in budgets]
+
+
+def epsilon_costs(privacy: PrivacySpec, plan: SpendingPlan) -> list[EpsilonCost]:
+    """The worst case of a run, before each observer."""
+    costs = []
+    for observer in plan.observers:
+        steps = plan.steps
+        if isinstance(privacy, GaussianCentral | GaussianLocal) and privacy.epsilon_budget:
+            steps = plan.steps_within(observer, privacy.epsilon_budget)
+        costs.append(
+            EpsilonCost(
+                observer=observer,
+                adjacency=plan.adjacency,
+                unit="record" if plan.subject_kind == "record_group" else "client",
+                delta=plan.delta,
+                epsilon=plan.largest(observer, steps),
+                curve=plan.curve(observer, steps),
+                step=plan.curve(observer, 1),
+                compositions=steps,
+            )
+        )
+    return costs
+
+
+def _composed(session: Session, project_id: str, federation_id: str, budget: Budget) -> Budget:
+    if budget.figure != _EPSILON:
+        return budget
+    epsilons = EpsilonBudgetRepository(session, project_id)
+    return epsilons.composed(federation_id, budget, composed_epsilon)
+
+
+def _refused(refusal: EpsilonRefusal, federation_id: str, plan: SpendingPlan) -> ProblemError:
+    budget = refusal.budget
+    if refusal.requested is not None:
+        return _exhausted(budget, federation_id, refusal.requested, composed=True)
+    unit = "a record" if plan.subject_kind == "record_group" else "a client"
+    why = {
+        "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
+        f"adjacency {plan.adjacency}",
+        "other-observer": f"before {budget.observer}, and the experiment guarantees nothing "
+        "before it",
+        "other-unit": "with figures of another unit in it, and the experiment's figures are for "
+        f"{unit}",
+    }
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total for an epsilon {why.get(refusal.shortage, '')}: the two "
+        "cannot be composed; use a mechanism that fits, or remove the budget's total",
+    )
+
+
+def _exhausted(
+    budget: Budget, federation_id: str, amount: float, *, composed: bool = False
+) -> ProblemError:
+    cost = (
+        f"with the experiment's worst case the epsilon of all would be {amount:.6g} of "
+        f"{budget.total:.6g}"
+        if composed
+        else f"in the worst case the experiment costs a leakage of {amount:.6g}"
+    )
+    remedy = "privacy.epsilon_budget" if composed else "privacy.client_budget"
+    return _problem(
+        budget,
+        federation_id,
+        f"{cost}, and {_name(budget)} has {budget.remaining:.6g} left; ask for fewer rounds or "
+        f"more noise, set {remedy}, or raise the budget",
+        requested=amount,
+    )
+
+
+def _unbounded(budget: Budget, federation_id: str) -> ProblemError:
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total, and without noise nothing bounds what the experiment "
+        "reveals; give privacy.mechanism a mechanism, or remove the budget's total",
+    )
+
+
+def _unlike(budget: Budget, federation_id: str, figure: str) -> ProblemError:
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total for {budget.figure}, and the experiment's cost is counted as "
+        f"{figure}, which is another figure and cannot be added to it; use a mechanism that fits, "
+        "or remove the budget's total",
+    )
+
+
+def _name(budget: Budget) -> str:
+    return f"the {budget.book} book of this federation"
+
+
+def _problem(
+    budget: Budget, federation_id: str, detail: str, *, requested: float | None = None
+) -> ProblemError:
+    members: dict[str, Any] = {
+        name: getattr(budget, name)
+        for name in ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
+    }
+    return ProblemError(
+        409,
+        "budget-exhausted",
+        detail,
+        federation_id=federation_id,
+        requested=requested,
+        **members,
+    )

@@ -1,0 +1,117 @@
+"""The commands on federations of a running service."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from fedaudit.cli.failures import CommandError, ExitCode, usage_error
+from fedaudit.cli.federation_table import show
+from fedaudit.cli.output import say, write_json, write_line
+from fedaudit.cli.remote import connected
+from fedaudit.cli.specs import read_value
+from fedaudit.client.client import Client
+from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
+
+
+def add_command(
+    file: Path,
+    *,
+    registration: str | None,
+    spec: str | None,
+    name: str | None,
+    wait: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Upload a file. Raises InvalidInputError and CommandError."""
+    if (registration is None) == (spec is None):
+        raise usage_error("federations add: give either --registration or --spec")
+    value = _of_spec(spec) if spec is not None else _registration(str(registration))
+    if isinstance(value, dict):
+        value = {**value, "name": name or value.get("name") or file.name}
+    # Here first: what is wrong need not be sent.
+    parse_uploaded(value, file_name=file.name)
+    with connected() as client:
+        federation = _upload(client, file, value)
+        if wait and federation["status"] == "profiling":
+            say(f"uploaded as {federation['id']}; waiting for its profile")
+            federation = client.profiled(federation["id"])
+    if as_json:
+        write_json(federation)
+    else:
+        show(federation)
+    if federation["status"] == "rejected":
+        say("fedaudit: the federation was rejected")
+        return ExitCode.FAILED
+    return ExitCode.DONE
+
+
+def list_command(*, as_json: bool) -> None:
+    """Print the project's federations."""
+    with connected() as client:
+        found = list(client.federations())
+    if as_json:
+        write_json(found)
+        return
+    for federation in found:
+        write_line(
+            f"{federation['id']}  {federation['status']:9}  {federation['source']:16}  "
+            f"{federation['name']}"
+        )
+
+
+def show_command(federation_id: str, *, as_json: bool) -> None:
+    """Print a federation and its profile."""
+    with connected() as client:
+        federation = client.federation(federation_id)
+    if as_json:
+        write_json(federation)
+    else:
+        show(federation)
+
+
+def remove_command(federation_id: str, *, yes: bool) -> None:
+    """Delete a federation, after asking."""
+    with connected() as client:
+        federation = client.federation(federation_id)
+        if not yes:
+            _confirm(f"delete {federation['name']!r} and its file for good?")
+        client.delete_federation(federation_id)
+    say(f"deleted {federation_id}; what was spent on its data stays spent")
+
+
+def _upload(client: Client, file: Path, registration: Any) -> dict[str, Any]:
+    try:
+        with file.open("rb") as content:
+            return client.upload(content, registration, file_name=file.name)
+    except OSError as error:
+        raise usage_error(f"cannot read {file}: {error.strerror}") from None
+
+
+def _registration(source: str) -> Any:
+    value = read_value(source)
+    if isinstance(value, dict) and "training" in value:
+        raise usage_error(f"--registration: {source} is an experiment's spec; name it by --spec")
+    return value
+
+
+def _of_spec(source: str) -> Any:
+    """The parts of an experiment's spec that describe its data, without where they come from."""
+    spec = read_value(source)
+    if not isinstance(spec, dict) or not isinstance(spec.get("federation"), dict):
+        raise usage_error(f"--spec: {source} has no `federation`")
+    elsewhere = ("path", "id")
+    federation = {key: part for key, part in spec["federation"].items() if key not in elsewhere}
+    fairness = spec.get("fairness")
+    if isinstance(fairness, dict):
+        known = RegistrationFairness.model_fields
+        fairness = {key: part for key, part in fairness.items() if key in known}
+    value = {"name": spec.get("name"), "federation": federation}
+    return value if fairness is None else {**value, "fairness": fairness}
+
+
+def _confirm(question: str) -> None:
+    if not sys.stdin.isatty():
+        raise usage_error("federations remove: nobody can be asked here; say --yes")
+    say(f"{question} [y/N]")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandError("nothing was deleted")

@@ -1,0 +1,100 @@
+"""The command `verify`: a bundle from a file, or one that is fetched from the service."""
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fedaudit.cli.failures import ExitCode, usage_error
+from fedaudit.cli.output import say, write_json, write_line
+from fedaudit.cli.remote import connected
+from fedaudit.ledger.bundle import NotABundleError, opened_bundle
+from fedaudit.ledger.keys import PublicKey, public_keys_in
+from fedaudit.reports.verification import ALTERED, UNTRUSTED, VALID, Verification, verify
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
+_MARKS = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
+_LARGEST_KEY_FILE = 1 << 20
+
+
+def verify_command(
+    source: str, *, public_key: Path | None, as_json: bool, out: Path | None
+) -> ExitCode:
+    """Verify a bundle, or an experiment by its id.
+
+    0: valid under a trusted key; 1: altered; 3: consistent, but nobody knows who signed it. Raises
+    CommandError.
+    """
+    trusted = [] if public_key is None else _trusted_keys(public_key)
+    with _bundle(source, out) as path:
+        try:
+            with opened_bundle(path) as evidence:
+                found = verify(evidence, trusted=trusted)
+        except NotABundleError as error:
+            raise usage_error(f"{source} is no bundle: it {error}") from None
+    if as_json:
+        write_json(_fields(found))
+    else:
+        _tell(found, trusted=bool(trusted))
+    return _EXIT[found.verdict]
+
+
+@contextmanager
+def _bundle(source: str, out: Path | None) -> Iterator[Path]:
+    """The file that is named, or a bundle of the experiment, kept where `out` names a file."""
+    path = Path(source)
+    if path.exists():
+        if out is not None:
+            raise usage_error("--out: goes with an experiment's id, whose bundle it keeps")
+        yield path
+        return
+    if not _ID.fullmatch(source):
+        raise usage_error(f"{source} is neither a file nor an experiment's id")
+    with tempfile.TemporaryDirectory(prefix="fedaudit-verify-") as folder:
+        fetched = Path(folder) / "bundle.zip"
+        with connected() as client, fetched.open("wb") as file:
+            client.download_bundle(source, file)
+        if out is not None:
+            _keep(fetched, out)
+        yield fetched
+
+
+def _keep(fetched: Path, out: Path) -> None:
+    try:
+        out.write_bytes(fetched.read_bytes())
+    except OSError as error:
+        raise usage_error(f"--out: cannot write {out}: {error.strerror}") from None
+    say(f"written to {out}")
+
+
+def _trusted_keys(path: Path) -> Sequence[PublicKey]:
+    try:
+        with path.open("rb") as file:
+            return public_keys_in(file.read(_LARGEST_KEY_FILE))
+    except OSError as error:
+        raise usage_error(f"--public-key: cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise usage_error(f"--public-key: {path}: {error}") from None
+
+
+def _fields(found: Verification) -> dict[str, Any]:
+    return {**asdict(found), "signers": list(found.signers)}
+
+
+def _tell(found: Verification, *, trusted: bool) -> None:
+    for one in found.checks:
+        write_line(f"{_MARKS[one.outcome]:5} {one.name}: {one.detail}")
+    write_line(f"{found.verdict}: experiment {found.experiment_id}, {found.entries} entries")
+    if found.verdict != UNTRUSTED:
+        return
+    if trusted:
+        say("nothing is altered, but not all of it was signed with a key of --public-key")
+    else:
+        say(
+            "nothing is altered, but a key that comes with the evidence proves nothing: name one "
+            "that you had from somebody you trust with --public-key FILE"
+        )

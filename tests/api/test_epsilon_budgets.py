@@ -1,0 +1,210 @@
+"""Epsilons in the API: what is projected, reserved, refused, and found."""
+
+from typing import Any
+
+import pytest
+
+from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.spending_plan import SpendingPlan, spending_plan
+from fedaudit.spec.parse import parse_spec
+from tests.api.service import Api, spec
+
+DELTA = 1e-5
+CENTRAL: dict[str, Any] = {
+    "mechanism": "gaussian-central",
+    "noise_multiplier": 4.0,
+    "clip": 1.0,
+    "delta": DELTA,
+}
+LOCAL = {**CENTRAL, "mechanism": "gaussian-local"}
+COINS = {"sampling": "poisson", "rate": 0.25}
+
+
+def central(**privacy: Any) -> dict[str, Any]:
+    return _replaced({**CENTRAL, **privacy})
+
+
+def local(**privacy: Any) -> dict[str, Any]:
+    return _replaced({**LOCAL, **privacy})
+
+
+def by_coins(**privacy: Any) -> dict[str, Any]:
+    return _replaced({**CENTRAL, **privacy}, cohort=COINS)
+
+
+def by_record() -> dict[str, Any]:
+    privacy = {
+        "mechanism": "record-personalised",
+        "budgets": {"distribution": "three-levels"},
+        "delta": 1e-3,
+    }
+    return _replaced(privacy, cohort=COINS, loss="mse", local={"steps": 2, "step_size": 0.1})
+
+
+def _replaced(privacy: dict[str, Any], **training: Any) -> dict[str, Any]:
+    found = spec(training={"hypotheses": 1, **training}, gates=[])
+    return {**found, "privacy": privacy}
+
+
+def plan_of(value: dict[str, Any]) -> SpendingPlan:
+    found = spending_plan(parse_spec(value), training_clients=20)
+    assert found is not None
+    return found
+
+
+def set_total(api: Api, federation_id: str, total: float | None, **key: Any) -> dict[str, Any]:
+    body = {
+        "book": "simulation",
+        "figure": "epsilon",
+        "delta": DELTA,
+        "adjacency": "replace-one",
+        "observer": "final_model",
+        "total": total,
+        **key,
+    }
+    path = f"/v1/federations/{federation_id}/budget"
+    response = api.request("PUT", path, json=body)
+    assert response.status_code == 200, response.text
+    items = response.json()["items"]
+    [found] = (one for one in items if all(one[name] == body[name] for name in body))
+    assert response.json() == api.get(path).json()
+    return dict(found)
+
+
+@pytest.mark.parametrize("value", [central(), by_coins(), local(), by_record()])
+def test_what_every_mechanism_may_spend_is_told_and_reserved(
+    api_on_both: Api, value: dict[str, Any]
+) -> None:
+    response = api_on_both.post("/v1/experiments?validate_only=true", json=value)
+    assert response.status_code == 200, response.text
+    projected = {
+        one["observer"]: (one["delta"], one["adjacency"], one["value"])
+        for one in response.json()["projection"]["epsilon"]
+    }
+    body = api_on_both.submit(value)
+    path = f"/v1/federations/{body['federation_id']}/budget"
+    budgets = {one["observer"]: one for one in api_on_both.get(path).json()["items"]}
+    assert budgets.keys() == projected.keys()
+    for observer, (delta, adjacency, epsilon) in projected.items():
+        one = budgets[observer]
+        assert (one["figure"], one["delta"], one["adjacency"]) == ("epsilon", delta, adjacency)
+        assert epsilon <= one["reserved"] <= 1.2 * epsilon
+        assert (one["spent"], one["total"], one["remaining"]) == (0.0, None, None)
+    # Without a run nothing is spent.
+    api_on_both.post(f"/v1/experiments/{body['id']}/cancel")
+    for one in api_on_both.get(path).json()["items"]:
+        assert (one["reserved"], one["spent"]) == (0.0, 0.0)
+
+
+def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
+    api, plan = api_on_both, plan_of(central())
+    curve = plan.curve("final_model", plan.steps)
+    federation_id = api.submit(central())["federation_id"]
+    total = composed_epsilon(3 * curve, DELTA)
+    found = set_total(api, federation_id, total)
+    assert found["reserved"] == pytest.approx(composed_epsilon(curve, DELTA))
+    api.submit(central(), headers={"Idempotency-Key": "second"})
+    # Another delta in the spec: the budget counts at its own.
+    api.submit(central(delta=1e-3))
+    before = api.counts()
+    response = api.post("/v1/experiments", json=central())
+    assert response.status_code == 409
+    problem = response.json()
+    assert problem["type"].endswith("/budget-exhausted")
+    assert problem["remaining"] == pytest.approx(0, abs=1e-9)
+    assert problem["requested"] == pytest.approx(composed_epsilon(4 * curve, DELTA))
+    assert (problem["book"], problem["observer"]) == ("simulation", "final_model")
+    assert "epsilon_budget" in problem["detail"]
+    assert api.counts() == before
+    # A run that ends early reserves what it can spend.
+    small = central(epsilon_budget=float(plan.line("final_model").epsilons[1]))
+    set_total(api, federation_id, composed_epsilon(3.25 * curve, DELTA))
+    api.submit(small)
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (by_coins(), "add-or-remove-one"),
+        (spec(), "leakage"),
+        ({**spec(), "privacy": {"mechanism": "none"}, "gates": []}, "privacy.mechanism"),
+    ],
+)
+def test_what_an_epsilon_cannot_count_is_refused(
+    api_on_both: Api, value: dict[str, Any], named: str
+) -> None:
+    federation_id = api_on_both.submit(central())["federation_id"]
+    set_total(api_on_both, federation_id, 1e6)
+    before = api_on_both.counts()
+    response = api_on_both.post("/v1/experiments", json=value)
+    assert response.status_code == 409
+    assert response.json()["type"].endswith("/budget-exhausted")
+    assert "the simulation book" in response.json()["detail"]
+    assert named in response.json()["detail"]
+    assert api_on_both.counts() == before
+
+
+def test_a_trusted_server_has_no_place_in_a_budget_before_the_server(api: Api) -> None:
+    federation_id = api.submit(central())["federation_id"]
+    set_total(api, federation_id, 1e6, observer="server")
+    assert "server" in api.post("/v1/experiments", json=central()).json()["detail"]
+    api.submit(local())
+
+
+def test_records_and_clients_are_not_composed(api: Api) -> None:
+    federation_id = api.submit(by_record())["federation_id"]
+    set_total(api, federation_id, 1e6, adjacency="add-or-remove-one")
+    response = api.post("/v1/experiments", json=by_coins())
+    assert response.status_code == 409
+    assert "unit" in response.json()["detail"]
+    api.submit(by_record())
+
+
+def test_leakage_counts_no_epsilon(api: Api) -> None:
+    federation_id = api.submit()["federation_id"]
+    path = f"/v1/federations/{federation_id}/budget"
+    body = {"book": "simulation", "figure": "leakage", "total": 1e6}
+    assert api.request("PUT", path, json=body).status_code == 200
+    response = api.post("/v1/experiments", json=central())
+    assert response.status_code == 409
+    assert "leakage" in response.json()["detail"]
+    assert "epsilon" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"delta": None}, "/delta"),
+        ({"adjacency": None}, "/adjacency"),
+        ({"observer": None}, "/observer"),
+        ({"adjacency": "neighbours"}, "/adjacency"),
+        ({"observer": "the world"}, "/observer"),
+        ({"delta": 0}, "/delta"),
+        ({"delta": 1}, "/delta"),
+    ],
+)
+def test_an_epsilon_needs_all_that_it_means(api: Api, change: dict[str, Any], pointer: str) -> None:
+    path = f"/v1/federations/{api.submit()['federation_id']}/budget"
+    body = {
+        "book": "simulation",
+        "figure": "epsilon",
+        "delta": DELTA,
+        "adjacency": "replace-one",
+        "observer": "server",
+        "total": 1,
+        **change,
+    }
+    response = api.request("PUT", path, json=body)
+    assert response.status_code == 422
+    assert [one["pointer"] for one in response.json()["errors"]] == [pointer]
+
+
+def test_the_projection_says_in_which_round_a_budget_ends_the_run(api: Api) -> None:
+    epsilons = plan_of(central()).line("final_model").epsilons
+    value = central(epsilon_budget=float(epsilons[2]))
+    body = api.post("/v1/experiments?validate_only=true", json=value).json()
+    assert body["projection"]["budget_ends_in_round"] == 3
+    [entry] = body["projection"]["epsilon"]
+    assert entry["value"] == epsilons[2]
+    assert body["projection"]["leakage_worst_case"] is None
+    assert body["projection"]["reasons"]["leakage_worst_case"]

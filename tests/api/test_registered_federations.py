@@ -1,0 +1,288 @@
+"""Federations from their registration to their deletion, and experiments that name them by id."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from infrastructure.storage import Storage, StorageError
+from models.tables.experiments import Experiment
+from tests.api.service import Api, fail, finish
+from tests.api.uploads import (
+    CONTENT,
+    PROFILE,
+    files_of,
+    make_ready,
+    registration,
+    reject,
+    spec_of,
+    stored,
+    upload,
+)
+
+UNKNOWN = "01890000-0000-7000-8000-000000000000"
+
+
+@pytest.fixture
+def ready(api_on_both: Api) -> tuple[Api, str]:
+    """An API, and an uploaded federation that is ready."""
+    made = upload(api_on_both)["id"]
+    make_ready(api_on_both, made)
+    return api_on_both, made
+
+
+def _below_sources(api: Api, name: str = "incomes.csv", content: bytes = CONTENT) -> Path:
+    folder = api.settings.sources_dir
+    assert folder is not None
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def _faults(response: Any) -> dict[str, str]:
+    assert response.status_code == 422, response.text
+    return {error["pointer"]: error["message"] for error in response.json()["errors"]}
+
+
+def test_a_profile_is_shown_once_there_is_one(ready: tuple[Api, str]) -> None:
+    api, id_ = ready
+    assert api.get(f"/v1/federations/{id_}/profile").json() == PROFILE
+    shown = api.get(f"/v1/federations/{id_}").json()
+    assert (shown["status"], shown["profile"]) == ("ready", PROFILE)
+    assert (shown["clients"], shown["rows"]) == (40, 120)
+    assert shown["profiled_at"] is not None
+
+
+def test_without_a_profile_it_is_said_why(api: Api) -> None:
+    path = f"/v1/federations/{upload(api)['id']}"
+    waiting = api.get(f"{path}/profile")
+    assert waiting.status_code == 409
+    assert "still being profiled" in waiting.json()["detail"]
+    reject(api, path.rpartition("/")[2], "/federation/target", "no such column")
+    rejected = api.get(f"{path}/profile")
+    assert rejected.status_code == 409
+    assert rejected.json()["type"].endswith("conflict")
+    assert rejected.json()["reasons"] == [
+        {"pointer": "/federation/target", "message": "no such column"}
+    ]
+    assert api.request("DELETE", path).status_code == 204
+    assert "was deleted" in api.get(f"{path}/profile").json()["detail"]
+    assert api.get(f"/v1/federations/{UNKNOWN}/profile").status_code == 404
+
+
+def test_federations_are_found_by_status(ready: tuple[Api, str]) -> None:
+    api, id_ = ready
+    other = upload(api, CONTENT + b"c1,a,1,2\n")["id"]
+    for status, ids in (("ready", [id_]), ("profiling", [other]), ("deleted", [])):
+        items = api.get(f"/v1/federations?status={status}").json()["items"]
+        assert [item["id"] for item in items] == ids
+    assert api.get("/v1/federations?status=lost").status_code == 422
+
+
+def test_experiments_name_an_upload_by_its_id(ready: tuple[Api, str]) -> None:
+    api, id_ = ready
+    made = api.submit(spec_of({"id": id_}))
+    assert made["federation_id"] == id_
+    assert made["spec"]["federation"]["id"] == id_
+    assert made["spec"]["federation"]["path"] is None
+    found = api.get(f"/v1/experiments?federation_id={id_}").json()["items"]
+    assert [item["id"] for item in found] == [made["id"]]
+    [budget] = api.get(f"/v1/federations/{id_}/budget").json()["items"]
+    checked = api.post("/v1/experiments?validate_only=true", json=spec_of({"id": id_}))
+    assert (checked.status_code, checked.json()["clients"]) == (200, 40)
+    assert budget["reserved"] == checked.json()["projection"]["leakage_worst_case"] > 0
+    fail(api, made["id"])
+    retried = api.post(f"/v1/experiments/{made['id']}/retry")
+    assert (retried.status_code, retried.json()["federation_id"]) == (202, id_)
+
+
+def test_a_path_and_an_upload_with_one_content_share_one_budget(api_on_both: Api) -> None:
+    api = api_on_both
+    _below_sources(api)
+    by_path = api.submit(spec_of({"path": "incomes.csv"}))["federation_id"]
+    [once] = api.get(f"/v1/federations/{by_path}/budget").json()["items"]
+    assert api.get(f"/v1/federations/{by_path}").json()["file_name"] is None
+    named = _faults(api.post("/v1/experiments", json=spec_of({"id": by_path})))
+    assert "name the data by `path`" in named["/federation/id"]
+    uploaded = upload(api)
+    assert (uploaded["id"], uploaded["status"]) == (by_path, "profiling")
+    assert uploaded["file_name"] == "incomes.csv"
+    make_ready(api, by_path)
+    assert api.submit(spec_of({"id": by_path}))["federation_id"] == by_path
+    [twice] = api.get(f"/v1/federations/{by_path}/budget").json()["items"]
+    assert twice["reserved"] == 2 * once["reserved"] > 0
+
+
+def _profiling(_api: Api, _id: str) -> None:
+    """As it is after the upload."""
+
+
+def _rejected(api: Api, id_: str) -> None:
+    reject(api, id_, "", "x")
+
+
+def _deleted(api: Api, id_: str) -> None:
+    assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [(_profiling, "still being profiled"), (_rejected, "rejected"), (_deleted, "deleted")],
+)
+def test_only_a_federation_that_is_ready_is_trained_on(
+    api: Api, change: Callable[[Api, str], None], message: str
+) -> None:
+    id_ = upload(api)["id"]
+    change(api, id_)
+    before = api.counts()
+    for query in ("", "?validate_only=true"):
+        faults = _faults(api.post(f"/v1/experiments{query}", json=spec_of({"id": id_})))
+        assert message in faults["/federation/id"]
+    assert api.counts() == before
+
+
+def test_another_projects_federation_does_not_exist(ready: tuple[Api, str]) -> None:
+    api, id_ = ready
+    scopes = ("experiments:write", "federations:read", "federations:write")
+    other = api.key_with(*scopes, project="another")
+    # Also where the data was just loaded for its own project.
+    api.submit(spec_of({"id": id_}))
+    for given in (id_, UNKNOWN):
+        refused = api.post("/v1/experiments", json=spec_of({"id": given}), key=other)
+        assert "no federation of this project" in _faults(refused)["/federation/id"]
+    for method, rest in (("GET", ""), ("GET", "/profile"), ("DELETE", "")):
+        response = api.request(method, f"/v1/federations/{id_}{rest}", key=other)
+        assert response.status_code == 404
+    assert api.get("/v1/federations", key=other).json()["items"] == []
+    assert len(files_of(api)) == 1
+
+
+def test_a_federation_in_use_is_not_deleted(ready: tuple[Api, str]) -> None:
+    api, id_ = ready
+    experiment = api.submit(spec_of({"id": id_}))["id"]
+    for status in ("queued", "running", "cancelling"):
+        with api.database.write() as session:
+            session.execute(update(Experiment).values(status=status))
+        response = api.request("DELETE", f"/v1/federations/{id_}")
+        assert response.status_code == 409
+        assert response.json()["type"].endswith("conflict")
+    assert len(files_of(api)) == 1
+    with api.database.write() as session:
+        session.execute(update(Experiment).values(status="queued"))
+    api.post(f"/v1/experiments/{experiment}/cancel")
+    assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
+
+
+def test_a_deletion_leaves_a_tombstone_with_all_that_was_spent(ready: tuple[Api, str]) -> None:
+    api, id_ = ready
+    setting = {"book": "simulation", "figure": "leakage", "total": 21.0}
+    api.request("PUT", f"/v1/federations/{id_}/budget", json=setting)
+    experiment = api.submit(spec_of({"id": id_}))["id"]
+    finish(api, experiment)
+    budgets = api.get(f"/v1/federations/{id_}/budget").json()
+    assert budgets["items"][0]["spent"] > 0
+    before = api.get(f"/v1/federations/{id_}").json()
+    for _ in range(2):
+        assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
+    assert files_of(api) == []
+    shown = api.get(f"/v1/federations/{id_}").json()
+    assert (shown["status"], shown["profile"]) == ("deleted", None)
+    assert shown["fingerprint"] == before["fingerprint"]
+    assert shown["deleted_at"] is not None
+    assert api.get(f"/v1/federations/{id_}/budget").json() == budgets
+    assert api.get(f"/v1/experiments/{experiment}/report").status_code == 200
+    verified = api.get(f"/v1/experiments/{experiment}/report/verification").json()
+    assert [check for check in verified["checks"] if check["outcome"] == "fail"] == []
+    again = upload(api)
+    assert (again["id"], again["status"], again["deleted_at"]) == (id_, "profiling", None)
+    assert api.get(f"/v1/federations/{id_}/budget").json() == budgets
+    assert len(files_of(api)) == 1
+
+
+def test_a_deletion_that_the_storage_refuses_is_taken_up_again(
+    ready: tuple[Api, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, id_ = ready
+
+    def away(_storage: Storage, _key: str) -> None:
+        raise StorageError("the storage failed: EndpointConnectionError")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "delete", away)
+        response = api.request("DELETE", f"/v1/federations/{id_}")
+        assert response.status_code == 503
+        assert response.json()["type"].endswith("unavailable")
+    assert api.get(f"/v1/federations/{id_}").json()["status"] == "deleted"
+    assert stored(api, id_).storage_key is not None
+    assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
+    assert stored(api, id_).storage_key is None
+    assert files_of(api) == []
+
+
+# -- files below the sources folder ----------------------------------------------------------------
+
+
+def test_a_file_below_the_sources_folder_is_registered_by_its_path(api_on_both: Api) -> None:
+    api = api_on_both
+    _below_sources(api, "folder/incomes.csv")
+    value = registration(federation={"path": "folder/incomes.csv"})
+    headers = {"Idempotency-Key": "one"}
+    made = api.post("/v1/federations", json=value, headers=headers)
+    assert made.status_code == 202
+    id_ = made.json()["id"]
+    assert made.json()["fingerprint"] == upload(api)["fingerprint"]
+    assert api.post("/v1/federations", json=value, headers=headers).json()["id"] == id_
+    other = api.post("/v1/federations", json={**value, "name": "x"}, headers=headers)
+    assert other.json()["type"].endswith("idempotency-mismatch")
+
+
+def test_a_registered_path_is_trained_on_by_id_while_it_is_unchanged(api: Api) -> None:
+    path = _below_sources(api)
+    value = registration(federation={"path": "incomes.csv"})
+    id_ = api.post("/v1/federations", json=value).json()["id"]
+    make_ready(api, id_)
+    assert files_of(api) == []
+    assert api.post("/v1/federations", json=value).status_code == 200
+    assert api.submit(spec_of({"id": id_}))["federation_id"] == id_
+    changed = spec_of({"id": id_, "validation_fraction": 0.4})
+    path.write_bytes(CONTENT + b"c1,a,1,2\n")
+    assert "no longer" in _faults(api.post("/v1/experiments", json=changed))["/federation/id"]
+    path.unlink()
+    faults = _faults(api.post("/v1/experiments", json=changed))
+    assert list(faults) == ["/federation/id"]
+
+
+def test_an_upload_gives_a_registered_path_its_file_without_another_profile(api: Api) -> None:
+    _below_sources(api)
+    value = registration(federation={"path": "incomes.csv"})
+    id_ = api.post("/v1/federations", json=value).json()["id"]
+    make_ready(api, id_)
+    attached = upload(api)
+    assert (attached["id"], attached["status"]) == (id_, "ready")
+    assert len(files_of(api)) == 1
+    # And the other way round the stored file stays.
+    renamed = registration(name="renamed", federation={"path": "incomes.csv"})
+    assert api.post("/v1/federations", json=renamed).json()["status"] == "profiling"
+    assert len(files_of(api)) == 1
+
+
+@pytest.mark.parametrize(
+    ("federation", "pointer"),
+    [
+        ({"path": "missing.csv"}, "/federation/path"),
+        ({"path": "../secret.csv"}, "/federation/path"),
+        ({"path": "a\x00.csv"}, "/federation/path"),
+        ({}, "/federation/path"),
+        ({"path": "incomes.csv", "target": 5}, "/federation/target"),
+        ({"id": UNKNOWN}, "/federation/id"),
+    ],
+)
+def test_a_path_that_cannot_be_registered_is_named(
+    api: Api, federation: dict[str, Any], pointer: str
+) -> None:
+    _below_sources(api)
+    response = api.post("/v1/federations", json=registration(federation=federation))
+    assert pointer in _faults(response)

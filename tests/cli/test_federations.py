@@ -1,0 +1,159 @@
+"""The commands on federations, against a real service."""
+
+import json
+
+import pytest
+import yaml
+
+from fedaudit.cli.federation_table import show
+
+REGISTRATION = {
+    "name": "incomes",
+    "federation": {"source": "table", "client_key": "client", "target": "income"},
+    "fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 50}},
+}
+SPEC = {
+    "name": "on incomes",
+    "federation": {**REGISTRATION["federation"], "path": "elsewhere.csv"},
+    "model": {"kind": "linear"},
+    "training": {"loss": "rmse", "rounds": 2, "cohort": {"clients": 5}},
+    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
+    "fairness": {**REGISTRATION["fairness"], "intervals": None},
+}
+
+
+@pytest.fixture
+def call(command, service):
+    """Runs a command against the module's service."""
+
+    def run(*arguments, stdin=""):
+        return command(*arguments, stdin=stdin, env=service.environment)
+
+    return run
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A table of 40 clients."""
+    rows = [
+        f"c{client},{'a' if client % 2 else 'b'},{client},{10 * row + client}"
+        for client in range(40)
+        for row in range(4)
+    ]
+    path = tmp_path / "incomes.csv"
+    path.write_text("\n".join(["client,group,age,income", *rows, ""]))
+    return path
+
+
+def test_a_federation_from_upload_to_removal(call, data):
+    added = call("federations", "add", data, "--spec", "-", "--wait", "--json", stdin=_text(SPEC))
+    assert added.returncode == 0, added.stderr
+    federation = json.loads(added.stdout)
+    assert (federation["status"], federation["name"]) == ("ready", "on incomes")
+    assert federation["profile"]["rows"] == 160
+    listed = call("federations", "list").stdout
+    assert f"{federation['id']}  ready " in listed
+    shown = call("federations", "show", federation["id"]).stdout
+    for text in ("incomes.csv", "groups of group", "80 rows", "4 to 4, median 4"):
+        assert text in shown
+    by_id = {**SPEC, "federation": {**REGISTRATION["federation"], "id": federation["id"]}}
+    trained = call("submit", "-", "--wait", "--json", stdin=_text(by_id))
+    assert trained.returncode == 0, trained.stderr
+    assert json.loads(trained.stdout)["federation_id"] == federation["id"]
+    asked = call("federations", "remove", federation["id"])
+    assert asked.returncode == 2
+    assert "--yes" in asked.stderr
+    assert call("federations", "remove", federation["id"], "--yes").returncode == 0
+    assert f"{federation['id']}  deleted" in call("federations", "list").stdout
+    assert call("submit", "-", stdin=_text(by_id)).returncode == 2
+
+
+def test_a_rejected_federation_exits_with_one_and_says_why(call, data):
+    data.write_text(data.read_text().replace(",income", ",pay"))
+    added = call(
+        "federations", "add", data, "--registration", "-", "--wait", stdin=_text(REGISTRATION)
+    )
+    assert added.returncode == 1
+    assert "rejected" in added.stderr
+    assert "/federation/target" in added.stdout
+
+
+def test_what_is_wrong_is_told_before_anything_is_sent(command, call, data):
+    offline = {"FEDAUDIT_URL": "http://127.0.0.1:9", "FEDAUDIT_API_KEY": "fa_x"}
+    wrong = _text({**REGISTRATION, "federation": {"source": "table", "target": "income"}})
+    refused = command("federations", "add", data, "--registration", "-", stdin=wrong, env=offline)
+    assert refused.returncode == 2
+    assert "/federation/client_key" in refused.stderr
+    for arguments in ((), ("--registration", "-", "--spec", "-")):
+        assert "either" in call("federations", "add", data, *arguments).stderr
+    missing = call(
+        "federations",
+        "add",
+        data.parent / "missing",
+        "--registration",
+        "-",
+        stdin=_text(REGISTRATION),
+    )
+    assert missing.returncode == 2
+    assert "No such file" in missing.stderr
+    right = command(
+        "federations", "add", data, "--registration", "-", stdin=_text(REGISTRATION), env=offline
+    )
+    assert right.returncode == 4
+
+
+def test_a_spec_that_is_taken_for_a_registration(command, data):
+    done = command("federations", "add", data, "--registration", "-", stdin=_text(SPEC), env={})
+    assert done.returncode == 2
+    assert "name it by --spec" in done.stderr
+
+
+def test_what_is_known_is_shown_and_what_is_not_has_a_reason(capsys):
+    profile = {
+        "rows": 120,
+        "clients": 8,
+        "rows_per_client": dict.fromkeys(("minimum", "median", "maximum")),
+        "features": ["age"],
+        "target": "income",
+        "classes": [],
+        "class_balance": None,
+        "missing": {"age": 3, "sex": 0},
+        "attributes": {
+            "sex": {
+                "of": "record",
+                "groups": {"F": 90, "M": None, "X": None},
+                "missing": 4,
+                "base_rates": {"F": 0.25, "M": None, "X": None},
+            }
+        },
+        "warnings": [{"pointer": "/fairness/sensitive/0", "message": "'X' is [small]"}],
+        "notes": ["rows are dealt to clients by each experiment (dirichlet)"],
+        "reasons": {"rows_per_client": "depends on the experiment's seed"},
+    }
+    known = ("id", "status", "source", "fingerprint", "file_name", "size_bytes")
+    show({**dict.fromkeys(known, "known"), "name": "n", "size_bytes": 9, "reasons": [],
+          "profile": profile})  # fmt: skip
+    shown = " ".join(capsys.readouterr().out.split())
+    for text in (
+        "rows of a client depends on the experiment's seed",
+        "groups of sex, by record F 90 rows, 25.0% with the favourable outcome M not "
+        "shown, to hide a small group",
+        "(no value) 4 rows",
+        "empty cells age 3",
+        "Note. rows are dealt to clients by each experiment (dirichlet)",
+        "Warning. /fairness/sensitive/0: 'X' is [small]",
+    ):
+        assert text in shown
+    assert "sex 0" not in shown
+
+
+def test_without_a_service_there_are_no_ids(command):
+    by_id = {"id": "01890000-0000-7000-8000-000000000000", **REGISTRATION["federation"]}
+    done = command("run", "-", stdin=_text({**SPEC, "federation": by_id}), env={})
+    assert done.returncode == 2
+    assert "/federation/id" in done.stderr
+    assert "`path`" in done.stderr
+
+
+def _text(value):
+    return yaml.safe_dump(value)

@@ -1,0 +1,107 @@
+"""`fedaudit verify` and the keys, at the front door."""
+
+import json
+import zipfile
+
+import pytest
+import yaml
+
+UNKNOWN = "01890000-0000-7000-8000-000000000000"
+
+
+@pytest.fixture
+def call(command, service):
+    """Runs a command against the module's service."""
+
+    def run(*arguments, stdin=""):
+        return command(*arguments, stdin=stdin, env=service.environment)
+
+    return run
+
+
+@pytest.fixture
+def bundle(call, small_spec, tmp_path):
+    """A finished experiment's id and its bundle; the experiment runs once."""
+    options = ("--wait", "--json", "--idempotency-key", "verified")
+    done = call("submit", "-", *options, stdin=yaml.safe_dump(small_spec))
+    assert done.returncode == 0, done.stderr
+    identifier = json.loads(done.stdout)["id"]
+    path = tmp_path / "bundle.zip"
+    fetched = call("verify", identifier, "--out", path)
+    assert fetched.returncode == 3, fetched.stdout + fetched.stderr
+    assert "a key that comes with the evidence proves nothing" in fetched.stderr
+    return identifier, path
+
+
+def test_the_key_of_up_is_its_owners_and_its_public_half_beside_it(service):
+    private = service.data_dir / "signing-key.pem"
+    assert private.stat().st_mode & 0o777 == 0o600
+    assert "PUBLIC KEY" in (service.data_dir / "signing-key.pem.pub").read_text()
+
+
+def test_a_bundle_is_verified_offline(command, service, bundle):
+    identifier, path = bundle
+    key = service.data_dir / "signing-key.pem.pub"
+    done = command("verify", path, "--public-key", key, "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert (found["verdict"], found["experiment_id"]) == ("valid", identifier)
+    assert {check["outcome"] for check in found["checks"]} == {"pass"}
+    told = command("verify", path, "--public-key", key)
+    assert told.stdout.splitlines()[-1].startswith("valid: experiment ")
+    untrusted = command("verify", path)
+    assert untrusted.returncode == 3
+    assert "consistent, signer untrusted" in untrusted.stdout
+
+
+def test_an_altered_bundle_is_told_with_its_place(command, service, bundle, tmp_path):
+    with zipfile.ZipFile(bundle[1]) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    lines = members["ledger.ndjson"].splitlines(keepends=True)
+    row = json.loads(lines[4])
+    row["radii"][0] *= 2
+    lines[4] = json.dumps(row, separators=(",", ":")).encode() + b"\n"
+    for content, said in ((b"".join(lines), "round 5"), (b"".join(lines[:4]), "entries 5 to 12")):
+        changed = tmp_path / "changed.zip"
+        with zipfile.ZipFile(changed, "w") as archive:
+            for name, kept in members.items():
+                archive.writestr(name, content if name == "ledger.ndjson" else kept)
+        for options in ((), ("--public-key", service.data_dir / "signing-key.pem.pub")):
+            done = command("verify", changed, *options)
+            assert done.returncode == 1
+            assert said in done.stdout
+            assert done.stdout.splitlines()[-1].startswith("altered: ")
+
+
+def test_what_cannot_be_verified_is_named(command, call, service, tmp_path):
+    text = tmp_path / "text"
+    text.write_text("no zip")
+    for arguments, said in (
+        ((text,), "is no bundle: it is no zip file"),
+        (("nothing",), "neither a file nor an experiment's id"),
+        ((text, "--public-key", tmp_path / "absent"), "cannot read"),
+        ((text, "--public-key", service.data_dir / "signing-key.pem"), "holds a private key"),
+        ((text, "--public-key", text), "holds no public key"),
+    ):
+        done = command("verify", *arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert said in done.stderr
+    assert call("verify", UNKNOWN).returncode == 2
+
+
+def test_a_signing_key_is_made_once(command, tmp_path):
+    made = command("keys", "signing", "--out", tmp_path / "key.pem")
+    assert made.returncode == 0, made.stderr
+    assert made.stdout == f"{tmp_path / 'key.pem.pub'}\n"
+    again = command("keys", "signing", "--out", tmp_path / "key.pem")
+    assert again.returncode == 2
+    assert "never overwritten" in again.stderr
+
+
+def test_up_refuses_a_key_that_others_can_read(command, tmp_path):
+    command("keys", "signing", "--out", tmp_path / "key.pem")
+    (tmp_path / "key.pem").chmod(0o644)
+    named = {"FEDAUDIT_SIGNING_KEY_FILE": str(tmp_path / "key.pem")}
+    done = command("up", "--data-dir", tmp_path / "data", env=named)
+    assert done.returncode == 2
+    assert "chmod 600" in done.stderr

@@ -1,0 +1,50 @@
+"""What docs/federations.md and examples/registrations show can be used as it is shown."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.profile_file import profile_registration
+from fedaudit.federations.sources import Files
+from fedaudit.spec.parse import decode_text, parse_spec_text
+from fedaudit.spec.registration import parse_registration, parse_uploaded
+
+REPOSITORY = Path(__file__).parents[2]
+EXAMPLES = REPOSITORY / "examples"
+PAGE = (REPOSITORY / "docs" / "federations.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+SENT = re.findall(r"(?:registration=|-d ')(\{.*\})'", PAGE)
+REGISTRATIONS = sorted((EXAMPLES / "registrations").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_registrations_of_the_page(block: str) -> None:
+    assert parse_uploaded(decode_text(block), file_name="any.csv").name
+
+
+@pytest.mark.parametrize("path", REGISTRATIONS, ids=lambda path: path.stem)
+def test_registrations_among_the_examples(path: Path) -> None:
+    assert parse_uploaded(decode_text(path.read_text("utf-8")), file_name="any.csv").name
+
+
+def test_what_the_page_sends_is_profiled() -> None:
+    uploaded, below_sources = (yaml.safe_load(text) for text in SENT)
+    for registration in (
+        parse_uploaded(uploaded, file_name="people.csv"),
+        parse_registration(below_sources),
+    ):
+        profile = profile_registration(registration, files=Files(EXAMPLES))
+        assert (profile["rows"], profile["clients"]) == (300, 20)
+
+
+def test_the_people_are_as_the_page_says() -> None:
+    spec = parse_spec_text((EXAMPLES / "people.yaml").read_text("utf-8"))
+    assert load_federation(spec, sources_dir=EXAMPLES).clients == 20
+    [path] = [path for path in REGISTRATIONS if path.stem == "people"]
+    registration = parse_uploaded(decode_text(path.read_text("utf-8")), file_name="people.csv")
+    profile = profile_registration(registration, files=Files(EXAMPLES))
+    assert set(profile["attributes"]["age"]["groups"]) == {"<30", "30 to <50", ">=50"}
+    assert not profile["warnings"]

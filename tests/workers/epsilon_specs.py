@@ -1,0 +1,51 @@
+"""Small specs of every mechanism that is counted as an epsilon with a delta."""
+
+from typing import Any
+
+from tests.workers.admission import spec_with
+
+_GAUSSIAN = {"noise_multiplier": 2.0, "clip": 1.0, "delta": 1e-5}
+_POISSON = {"sampling": "poisson", "rate": 0.4}
+
+
+def central(**privacy: Any) -> dict[str, Any]:
+    """A trusted server and a cohort of fixed size."""
+    return spec_with(
+        training__hypotheses=1, privacy={"mechanism": "gaussian-central", **_GAUSSIAN, **privacy}
+    )
+
+
+def central_by_coins(**privacy: Any) -> dict[str, Any]:
+    """A trusted server, and a coin for each client."""
+    return {**central(**privacy), "training": {**central()["training"], "cohort": _POISSON}}
+
+
+def local(**privacy: Any) -> dict[str, Any]:
+    """Clients that add the noise themselves."""
+    return spec_with(
+        training__hypotheses=1, privacy={"mechanism": "gaussian-local", **_GAUSSIAN, **privacy}
+    )
+
+
+def by_record(*, rate: float = 0.4, **privacy: Any) -> dict[str, Any]:
+    """Records with budgets of their own."""
+    return spec_with(
+        training__hypotheses=1,
+        training__loss="mse",
+        training__cohort={"sampling": "poisson", "rate": rate},
+        training__local={"steps": 2, "step_size": 0.1},
+        privacy={
+            "mechanism": "record-personalised",
+            "budgets": {"distribution": "three-levels"},
+            "delta": 1e-3,
+            **privacy,
+        },
+    )
+
+
+EPSILON_SPECS = {
+    "central": central(),
+    "central-by-coins": central_by_coins(),
+    "local": local(),
+    "by-record": by_record(),
+}

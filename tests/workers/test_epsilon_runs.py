@@ -1,0 +1,299 @@
+"""Runs that are counted as an epsilon with a delta: their ledger, rounds, report and budgets."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import workers.play
+from fedaudit.ledger.accounts import stored_account
+from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.inputs import MechanismInputs
+from models.database import Database
+from models.records import Budget, LedgerRow
+from models.repositories import (
+    EpsilonBudgetRepository,
+    ExperimentRepository,
+    LedgerRepository,
+    ReportRepository,
+    RoundRepository,
+    SubjectSetRepository,
+)
+from tests.workers.admission import Submitted, events_of, experiment_of, submit
+from tests.workers.epsilon_specs import EPSILON_SPECS, by_record, central, local
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+from workers.sweeper import Sweeper
+
+
+def ledger_of(database: Database, submitted: Submitted) -> list[LedgerRow]:
+    with database.read() as session:
+        return LedgerRepository(session).rows_after(submitted.id, limit=1000)
+
+
+def names_of(database: Database, submitted: Submitted) -> tuple[str, ...]:
+    with database.read() as session:
+        experiment = experiment_of(database, submitted)
+        return SubjectSetRepository(session).names(experiment.subject_set_id)
+
+
+def report_of(database: Database, submitted: Submitted) -> dict[str, Any]:
+    with database.read() as session:
+        stored = ReportRepository(session, submitted.project_id).get(submitted.id)
+    assert stored is not None
+    return stored.document
+
+
+def budgets_of(database: Database, submitted: Submitted) -> dict[str, Budget]:
+    """By observer."""
+    with database.read() as session:
+        epsilons = EpsilonBudgetRepository(session, submitted.project_id)
+        return {
+            str(one.observer): epsilons.composed(submitted.federation_id, one, composed_epsilon)
+            for one in epsilons.budgets(submitted.federation_id)
+        }
+
+
+def audited(database: Database, submitted: Submitted) -> LedgerAudit:
+    audit = LedgerAudit(submitted.id, names_of(database, submitted), watch=())
+    for row in ledger_of(database, submitted):
+        assert audit.read(row) is not None
+    assert audit.unchained is None
+    assert not audit.altered.count + audit.miscounted.count + audit.disordered.count
+    return audit
+
+
+@pytest.mark.parametrize("name", EPSILON_SPECS)
+def test_ledger_rounds_report_and_budget_agree(
+    name: str, database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, EPSILON_SPECS[name])
+    reserved = budgets_of(database, submitted)
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert experiment.status == "succeeded", experiment.status_detail
+    audited(database, submitted)
+
+    rows = ledger_of(database, submitted)
+    observers = {row.observer for row in rows}
+    assert len(rows) == 12 * len(observers)
+    report = report_of(database, submitted)
+    told = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
+    largest = {
+        observer: max(
+            float(row.epsilons.max(initial=0.0))
+            for row in rows
+            if row.observer == observer and row.epsilons is not None
+        )
+        for observer in observers
+    }
+    assert told == largest
+    assert experiment.epsilon_max == max(told.values()) > 0
+    assert experiment.delta == rows[0].inputs["delta"]
+    assert experiment.leakage_max is None
+
+    with database.read() as session:
+        rounds = RoundRepository(session).after(submitted.id)
+    assert rounds[-1].epsilon_max == experiment.epsilon_max
+    assert [one.epsilon_max for one in rounds] == sorted(one.epsilon_max or 0.0 for one in rounds)
+    assert rounds[-1].leakage_max is None
+    assert "another figure" in rounds[-1].reasons["leakage_max"]
+    *_, event = (
+        data for kind, data in events_of(database, submitted.id) if kind == "round.completed"
+    )
+    assert event["epsilon_max"] == rounds[-1].epsilon_max
+    assert "leakage_max" in event["reasons"]
+
+    for observer, budget in budgets_of(database, submitted).items():
+        # A composition of two-stage events by whole orders only is a little larger.
+        assert told[observer] <= budget.spent <= told[observer] * 1.2
+        assert budget.reserved == 0.0
+        assert budget.spent <= reserved[observer].reserved * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", EPSILON_SPECS)
+def test_epsilons_follow_from_the_stored_events_alone(
+    name: str, database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, EPSILON_SPECS[name])
+    run_unit(context, submitted.unit_id)
+    names = names_of(database, submitted)
+    for row in ledger_of(database, submitted):
+        inputs = MechanismInputs.from_dict(row.inputs)
+        account = stored_account(inputs, names, rounds=12)
+        found = account.epsilons(row.observer, row.subjects, row.releases)  # type: ignore[arg-type]
+        assert found is not None
+        assert row.epsilons is not None
+        assert found.tolist() == row.epsilons.tolist()
+
+
+def test_the_ledger_of_a_trusted_server_names_nobody(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, central())
+    run_unit(context, submitted.unit_id)
+    assert names_of(database, submitted) == ("everyone",)
+    rows = ledger_of(database, submitted)
+    assert [(row.subject_kind, row.observer) for row in rows] == [
+        ("population", "final_model")
+    ] * 12
+    assert [row.releases.tolist() for row in rows] == [[number] for number in range(1, 13)]
+
+
+def test_before_the_server_records_pay_for_the_rounds_of_the_busiest_client(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, by_record(rate=0.1))
+    run_unit(context, submitted.unit_id)
+    rows = ledger_of(database, submitted)
+    server = [row for row in rows if row.observer == "server"]
+    model = [row for row in rows if row.observer == "final_model"]
+    assert [row.releases.tolist() for row in model] == [
+        [number] * len(names_of(database, submitted)) for number in range(1, 13)
+    ]
+    paid = [len(row.subjects) > 0 for row in server]
+    assert 0 < sum(paid) < 12
+    last = max(row.releases.max(initial=0) for row in server)
+    assert last == sum(paid)
+    report = report_of(database, submitted)
+    assert report["privacy"]["participations_max"] == last
+
+
+def test_a_budget_in_the_spec_ends_the_run_in_the_round_that_was_told(
+    database: Database, context: WorkerContext
+) -> None:
+    free = submit(database, central())
+    run_unit(context, free.unit_id)
+    with database.read() as session:
+        rounds = RoundRepository(session).after(free.id)
+    allowed = float(rounds[6].epsilon_max or 0.0)
+    submitted = submit(database, central(epsilon_budget=allowed))
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.rounds_done) == ("succeeded", 7)
+    assert experiment.epsilon_max == allowed
+    assert report_of(database, submitted)["utility"]["stopped_by"] == "budget"
+
+
+def test_a_client_over_its_budget_is_refused(database: Database, context: WorkerContext) -> None:
+    spec = local(epsilon_budget=6.0)
+    submitted = submit(database, spec)
+    run_unit(context, submitted.unit_id)
+    rows = ledger_of(database, submitted)
+    assert sum(int((row.outcomes == 1).sum()) for row in rows) > 0
+    assert max(float(row.epsilons.max()) for row in rows if row.epsilons is not None) <= 6.0
+
+
+# -- noise that nobody can draw again --------------------------------------------------------------
+
+
+@pytest.fixture
+def crash_in_block(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The worker dies after the noise of a block of three rounds was drawn, before it is stored."""
+    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 3)
+    opened = workers.play.open_stack
+
+    def install(*blocks: int) -> None:
+        counted = iter(range(1, 1000))
+
+        def open_failing(*arguments: Any, **options: Any) -> Any:
+            stack = opened(*arguments, **options)
+            advance = stack.advance
+
+            def failing(rounds: int) -> Any:
+                records = advance(rounds)
+                if next(counted) in blocks:
+                    raise SystemError("power cut")
+                return records
+
+            stack.advance = failing
+            return stack
+
+        monkeypatch.setattr(workers.play, "open_stack", open_failing)
+
+    return install
+
+
+@pytest.mark.parametrize("name", EPSILON_SPECS)
+def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
+    name: str, database: Database, context: WorkerContext, crash_in_block: Any
+) -> None:
+    spec = EPSILON_SPECS[name]
+    submitted = submit(database, {**spec, "privacy": {**spec["privacy"], "noise": "release"}})
+    crash_in_block(2)
+    run_unit(context, submitted.unit_id)
+    drawn = budgets_of(database, submitted)
+    assert all(one.spent > 0 for one in drawn.values())
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert experiment.status == "succeeded", experiment.status_detail
+    audited(database, submitted)
+    rows = ledger_of(database, submitted)
+    lost = {(row.round, row.release) for row in rows if row.interrupted}
+    assert lost == {(4, 0), (5, 0), (6, 0)}
+    assert all(row.release == 1 for row in rows if 4 <= row.round <= 6 and not row.interrupted)
+    report = report_of(database, submitted)
+    told = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
+    for observer, budget in budgets_of(database, submitted).items():
+        assert budget.reserved == 0.0
+        assert budget.spent >= told[observer]
+
+
+@pytest.mark.parametrize("name", EPSILON_SPECS)
+def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
+    name: str, database: Database, context: WorkerContext, crash_in_block: Any
+) -> None:
+    spec = EPSILON_SPECS[name]
+    crash_in_block(1)
+    submitted = submit(
+        database, {**spec, "privacy": {**spec["privacy"], "noise": "release"}}, max_attempts=1
+    )
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).status == "failed"
+    assert ledger_of(database, submitted) == []
+    assert Sweeper(context.settings, database, context.queue).tick()
+    audited(database, submitted)
+    rows = ledger_of(database, submitted)
+    assert {row.round for row in rows} == {1, 2, 3}
+    assert all(row.interrupted for row in rows)
+    most = max(float(np.max(row.epsilons)) for row in rows if row.epsilons is not None)
+    spent = max(one.spent for one in budgets_of(database, submitted).values())
+    assert spent >= most > 0
+
+
+def test_without_room_for_the_repeat_nothing_more_is_released(
+    database: Database, context: WorkerContext, crash_in_block: Any
+) -> None:
+    spec = central(noise="release")
+    free = submit(database, spec)
+    run_unit(context, free.unit_id)
+    total = budgets_of(database, free)["final_model"].spent
+    other = {**spec, "seed": 6}
+    submitted = submit(database, other, budget=total)
+    assert submitted.federation_id != free.federation_id
+    crash_in_block(4)
+    run_unit(context, submitted.unit_id)
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("failed", "budget-exhausted")
+    rows = ledger_of(database, submitted)
+    assert [(row.round, row.interrupted) for row in rows] == (
+        [(one, False) for one in range(1, 10)] + [(one, True) for one in (10, 11, 12)]
+    )
+    assert budgets_of(database, submitted)["final_model"].spent == pytest.approx(total)
+
+
+def test_what_would_be_spent_otherwise_than_reserved_is_not_run(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, central())
+    with database.write() as session:
+        experiments = ExperimentRepository(session, submitted.project_id)
+        row = experiments.get(submitted.id)
+        assert row is not None
+        assert row.mechanism_inputs is not None
+        row.mechanism_inputs = {**row.mechanism_inputs, "delta": 0.5}
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")

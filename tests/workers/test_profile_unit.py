@@ -1,0 +1,291 @@
+"""Registered files are profiled by a worker: ready, rejected with reasons, or tried again."""
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery.worker import state as celery_state
+
+from fedaudit.federations import profile_file
+from infrastructure.storage import Storage
+from models.database import Database
+from models.repositories import FederationRepository, UnitRepository
+from tests.workers.admission import experiment_of, spec_with, submit
+from tests.workers.processes import Service, service, wait_until
+from tests.workers.registering import (
+    KEY,
+    Registered,
+    federation_of,
+    many_people,
+    people,
+    register,
+    unit_of,
+)
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+from workers.uploads import ProjectFiles
+
+
+@pytest.fixture(autouse=True)
+def _not_stopping() -> Iterator[None]:
+    yield
+    celery_state.should_stop = None
+
+
+def with_sources(context: WorkerContext, folder: Path) -> WorkerContext:
+    settings = context.settings.model_copy(update={"sources_dir": folder})
+    return WorkerContext(settings, context.database, context.queue, "cpu")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_an_upload_becomes_ready(database: Database, context: WorkerContext, pack: Any) -> None:
+    registered = register(database, pack(people(300)), storage=context.storage)
+    run_unit(context, registered.unit_id)
+    row = federation_of(database, registered)
+    assert (row.status, row.reasons) == ("ready", None)
+    assert row.profiled_at is not None
+    assert (row.profile["rows"], row.profile["clients"]) == (300, 30)
+    assert row.profile["attributes"]["sex"]["groups"] == {"F": 150, "M": 150}
+    assert unit_of(database, registered).state == "done"
+
+
+def test_a_file_below_the_sources_becomes_ready(
+    database: Database, context: WorkerContext, tmp_path: Path
+) -> None:
+    (tmp_path / "people.csv").write_bytes(people(300))
+    registered = register(database, people(300))
+    run_unit(with_sources(context, tmp_path), registered.unit_id)
+    assert federation_of(database, registered).status == "ready"
+
+
+def test_data_that_cannot_be_used_is_rejected_with_row_and_column(
+    database: Database, context: WorkerContext
+) -> None:
+    data = people(300) + b"c1,seven,F,1\n"
+    registered = register(database, data, storage=context.storage)
+    run_unit(context, registered.unit_id)
+    row = federation_of(database, registered)
+    assert (row.status, row.profile) == ("rejected", {})
+    assert row.reasons is not None
+    ((pointer, message),) = [(one["pointer"], one["message"]) for one in row.reasons]
+    assert pointer == "/federation/features/0"
+    assert message.startswith("row 301 of column 'x' is not a number")
+    assert "seven" not in message
+    assert unit_of(database, registered).state == "done"
+
+
+def test_a_file_that_is_no_table_is_rejected_under_its_name(
+    database: Database, context: WorkerContext
+) -> None:
+    registered = register(database, people(300) + b"1,2\n", storage=context.storage)
+    run_unit(context, registered.unit_id)
+    (reason,) = federation_of(database, registered).reasons or []
+    assert reason["pointer"] == "/federation/path"
+    assert "'people.csv' has 2 cells in data row 301" in reason["message"]
+
+
+def test_a_file_that_changed_since_is_rejected(
+    database: Database, context: WorkerContext, tmp_path: Path
+) -> None:
+    (tmp_path / "people.csv").write_bytes(people(300))
+    registered = register(database, people(301))
+    run_unit(with_sources(context, tmp_path), registered.unit_id)
+    (reason,) = federation_of(database, registered).reasons or []
+    assert "not what it was when it was registered" in reason["message"]
+
+
+def test_a_stored_file_that_is_not_what_was_uploaded_is_rejected(
+    database: Database, context: WorkerContext
+) -> None:
+    registered = register(database, people(300), storage=context.storage)
+    with context.storage.writer(KEY) as writer:
+        writer.write(people(299))
+    run_unit(context, registered.unit_id)
+    (reason,) = federation_of(database, registered).reasons or []
+    assert "no longer the file that was uploaded" in reason["message"]
+
+
+def test_a_worker_that_must_stop_gives_the_profile_back(
+    database: Database, context: WorkerContext
+) -> None:
+    registered = register(database, people(300), storage=context.storage)
+    celery_state.should_stop = 0
+    run_unit(context, registered.unit_id)
+    unit = unit_of(database, registered)
+    assert (unit.state, unit.attempts) == ("waiting", 0)
+    assert federation_of(database, registered).status == "profiling"
+
+    celery_state.should_stop = None
+    run_unit(context, registered.unit_id)
+    assert federation_of(database, registered).status == "ready"
+
+
+def test_storage_that_fails_is_tried_again_and_rejected_at_last(
+    database: Database, context: WorkerContext
+) -> None:
+    registered = register(database, people(300), storage=context.storage, max_attempts=2)
+    context.storage.delete(KEY)
+    run_unit(context, registered.unit_id)
+    assert federation_of(database, registered).status == "profiling"
+    assert unit_of(database, registered).state == "waiting"
+    run_unit(context, registered.unit_id)
+    row = federation_of(database, registered)
+    assert row.status == "rejected"
+    assert "no fault of the data" in (row.reasons or [])[0]["message"]
+    unit = unit_of(database, registered)
+    assert unit.state == "failed"
+    assert "StorageError" in (unit.last_error or "")
+
+
+def test_a_federation_deleted_meanwhile_stays_deleted(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delete(*_: Any, **__: Any) -> dict[str, Any]:
+        with database.write() as session:
+            federations = FederationRepository(session, registered.project_id)
+            assert federations.mark_deleted(registered.federation_id)
+        return {"rows": 1}
+
+    registered = register(database, people(300), storage=context.storage)
+    monkeypatch.setattr(profile_file, "profile_registration", delete)
+    run_unit(context, registered.unit_id)
+    row = federation_of(database, registered)
+    assert (row.status, row.profile) == ("deleted", {})
+    assert unit_of(database, registered).state == "done"
+
+
+def test_a_worker_that_lost_its_unit_writes_nothing(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overtaken(*_: Any, **__: Any) -> dict[str, Any]:
+        with database.write() as session:
+            units = UnitRepository(session)
+            units.release(registered.unit_id, 1, count_attempt=True)
+        return {"rows": 1}
+
+    registered = register(database, people(300), storage=context.storage)
+    monkeypatch.setattr(profile_file, "profile_registration", overtaken)
+    run_unit(context, registered.unit_id)
+    row = federation_of(database, registered)
+    assert (row.status, row.profile) == ("profiling", {})
+
+
+def by_id(registered: Registered) -> dict[str, Any]:
+    return spec_with(
+        federation={
+            "source": "table",
+            "id": registered.federation_id,
+            "client_key": "client",
+            "target": "y",
+            "features": ["x"],
+        },
+        training__rounds=2,
+    )
+
+
+@pytest.mark.parametrize("uploaded", [True, False])
+def test_experiments_train_on_a_federation_by_its_id(
+    database: Database, context: WorkerContext, tmp_path: Path, uploaded: bool
+) -> None:
+    (tmp_path / "people.csv").write_bytes(people(300))
+    context = with_sources(context, tmp_path)
+    registered = register(database, people(300), storage=context.storage if uploaded else None)
+    run_unit(context, registered.unit_id)
+    files = ProjectFiles(context, registered.project_id)
+    submitted = submit(database, by_id(registered), open_upload=files.open)
+    assert submitted.federation_id == registered.federation_id
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).status == "succeeded"
+
+
+def test_an_experiment_on_a_file_that_is_gone_fails_with_the_reason(
+    database: Database, context: WorkerContext
+) -> None:
+    registered = register(database, people(300), storage=context.storage)
+    run_unit(context, registered.unit_id)
+    files = ProjectFiles(context, registered.project_id)
+    submitted = submit(database, by_id(registered), open_upload=files.open)
+    with context.storage.writer(KEY) as writer:
+        writer.write(people(301))
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
+    assert "no longer the file that was uploaded" in (experiment.status_detail or "")
+
+
+def test_profiling_loads_no_torch(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_bytes(people(300))
+    program = f"""
+import sys
+from pathlib import Path
+import workers.app, workers.run_unit
+from fedaudit.federations.profile_file import profile_registration
+from fedaudit.federations.sources import Files
+from fedaudit.spec.registration import parse_registration
+from tests.workers.registering import REGISTRATION
+profile_registration(parse_registration(REGISTRATION), files=Files(Path({str(tmp_path)!r})))
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# -- real processes ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def embedded(sqlite_template: Path, tmp_path: Path) -> Iterator[tuple[Database, Service, Storage]]:
+    """SQLite, a broker in a folder, and storage in another."""
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    (data_dir / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
+    database = Database(f"sqlite:///{data_dir}/fedaudit.db")
+    with service(tmp_path, data_dir=str(data_dir)) as started:
+        yield database, started, Storage(f"file://{data_dir}/files")
+    database.dispose()
+
+
+def test_a_worker_killed_while_it_profiles_is_followed_by_another(
+    embedded: tuple[Database, Service, Storage],
+) -> None:
+    database, processes, storage = embedded
+    registered = register(database, many_people(), storage=storage)
+    processes.sweeper()
+    worker = processes.worker()
+    wait_until(lambda: unit_of(database, registered).state == "leased", "the claim")
+    worker.kill()
+    assert federation_of(database, registered).status == "profiling"
+    processes.worker()
+    wait_until(lambda: federation_of(database, registered).status == "ready", "the profile")
+    assert unit_of(database, registered).attempts == 2
+    assert federation_of(database, registered).profile["rows"] == 600_000
+
+
+def test_a_stopped_worker_gives_its_profile_back(
+    embedded: tuple[Database, Service, Storage],
+) -> None:
+    database, processes, storage = embedded
+    registered = register(database, many_people(), storage=storage)
+    processes.sweeper()
+    worker = processes.worker()
+    wait_until(lambda: unit_of(database, registered).state == "leased", "the claim")
+    assert worker.stop() == 0
+    unit = unit_of(database, registered)
+    assert (unit.state, unit.attempts) == ("waiting", 0)
+
+
+def test_when_every_worker_is_lost_the_federation_is_rejected(
+    embedded: tuple[Database, Service, Storage],
+) -> None:
+    database, processes, storage = embedded
+    registered = register(database, many_people(), storage=storage, max_attempts=1)
+    processes.sweeper()
+    worker = processes.worker()
+    wait_until(lambda: unit_of(database, registered).state == "leased", "the claim")
+    worker.kill()
+    wait_until(lambda: federation_of(database, registered).status == "rejected", "the verdict")
+    (reason,) = federation_of(database, registered).reasons or []
+    assert "worker lost" in reason["message"]

@@ -1,0 +1,184 @@
+"""Who writes ledger rows signs them: during a run, at its end, and after its worker was lost."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from celery.worker import state as celery_state
+from sqlalchemy import delete
+
+import workers.play
+from api.services.evidence import evidence_of
+from fedaudit.ledger.checkpoints import Checkpoint
+from fedaudit.ledger.envelope import Envelope
+from fedaudit.reports.verification import Verification, verify
+from models.database import Database
+from models.repositories import (
+    ExperimentRepository,
+    LedgerCheckpointRepository,
+    ReportRepository,
+    SigningKeyRepository,
+    UnitRepository,
+)
+from models.tables.ledger import Ledger
+from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+from workers.signing import CheckpointClock, load_signing_key
+from workers.sweeper import Sweeper
+
+
+@pytest.fixture(autouse=True)
+def _not_stopping() -> Iterator[None]:
+    yield
+    celery_state.should_stop = None
+
+
+def checkpoints_of(database: Database, submitted: Submitted) -> list[Checkpoint]:
+    with database.read() as session:
+        values = LedgerCheckpointRepository(session).envelopes(submitted.id)
+    return [Checkpoint.of(Envelope.from_dict(value)) for value in values]
+
+
+def judged(database: Database, submitted: Submitted, context: WorkerContext) -> Verification:
+    with database.read() as session:
+        report = ReportRepository(session).get(submitted.id)
+    document = None if report is None else report.document
+    evidence = evidence_of(database, experiment_of(database, submitted), document)
+    return verify(evidence, trusted=[context.signing_key.public])
+
+
+@pytest.fixture
+def flushing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
+    """One round a flush, a checkpoint with each, and something that happens after some of them."""
+
+    def install(flushes: int, act: Callable[[], None]) -> None:
+        counted = iter(range(1, 100_000))
+        store = workers.play.store_block
+
+        def counting(*arguments: Any, **options: Any) -> bool:
+            cancelled = store(*arguments, **options)
+            if next(counted) == flushes:
+                act()
+            return cancelled
+
+        monkeypatch.setattr(workers.play, "store_block", counting)
+        monkeypatch.setattr(workers.play.Pace, "rounds", lambda self, **_: 1)
+        monkeypatch.setattr(workers.play, "CheckpointClock", lambda: CheckpointClock(seconds=0.0))
+
+    return install
+
+
+def crash() -> None:
+    raise SystemError("power cut")
+
+
+def stop_worker() -> None:
+    celery_state.should_stop = 0
+
+
+@pytest.mark.parametrize("mechanism", ["laplace-l2", "none"])
+def test_a_finished_run_is_valid_under_its_key(
+    database: Database, context: WorkerContext, mechanism: str
+) -> None:
+    privacy = {"mechanism": "none"} if mechanism == "none" else {"client_budget": 2.0}
+    changed = {f"privacy__{name}": value for name, value in privacy.items()}
+    spec = spec_with(**changed) if mechanism != "none" else spec_with(privacy=privacy)
+    submitted = submit(database, spec)
+    run_unit(context, submitted.unit_id)
+    found = judged(database, submitted, context)
+    assert [check for check in found.checks if check.outcome != "pass"] == []
+    assert found.verdict == "valid"
+    [end] = checkpoints_of(database, submitted)
+    assert (end.status, end.entries, end.last_round) == ("succeeded", 12, 12)
+    with database.read() as session:
+        [key] = SigningKeyRepository(session).list()
+    assert key.key_id == context.signing_key.key_id
+
+
+def test_the_newest_rows_of_a_run_are_missed(database: Database, context: WorkerContext) -> None:
+    submitted = submit(database)
+    run_unit(context, submitted.unit_id)
+    with database.write() as session:
+        session.execute(delete(Ledger).where(Ledger.round >= 10))
+    found = judged(database, submitted, context)
+    details = {check.name: check.detail for check in found.checks if check.outcome == "fail"}
+    assert found.verdict == "altered"
+    assert details["ledger.entries"].startswith("entries 10 to 12 (up to round 12) are missing")
+
+
+def test_a_run_is_signed_on_its_way_and_taken_up_again(
+    database: Database, context: WorkerContext, flushing: Callable[..., None]
+) -> None:
+    flushing(5, stop_worker)
+    submitted = submit(database)
+    run_unit(context, submitted.unit_id)
+    assert [one.entries for one in checkpoints_of(database, submitted)] == [1, 2, 3, 4, 5]
+    celery_state.should_stop = None
+    run_unit(context, submitted.unit_id)
+    found = checkpoints_of(database, submitted)
+    assert [one.entries for one in found] == [*range(1, 13), 12]
+    assert [one.status for one in found] == ["running"] * 12 + ["succeeded"]
+    assert judged(database, submitted, context).verdict == "valid"
+
+
+@pytest.mark.parametrize("noise", ["simulation", "release"])
+def test_a_run_that_fails_for_good_is_signed_as_it_is(
+    database: Database, context: WorkerContext, flushing: Callable[..., None], noise: str
+) -> None:
+    flushing(6, crash)
+    submitted = submit(database, spec_with(privacy__noise=noise), max_attempts=1)
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).status == "failed"
+    Sweeper(context.settings, database, context.queue).tick()
+    found = checkpoints_of(database, submitted)
+    assert found[-1].status == "failed"
+    assert found[-1].entries >= 5
+    assert judged(database, submitted, context).verdict == "valid"
+
+
+def test_the_sweeper_signs_for_a_worker_that_was_lost(
+    database: Database, context: WorkerContext, flushing: Callable[..., None]
+) -> None:
+    flushing(4, crash)
+    submitted = submit(database, max_attempts=2)
+    run_unit(context, submitted.unit_id)
+    with database.write() as session:
+        UnitRepository(session).claim(
+            submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
+        )
+    Sweeper(context.settings, database, context.queue).tick()
+    end = checkpoints_of(database, submitted)[-1]
+    assert (end.status, end.entries) == ("failed", 3)
+    assert judged(database, submitted, context).verdict == "valid"
+
+
+def test_a_cancelled_run_is_signed(
+    database: Database, context: WorkerContext, flushing: Callable[..., None]
+) -> None:
+    """Given back by its worker, and cancelled while it waits for another."""
+    flushing(3, stop_worker)
+    submitted = submit(database)
+    run_unit(context, submitted.unit_id)
+    with database.write() as session:
+        ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+    assert experiment_of(database, submitted).status == "cancelled"
+    assert checkpoints_of(database, submitted)[-1].entries == 3
+    found = judged(database, submitted, context)
+    # Nobody with a key was there when it ended.
+    assert [one.name for one in found.checks if one.outcome != "pass"] == ["report.present"]
+    assert found.verdict == "consistent, signer untrusted"
+
+
+def test_checkpoints_are_due_after_a_while() -> None:
+    clock = CheckpointClock(seconds=3600.0)
+    assert not clock.due("a")
+    assert CheckpointClock(seconds=0.0).due("a")
+    clock.signed("a")
+    assert not clock.due("a")
+
+
+def test_a_worker_without_a_key_says_how_to_make_one(context: WorkerContext) -> None:
+    settings = context.settings.model_copy(update={"signing_key_file": None})
+    with pytest.raises(SystemExit, match="fedaudit keys signing --out FILE"):
+        load_signing_key(settings)

@@ -1,0 +1,99 @@
+"""A unit that profiles a federation: its file is read once, and found usable or not."""
+
+from typing import Any
+
+import structlog
+from sqlalchemy.orm import Session
+
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.registration import Registration, parse_registration
+from models.repositories import FederationRepository
+from models.tables.federations import Federation
+from workers.claimed_unit import ClaimedUnit
+from workers.uploads import ProjectFiles
+
+log = structlog.get_logger()
+
+_MOST_REASONS = 100
+
+
+class _StopAskedError(Exception):
+    """A signal asked this worker to stop."""
+
+
+class ProfileRun(ClaimedUnit):
+    """The federation of one claimed unit."""
+
+    def run(self) -> None:
+        """Profile the federation, or give the unit back when the worker must stop."""
+        log.info("profile claimed", attempt=self._claim.attempts)
+        with self._context.database.read() as session:
+            row = self._federations(session).of_unit(self._claim.unit_id)
+        if row is None:
+            # It was deleted or registered anew in the meantime.
+            self._writer.write(lambda session: self._finish(session, "done"))
+            return
+        try:
+            profile = self._profile(row)
+        except _StopAskedError:
+            self._give_back()
+        except InvalidInputError as error:
+            reasons = [_reason(fault) for fault in error.errors[:_MOST_REASONS]]
+            log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
+            self._writer.write(lambda session: self._reject(session, row.id, reasons))
+        else:
+            self._writer.write(lambda session: self._ready(session, row.id, profile))
+            log.info("federation ready", federation_id=row.id)
+
+    def _profile(self, row: Federation) -> dict[str, Any]:
+        # Only now: it brings pyarrow along.
+        from fedaudit.federations.profile_file import profile_registration
+
+        return profile_registration(
+            _registration(row),
+            files=ProjectFiles(self._context, self._claim.project_id).files,
+            progress=self._progressed,
+            fingerprint=row.fingerprint,
+        )
+
+    def _progressed(self) -> None:
+        self._lease.progressed()
+        if self._context.stopping():
+            raise _StopAskedError
+
+    def _ready(self, session: Session, federation_id: str, profile: dict[str, Any]) -> None:
+        federations = self._federations(session)
+        federations.set_ready(federation_id, profile, unit_id=self._claim.unit_id)
+        self._finish(session, "done")
+
+    def _reject(self, session: Session, federation_id: str, reasons: list[dict[str, str]]) -> None:
+        federations = self._federations(session)
+        federations.set_rejected(federation_id, reasons, unit_id=self._claim.unit_id)
+        self._finish(session, "done")
+
+    def _fail(self, session: Session, detail: str) -> None:
+        federations = self._federations(session)
+        row = federations.of_unit(self._claim.unit_id)
+        if row is not None:
+            message = "profiling failed through no fault of the data; upload or register it again"
+            reason = {"pointer": "", "message": message}
+            federations.set_rejected(row.id, [reason], unit_id=self._claim.unit_id)
+        self._finish(session, "failed", error=detail)
+
+    def _federations(self, session: Session) -> FederationRepository:
+        return FederationRepository(session, self._claim.project_id)
+
+
+def _registration(row: Federation) -> Registration:
+    """What was registered; an uploaded file is named by the federation's id."""
+    registration = parse_registration(row.registration)
+    if row.storage_key is None:
+        return registration
+    source = registration.federation.model_copy(update={"path": None, "id": row.id})
+    return registration.model_copy(update={"federation": source})
+
+
+def _reason(fault: FieldError) -> dict[str, str]:
+    """As stored; the registration of an uploaded file has its name under `path`."""
+    pointer = "/federation/path" if fault.pointer == "/federation/id" else fault.pointer
+    return {"pointer": pointer, "message": fault.message}
