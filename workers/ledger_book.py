@@ -67,8 +67,13 @@ class LedgerBook:
         }
 
     def epsilon_most(self) -> float | None:
-        """The largest epsilon of anyone so far; None where the cost is no epsilon with a delta."""
-        return self.account.largest([spending.most for spending in self.spendings])
+        """The largest epsilon that anyone can have spent so far; None without an epsilon.
+
+        Every round counts before every observer: how often the busiest client really took part
+        would tell, round by round, when it was drawn.
+        """
+        most = max(spending.most for spending in self.spendings)
+        return self.account.largest([most] * len(self.spendings))
 
     def enter(
         self,

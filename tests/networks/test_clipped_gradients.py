@@ -116,7 +116,8 @@ def test_all_forms_agree_with_the_loop(
     for form in all_forms(shape, loss):
         found = form(theta, batch, clip=clip)
         assert found.dtype == torch.float32
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5 * size)
+        # A record that is nearly right has slopes such as p - 1, exact to 1e-7 whatever the clip.
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5 * size + 1e-6)
 
 
 @settings(max_examples=100, deadline=None)

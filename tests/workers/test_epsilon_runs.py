@@ -95,7 +95,10 @@ def test_ledger_rounds_report_and_budget_agree(
 
     with database.read() as session:
         rounds = RoundRepository(session).after(submitted.id)
-    assert rounds[-1].epsilon_max == experiment.epsilon_max
+    # Rounds tell the worst case, which does not depend on who was drawn when.
+    assert (rounds[-1].epsilon_max or 0.0) >= experiment.epsilon_max
+    if "server" not in observers:
+        assert rounds[-1].epsilon_max == experiment.epsilon_max
     assert [one.epsilon_max for one in rounds] == sorted(one.epsilon_max or 0.0 for one in rounds)
     assert rounds[-1].leakage_max is None
     assert "another figure" in rounds[-1].reasons["leakage_max"]
