@@ -1,7 +1,8 @@
-"""Files that callers upload: in a folder, or in an object store (S3 or Google Cloud Storage).
+"""Files that callers upload, and record tables: in a folder, or in an object store (S3 or Google
+Cloud Storage).
 
-A key such as `federations/PROJECT/ID` names a file for good: it is written once and whole, and
-then only read or deleted. Keys are made of ids, never of text that a caller chose.
+A key such as `federations/PROJECT/ID` names a file for good: it is written whole, and then only
+read, deleted, or replaced by the same. Keys are made of ids, never of text that a caller chose.
 """
 
 import errno
@@ -296,6 +297,11 @@ class _RemoteWriter(StorageWriter):
             log.warning("upload not discarded", detail=str(error))
         # Otherwise it would try to send what is left when it is collected.
         self._file.closed = True
+
+
+def record_table_key(project_id: str, experiment_id: str) -> str:
+    """Where an experiment's record table is kept, a CSV file."""
+    return f"record-tables/{project_id}/{experiment_id}"
 
 
 def _checked(key: str) -> str:

@@ -27,7 +27,7 @@ class WorkerContext:
 
     @cached_property
     def storage(self) -> Storage:
-        """Where uploaded files are kept."""
+        """Where uploaded files and record tables are kept."""
         return Storage(self.settings.storage_url)
 
     @cached_property

@@ -1,6 +1,6 @@
 """How an experiment ends: with its report, or with the reason why there is none."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -11,7 +11,9 @@ from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.provenance import provenance
 from fedaudit.reports.signing import sign_report
+from fedaudit.training.record_table import RecordTable
 from fedaudit.training.records import FinalResult
+from infrastructure.storage import Storage, record_table_key
 from models.database import Database
 from models.records import FinalFigures as StoredFigures
 from models.repositories import (
@@ -86,6 +88,21 @@ def report_of(
         compositions=experiment.book.compositions,
     )
     return sign_report(assemble(material), key)
+
+
+def store_records(
+    storage: Storage,
+    experiment: RunningExperiment,
+    records: RecordTable,
+    *,
+    progressed: Callable[[], None],
+) -> None:
+    """Store what every record spent; a repeat stores the same again. Raises StorageError."""
+    key = record_table_key(experiment.project_id, experiment.id)
+    with storage.writer(key) as file:
+        for piece in records.csv(experiment.federation.client_names):
+            progressed()
+            file.write(piece)
 
 
 def succeed(

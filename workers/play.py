@@ -18,7 +18,7 @@ from models.repositories import BudgetRepository, EpsilonBudgetRepository, Ledge
 from workers.claim import Lease
 from workers.context import WorkerContext
 from workers.experiment import RunningExperiment
-from workers.finish import end_without_report, report_of, succeed
+from workers.finish import end_without_report, report_of, store_records, succeed
 from workers.flush import FencedWriter, store_block
 from workers.pace import Pace
 from workers.rounds import block_of
@@ -217,6 +217,14 @@ class Play:
             backend=backend(device),
             key=key,
         )
+        if result.records is not None:
+            # Before the end is told: whoever sees it finds the table.
+            store_records(
+                self._context.storage,
+                experiment,
+                result.records,
+                progressed=self._lease.progressed,
+            )
         self._writer.write(lambda session: succeed(session, experiment, document, key=key))
         log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
 

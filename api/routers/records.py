@@ -26,6 +26,7 @@ from api.services.figure_tables import FairnessTable, RoundTable, group_lines
 from api.services.ledger_table import LedgerTable
 from api.services.lookups import find_experiment
 from api.services.pages import BEGINNING, Position, read_page
+from api.services.record_tables import record_table_of
 from fedaudit.spec.base import Text
 from models.repositories import SubjectSetRepository
 
@@ -49,6 +50,13 @@ _FILE: Responses = {
     }
 }
 _LIST = {**problems(404), **_FILE}
+_RECORD_TABLE: Responses = {
+    **problems(404),
+    200: {
+        "description": "The whole table.",
+        "content": {MEDIA_TYPES["csv"]: {"schema": {"type": "string"}}},
+    },
+}
 
 
 @router.get("/rounds", response_model=RoundPage, responses=_LIST)
@@ -157,6 +165,27 @@ def export_fairness(
 ) -> StreamingResponse:
     """The gaps between groups in every round, as a file; never the counts."""
     return _fairness_file(resources, caller, experiment_id, form, filters)
+
+
+@router.get("/record-table", response_class=StreamingResponse, responses=_RECORD_TABLE)
+def get_record_table(
+    experiment_id: str,
+    caller: LedgerReader,
+    _parameters: Annotated[Parameters, Query()],
+    resources: Shared,
+) -> StreamingResponse:
+    """What every single record spent, as CSV: only of a `record-personalised` run.
+
+    Confidential. A line a record: its client, row, budget, rate, whether it was left out, and its
+    epsilon before each observer, empty where nothing was noised.
+    """
+    with resources.database.read() as session:
+        found = find_experiment(session, caller, experiment_id)
+    table = record_table_of(resources.storage, found)
+    name = f'attachment; filename="{found.id}-record-table.csv"'
+    return StreamingResponse(
+        table, media_type=MEDIA_TYPES["csv"], headers={"Content-Disposition": name}
+    )
 
 
 def _rounds_file(

@@ -11,7 +11,7 @@ from fedaudit.cli.failures import usage_error
 from fedaudit.cli.output import say
 from fedaudit.cli.remote import connected
 
-Table = Literal["ledger", "rounds", "fairness"]
+Table = Literal["ledger", "rounds", "fairness", "records"]
 Format = Literal["csv", "ndjson", "parquet"]
 
 
@@ -19,7 +19,13 @@ def export_command(experiment_id: str, *, what: Table, form: Format, out: Path |
     """Write a whole table to a file or to standard output. Raises CommandError."""
     if form == "parquet" and out is None and sys.stdout.isatty():
         raise usage_error("--out: name a file; Parquet is no text for a terminal")
+    if what == "records" and form != "csv":
+        raise usage_error("--format: records are there as csv only")
     with connected() as client, _target(out) as file:
+        if what == "records":
+            with client.record_table(experiment_id) as chunks:
+                file.writelines(chunks)
+            return
         if form == "parquet":
             from fedaudit.cli.tables import write_parquet
 

@@ -156,11 +156,14 @@ def report(
 def export(
     experiment_id: ExperimentId,
     *,
-    what: Annotated[Literal["ledger", "rounds", "fairness"], typer.Option()],
+    what: Annotated[Literal["ledger", "rounds", "fairness", "records"], typer.Option()],
     form: Annotated[Literal["csv", "ndjson", "parquet"], typer.Option("--format")] = "ndjson",
     out: Out = None,
 ) -> None:
-    """Write an experiment's ledger, rounds or fairness to a file or to standard output."""
+    """Write an experiment's ledger, rounds, fairness or records to a file or to standard output.
+
+    Records, of record-personalised runs, are there as csv only.
+    """
     from fedaudit.cli.export import export_command
 
     export_command(experiment_id, what=what, form=form, out=out)

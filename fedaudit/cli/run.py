@@ -1,6 +1,5 @@
 """The command `run`."""
 
-import csv
 import os
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from fedaudit.cli.progress import rounds_bar
 from fedaudit.cli.specs import read_spec
 from fedaudit.cli.summary import show
 from fedaudit.reports.html import render
-from fedaudit.spreadsheet import plain_text
-from fedaudit.training.record_table import RECORD_TABLE_COLUMNS, RecordTable
 
 _RECORD_TABLE = "record-table.csv"
 
@@ -48,14 +45,7 @@ def _save(done: LocalRun, folder: Path) -> None:
         ledger.writelines(f"{json_text(line, pretty=False)}\n" for line in done.ledger.lines())
     names = ["report.json", "report.html", "ledger.ndjson"]
     if done.records is not None:
-        _save_records(done.records, done.client_names, folder / _RECORD_TABLE)
+        with (folder / _RECORD_TABLE).open("wb") as table:
+            table.writelines(done.records.csv(done.client_names))
         names.append(_RECORD_TABLE)
     say(f"{', '.join(names[:-1])} and {names[-1]} are in {folder}")
-
-
-def _save_records(records: RecordTable, client_names: tuple[str, ...], path: Path) -> None:
-    """Every record's own figures as CSV."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.DictWriter(file, RECORD_TABLE_COLUMNS, lineterminator="\n")
-        table.writeheader()
-        table.writerows(records.lines([plain_text(name) for name in client_names]))

@@ -199,6 +199,12 @@ class Client:
         with self._transport.stream(path) as response:
             yield response.iter_bytes()
 
+    @contextmanager
+    def record_table(self, experiment_id: str) -> Iterator[Iterator[bytes]]:
+        """What every record of a `record-personalised` run spent, as the bytes of a CSV file."""
+        with self._transport.stream(f"{_experiment(experiment_id)}/record-table") as response:
+            yield response.iter_bytes()
+
     def rows(self, experiment_id: str, table: Table) -> Iterator[Json]:
         """Every row of a table."""
         with self.export(experiment_id, table) as chunks:

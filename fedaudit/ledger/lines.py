@@ -12,7 +12,7 @@ from fedaudit.privacy.projection import NO_LEAKAGE, NO_MECHANISM, NO_NOISE
 _COMPONENT = "all"
 _REASONS = (
     None,
-    "refused before the release, which would have passed privacy.client_budget",
+    "refused before the release, which would have passed the client's budget",
     "the update was not finite, so nothing was released",
 )
 """By outcome, as in OUTCOMES."""
@@ -82,7 +82,8 @@ def _reason(entry: LedgerEntry, outcome: int, figures: tuple[float, ...]) -> str
     if all(np.isfinite(figures)):
         return None
     if entry.inputs.counts_epsilon:
-        return NO_LEAKAGE
+        happened = _REASONS[outcome]
+        return NO_LEAKAGE if happened is None else f"{happened}; {NO_LEAKAGE}"
     if entry.inputs.noise_multiplier is None:
         return NO_MECHANISM if entry.inputs.mechanism == "none" else NO_NOISE
     if entry.interrupted:

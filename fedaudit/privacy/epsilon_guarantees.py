@@ -21,6 +21,7 @@ and the accountant's figure for those that were played is less (an odometer's: R
 
 from collections.abc import Sequence
 
+from fedaudit.privacy.adaptive_clipping import update_noise_multiplier
 from fedaudit.privacy.guarantee import SIMULATED, Guarantee, at_most, no_guarantee, number
 from fedaudit.privacy.inputs import GuaranteeKind
 from fedaudit.privacy.record_baselines import TREATED_AS_PUBLIC
@@ -135,12 +136,18 @@ def _central(spec: ExperimentSpec, privacy: GaussianCentral) -> tuple[str, list[
         if fixed
         else "a client more or less moves the sum by at most one clip"
     )
-    clip = (
-        f"a clip that starts at {number(privacy.initial_clip)} and follows a noised count of the "
-        "updates within it; updates and count share the noise"
-        if privacy.adaptive_clip is not None
-        else f"a clip of {number(privacy.initial_clip)}"
-    )
+    clip, noise = f"a clip of {number(privacy.initial_clip)}", number(privacy.noise_multiplier)
+    if (adaptive := privacy.adaptive_clip) is not None:
+        clip = (
+            f"a clip that starts at {number(privacy.initial_clip)} and follows a noised count of "
+            "the updates within it; updates and count share the noise, as one mechanism of noise "
+            f"multiplier {noise}"
+        )
+        noise = number(
+            update_noise_multiplier(
+                noise_multiplier=privacy.noise_multiplier, count_noise=adaptive.count_noise
+            )
+        )
     sentences = [
         "Formal. The models of all rounds together satisfy (epsilon, delta)-differential privacy, "
         f"delta = {privacy.delta:g}, between federations that differ by {neighbours} (adjacency "
@@ -149,8 +156,8 @@ def _central(spec: ExperimentSpec, privacy: GaussianCentral) -> tuple[str, list[
         "The server is trusted: it sees every update before the noise, and who sent it. Nothing "
         "here protects a client against the server.",
         f"Updates are shortened to {clip}; {reach}. The sum of a round gets Gaussian noise of "
-        f"{number(privacy.noise_multiplier)} clips, for every round whoever came, and is divided "
-        "by a constant. Which clients train and how many they are is taken as known to everybody.",
+        f"{noise} clips, for every round whoever came, and is divided by a constant. Which "
+        "clients train and how many they are is taken as known to everybody.",
     ]
     if spec.training.hypotheses > 1:
         sentences.append(
@@ -183,10 +190,8 @@ def _records(spec: ExperimentSpec, privacy: RecordPersonalised) -> list[str]:
         f"privacy, delta = {privacy.delta:g}, for every record with an epsilon of its own, between "
         "datasets that differ by that record being there or not (adjacency add-or-remove-one).",
         "A client adds the noise itself, in every local step, so this holds against the server "
-        "too. It sees which clients take part and its figure is the larger one: `final_model` is "
-        f"for those who do not, whom the clients' coins of chance {number(cohort.rate)} leave in "
-        "doubt.",
-        _how_budgets_are_kept(privacy),
+        f"too. {_what_the_server_sees(cohort.rate)}",
+        _how_budgets_are_kept(privacy, cohort.rate),
     ]
     if privacy.baseline is not None:
         public = "; ".join(TREATED_AS_PUBLIC[privacy.baseline])
@@ -207,7 +212,21 @@ def _records(spec: ExperimentSpec, privacy: RecordPersonalised) -> list[str]:
     return sentences
 
 
-def _how_budgets_are_kept(privacy: RecordPersonalised) -> str:
+def _what_the_server_sees(rate: float) -> str:
+    if rate == 1:
+        return (
+            "All clients take part in every round, which is no secret, so both observers have the "
+            "same figure."
+        )
+    return (
+        "It sees which clients take part, and its figure counts in full the rounds of the client "
+        "that came most, so it is larger in the worst case and may be smaller after a run. "
+        "`final_model` is for those who do not see that, whom the clients' coins of chance "
+        f"{number(rate)} leave in doubt."
+    )
+
+
+def _how_budgets_are_kept(privacy: RecordPersonalised, rate: float) -> str:
     if privacy.baseline == "uniform":
         return (
             f"Every record spends up to {number(privacy.uniform_epsilon)} before `final_model`, "
@@ -215,7 +234,8 @@ def _how_budgets_are_kept(privacy: RecordPersonalised) -> str:
         )
     if privacy.baseline is None and privacy.inversion == "curve-fit":
         return "Budgets are aimed at before `final_model`, and not always kept."
+    if rate == 1:
+        return "Budgets are kept before both."
     return (
-        "Budgets are kept before `final_model`; where clients are sampled, the server may see more "
-        "spent than a budget says."
+        "Budgets are kept before `final_model`; the server may see more spent than a budget says."
     )

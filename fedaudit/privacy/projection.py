@@ -136,7 +136,9 @@ def _of_records(
 ) -> Projection:
     reasons = dict.fromkeys(_LEAKAGE, NO_LEAKAGE)
     reasons["budget_ends_in_round"] = (
-        "budgets are the records' own, and rates are chosen so that they last for all rounds"
+        "budgets are the records' own, and a record leaves before the round that would pass its"
+        if privacy.baseline == "filter"
+        else "budgets are the records' own, and none of them ends the run"
     )
     if privacy.baseline == "privacy-free":
         return Projection(None, None, reasons=dict.fromkeys(_ALL, NO_NOISE))

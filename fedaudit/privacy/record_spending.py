@@ -73,33 +73,41 @@ class RecordSpending:
             for group, mine in ((one, self.group_of == at) for at, one in enumerate(self.groups))
         ]
 
-    def lines(self, observer: Observer) -> tuple[EpsilonLine, ...]:
-        """One line for each group: that of the record that spends most."""
-        return tuple(self._line(group, observer) for group in range(len(self.groups)))
+    def lines(self) -> dict[Observer, tuple[EpsilonLine, ...]]:
+        """By observer, one line for each group: that of the record that spends most."""
+        groups = [self._lines(group) for group in range(len(self.groups))]
+        return {
+            observer: tuple(lines[observer] for lines in groups) for observer in RECORD_OBSERVERS
+        }
 
-    def _line(self, group: int, observer: Observer) -> EpsilonLine:
+    def _lines(self, group: int) -> dict[Observer, EpsilonLine]:
+        """By observer; the courses are the same before all, so that one list of them is enough."""
         courses = self._courses(group)
-        tables = np.array(
-            [
-                worst_epsilons(
-                    (course,),
-                    np.arange(self.rounds + 1),
-                    adjacency=RECORD_ADJACENCY,
-                    observer=observer,
-                    delta=self.delta,
-                )
-                for course in courses
-            ]
-        )
-        # Keep what is the worst somewhere, what spends most in the end first.
-        worst = np.unique(tables.argmax(axis=0)[1:])
-        worst = worst[np.argsort(-tables[worst, -1], kind="stable")]
-        return EpsilonLine(
+        tables = {
+            observer: np.array([self._table(course, observer) for course in courses])
+            for observer in RECORD_OBSERVERS
+        }
+        # Keep what is the worst somewhere before someone, what spends most in the end first.
+        worst = np.unique([table.argmax(axis=0)[1:] for table in tables.values()])
+        found: dict[Observer, EpsilonLine] = {}
+        for observer, table in tables.items():
+            order = worst[np.argsort(-table[worst, -1], kind="stable")]
+            found[observer] = EpsilonLine(
+                observer=observer,
+                delta=self.delta,
+                adjacency=RECORD_ADJACENCY,
+                courses=tuple(courses[place] for place in order.tolist()),
+                epsilons=table.max(axis=0),
+            )
+        return found
+
+    def _table(self, course: Course, observer: Observer) -> NDArray[np.float64]:
+        return worst_epsilons(
+            (course,),
+            np.arange(self.rounds + 1),
+            adjacency=RECORD_ADJACENCY,
             observer=observer,
             delta=self.delta,
-            adjacency=RECORD_ADJACENCY,
-            courses=tuple(courses[place] for place in worst.tolist()),
-            epsilons=tables[worst].max(axis=0),
         )
 
     def _courses(self, group: int) -> list[Course]:

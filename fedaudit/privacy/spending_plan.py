@@ -38,7 +38,6 @@ from fedaudit.privacy.events import (
 )
 from fedaudit.privacy.record_spending import (
     RECORD_ADJACENCY,
-    RECORD_OBSERVERS,
     RecordSpending,
     record_spending,
 )
@@ -257,7 +256,7 @@ def _of_records(privacy: RecordPersonalised, use: RecordUse, rounds: int) -> Spe
     keeps = privacy.baseline != "uniform" and privacy.inversion == "exact"
     if keeps and found.overspent(rounds):
         raise RuntimeError(f"{found.overspent(rounds)} records would pass their budgets")
-    lines = {observer: found.lines(observer) for observer in RECORD_OBSERVERS}
+    lines = found.lines()
     return SpendingPlan(
         subject_kind="record_group",
         subjects=tuple(group.name for group in found.groups),

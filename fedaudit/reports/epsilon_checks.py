@@ -99,16 +99,8 @@ def _of_records(
     if not names or len(totals.inputs) > 1 or not set(totals.compositions) <= set(RECORD_OBSERVERS):
         return None
     [inputs] = totals.inputs
-    if replace(inputs, event=None) != _record_inputs(spec, parameters):
-        return None
-    try:
-        kept = json.loads(inputs.event or "")
-        courses = [tuple(course_from_dict(one) for one in kept[name]) for name in names]
-    except _NOT_COURSES:
-        return None
-    if len(kept) != len(names) or not all(
-        some and all(_fits(spec, course) for course in some) for some in courses
-    ):
+    courses = record_courses(spec, inputs, parameters, names)
+    if courses is None:
         return None
     return {
         observer: max(
@@ -127,6 +119,24 @@ def _of_records(
         )
         for observer in RECORD_OBSERVERS
     }
+
+
+def record_courses(
+    spec: ExperimentSpec, inputs: MechanismInputs, parameters: int, names: Sequence[str]
+) -> list[tuple[Course, ...]] | None:
+    """What each group of records goes through; None where the spec's public numbers differ."""
+    if replace(inputs, event=None) != _record_inputs(spec, parameters):
+        return None
+    try:
+        kept = json.loads(inputs.event or "")
+        courses = [tuple(course_from_dict(one) for one in kept[name]) for name in names]
+    except _NOT_COURSES:
+        return None
+    if len(kept) != len(names) or not all(
+        some and all(_fits(spec, course) for course in some) for some in courses
+    ):
+        return None
+    return courses
 
 
 def _record_inputs(spec: ExperimentSpec, parameters: int) -> MechanismInputs:

@@ -1,8 +1,11 @@
 """What an epsilon with a delta does not show, one plain sentence each."""
 
+import numpy as np
+
 from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.material import ReportMaterial
 from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
+from fedaudit.spec.training import PoissonCohort
 
 SIMULATED = (
     "The noise was simulated and can be drawn again from the seed in the spec: the model of this "
@@ -38,7 +41,7 @@ def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
     if isinstance(privacy, GaussianCentral):
         found += [_TRUSTED, *_of_the_clip(privacy)]
     if isinstance(privacy, RecordPersonalised):
-        found += _of_records(privacy, plan)
+        found += _of_records(material, privacy, plan)
     return [*found, _RELEASES_ONLY, _FLOATS, *withheld_updates(material)]
 
 
@@ -73,18 +76,28 @@ def _of_the_clip(privacy: GaussianCentral) -> list[str]:
     ]
 
 
-def _of_records(privacy: RecordPersonalised, plan: SpendingPlan) -> list[str]:
-    found = [
-        "The server's figure is by the rounds of the client that took part most, which tells how "
-        "often that was; the figure for the models takes the clients' coins as secret."
-    ]
+def _of_records(
+    material: ReportMaterial, privacy: RecordPersonalised, plan: SpendingPlan
+) -> list[str]:
+    found: list[str] = []
+    cohort = material.spec.training.cohort
+    if isinstance(cohort, PoissonCohort) and cohort.rate < 1:
+        found.append(
+            "The server's figure is by the rounds of the client that took part most, which tells "
+            "how often that was; the figure for the models takes the clients' coins as secret."
+        )
     if privacy.budgets.distribution is not None:
         found.append(
             f"The budgets were drawn from the distribution {privacy.budgets.distribution} with the "
             "experiment's seed: nobody asked for them."
         )
     records = plan.records
-    if records is not None and records.left_out:
+    if records is None:
+        return found
+    rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
+    if overspent := records.overspent(rounds):
+        found.append(f"{overspent} records spent more than their own budgets allow.")
+    if records.left_out:
         found.append(
             f"{records.left_out} records were never sampled: their budgets are too small for the "
             "accountant, or the baseline drops them. The model has learnt nothing from them."

@@ -58,10 +58,17 @@ def _judge(
         )
     met = value <= gate.value if gate.op == "le" else value >= gate.value
     relation = "is" if met else "is not"
-    sentence = f"{value:.6g} {relation} {_SIGNS[gate.op]} {gate.value:.6g}"
+    shown, bound = _apart(value, gate.value)
+    sentence = f"{shown} {relation} {_SIGNS[gate.op]} {bound}"
     if gate.figure == "epsilon_max":
         sentence += f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
     return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
+
+
+def _apart(value: float, bound: float) -> tuple[str, str]:
+    """Both in few digits, or in all of them where few would make different numbers alike."""
+    shown = f"{value:.6g}", f"{bound:.6g}"
+    return (str(value), str(bound)) if shown[0] == shown[1] and value != bound else shown
 
 
 def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str | None]:

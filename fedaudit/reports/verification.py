@@ -16,6 +16,7 @@ from fedaudit.reports.checkpoint_checks import (
     read_checkpoints,
 )
 from fedaudit.reports.checks import Check, check, value_at
+from fedaudit.reports.entry_epsilons import EntryEpsilons
 from fedaudit.reports.recompute import LedgerTotals
 from fedaudit.reports.report_checks import report_checks
 
@@ -55,11 +56,13 @@ def verify(
     checkpoints = read_checkpoints(evidence.checkpoints)
     audit = LedgerAudit(evidence.experiment_id, evidence.names, watch=checkpoints.counts)
     totals = LedgerTotals(len(evidence.names))
+    epsilons = EntryEpsilons(evidence.spec, evidence.names)
     for row in evidence.rows:
         entry = audit.read(row)
         if entry is not None:
             totals.add(entry)
-    checks = [*_parts(evidence), *_ledger_checks(audit)]
+            epsilons.read(entry)
+    checks = [*_parts(evidence), *_ledger_checks(audit), *epsilons.checks()]
     checks += checkpoint_checks(evidence, checkpoints, audit, keyring)
     if evidence.report is not None:
         checks += report_checks(evidence, evidence.report, audit, totals, keyring)

@@ -28,6 +28,18 @@ GaussianNoise = Annotated[float, Field(ge=1e-3, le=1e6), BeforeValidator(_some_n
 digits, and no figure of it would be worth anything."""
 
 
+Radius = Annotated[float, Field(ge=1e-12, le=1e12)]
+"""A distance between uploads. Below these, n/(nu*r) has no digits left or is infinite."""
+
+
+def _adaptive_or_a_radius(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1e-12:
+        return value
+    if value == "adaptive":
+        return value
+    raise ValueError("must be `adaptive`, or a public distance: a number of at least 1e-12")
+
+
 class NoMechanism(SpecPart):
     """Updates leave as they are: no guarantee."""
 
@@ -41,9 +53,11 @@ class LaplaceL2(SpecPart):
     mechanism: Literal["laplace-l2"]
     noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise)]
     """nu: a release costs n/nu within its radius, a number that must stay finite."""
-    radius: Literal["adaptive"] | Annotated[float, Field(gt=0, le=1e12)] = "adaptive"
+    radius: Annotated[Literal["adaptive"] | Radius, BeforeValidator(_adaptive_or_a_radius)] = (
+        "adaptive"
+    )
     """`adaptive` is the update's norm (Algorithm 2, heuristic); a number is public and fixed."""
-    radius_floor: Annotated[float, Field(gt=0, le=1e12)] = 1e-6
+    radius_floor: Radius = 1e-6
     """Public lower bound on an adaptive radius."""
     clip: Clip | None = None
     """Bound on the norm of an update before noise."""

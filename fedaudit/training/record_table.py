@@ -1,7 +1,10 @@
 """What every single record spent: confidential, and too long for the ledger. No torch."""
 
+import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ from numpy.typing import NDArray
 from fedaudit.privacy.events import Observer
 from fedaudit.privacy.record_spending import RECORD_OBSERVERS, RecordSpending
 from fedaudit.privacy.record_use import RecordUse
+from fedaudit.spreadsheet import plain_text
 from fedaudit.training.record_sources import TrainingRecords
 
 RECORD_TABLE_COLUMNS = (
@@ -20,6 +24,7 @@ RECORD_TABLE_COLUMNS = (
     "left_out",
     *(f"epsilon_{observer}" for observer in RECORD_OBSERVERS),
 )
+_LINES_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -55,6 +60,19 @@ class RecordTable:
                 "left_out": bool(self.left_out[place]),
                 **spent,
             }
+
+    def csv(self, client_names: Sequence[str]) -> Iterator[bytes]:
+        """The lines as pieces of a CSV file; an infinite epsilon is an empty cell."""
+        text = io.StringIO()
+        table = csv.DictWriter(text, RECORD_TABLE_COLUMNS, lineterminator="\n")
+        table.writeheader()
+        lines = self.lines([plain_text(name) for name in client_names])
+        while block := list(islice(lines, _LINES_AT_ONCE)):
+            table.writerows(block)
+            yield text.getvalue().encode()
+            text.seek(0)
+            text.truncate()
+        yield text.getvalue().encode()
 
 
 def record_table(

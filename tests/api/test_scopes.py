@@ -25,7 +25,7 @@ NEEDED = {
 
 
 def _needed(method: str, path: str) -> str:
-    if "/privacy-ledger" in path or path.endswith("/bundle"):
+    if "/privacy-ledger" in path or path.endswith(("/bundle", "/record-table")):
         return "ledger:read"
     if "/report" in path:
         return "reports:read"

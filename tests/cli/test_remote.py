@@ -150,6 +150,36 @@ def test_the_other_tables(call, finished, tmp_path, what, form):
     assert set(rounds) == set(range(1, 13))
 
 
+def test_the_records_of_a_run_with_budgets_of_their_own(call, finished, small_spec, tmp_path):
+    small_spec["training"] = {
+        "loss": "mse",
+        "rounds": 3,
+        "cohort": {"sampling": "poisson", "rate": 0.5},
+        "local": {"steps": 2, "step_size": 0.1},
+    }
+    small_spec["privacy"] = {
+        "mechanism": "record-personalised",
+        "budgets": {"distribution": "three-levels"},
+        "delta": 1e-4,
+    }
+    small_spec |= {"name": "records", "fairness": {}, "gates": []}
+    done = call("submit", "-", "--wait", "--json", stdin=json.dumps(small_spec))
+    assert done.returncode == 0, done.stderr
+    asked = ("export", json.loads(done.stdout)["id"], "--what", "records")
+    table = call(*asked, "--format", "csv").stdout
+    records = list(csv.DictReader(io.StringIO(table)))
+    assert len(records) == 50 * 10  # of 100 clients, 50 are held out
+    assert all(float(one["epsilon_final_model"]) <= float(one["budget"]) for one in records)
+    file = tmp_path / "records.csv"
+    assert call(*asked, "--format", "csv", "--out", file).returncode == 0
+    assert file.read_text() == table
+    other = call(*asked, "--format", "parquet", "--out", tmp_path / "records")
+    assert (other.returncode, "--format: records" in other.stderr) == (2, True)
+    none = call("export", finished["id"], "--what", "records", "--format", "csv")
+    assert none.returncode != 0
+    assert "no record table" in none.stderr
+
+
 def test_gates_of_the_experiment_and_of_a_policy(call, finished, tmp_path):
     own = call("gate", finished["id"], "--json")
     assert own.returncode == 0, own.stderr

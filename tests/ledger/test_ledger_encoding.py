@@ -191,6 +191,8 @@ def test_the_lines_of_an_epsilon_entry():
     for line in (first, refused, withheld):
         assert line["leakage"] is line["leakage_total"] is line["radius"] is None
         assert "another figure" in line["reason"]
+    assert "would have passed the client's budget" in refused["reason"]
+    assert "was not finite" in withheld["reason"]
     [only] = ledger_lines(an_epsilon_entry(), NAMES, subject=1)
     assert only == refused
 

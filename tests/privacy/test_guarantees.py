@@ -115,7 +115,7 @@ def local(**settings):
     return a_spec({**privacy, "noise": "release", **settings}, hypotheses=1)
 
 
-def by_record(**settings):
+def by_record(*, cohort=POISSON, **settings):
     privacy = {
         "mechanism": "record-personalised",
         "budgets": {"distribution": "three-levels"},
@@ -124,7 +124,7 @@ def by_record(**settings):
         **settings,
     }
     local_steps = {"steps": 5, "batch_size": 8}
-    return a_spec(privacy, cohort=POISSON, hypotheses=1, loss="mse", local=local_steps)
+    return a_spec(privacy, cohort=cohort, hypotheses=1, loss="mse", local=local_steps)
 
 
 def test_a_trusted_server_is_not_among_those_that_are_guarded_against():
@@ -152,6 +152,8 @@ def test_a_moving_clip_and_a_choice_are_covered_with_the_updates():
     found = guarantee_statement(central(clip=clip, hypotheses=2), 2)
     assert found.kind == "formal"
     assert "updates and count share the noise" in found.statement
+    assert "one mechanism of noise multiplier 2;" in found.statement
+    assert "Gaussian noise of 2.04124 clips" in found.statement
     assert "the choice is covered too" in found.statement
 
 
@@ -171,6 +173,16 @@ def test_exact_rates_of_records_are_formal_before_both_observers():
     assert found.observers == ("final_model", "server")
     assert "the server may see more spent than a budget says" in found.statement
     assert "somebody with many records is protected less" in found.statement
+
+
+def test_coins_that_always_fall_leave_nobody_in_doubt():
+    found = guarantee_statement(by_record(cohort={**POISSON, "rate": 1}), 2)
+    assert "both observers have the same figure" in found.statement
+    assert "in doubt" not in found.statement
+    assert "Budgets are kept before both." in found.statement
+    statement = guarantee_statement(by_record(), 2).statement
+    assert "leave in doubt" in statement
+    assert "larger in the worst case and may be smaller after a run" in statement
 
 
 def test_a_fit_is_heuristic():

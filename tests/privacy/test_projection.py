@@ -184,6 +184,8 @@ def test_with_the_data_at_hand_records_are_projected_by_their_plan(baseline):
     plan = spending_plan(spec, training_clients=2, records=use)
     known = {one["observer"]: one["value"] for one in project(spec, plan=plan).epsilon}
     assert known == {observer: plan.largest(observer, 6) for observer in plan.observers}
+    leaves = "leaves before the round" in project(spec).reasons["budget_ends_in_round"]
+    assert leaves == (baseline == "filter")
     for one in project(spec).epsilon:
         assert known[one["observer"]] <= one["value"]
 

@@ -190,6 +190,15 @@ def test_a_delta_that_allows_one_of_the_clients_to_be_given_away_is_a_limit(mate
     assert "is not below one in the 90 training records" in told
 
 
+@pytest.mark.parametrize("baseline", [None, "uniform"])
+def test_records_that_passed_their_budgets_are_a_limit(material, baseline):
+    report = assemble(with_plan(material, "records", baseline=baseline)[0])
+    overspent = report["privacy"]["records"]["overspent"]
+    assert (overspent > 0) == (baseline == "uniform")
+    sentence = f"{overspent} records spent more than their own budgets allow."
+    assert (sentence in report["limits"]) == (overspent > 0)
+
+
 def test_a_figure_at_the_edge_of_the_accountants_orders_is_a_limit(material):
     found, plan = with_plan(material, "central", noise_multiplier=1000.0)
     [warning] = plan.warnings

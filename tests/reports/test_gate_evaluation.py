@@ -26,6 +26,15 @@ def test_a_figure_against_its_bound(material, op, value, expected):
     assert outcome(report, figure="leakage_max", op=op, value=value) == expected
 
 
+def test_a_figure_just_beyond_its_bound_does_not_read_like_it(material):
+    report = assemble(material(FIXED))
+    report["privacy"]["leakage_max"] = 2.4000000001
+    [found] = evaluate([Gate(figure="leakage_max", op="le", value=2.4)], report)
+    assert found["reason"] == "2.4000000001 is not at most 2.4"
+    [found] = evaluate([Gate(figure="leakage_max", op="le", value=2.4000000001)], report)
+    assert found["reason"] == "2.4 is at most 2.4"
+
+
 def test_heuristic_figures_are_evidence_only_where_the_gate_says_so(material):
     report = assemble(material())
     assert outcome(report, figure="leakage_max") == "insufficient_evidence"

@@ -274,6 +274,8 @@ def test_a_fault_names_field_and_remedy(
     [
         ({"privacy.radius": -1}, "/privacy/radius"),
         ({"privacy.radius": float("nan")}, "/privacy/radius"),
+        ({"privacy.radius": 1e-320}, "/privacy/radius"),
+        ({"privacy.radius_floor": 1e-320}, "/privacy/radius_floor"),
         ({"fairness.favourable": {"op": "ge", "value": True}}, "/fairness/favourable/value"),
         ({"fairness.favourable": {"op": "ge", "value": 10**400}}, "/fairness/favourable/value"),
         ({"fairness.favourable": {"op": "in", "value": [{}]}}, "/fairness/favourable/value/0"),
@@ -286,6 +288,13 @@ def test_a_value_that_fits_none_of_several_types_is_pointed_at(
     found = {error.pointer for error in faults(changed(HOSPITAL, changes))}
     assert pointer in found
     assert found <= {pointer, pointer.removesuffix("/0")}
+
+
+@pytest.mark.parametrize("radius", [0, -1, True, "fixed", "1", 1e-13, None, float("nan")], ids=str)
+def test_a_radius_is_refused_with_what_it_may_be(radius: object) -> None:
+    found = fault(changed(HOSPITAL, {"privacy.radius": radius}))
+    assert found[0] == "/privacy/radius"
+    assert "`adaptive`, or a public distance" in found[1]
 
 
 def test_all_faults_are_told_at_once() -> None:
