@@ -13,6 +13,7 @@ from api.problems import ProblemError
 from api.resources import Resources, Shared
 from api.schemas.base import IdempotencyHeader, UtcTime
 from api.schemas.experiments import (
+    BudgetRoom,
     ExperimentBody,
     ExperimentPage,
     ExperimentParameters,
@@ -21,7 +22,7 @@ from api.schemas.experiments import (
     ValidationBody,
 )
 from api.security import ExperimentsReader, ExperimentsWriter
-from api.services.admission import Plan, plan
+from api.services.admission import Plan, plan, refusal
 from api.services.lookups import find_experiment
 from api.services.once import Once
 from api.services.submission import Submitted, retry, submit
@@ -62,7 +63,8 @@ def submit_experiment(
 ) -> ExperimentBody | JSONResponse:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
     if parameters.validate_only:
-        checked = _validation(plan(resources, caller.project_id, parse_spec(value)))
+        planned = plan(resources, caller.project_id, parse_spec(value))
+        checked = _validation(planned, refusal(resources, caller.project_id, planned))
         return JSONResponse(checked.model_dump(mode="json"))
     once = Once.of(idempotency_key, "POST /v1/experiments", value)
     submitted = submit(resources, caller, value, once)
@@ -159,7 +161,7 @@ def _accepted(
     return ExperimentBody.of(submitted.experiment, submitted.tags)
 
 
-def _validation(planned: Plan) -> ValidationBody:
+def _validation(planned: Plan, refused: str | None) -> ValidationBody:
     return ValidationBody(
         spec=planned.spec.model_dump(mode="json"),
         spec_hash=spec_hash(planned.spec),
@@ -167,6 +169,7 @@ def _validation(planned: Plan) -> ValidationBody:
         clients=planned.federation.clients,
         training_clients=planned.training_clients,
         projection=ProjectionBody(**vars(planned.projection)),
+        budget=BudgetRoom(has_room=refused is None, detail=refused),
     )
 
 

@@ -83,6 +83,14 @@ class ProjectionBody(BaseModel):
     reasons: Reasons
 
 
+class BudgetRoom(BaseModel):
+    """Whether the federation's budgets have room for the experiment just now."""
+
+    has_room: bool
+    detail: str | None
+    """Why a submission would be refused."""
+
+
 class ValidationBody(BaseModel):
     """A spec that could be run, with every default explicit; nothing was stored."""
 
@@ -93,6 +101,7 @@ class ValidationBody(BaseModel):
     clients: int
     training_clients: int
     projection: ProjectionBody
+    budget: BudgetRoom
 
 
 class SubmissionParameters(Parameters):

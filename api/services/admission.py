@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
+from api.problems import ProblemError
 from api.resources import Resources
 from api.services.reservation import reserve
 from api.services.uploads import Uploads, ready_federation
@@ -16,6 +17,7 @@ from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
+from models.identifiers import new_id
 from models.records import NewExperiment
 from models.repositories import (
     EventRepository,
@@ -123,6 +125,36 @@ def admit(
     event = {"status": "queued", "status_reason": None}
     EventRepository(session).append(experiment_id, project_id, [("status.changed", event)])
     return wake
+
+
+class _RolledBack(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
+    """Nothing of a trial is stored."""
+
+
+def refusal(resources: Resources, project_id: str, planned: Plan) -> str | None:
+    """Why the federation's budgets would refuse the plan just now; None where they have room.
+
+    The reservation itself is tried, and rolled back, so that the answer is that of a submission.
+    """
+    try:
+        with resources.database.write() as session:
+            federation_id = _federation(session, project_id, planned)
+            reserve(
+                session,
+                project_id,
+                federation_id,
+                experiment_id=new_id(),
+                privacy=planned.spec.privacy,
+                projection=planned.projection,
+                plan=planned.account.plan,
+            )
+            raise _RolledBack
+    except _RolledBack:
+        return None
+    except ProblemError as error:
+        if error.slug != "budget-exhausted":
+            raise
+        return error.detail
 
 
 def _federation(session: Session, project_id: str, planned: Plan) -> str:

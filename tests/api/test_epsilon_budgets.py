@@ -96,6 +96,25 @@ def test_what_every_mechanism_may_spend_is_told_and_reserved(
         assert (one["reserved"], one["spent"]) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("value", [central(), by_record()])
+def test_validation_tells_that_a_submission_would_find_no_room(
+    api_on_both: Api, value: dict[str, Any]
+) -> None:
+    api = api_on_both
+    federation_id = api.submit(value)["federation_id"]
+    path = f"/v1/federations/{federation_id}/budget"
+    one = api.get(path).json()["items"][0]
+    key = {name: one[name] for name in ("delta", "adjacency", "observer")}
+    set_total(api, federation_id, 1.01 * one["reserved"], **key)
+    before = api.get(path).json(), api.counts()
+    checked = api.post("/v1/experiments?validate_only=true", json=value)
+    assert checked.status_code == 200, checked.text
+    refused = api.post("/v1/experiments", json=value)
+    assert refused.status_code == 409
+    assert checked.json()["budget"] == {"has_room": False, "detail": refused.json()["detail"]}
+    assert (api.get(path).json(), api.counts()) == before
+
+
 def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     api, plan = api_on_both, plan_of(central())
     curve = plan.curve("final_model", plan.steps)

@@ -85,6 +85,7 @@ def test_validation_alone_stores_nothing(api: Api) -> None:
     assert "client_budget" in body["projection"]["reasons"]["budget_ends_in_round"]
     assert (body["clients"], body["training_clients"], body["parameters"]) == (40, 20, 3)
     assert body["spec_hash"] == spec_hash(parse_spec(SPEC))
+    assert body["budget"] == {"has_room": True, "detail": None}
     assert api.counts() == before
 
 
