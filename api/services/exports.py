@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
@@ -11,12 +10,11 @@ import orjson
 from starlette.responses import StreamingResponse
 
 from api.services.pages import Line, Table, read_all
+from fedaudit.spreadsheet import plain_text
 from models.database import Database
 
 Row = TypeVar("Row")
 Form = Literal["csv", "ndjson"]
-
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?!\d+\Z)")
 
 MEDIA_TYPES: dict[Form, str] = {"csv": "text/csv", "ndjson": "application/x-ndjson"}
 
@@ -52,10 +50,7 @@ def _csv(blocks: Iterator[list[Line]], columns: Sequence[str]) -> Iterator[bytes
 
 
 def _cell(value: Any) -> Any:
-    """Lists and objects as JSON; floats as the shortest text that reads back as the same.
-
-    An apostrophe goes before text that a spreadsheet would run as a formula: names come from data.
-    """
+    """Lists and objects as JSON; floats as the shortest text that reads back as the same."""
     if isinstance(value, str):
-        return f"'{value}" if _FORMULA.match(value) else value
+        return plain_text(value)
     return json.dumps(value) if isinstance(value, list | dict) else value
