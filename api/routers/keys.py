@@ -8,7 +8,7 @@ from api.problems import not_found
 from api.resources import Shared
 from api.schemas.keys import KeyBody, KeyList, KeyRequest, NewKeyBody
 from api.security import Administrator
-from api.services.lookups import is_id
+from models.identifiers import is_id
 from models.repositories import ApiKeyRepository
 
 router = APIRouter(prefix="/api-keys", tags=["keys"])

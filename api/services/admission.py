@@ -48,7 +48,13 @@ class Plan:
 
 def plan(resources: Resources, project_id: str, spec: ExperimentSpec) -> Plan:
     """Load the data and project the cost; no transaction. Raises InvalidInputError."""
-    federation = resources.federations.load(spec, uploads=Uploads(resources, project_id))
+    uploads = Uploads(
+        project_id,
+        database=resources.database,
+        storage=resources.storage,
+        sources_dir=resources.settings.sources_dir,
+    )
+    federation = resources.federations.load(spec, uploads=uploads)
     # Only now, as in the cache: this room brings pyarrow along.
     from fedaudit.federations.profile import profile
     from fedaudit.federations.split import training_clients

@@ -5,10 +5,10 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from api.services.uploads import Uploads
 from fedaudit.spec.experiment import ExperimentSpec
 
 if TYPE_CHECKING:
-    from api.services.uploads import Uploads
     from fedaudit.federations.federation import Federation
 
 _KEPT = 4
@@ -23,7 +23,7 @@ class FederationCache:
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[object, ...], Federation] = OrderedDict()
 
-    def load(self, spec: ExperimentSpec, *, uploads: "Uploads") -> "Federation":
+    def load(self, spec: ExperimentSpec, *, uploads: Uploads) -> "Federation":
         """The data of a spec, checked against the rest of it; `uploads` are those of its project.
 
         Raises InvalidInputError; StorageError where an uploaded file cannot be fetched.
@@ -52,7 +52,7 @@ class FederationCache:
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
 
-    def _key(self, spec: ExperimentSpec, uploads: "Uploads") -> tuple[object, ...] | None:
+    def _key(self, spec: ExperimentSpec, uploads: Uploads) -> tuple[object, ...] | None:
         """Everything that the loaded data depends on; None where a file cannot be looked at."""
         files: list[tuple[object, ...]] = []
         uploaded = getattr(spec.federation, "id", None)

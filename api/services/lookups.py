@@ -1,22 +1,14 @@
 """Finding what a path names, within the caller's project."""
 
-import re
-
 from sqlalchemy.orm import Session
 
 from api.problems import ProblemError, not_found
 from api.security import Caller
+from models.identifiers import is_id
 from models.repositories import ExperimentRepository, FederationRepository, ReportRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.tables.reports import Report
-
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-def is_id(text: str) -> bool:
-    """Whether a text has the form of an id; only such a text is looked up."""
-    return _ID.fullmatch(text) is not None
 
 
 def find_experiment(session: Session, caller: Caller, experiment_id: str) -> Experiment:

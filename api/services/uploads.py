@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.orm import Session
 
-from api.resources import Resources
-from api.services.lookups import is_id
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from infrastructure.storage import Storage
+from models.database import Database
+from models.identifiers import is_id
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
 
@@ -27,9 +28,14 @@ _NOT_READY = {
 class Uploads:
     """The federations of one project that specs may name by id."""
 
-    def __init__(self, resources: Resources, project_id: str) -> None:
-        self._resources = resources
+    def __init__(
+        self, project_id: str, *, database: Database, storage: Storage, sources_dir: Path | None
+    ) -> None:
+        """`sources_dir`: where files lie that were registered by their path."""
         self.project_id = project_id
+        self._database = database
+        self._storage = storage
+        self._sources_dir = sources_dir
 
     def fingerprint(self, federation_id: str) -> str:
         """SHA-256 of the content that the id stands for. Raises InvalidInputError."""
@@ -49,11 +55,11 @@ class Uploads:
         if row.storage_key is None:
             yield Upload(self._below_sources(row), name, row.fingerprint)
             return
-        with self._resources.storage.local(row.storage_key) as path:
+        with self._storage.local(row.storage_key) as path:
             yield Upload(path, name, row.fingerprint)
 
     def _ready(self, federation_id: str) -> Federation:
-        with self._resources.database.read() as session:
+        with self._database.read() as session:
             return ready_federation(session, self.project_id, federation_id)
 
     def _below_sources(self, row: Federation) -> Path:
@@ -62,7 +68,7 @@ class Uploads:
 
         if row.registration is None:
             raise _unusable("is known by its file's path only; name the data by `path`")
-        folder = self._resources.settings.sources_dir
+        folder = self._sources_dir
         path = str(row.registration["federation"]["path"])
         with open_path(path, files=Files(folder), pointer=_POINTER):
             # Opened to find out that it is there and lies below the folder.

@@ -31,7 +31,15 @@ def spec(federation: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 def loaded(cache: FederationCache, value: dict[str, Any]) -> Federation:
     # No spec here names an upload, so nothing is asked of the project's.
-    return cache.load(parse_spec(value), uploads=Uploads(None, "project"))  # type: ignore[arg-type]
+    return cache.load(
+        parse_spec(value),
+        uploads=Uploads(
+            "project",
+            database=None,  # type: ignore[arg-type]
+            storage=None,  # type: ignore[arg-type]
+            sources_dir=None,
+        ),
+    )
 
 
 @pytest.fixture
