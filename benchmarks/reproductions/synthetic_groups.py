@@ -6,13 +6,14 @@ OMP_NUM_THREADS=1 python -m benchmarks.reproductions.synthetic_groups --seeds 20
 import argparse
 
 import numpy as np
+from scipy.stats import t
 
 from benchmarks.reproductions.runs import Run, quartiles, table, train
 from benchmarks.workloads import cells, synthetic_groups
 from fedaudit.fairness.gaps import gaps
 
 HYPOTHESES = (1, 2)
-NOISE = (None, 1.0, 5.0)
+NOISE = (None, 1.0, 2.0, 3.0, 4.0, 5.0)
 FIGURES = (
     "demographic_parity_difference",
     "equalized_odds_difference",
@@ -57,18 +58,44 @@ def report(seeds: int, *, cohort: int, changes: dict[str, bool]) -> str:
     ]
     runs = train(cells(specs))
     rows = []
+    gaps_at: dict[tuple[int, float | None], list[dict[str, float]]] = {}
     for position, (k, nu) in enumerate(places):
         own = runs[position * seeds : (position + 1) * seeds]
-        found = [gaps_of(run) for run in own]
+        found = gaps_at[k, nu] = [gaps_of(run) for run in own]
         rows.append(
             [
                 str(k),
-                "none" if nu is None else f"{nu:g}",
+                _named(nu),
                 quartiles([run.result.validation_loss for run in own]),
                 *(quartiles([gap[figure] for gap in found], 3) for figure in FIGURES),
             ]
         )
-    return table(["k", "nu", "honest RMSE", *FIGURES], rows)
+    levels = table(["k", "nu", "honest RMSE", *FIGURES], rows)
+    return f"{levels}\n\n{_reductions(gaps_at)}"
+
+
+def _reductions(gaps_at: dict[tuple[int, float | None], list[dict[str, float]]]) -> str:
+    """By how much the gaps of two hypotheses are smaller than those of one, seed by seed."""
+    one, two = HYPOTHESES
+    rows = []
+    for nu in NOISE:
+        pairs = list(zip(gaps_at[one, nu], gaps_at[two, nu], strict=True))
+        less = [[first[name] - second[name] for first, second in pairs] for name in FIGURES]
+        rows.append([_named(nu), *(_paired(differences) for differences in less)])
+    return table(["nu", *(f"less {name}" for name in FIGURES)], rows)
+
+
+def _paired(differences: list[float]) -> str:
+    """The mean with its 95 % interval by Student's t over seeds, and how many seeds are above 0."""
+    values = np.array(differences)
+    half = t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    low, high = values.mean() - half, values.mean() + half
+    above = np.count_nonzero(values > 0)
+    return f"{values.mean():.3f} ({low:.3f} to {high:.3f}), {above} of {len(values)}"
+
+
+def _named(nu: float | None) -> str:
+    return "none" if nu is None else f"{nu:g}"
 
 
 def main() -> None:
