@@ -113,16 +113,35 @@ def by_vmap(task: Task) -> Steps:
     return ours(task, share=_SHARE, noise=1.0, silos=_SILOS, gradients=general)
 
 
-def theirs(task: Task, *, poisson: bool, noise: float, ghost: bool = False) -> Steps:
-    """Opacus; without `poisson` it gets the same batch each step and needs no loader."""
-    features, target = task.records(round(task.batch / (_SHARE if poisson else 1.0)))
-    criterion: nn.Module = nn.CrossEntropyLoss()
-    if task.classes == 2:
-        criterion, target = nn.BCEWithLogitsLoss(), target.float()[:, None]
+def modules(task: Task, target: Tensor) -> tuple[nn.Module, nn.Module, Tensor]:
+    """The network of torch's own modules, its loss, and the target as that loss takes it."""
     layers: list[nn.Module] = []
     for inputs, outputs in zip(task.sizes, task.sizes[1:], strict=False):
         layers += [nn.ReLU()] * bool(layers) + [nn.Linear(inputs, outputs)]
-    module = nn.Sequential(*layers)
+    if task.classes == 2:
+        return nn.Sequential(*layers), nn.BCEWithLogitsLoss(), target.float()[:, None]
+    return nn.Sequential(*layers), nn.CrossEntropyLoss(), target
+
+
+def unprotected(task: Task) -> Steps:
+    """torch's own modules and optimiser, without clipping and noise: what no private step beats."""
+    features, target = task.records(task.batch)
+    module, criterion, target = modules(task, target)
+    optimiser = torch.optim.SGD(module.parameters(), lr=_STEP_SIZE)
+
+    def take(steps: int) -> None:
+        for _ in range(steps):
+            optimiser.zero_grad()
+            criterion(module(features), target).backward()
+            optimiser.step()
+
+    return take
+
+
+def theirs(task: Task, *, poisson: bool, noise: float, ghost: bool = False) -> Steps:
+    """Opacus; without `poisson` it gets the same batch each step and needs no loader."""
+    features, target = task.records(round(task.batch / (_SHARE if poisson else 1.0)))
+    module, criterion, target = modules(task, target)
     data = torch.utils.data.TensorDataset(features, target)
     mode = {"grad_sample_mode": "ghost", "criterion": criterion} if ghost else {}
     made = opacus.PrivacyEngine().make_private(
@@ -165,6 +184,7 @@ def contenders(task: Task) -> dict[str, Steps]:
         "Opacus ghost clipping, batch given": theirs(task, poisson=False, noise=1.0, ghost=True),
         "ours, no noise": ours(task, share=1.0, noise=0.0),
         "Opacus, no noise": theirs(task, poisson=False, noise=0.0),
+        "not private, batch given": unprotected(task),
         "ours, Poisson": ours(task, share=_SHARE, noise=1.0),
         "Opacus, Poisson": theirs(task, poisson=True, noise=1.0),
         "ours, ten silos, Poisson": ours(task, share=_SHARE, noise=1.0, silos=_SILOS),
@@ -179,6 +199,7 @@ RATIOS = {
         "Opacus ghost clipping, batch given",
     ),
     "no noise": ("ours, no noise", "Opacus, no noise"),
+    "not private, against Opacus": ("not private, batch given", "Opacus, batch given"),
     "Poisson": ("ours, Poisson", "Opacus, Poisson"),
     "ten silos, against vmap": ("ours, ten silos, Poisson", "vmap, ten silos, Poisson"),
 }
