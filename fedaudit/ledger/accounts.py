@@ -93,13 +93,18 @@ class Account:
 
 
 def account_of(
-    spec: ExperimentSpec, *, n: int, client_names: Sequence[str], plan: SpendingPlan | None
+    spec: ExperimentSpec,
+    *,
+    layers: Sequence[int],
+    client_names: Sequence[str],
+    plan: SpendingPlan | None,
 ) -> Account:
     """The account of a run that is to be made; `plan` is that of its spec and data, if any.
 
-    Raises ValueError for a spec that needs a plan.
+    `layers`: parameters of each layer of its network. Raises ValueError for a spec that needs a
+    plan.
     """
-    inputs = mechanism_inputs(spec, n=n, plan=plan)
+    inputs = mechanism_inputs(spec, n=sum(layers), plan=plan, layers=layers)
     if plan is None:
         return metric_account(inputs, client_names)
     return Account(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)

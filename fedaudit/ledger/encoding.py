@@ -2,7 +2,7 @@
 
     entry    = magic version round release kind observer flags inputs count subject*
     magic    = the 15 bytes "fedaudit-ledger"
-    version  = u16, 1 or 2
+    version  = u16, 1, 2 or 3
     round    = u64                   release = u64
     kind     = text                  observer = text
     flags    = u8, 1 where the entry was interrupted, else 0
@@ -21,13 +21,20 @@ Version 2 is for mechanisms that are counted as an epsilon with a delta:
                event:text delta:f64 adjacency:text accountant:text
     subject  = key:32 bytes outcome:u8 epsilon:f64 releases:u32
 
+Version 3 is for metric privacy with a radius for each of several components, such as layers:
+
+    inputs   = as in version 1, then count:u32 component*
+    component = name:text n:u64
+    subject  = key:32 bytes outcome:u8 releases:u32, then for each component in their order
+               radius:f64 epsilon:f64 leakage:f64
+
 Integers are unsigned little endian; f64 is IEEE 754 binary64, little endian; an absent number is
 the quiet NaN 0x7ff8000000000000. A subject's key is the SHA-256 of its name in UTF-8, so that
 subjects have one width; they stand in ascending order of the bytes of their *names*. In version 1
 `epsilon` is n / (noise_multiplier * radius), `leakage` is n / noise_multiplier for a released
-upload, 0 for one that was not, and absent without a mechanism. In version 2 `epsilon` is what the
-subject has spent in all, at `delta`; `event` is the canonical JSON of what was composed. `releases`
-is the running count.
+upload, 0 for one that was not, and absent without a mechanism; in version 3 they are the same of
+the component, with its own n. In version 2 `epsilon` is what the subject has spent in all, at
+`delta`; `event` is the canonical JSON of what was composed. `releases` is the running count.
 
 Positions in memory, ids, times, devices and the server's clusters are left out: the same run has
 the same bytes wherever, whenever and beside whatever else it was computed.
@@ -45,6 +52,7 @@ from fedaudit.privacy.inputs import MechanismInputs
 
 METRIC_VERSION = 1
 EPSILON_VERSION = 2
+COMPONENT_VERSION = 3
 MAGIC = b"fedaudit-ledger"
 
 _ABSENT = np.array([0x7FF8000000000000], dtype="<u8").view("<f8")[0]
@@ -61,6 +69,7 @@ _SUBJECT = np.dtype(
 _EPSILON_SUBJECT = np.dtype(
     [("key", "V32"), ("outcome", "u1"), ("epsilon", "<f8"), ("releases", "<u4")]
 )
+_COMPONENT = np.dtype([("radius", "<f8"), ("epsilon", "<f8"), ("leakage", "<f8")])
 
 
 class EntryEncoder:
@@ -80,11 +89,10 @@ class EntryEncoder:
     def encode(self, entry: LedgerEntry) -> bytes:
         """The entry's bytes. Raises ValueError for subjects that repeat or have no name."""
         flags = bytes([int(entry.interrupted)])
-        version = EPSILON_VERSION if entry.inputs.counts_epsilon else METRIC_VERSION
         return b"".join(
             (
                 MAGIC,
-                struct.pack("<HQQ", version, entry.round, entry.release),
+                struct.pack("<HQQ", _version(entry.inputs), entry.round, entry.release),
                 _text(entry.subject_kind),
                 _text(entry.observer),
                 flags,
@@ -109,14 +117,18 @@ class EntryEncoder:
         outcomes = entry.outcomes[order]
         if len(outcomes) and outcomes.max() >= len(OUTCOMES):
             raise ValueError(f"outcome {outcomes.max()} is unknown; use 0 to {len(OUTCOMES) - 1}")
-        table = np.empty(len(order), dtype=_SUBJECT if entry.epsilons is None else _EPSILON_SUBJECT)
+        table = np.empty(len(order), dtype=_subject_type(entry.inputs))
         table["key"] = self._keys[entry.subjects[order]]
         table["outcome"] = outcomes
         table["releases"] = entry.releases[order]
-        if entry.epsilons is None:
-            _fill_metric(table, entry.inputs, outcomes, entry.radii[order])
-        else:
+        if entry.epsilons is not None:
             table["epsilon"] = _or_absent(entry.epsilons[order])
+        elif entry.inputs.components is None:
+            _fill_metric(table, entry.inputs, entry.inputs.n, outcomes, entry.radii[order])
+        else:
+            for place, part in enumerate(entry.inputs.components):
+                radii = entry.radii[order, place]
+                _fill_metric(table["components"][:, place], entry.inputs, part.n, outcomes, radii)
         return table.tobytes()
 
     def _order(self, subjects: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -129,16 +141,36 @@ class EntryEncoder:
         return order
 
 
+def _version(inputs: MechanismInputs) -> int:
+    if inputs.components is not None:
+        return COMPONENT_VERSION
+    return EPSILON_VERSION if inputs.counts_epsilon else METRIC_VERSION
+
+
+def _subject_type(inputs: MechanismInputs) -> np.dtype[np.void]:
+    if inputs.components is None:
+        return _EPSILON_SUBJECT if inputs.counts_epsilon else _SUBJECT
+    return np.dtype(
+        [
+            ("key", "V32"),
+            ("outcome", "u1"),
+            ("releases", "<u4"),
+            ("components", _COMPONENT, (len(inputs.components),)),
+        ]
+    )
+
+
 def _fill_metric(
     table: NDArray[np.void],
     inputs: MechanismInputs,
+    n: int,
     outcomes: NDArray[np.uint8],
     radii: NDArray[np.float64],
 ) -> None:
-    """The figures of version 1."""
+    """The figures of metric privacy for `n` parameters, all or a component's: views of a table."""
     radii = radii.astype(np.float64, copy=False)
     table["radius"] = _or_absent(radii)
-    nu, n = inputs.noise_multiplier, inputs.n
+    nu = inputs.noise_multiplier
     if nu is None:
         table["epsilon"] = table["leakage"] = _ABSENT
         return
@@ -173,7 +205,7 @@ def _encode_inputs(inputs: MechanismInputs) -> bytes:
     words = _text(inputs.noise) + _text(inputs.guarantee)
     if not inputs.counts_epsilon:
         numbers = (inputs.noise_multiplier, inputs.radius, inputs.radius_floor, inputs.clip)
-        return named + _numbers(*numbers) + words
+        return named + _numbers(*numbers) + words + _components(inputs)
     return b"".join(
         (
             named,
@@ -185,6 +217,14 @@ def _encode_inputs(inputs: MechanismInputs) -> bytes:
             _text(inputs.accountant or ""),
         )
     )
+
+
+def _components(inputs: MechanismInputs) -> bytes:
+    """Nothing where the vector is released as a whole: version 1 knows no components."""
+    if inputs.components is None:
+        return b""
+    parts = [_text(part.name) + struct.pack("<Q", part.n) for part in inputs.components]
+    return struct.pack("<I", len(parts)) + b"".join(parts)
 
 
 def _numbers(*numbers: float | None) -> bytes:

@@ -20,7 +20,8 @@ _COLUMNS = ("outcomes", "radii", "releases", "clusters", "epsilons")
 class LedgerEntry:
     """What one round (and one release of it) cost its subjects before one observer.
 
-    The columns run along the subjects, in any order. Raises ValueError where their lengths differ.
+    The columns run along the subjects, in any order. Raises ValueError where their lengths differ,
+    or the radii are not one for each component.
     """
 
     round: int
@@ -36,7 +37,8 @@ class LedgerEntry:
     outcomes: NDArray[np.uint8]
     """Codes into OUTCOMES."""
     radii: NDArray[np.float64]
-    """The radius of the noise; NaN where nothing was released or there is no mechanism."""
+    """The radius of the noise; NaN where nothing was released or there is no mechanism. Where the
+    mechanism has components [subjects, components]."""
     releases: NDArray[np.int32]
     """The subject's releases up to and including this one."""
     clusters: NDArray[np.int16]
@@ -57,3 +59,5 @@ class LedgerEntry:
                     f"{column} has {len(values)} values for "
                     f"{len(self.subjects)} subjects; give one each"
                 )
+        if np.shape(self.radii) != self.inputs.radii_shape(len(self.subjects)):
+            raise ValueError("radii go with the components of the mechanism, one each")

@@ -1,4 +1,4 @@
-"""The ledger as people read it: a line for each subject of an entry."""
+"""The ledger as people read it: a line for each subject of an entry, and each of its components."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,9 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
+from fedaudit.privacy.inputs import Component
 from fedaudit.privacy.projection import NO_LEAKAGE, NO_MECHANISM, NO_NOISE
 
-_COMPONENT = "all"
+_WHOLE = "all"
+"""The component of a vector that is released as a whole."""
 _REASONS = (
     None,
     "refused before the release, which would have passed the client's budget",
@@ -23,28 +25,33 @@ _NOT_FINITE = "too large for a number in double precision"
 def ledger_lines(
     entry: LedgerEntry, names: Sequence[str], *, subject: int | None = None
 ) -> list[dict[str, Any]]:
-    """The entry's lines, with the figures of the view `privacy_ledger`; or one subject's line.
+    """The entry's lines, with the figures of the view `privacy_ledger`; or one subject's lines.
 
     `epsilon` is per unit of distance under metric privacy; with a delta it is what the subject has
-    spent in all. A figure that does not exist is None, and `reason` says why.
+    spent in all. Where the mechanism has components, the figures of a line are its component's, and
+    those of a release are their sums. A figure that does not exist is None, and `reason` says why.
     """
     chosen: Any = slice(None) if subject is None else np.flatnonzero(entry.subjects == subject)
-    outcomes, radii = entry.outcomes[chosen], entry.radii[chosen]
-    costs = _costs(entry, chosen)
+    components = entry.inputs.components or (Component(_WHOLE, entry.inputs.n),)
+    shape = (len(entry.subjects[chosen]), len(components))
+    outcomes, radii = entry.outcomes[chosen], entry.radii[chosen].reshape(shape)
+    costs = _costs(entry, chosen, radii, np.array([part.n for part in components]))
     shared = {
         "round": entry.round,
         "release": entry.release,
         "subject_kind": entry.subject_kind,
         "observer": entry.observer,
-        "component": _COMPONENT,
         "delta": entry.inputs.delta,
         "adjacency": entry.inputs.adjacency,
         "guarantee": entry.inputs.guarantee,
     }
-    columns = (entry.subjects[chosen], outcomes, radii, *costs)
+    parts = [part.name for part in components]
+    columns = [np.repeat(column, len(parts)) for column in (entry.subjects[chosen], outcomes)]
+    columns += [figures.ravel() for figures in (radii, *costs)]
     return [
         {
             **shared,
+            "component": part,
             "subject": names[index],
             "outcome": OUTCOMES[outcome],
             "radius": _finite(radius),
@@ -53,28 +60,35 @@ def ledger_lines(
             "leakage_total": _finite(total),
             "reason": _reason(entry, outcome, (radius, epsilon, leakage, total)),
         }
-        for index, outcome, radius, epsilon, leakage, total in zip(
-            *(column.tolist() for column in columns), strict=True
+        for part, index, outcome, radius, epsilon, leakage, total in zip(
+            parts * shape[0], *(column.tolist() for column in columns), strict=True
         )
     ]
 
 
+_Figures = NDArray[np.float64]
+
+
 def _costs(
-    entry: LedgerEntry, chosen: Any
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Epsilon, leakage and total leakage of the chosen subjects; NaN where there is none."""
-    outcomes = entry.outcomes[chosen]
-    nothing = np.full(len(outcomes), np.nan)
+    entry: LedgerEntry, chosen: Any, radii: _Figures, sizes: NDArray[np.int64]
+) -> tuple[_Figures, _Figures, _Figures]:
+    """Epsilon, leakage and total leakage [subjects, components]; NaN where there is none.
+
+    `radii` [subjects, components] are those of the chosen subjects; `sizes` [components].
+    """
+    released = entry.outcomes[chosen][:, None] == RELEASED
+    nothing = np.full(radii.shape, np.nan)
     if entry.epsilons is not None:
         return entry.epsilons[chosen], nothing, nothing
-    n, nu = entry.inputs.n, entry.inputs.noise_multiplier
+    nu = entry.inputs.noise_multiplier
     if nu is None:
         return nothing, nothing, nothing
     with np.errstate(all="ignore"):
-        epsilons = n / (nu * entry.radii[chosen])
-        leakages = np.where(outcomes == RELEASED, np.float64(n) / nu, np.nan)
+        epsilons = sizes / (nu * radii)
+        leakages = np.where(released, sizes / np.float64(nu), np.nan)
         # An exact product of integers and one division: the same to the last bit everywhere.
-        totals = (entry.releases[chosen].astype(np.int64) * n).astype(np.float64) / nu
+        products = entry.releases[chosen].astype(np.int64)[:, None] * sizes
+        totals = products.astype(np.float64) / nu
     return epsilons, leakages, totals
 
 

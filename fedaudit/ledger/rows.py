@@ -31,7 +31,10 @@ class StoredRow(Protocol):
     @property
     def outcomes(self) -> NDArray[np.integer[Any]]: ...
     @property
-    def radii(self) -> NDArray[np.float64]: ...
+    def radii(self) -> NDArray[np.float64]:
+        """Those of a subject's components stand side by side."""
+        ...
+
     @property
     def releases(self) -> NDArray[np.int32]: ...
     @property
@@ -87,6 +90,7 @@ _ARRAYS = {
 _FLOATS = ("radii", "epsilons")
 _FIELDS = tuple(BundledRow.__dataclass_fields__)
 _INPUTS = tuple(MechanismInputs.__dataclass_fields__)
+_COMPONENTS = _INPUTS[-1]
 
 
 def place_of(row: StoredRow) -> str:
@@ -102,15 +106,16 @@ def entry_of(row: StoredRow) -> LedgerEntry:
     outcomes = np.asarray(row.outcomes)
     if len(outcomes) and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
         raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
+    inputs = MechanismInputs.from_dict(row.inputs)
     return LedgerEntry(
         round=row.round,
         release=row.release,
         subject_kind=row.subject_kind,
         observer=row.observer,
-        inputs=MechanismInputs.from_dict(row.inputs),
+        inputs=inputs,
         subjects=row.subjects,
         outcomes=outcomes.astype(np.uint8),
-        radii=row.radii,
+        radii=np.reshape(row.radii, inputs.radii_shape(len(row.subjects))),
         releases=row.releases,
         clusters=row.clusters,
         epsilons=row.epsilons,
@@ -119,9 +124,14 @@ def entry_of(row: StoredRow) -> LedgerEntry:
 
 
 def to_line(row: StoredRow) -> bytes:
-    """The row as a line of JSON, its fields in one order; an absent number is null."""
+    """The row as a line of JSON, its fields in one order; an absent number is null.
+
+    Components stand among the inputs only where there are any.
+    """
     value = {name: getattr(row, name) for name in _FIELDS}
     value["inputs"] = {name: row.inputs.get(name) for name in _INPUTS}
+    if value["inputs"][_COMPONENTS] is None:
+        del value["inputs"][_COMPONENTS]
     for name in _ARRAYS:
         value[name] = None if value[name] is None else _listed(value[name])
     value["digest"], value["link"] = row.digest.hex(), row.link.hex()
@@ -171,14 +181,22 @@ def _well_typed(value: dict[str, Any]) -> bool:
         all(type(value[name]) is int for name in ("round", "release"))
         and all(isinstance(value[name], str) for name in ("subject_kind", "observer"))
         and type(value["interrupted"]) is bool
-        and isinstance(inputs, dict)
-        and tuple(inputs) == _INPUTS
+        and _are_inputs(inputs)
         and all(_is_hash(value[name]) for name in ("digest", "link"))
         and all(
             _is_column(value[name], floats=name in _FLOATS)
             or (name == "epsilons" and value[name] is None)
             for name in _ARRAYS
         )
+    )
+
+
+def _are_inputs(inputs: Any) -> bool:
+    """Whether every field is there, and components only where there are some."""
+    if not isinstance(inputs, dict):
+        return False
+    return tuple(inputs) == _INPUTS[:-1] or (
+        tuple(inputs) == _INPUTS and inputs[_COMPONENTS] is not None
     )
 
 

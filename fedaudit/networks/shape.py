@@ -1,10 +1,14 @@
 """The size and layout of a network's flat parameter vector. No torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 from fedaudit.spec.model import FEMNIST_IMAGE, CnnFemnist, Mlp, ModelSpec
+
+_CNN_CHANNELS, _CNN_UNITS = (32, 64), 128
+"""Of `cnn-femnist`: outputs of its convolutions, and its hidden units."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,11 @@ class Layer:
     def fan_in(self) -> int:
         """Numbers that each output is a sum over."""
         return self.inputs
+
+    @property
+    def n(self) -> int:
+        """The number of parameters, the bias included."""
+        return (self.inputs + (self.bias is not None)) * self.outputs
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,11 @@ class Convolution:
     def fan_in(self) -> int:
         """Numbers that each output is a sum over."""
         return self.inputs * self.size**2
+
+    @property
+    def n(self) -> int:
+        """The number of parameters, the bias included."""
+        return (self.fan_in + 1) * self.outputs
 
 
 @dataclass(frozen=True)
@@ -111,7 +125,7 @@ class ConvolutionalShape:
     @property
     def n(self) -> int:
         """The number of parameters."""
-        return sum((layer.fan_in + 1) * layer.outputs for layer in self.layers)
+        return sum(layer.n for layer in self.layers)
 
     @property
     def linear(self) -> bool:
@@ -147,14 +161,33 @@ def network_shape(model: ModelSpec, *, features: int, classes: int) -> NetworkSh
         height, width, channels = FEMNIST_IMAGE
         if features != height * width * channels:
             raise ValueError(f"`cnn-femnist` takes images of {height} by {width}")
-        return ConvolutionalShape(FEMNIST_IMAGE, channels=(32, 64), kernel=3, units=(128, outputs))
+        units = (_CNN_UNITS, outputs)
+        return ConvolutionalShape(FEMNIST_IMAGE, channels=_CNN_CHANNELS, kernel=3, units=units)
     hidden = tuple(model.hidden) if isinstance(model, Mlp) else ()
     return DenseShape(sizes=(features, *hidden, outputs), intercept=model.intercept)
 
 
-def parameter_count(model: ModelSpec, *, features: int, classes: int) -> int:
-    """n, the number of parameters of a model over `features` inputs (0 classes: regression)."""
-    return network_shape(model, features=features, classes=classes).n
+def layer_sizes(shape: NetworkShape) -> tuple[int, ...]:
+    """Parameters of each layer, in order: end to end, the layers make up the vector."""
+    return tuple(layer.n for layer in shape.layers)
+
+
+def are_layers_of(model: ModelSpec, sizes: Sequence[int]) -> bool:
+    """Whether a model has layers of these sizes over some number of features and of classes."""
+    if not sizes or min(sizes) < 1:
+        return False
+    hidden = tuple(model.hidden) if isinstance(model, Mlp) else ()
+    if isinstance(model, CnnFemnist):
+        height, width, channels = FEMNIST_IMAGE
+        features, outputs = height * width * channels, sizes[-1] // (_CNN_UNITS + 1)
+    else:
+        # A single layer may be split into inputs and outputs in many ways; one output is one.
+        outputs = sizes[-1] // (hidden[-1] + model.intercept) if hidden else 1
+        features = sizes[0] // (hidden[0] if hidden else outputs) - model.intercept
+    if min(features, outputs) < 1:
+        return False
+    classes = outputs if outputs > 1 else 0
+    return layer_sizes(network_shape(model, features=features, classes=classes)) == tuple(sizes)
 
 
 def _dense_layers(sizes: tuple[int, ...], *, intercept: bool, start: int) -> tuple[Layer, ...]:

@@ -10,6 +10,7 @@ exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
   release between datasets whose uploads lie within r of each other. Nothing but a clip keeps them
   there: with clip c two uploads from one hypothesis lie within 2c, and two from the hypotheses i
   and j within 2c + ||theta_i - theta_j||.
+- With noise layer by layer the exponents of the layers add up (`privacy.layer_guarantees`).
 - The adaptive radius is the norm of the secret update. The rate is then secret itself, the scale
   of the noise tells of it, and the proof does not apply: heuristic.
 - Where clients report the hypothesis that they chose, the report leaves without noise. The
@@ -25,7 +26,13 @@ from fedaudit.privacy.epsilon_guarantees import (
 )
 from fedaudit.privacy.guarantee import SIMULATED, Guarantee, no_guarantee
 from fedaudit.privacy.guarantee import number as _number
-from fedaudit.privacy.inputs import GuaranteeKind, MechanismInputs
+from fedaudit.privacy.inputs import GuaranteeKind, MechanismInputs, layer_components
+from fedaudit.privacy.layer_guarantees import (
+    LAYER_ADJACENCY,
+    adaptive_layers,
+    fixed_layers,
+    layer_choice,
+)
 from fedaudit.privacy.spending_plan import ObserverEpsilon, SpendingPlan
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import GaussianCentral, LaplaceL2, RecordPersonalised
@@ -51,12 +58,17 @@ def guarantee_kind(spec: ExperimentSpec) -> GuaranteeKind:
 
 
 def mechanism_inputs(
-    spec: ExperimentSpec, *, n: int, plan: SpendingPlan | None = None
+    spec: ExperimentSpec,
+    *,
+    n: int,
+    plan: SpendingPlan | None = None,
+    layers: Sequence[int] = (),
 ) -> MechanismInputs:
     """What the ledger records of the spec's mechanism, for a model of `n` parameters.
 
-    `plan`: the spending plan of a mechanism with an epsilon and a delta; leaving it out there is a
-    ValueError.
+    `plan`: the spending plan of a mechanism with an epsilon and a delta; `layers`: parameters of
+    each layer, for noise layer by layer. Leaving one out where it is needed is a ValueError, and so
+    are layers that do not add up to `n`.
     """
     privacy, kind = spec.privacy, guarantee_kind(spec)
     if kind == "none":
@@ -72,6 +84,7 @@ def mechanism_inputs(
             clip=None if privacy.clip is None else float(privacy.clip),
             noise=privacy.noise,
             guarantee=kind,
+            components=layer_components(_needed(layers)) if privacy.per_layer else None,
         )
     if plan is None:
         raise ValueError(f"the ledger of {privacy.mechanism} records its spending plan")
@@ -101,11 +114,13 @@ def guarantee_statement(
     *,
     epsilons: Sequence[ObserverEpsilon] = (),
     planned: Sequence[ObserverEpsilon] = (),
+    layers: Sequence[int] = (),
 ) -> Guarantee:
     """The guarantee of the spec's mechanism for a model of `n` parameters, in plain language.
 
     For mechanisms with an epsilon and a delta, `epsilons`: what a run spent; `planned`: what all
-    its rounds would have spent, where it ended early by what its models showed.
+    its rounds would have spent, where it ended early by what its models showed. For noise layer by
+    layer, `layers`: parameters of each; leaving them out there is a ValueError.
     """
     kind = guarantee_kind(spec)
     privacy = spec.privacy
@@ -120,7 +135,7 @@ def guarantee_statement(
                 "server, or whoever sees the model, learns about a client's data."
             ),
         )
-    sentences = _adaptive(privacy, n) if privacy.radius == "adaptive" else _fixed(spec, privacy, n)
+    sentences = _of_releases(spec, privacy, n, layers)
     sentences += _choice(spec, privacy)
     sentences.append(
         "Which clients took part, were refused over their budget, or had an update withheld for "
@@ -133,7 +148,7 @@ def guarantee_statement(
         kind=kind,
         mechanism=privacy.mechanism,
         unit="client",
-        adjacency=ADJACENCY,
+        adjacency=LAYER_ADJACENCY if privacy.per_layer else ADJACENCY,
         delta=None,
         observers=("server",),
         statement=" ".join(sentences),
@@ -152,6 +167,31 @@ def _reports_its_choice(spec: ExperimentSpec) -> bool:
     return spec.training.clustering.method == "reported" and spec.training.hypotheses > 1
 
 
+def _needed(layers: Sequence[int]) -> Sequence[int]:
+    """The layers. ValueError where they were not handed over."""
+    if not layers:
+        raise ValueError("noise layer by layer needs the parameters of each layer")
+    return layers
+
+
+def _of_releases(
+    spec: ExperimentSpec, privacy: LaplaceL2, n: int, layers: Sequence[int]
+) -> list[str]:
+    """What a release costs, and within which distance."""
+    adaptive = privacy.radius == "adaptive"
+    if privacy.per_layer:
+        sizes = _needed(layers)
+        if adaptive:
+            return adaptive_layers(privacy, sizes)
+        return fixed_layers(privacy, sizes, label=_label(spec))
+    return _adaptive(privacy, n) if adaptive else _fixed(spec, privacy, n)
+
+
+def _label(spec: ExperimentSpec) -> str:
+    """What a fixed radius comes to."""
+    return "Formal" if guarantee_kind(spec) == "formal" else "Heuristic as a whole"
+
+
 def _adaptive(privacy: LaplaceL2, n: int) -> list[str]:
     bounds = f"at least {_number(privacy.radius_floor)}"
     if privacy.clip is not None:
@@ -168,10 +208,9 @@ def _adaptive(privacy: LaplaceL2, n: int) -> list[str]:
 def _fixed(spec: ExperimentSpec, privacy: LaplaceL2, n: int) -> list[str]:
     radius = float(privacy.radius)
     cost = n / privacy.noise_multiplier
-    label = "Formal" if guarantee_kind(spec) == "formal" else "Heuristic as a whole"
     return [
-        f"{label}. Each released parameter vector satisfies epsilon*d-privacy with the public rate "
-        f"epsilon = n/(nu*r) = {_number(cost / radius)} per unit of distance (r = "
+        f"{_label(spec)}. Each released parameter vector satisfies epsilon*d-privacy with the "
+        f"public rate epsilon = n/(nu*r) = {_number(cost / radius)} per unit of distance (r = "
         f"{_number(radius)}): between two datasets whose uploads lie d apart, what the server "
         "receives differs in likelihood by a factor of at most exp(epsilon*d). Over rounds the "
         "epsilon*d add up.",
@@ -208,6 +247,8 @@ def _choice(spec: ExperimentSpec, privacy: LaplaceL2) -> list[str]:
             "Clients report which hypothesis they chose without any noise: between datasets that "
             "choose differently nothing is bounded."
         ]
+    if privacy.per_layer:
+        return [layer_choice(privacy)]
     if privacy.radius == "adaptive":
         return [
             "The hypothesis that a client chose is not hidden by noise of its own: the further "

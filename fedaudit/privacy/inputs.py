@@ -4,7 +4,7 @@ Public numbers only, but for the events of record groups, whose rates follow fro
 ledger that keeps them is confidential.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -13,8 +13,25 @@ GuaranteeKind = Literal["formal", "heuristic", "none"]
 
 
 @dataclass(frozen=True)
+class Component:
+    """A part of the vector that has noise and a radius of its own, such as a layer."""
+
+    name: str
+    n: int
+    """Released parameters of this part."""
+
+
+def layer_components(sizes: Sequence[int]) -> tuple[Component, ...]:
+    """The layers of a network, in the order of its vector: `layer-1` and so on."""
+    return tuple(Component(f"layer-{place}", size) for place, size in enumerate(sizes, start=1))
+
+
+@dataclass(frozen=True)
 class MechanismInputs:
-    """The mechanism of one ledger entry. None stands for a number that it does not have."""
+    """The mechanism of one ledger entry. None stands for a number that it does not have.
+
+    Raises ValueError for components that do not make up the released vector.
+    """
 
     mechanism: str
     n: int
@@ -33,11 +50,39 @@ class MechanismInputs:
     delta: float | None = None
     adjacency: str | None = None
     accountant: str | None = None
+    components: tuple[Component, ...] | None = None
+    """What the vector is made of, where each part has a radius of its own; None where the vector
+    is released as a whole."""
+
+    def __post_init__(self) -> None:
+        if self.components is None:
+            return
+        if self.counts_epsilon or self.noise_multiplier is None:
+            raise ValueError("only metric privacy releases components with radii of their own")
+        names = {component.name for component in self.components}
+        if len(names) < len(self.components) or min(part.n for part in self.components) < 1:
+            raise ValueError("components need distinct names and at least one parameter each")
+        if sum(part.n for part in self.components) != self.n:
+            raise ValueError(f"the components do not add up to {self.n} parameters")
 
     @property
     def counts_epsilon(self) -> bool:
         """Whether the cost is an epsilon with a delta; otherwise it is leakage, or unbounded."""
         return self.event is not None
+
+    @property
+    def follow_from_n(self) -> bool:
+        """Whether a spec and the number of parameters tell all of it, without data."""
+        return not self.counts_epsilon and self.components is None
+
+    @property
+    def component_sizes(self) -> tuple[int, ...]:
+        """Parameters of each component; none where the vector is released as a whole."""
+        return tuple(component.n for component in self.components or ())
+
+    def radii_shape(self, subjects: int) -> tuple[int, ...]:
+        """The shape of the radii of so many subjects: one each, or one for each component too."""
+        return (subjects,) if self.components is None else (subjects, len(self.components))
 
     @property
     def leakage_factor(self) -> Fraction | None:
@@ -48,9 +93,24 @@ class MechanismInputs:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as JSON-able values."""
-        return asdict(self)
+        fields = asdict(self)
+        if self.components is not None:
+            fields["components"] = list(fields["components"])
+        return fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "MechanismInputs":
-        """What `as_dict` gave. Raises TypeError for a missing or unknown field."""
-        return cls(**fields)
+        """What `as_dict` gave. Raises TypeError for a missing or unknown field, and ValueError for
+        components that are none."""
+        components = fields.get("components")
+        return cls(**{**fields, "components": None if components is None else _read(components)})
+
+
+def _read(components: Any) -> tuple[Component, ...]:
+    if not isinstance(components, list) or not components:
+        raise ValueError("components must be a list of names and sizes")
+    for part in components:
+        known = isinstance(part, dict) and part.keys() == {"name", "n"}
+        if not (known and isinstance(part["name"], str) and type(part["n"]) is int):
+            raise ValueError("a component has a name and a number of parameters, and no more")
+    return tuple(Component(**part) for part in components)

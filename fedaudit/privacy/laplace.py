@@ -3,9 +3,14 @@
 Its density is K exp(-epsilon ||x||). A draw is a norm from Gamma(shape n, scale 1/epsilon) times a
 direction uniform on the sphere (section 4.2). Noise is drawn here for epsilon = 1 and scaled by
 1/epsilon = nu * radius / n where it is added, so it can be drawn before the radius is known.
+
+Layer by layer, each layer's part of the vector has a draw of its own dimension, independent of the
+others.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -26,31 +31,65 @@ def unit_laplace(
 
     The norm is drawn, and the direction normalised, in float64.
     """
-    norm = unit_gamma(source, shape=n, round_=round_, counters=counters)
+    return unit_layers(source, sizes=(n,), round_=round_, counters=counters)
+
+
+def unit_layers(
+    source: Source, *, sizes: Sequence[int], round_: ArrayLike, counters: ArrayLike
+) -> NDArray[np.float32]:
+    """As `unit_laplace`, with a draw of its own for each of the layers, which have these sizes.
+
+    A single layer gets the noise of the whole vector.
+    """
+    n = sum(sizes)
     words = source.words(
         purpose=Purpose.DIRECTION, round_=round_, counters=counters, count=n + n % 2
     )
     direction = normals(words)[..., :n]
-    length = np.sqrt(np.square(direction, dtype=np.float64).sum(-1))
-    noise: NDArray[np.float32] = (direction * (norm / length)[..., None]).astype(np.float32)
+    noise = np.empty(direction.shape, dtype=np.float32)
+    for layer, part in enumerate(layer_slices(sizes)):
+        norm = layer_gamma(source, sizes=sizes, layer=layer, round_=round_, counters=counters)
+        length = np.sqrt(np.square(direction[..., part], dtype=np.float64).sum(-1))
+        noise[..., part] = direction[..., part] * (norm / length)[..., None]
     return noise
 
 
+def layer_slices(sizes: Sequence[int]) -> list[slice]:
+    """Where each of the layers lies in the vector that they make up end to end."""
+    ends = list(accumulate(sizes))
+    return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+def layer_gamma(
+    source: Source, *, sizes: Sequence[int], layer: int, round_: ArrayLike, counters: ArrayLike
+) -> NDArray[np.float64]:
+    """The norm of one layer's draw, as `unit_gamma` gives it; layers share no number."""
+    if layer == 0:
+        return unit_gamma(source, shape=sizes[0], round_=round_, counters=counters)
+    own = np.asarray(counters, dtype=np.int64) * (len(sizes) - 1) + layer - 1
+    return unit_gamma(
+        source, shape=sizes[layer], round_=round_, counters=own, purpose=Purpose.LAYER_MAGNITUDE
+    )
+
+
 def unit_gamma(
-    source: Source, *, shape: int, round_: ArrayLike, counters: ArrayLike
+    source: Source,
+    *,
+    shape: int,
+    round_: ArrayLike,
+    counters: ArrayLike,
+    purpose: Purpose = Purpose.MAGNITUDE,
 ) -> NDArray[np.float64]:
     """Gamma(shape, 1) numbers in float64 over broadcast(seeds, round_, counters)."""
     if shape <= _LARGEST_PRODUCT:
-        words = source.words(
-            purpose=Purpose.MAGNITUDE, round_=round_, counters=counters, count=shape
-        )
+        words = source.words(purpose=purpose, round_=round_, counters=counters, count=shape)
         product: NDArray[np.float64] = uniforms(words).prod(-1)
         return -np.log(product)
-    return _marsaglia_tsang(source, shape=shape, round_=round_, counters=counters)
+    return _marsaglia_tsang(source, shape=shape, round_=round_, counters=counters, purpose=purpose)
 
 
 def _marsaglia_tsang(
-    source: Source, *, shape: int, round_: ArrayLike, counters: ArrayLike
+    source: Source, *, shape: int, round_: ArrayLike, counters: ArrayLike, purpose: Purpose
 ) -> NDArray[np.float64]:
     """Rejection for large shapes (Marsaglia and Tsang 2000); attempt a reads the a-th four words.
 
@@ -61,7 +100,7 @@ def _marsaglia_tsang(
     attempts = 8
     while True:
         words = source.words(
-            purpose=Purpose.MAGNITUDE,
+            purpose=purpose,
             round_=round_,
             counters=counters,
             count=attempts * _ATTEMPT_WORDS,
@@ -114,11 +153,19 @@ class Sanitiser:
     ) -> Tensor:
         """The uploads, from the norms and radii of whole updates; the vectors may be parts."""
         if self.clip is not None:
-            shrink = (self.clip / norm)[..., None]
-            # A norm that is not finite compares false and stays, to be withheld.
-            updated = torch.where(shrink < 1, start + (updated - start) * shrink, updated)
+            updated = clipped(start, updated, clip=self.clip, norm=norm)
         noise = unit_noise * (radius * self.noise_scale)[..., None]
         return (updated + noise).float()
+
+
+def clipped(start: Tensor, updated: Tensor, *, clip: Tensor, norm: Tensor) -> Tensor:
+    """`updated` [cells, clients, n] with updates of these norms [cells, clients] cut to `clip`.
+
+    The vectors may be parts of those with these norms.
+    """
+    shrink = (clip / norm)[..., None]
+    # A norm that is not finite compares false and stays, to be withheld.
+    return torch.where(shrink < 1, start + (updated - start) * shrink, updated)
 
 
 def norms(vectors: Tensor) -> Tensor:

@@ -4,31 +4,39 @@ The numbers are those of `privacy.laplace`. What differs is room: vectors are wo
 parts, so that a release needs little beside the upload itself.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.privacy.distances import squared_distances
-from fedaudit.privacy.laplace import Sanitiser, unit_gamma
+from fedaudit.privacy.laplace import Sanitiser, clipped, layer_gamma, layer_slices
+from fedaudit.privacy.layers import LayerSanitiser, whole_norm
 from fedaudit.randomness import Purpose, Source, normals
 
 _PART = 1 << 16
 
 
-def unit_laplace_vector(source: Source, *, n: int, round_: int, client: int) -> NDArray[np.float32]:
-    """One draw with epsilon = 1: float32 [n], as `unit_laplace` gives it to this client.
+def unit_laplace_vector(
+    source: Source, *, sizes: Sequence[int], round_: int, client: int
+) -> NDArray[np.float32]:
+    """One draw with epsilon = 1: float32 [n], as `unit_layers` gives it to this client.
 
-    `source` is that of a stack of one. Besides the result it takes room for n numbers in double
-    precision, for a norm that is summed in the same order.
+    A single size is that of a whole vector. `source` is that of a stack of one. Besides the result
+    it takes room for as many numbers of the largest layer in double precision, for a norm that is
+    summed in the same order.
     """
-    norm = unit_gamma(source, shape=n, round_=round_, counters=client)
-    direction = _direction(source, n, round_, client)
-    length = np.sqrt(np.square(direction, dtype=np.float64).sum(-1))
-    scale = norm / length
-    for start in range(0, n, _PART):
-        part = direction[start : start + _PART]
-        part[:] = part * scale
+    direction = _direction(source, sum(sizes), round_, client)
+    for layer, own in enumerate(layer_slices(sizes)):
+        noise = direction[own]
+        norm = layer_gamma(source, sizes=sizes, layer=layer, round_=round_, counters=client)
+        length = np.sqrt(np.square(noise, dtype=np.float64).sum(-1))
+        scale = norm / length
+        for start in range(0, len(noise), _PART):
+            part = noise[start : start + _PART]
+            part[:] = part * scale
     return direction
 
 
@@ -45,6 +53,35 @@ def _direction(source: Source, n: int, round_: int, client: int) -> NDArray[np.f
     return numbers.ravel()[:n]
 
 
+def release_layers_in_place(
+    sanitise: LayerSanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float32]
+) -> Tensor:
+    """As `release_in_place`, layer by layer. Returns the radii, float64 [1, 1, layers]."""
+    slices = layer_slices(sanitise.sizes)
+    lengths = torch.stack(
+        [squared_distances(updated[None, own], start[own]).sqrt() for own in slices], dim=-1
+    )[None]
+    radii = sanitise.radii(lengths)
+    if sanitise.clip is not None:
+        norm = whole_norm(lengths)
+        for first in range(0, len(updated), _PART):
+            part = slice(first, first + _PART)
+            cut = clipped(
+                start[None, None, part], updated[None, None, part], clip=sanitise.clip, norm=norm
+            )
+            updated[part] = cut[0, 0]
+    for layer, (one, own) in enumerate(zip(sanitise.parts, slices, strict=True)):
+        _release(
+            one,
+            start[own],
+            updated[own],
+            unit_noise[own],
+            norm=lengths[..., layer],
+            radius=radii[..., layer],
+        )
+    return radii
+
+
 def release_in_place(
     sanitise: Sanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float32]
 ) -> Tensor:
@@ -54,6 +91,20 @@ def release_in_place(
     """
     norm = squared_distances(updated[None], start).sqrt()[None]
     radius = sanitise.radii(norm)
+    _release(sanitise, start, updated, unit_noise, norm=norm, radius=radius)
+    return radius
+
+
+def _release(
+    sanitise: Sanitiser,
+    start: Tensor,
+    updated: Tensor,
+    unit_noise: NDArray[np.float32],
+    *,
+    norm: Tensor,
+    radius: Tensor,
+) -> None:
+    """Puts what leaves the client into `updated`, part by part; norm and radius [1, 1]."""
     for first in range(0, len(updated), _PART):
         part = slice(first, first + _PART)
         noise = torch.from_numpy(unit_noise[part]).to(updated.device)
@@ -61,4 +112,3 @@ def release_in_place(
             start[None, None, part], updated[None, None, part], noise, norm=norm, radius=radius
         )
         updated[part] = released[0, 0]
-    return radius

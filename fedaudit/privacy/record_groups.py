@@ -43,6 +43,14 @@ def record_groups(
     ), group_of
 
 
+def enclosing(low: float, high: float) -> tuple[float, float]:
+    """The nearest of those round numbers below budgets in [low, high], and at or above them."""
+    ends = _round_numbers(low, high)
+    first, last = np.searchsorted(ends, [low, high], side="left").tolist()
+    below = first if low < high and ends[first] == low else first - 1
+    return ends[below], ends[last]
+
+
 def _round_numbers(smallest: float, largest: float) -> list[float]:
     """1, 2 and 5 times powers of ten, from below `smallest` to `largest` or above."""
     exponents = range(int(np.floor(np.log10(smallest))) - 1, int(np.floor(np.log10(largest))) + 2)

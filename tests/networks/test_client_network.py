@@ -13,10 +13,11 @@ from fedaudit.networks.shape import (
     ConvolutionalShape,
     DenseShape,
     NetworkShape,
+    are_layers_of,
+    layer_sizes,
     network_shape,
-    parameter_count,
 )
-from fedaudit.spec.model import CnnFemnist, Mlp
+from fedaudit.spec.model import CnnFemnist, Linear, Logistic, Mlp
 
 CPU = torch.device("cpu")
 CNN = CnnFemnist(kind="cnn-femnist")
@@ -26,7 +27,28 @@ BARE = DenseShape((6, 4, 3), intercept=False)
 
 
 def test_the_papers_network_has_as_many_parameters_as_the_paper_says() -> None:
-    assert parameter_count(CNN, features=784, classes=62) == 1_206_590
+    assert network_shape(CNN, features=784, classes=62).n == 1_206_590
+
+
+@pytest.mark.parametrize(
+    ("model", "features", "classes", "sizes"),
+    [
+        # 3 by 3 kernels and one bias each; 12 by 12 places of 64 channels lead to 128 units.
+        (CNN, 784, 62, (32 * 10, 64 * (32 * 9 + 1), 128 * (64 * 144 + 1), 62 * 129)),
+        (Mlp(kind="mlp", hidden=[2]), 3, 0, (8, 3)),  # the hospital network of Galli et al.
+        (Mlp(kind="mlp", hidden=[5, 4], intercept=False), 3, 10, (15, 20, 40)),
+        (Linear(kind="linear"), 2, 0, (3,)),
+        (Logistic(kind="logistic"), 8, 3, (27,)),
+    ],
+)
+def test_a_layer_is_its_weights_and_its_bias(model, features, classes, sizes) -> None:
+    shape = network_shape(model, features=features, classes=classes)
+    assert layer_sizes(shape) == sizes
+    assert are_layers_of(model, sizes)
+    # A single layer of another size is one over other features.
+    moved = (sizes[0] - 1, *sizes[1:-1], sizes[-1] + 1) if len(sizes) > 1 else (0,)
+    for other in (moved, (*sizes, 5), sizes[:-1], (), (-1,)):
+        assert not are_layers_of(model, other)
 
 
 def test_the_layers_cover_the_vector_once() -> None:

@@ -13,7 +13,7 @@ from fedaudit.networks.folding import fold
 from fedaudit.networks.general import GeneralNetwork
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.shape import DenseShape, network_shape, parameter_count
+from fedaudit.networks.shape import DenseShape, network_shape
 from fedaudit.networks.tiny import TinyNetwork
 from fedaudit.spec.model import Linear, Logistic, Mlp
 
@@ -35,8 +35,8 @@ FALSE_ALARM = 1e-6
 def test_parameter_counts(
     model: Linear | Logistic | Mlp, features: int, classes: int, n: int
 ) -> None:
-    assert parameter_count(model, features=features, classes=classes) == n
     shape = network_shape(model, features=features, classes=classes)
+    assert shape.n == n
     covered = [index for layer in shape.layers for index in _indices(layer.weights, layer.bias)]
     assert covered == list(range(n))
 

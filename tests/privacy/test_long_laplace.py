@@ -19,14 +19,14 @@ def test_noise_is_that_of_a_stack(n: int) -> None:
         CounterSource(seeds[:, None]), n=n, round_=[[9]], counters=np.array([[4, 8]])
     )
     for place, client in enumerate((4, 8)):
-        alone = unit_laplace_vector(CounterSource(seeds), n=n, round_=9, client=client)
+        alone = unit_laplace_vector(CounterSource(seeds), sizes=(n,), round_=9, client=client)
         assert alone.dtype == np.float32
         assert alone.tobytes() == together[0, place].tobytes()
 
 
 def test_secret_noise_is_never_the_same() -> None:
     source = EntropySource(np.zeros(1))
-    one, other = (unit_laplace_vector(source, n=500, round_=1, client=1) for _ in range(2))
+    one, other = (unit_laplace_vector(source, sizes=(500,), round_=1, client=1) for _ in range(2))
     assert one.shape == other.shape == (500,)
     assert not np.array_equal(one, other)
 

@@ -1,0 +1,158 @@
+"""Noise layer by layer: what the mechanism draws, and what people draw instead."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from looks_right import Checks, laplace_checks
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor
+
+from fedaudit.privacy.laplace import Sanitiser, layer_slices, unit_laplace, unit_layers
+from fedaudit.privacy.layers import LayerSanitiser
+from fedaudit.randomness import CounterSource
+
+Numbers = NDArray[np.float64]
+
+SIZES = (3, 1, 3, 20)
+"""Two layers of one size, one of a single parameter, one whose norm is drawn by rejection."""
+NU = 2.0
+NORMS = (0.5, 2.0, 1.0, 0.25)
+"""Of each layer's update."""
+DRAWS = 40_000
+
+
+def column(value: float) -> Tensor:
+    """A setting of one cell."""
+    return torch.tensor([[value]], dtype=torch.float64)
+
+
+def layer_sanitiser(
+    sizes: tuple[int, ...] = SIZES,
+    *,
+    nu: float = NU,
+    radius: float | None = None,
+    floor: float = 1e-6,
+    clip: float | None = None,
+) -> LayerSanitiser:
+    """Of one cell."""
+    whole = Sanitiser(
+        noise_scale=column(nu),
+        fixed_radius=None if radius is None else column(radius),
+        radius_floor=column(floor),
+        clip=None,
+    )
+    return LayerSanitiser(
+        sizes=sizes,
+        parts=tuple(replace(whole, noise_scale=column(nu / size)) for size in sizes),
+        clip=None if clip is None else column(clip),
+    )
+
+
+def an_update() -> Tensor:
+    """Of the norms above: float32 [1, 1, n]."""
+    parts = [torch.full((size,), norm / size**0.5) for size, norm in zip(SIZES, NORMS, strict=True)]
+    return torch.cat(parts)[None, None]
+
+
+def layered(sanitise: LayerSanitiser, unit: Callable[[], NDArray[np.float32]]) -> Numbers:
+    """What is added to an update that is released again and again: [draws, n]."""
+    update = an_update()
+    start, updated = torch.zeros_like(update), update.expand(1, DRAWS, -1)
+    uploads, _ = sanitise(start.expand_as(updated), updated, torch.from_numpy(unit()[None]))
+    noise: Numbers = (uploads - updated)[0].double().numpy()
+    return noise
+
+
+def unit_noise(sizes: tuple[int, ...] = SIZES) -> NDArray[np.float32]:
+    """As it is drawn: [draws, n]."""
+    return unit_layers(CounterSource(4), sizes=sizes, round_=1, counters=np.arange(DRAWS))
+
+
+def mechanism() -> Numbers:
+    """The mechanism itself, with the adaptive radius."""
+    return layered(layer_sanitiser(), unit_noise)
+
+
+def whole_norm() -> NDArray[np.float32]:
+    """One draw of the whole vector, cut into layers."""
+    return unit_laplace(CounterSource(4), n=sum(SIZES), round_=1, counters=np.arange(DRAWS))
+
+
+def one_draw_for_equal_layers() -> NDArray[np.float32]:
+    """The first layer's noise in the third layer too."""
+    noise, (first, _, third, _) = unit_noise(), layer_slices(SIZES)
+    noise[:, third] = noise[:, first]
+    return noise
+
+
+def one_norm_for_equal_layers() -> NDArray[np.float32]:
+    """Independent directions, and the norm of the first layer in the third."""
+    noise, (first, _, third, _) = unit_noise(), layer_slices(SIZES)
+    length = np.linalg.norm(noise[:, first], axis=1) / np.linalg.norm(noise[:, third], axis=1)
+    noise[:, third] *= length[:, None]
+    return noise
+
+
+def _rate_of_the_whole() -> Numbers:
+    """n in place of n_l in every layer's rate: less noise."""
+    scale = column(NU / sum(SIZES))
+    sanitise = layer_sanitiser()
+    parts = tuple(replace(part, noise_scale=scale) for part in sanitise.parts)
+    return layered(replace(sanitise, parts=parts), unit_noise)
+
+
+def _radius_of_the_whole() -> Numbers:
+    """The whole update's norm as every layer's radius."""
+    return layered(layer_sanitiser(radius=float(np.linalg.norm(NORMS))), unit_noise)
+
+
+def _last_layer_bare() -> Numbers:
+    noise = mechanism()
+    noise[:, layer_slices(SIZES)[-1]] = 0.0
+    return noise
+
+
+def _too_little_in_one_layer() -> Numbers:
+    noise = mechanism()
+    noise[:, layer_slices(SIZES)[2]] *= 0.8
+    return noise
+
+
+BROKEN: dict[str, Callable[[], Numbers]] = {
+    "one draw for the whole vector": lambda: layered(layer_sanitiser(), whole_norm),
+    "one draw for layers of one size": lambda: layered(
+        layer_sanitiser(), one_draw_for_equal_layers
+    ),
+    "one norm for layers of one size": lambda: layered(
+        layer_sanitiser(), one_norm_for_equal_layers
+    ),
+    "the rate of the whole vector": _rate_of_the_whole,
+    "the radius of the whole update": _radius_of_the_whole,
+    "no noise on the last layer": _last_layer_bare,
+    "noise too small by 20 % in one layer": _too_little_in_one_layer,
+}
+
+
+def layer_checks(noise: Numbers) -> Checks:
+    """Of noise [draws, n]: each layer by itself, and layers of one size against each other."""
+    checks: Checks = {}
+    parts = layer_slices(SIZES)
+    scaled = []
+    for place, (part, size, norm) in enumerate(zip(parts, SIZES, NORMS, strict=True), start=1):
+        epsilon = size / (NU * norm)
+        own = laplace_checks(noise[:, part], epsilon=epsilon)
+        checks |= {f"layer-{place} {name}": check for name, check in own.items()}
+        scaled.append(np.linalg.norm(noise[:, part], axis=1) * epsilon)
+    # Independent gamma numbers add up to another: the layers' norms in units of their rates.
+    total = sum(SIZES)
+    checks["norms together"] = (np.sum(scaled, axis=0), stats.gamma(total).cdf)
+    checks["norms of equals"] = (scaled[0] + scaled[2], stats.gamma(SIZES[0] + SIZES[2]).cdf)
+    first, third = noise[:, parts[0]], noise[:, parts[2]]
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(third, axis=1)
+    cosine = (first * third).sum(1) / np.where(lengths > 0, lengths, 1.0)
+    half = (SIZES[0] - 1) / 2
+    checks["directions of equals"] = ((1 + cosine) / 2, stats.beta(half, half).cdf)
+    return checks
