@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.combination import Combination
 from fedaudit.fairness.counts import group_rates, scored_rows
 from fedaudit.fairness.suppression import shown_groups
 
@@ -30,6 +31,7 @@ METRICS = (
     "equal_opportunity_ratio",
 )
 
+NO_OUTCOME = "no favourable outcome was declared"
 ZERO_OVER_ZERO = "the rates compared are all 0, and 0/0 is no ratio"
 _LACKING = {
     "demographic_parity": "scored rows",
@@ -54,25 +56,44 @@ def gap_values(
     NaN where fewer than two groups are shown, a shown group has no denominator for a rate, the
     reference group (an index) is hidden, or a ratio is 0/0.
     """
-    rates = group_rates(counts)
-    visible = shown[..., np.newaxis, :]
-    with np.errstate(invalid="ignore"):
-        if reference is None:
-            high = np.where(visible, rates, -np.inf).max(axis=-1)
-            low = np.where(visible, rates, np.inf).min(axis=-1)
-            differences, ratios = high - low, low / high
-        else:
-            differences, ratios = _against(rates, visible, reference)
-    values = np.empty((*counts.shape[:-2], len(METRICS)))
+    return rate_gaps(group_rates(counts), shown, reference=reference)
+
+
+def rate_gaps(
+    rates: NDArray[np.float64], shown: NDArray[np.bool_], *, reference: int | None = None
+) -> NDArray[np.float64]:
+    """As `gap_values`, from the RATES of the groups themselves: [..., 3, groups] to [..., 6]."""
+    differences, ratios = spread(rates, shown[..., np.newaxis, :], reference)
+    values = np.empty((*rates.shape[:-2], len(METRICS)))
     values[..., 0], values[..., 1] = differences[..., 0], ratios[..., 0]
     values[..., 2] = np.maximum(differences[..., 1], differences[..., 2])
     values[..., 3] = np.minimum(ratios[..., 1], ratios[..., 2])
     values[..., 4], values[..., 5] = differences[..., 1], ratios[..., 1]
-    comparable: NDArray[np.bool_] = np.count_nonzero(shown, axis=-1) >= 2
-    if reference is not None:
-        comparable &= shown[..., reference]
-    values[~comparable, :] = np.nan
+    values[~comparable(shown, reference), :] = np.nan
     return values
+
+
+def spread(
+    values: NDArray[np.float64], visible: NDArray[np.bool_], reference: int | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Difference and ratio of values [..., groups] over the visible groups: [...] each.
+
+    Values are not negative. NaN where a visible value is NaN, and for a ratio of 0/0.
+    """
+    with np.errstate(invalid="ignore"):
+        if reference is not None:
+            return _against(values, visible, reference)
+        high = np.where(visible, values, -np.inf).max(axis=-1)
+        low = np.where(visible, values, np.inf).min(axis=-1)
+        return high - low, low / high
+
+
+def comparable(shown: NDArray[np.bool_], reference: int | None) -> NDArray[np.bool_]:
+    """Where there are two groups to compare, and the reference group is one: [...]."""
+    found: NDArray[np.bool_] = np.count_nonzero(shown, axis=-1) >= 2
+    if reference is not None:
+        found &= shown[..., reference]
+    return found
 
 
 def _against(
@@ -93,11 +114,14 @@ def gaps(
     *,
     minimum_group_size: int,
     reference_group: str | None = None,
+    combination: Combination | None = None,
+    declared: bool = True,
 ) -> list[list[Figure]]:
     """The METRICS for each leading index of counts [..., groups, 4].
 
-    Raises ValueError where the counts do not fit the groups or the reference group is none of
-    them.
+    `combination`: how the groups of an intersection lie. `declared`: whether some outcome is
+    favourable; otherwise there is nothing that was counted. Raises ValueError where the counts do
+    not fit the groups or the reference group is none of them.
     """
     if counts.shape[-2:] != (len(groups), 4):
         raise ValueError(
@@ -105,16 +129,33 @@ def gaps(
         )
     reference = reference_index(groups, reference_group)
     block = counts.reshape(-1, len(groups), 4)
-    rows = scored_rows(block)
-    shown = shown_groups(rows, minimum_group_size=minimum_group_size)
+    if not declared:
+        return [[Figure(metric, None, NO_OUTCOME) for metric in METRICS] for _ in block]
+    shown = shown_groups(
+        scored_rows(block), minimum_group_size=minimum_group_size, combination=combination
+    )
+    return gaps_between(block, shown, reference=reference, rows=scored_rows(block))
+
+
+def gaps_between(
+    block: NDArray[np.int64],
+    shown: NDArray[np.bool_],
+    *,
+    reference: int | None,
+    rows: NDArray[np.int64],
+) -> list[list[Figure]]:
+    """The METRICS of each of several counts [count, groups, 4] over the shown [count, groups].
+
+    `rows` [count, groups]: the scored rows that reasons may tell of.
+    """
+    groups = block.shape[1]
     values = gap_values(block, shown, reference=reference)
     missing: NDArray[np.bool_] = np.isnan(values)
-    left_out = (len(groups) - shown.sum(axis=-1)).tolist()
+    left_out = (groups - shown.sum(axis=-1)).tolist()
     explain: list[bool] = np.any(missing, axis=-1).tolist()
     figures = []
     for position, row in enumerate(values.tolist()):
-        hidden = left_out[position]
-        note = _left_out(hidden, len(groups)) if hidden else None
+        note = left_out_note(left_out[position], groups)
         if not explain[position]:
             figures.append([Figure(*pair, note) for pair in zip(METRICS, row, strict=True)])
             continue
@@ -137,8 +178,28 @@ def reference_index(groups: Sequence[str], reference_group: str | None) -> int |
     return list(groups).index(reference_group)
 
 
-def _left_out(hidden: int, groups: int) -> str:
+def left_out_note(hidden: int, groups: int) -> str | None:
+    """What a figure leaves out; None where that is nothing."""
+    if not hidden:
+        return None
     return f"{hidden} of {groups} groups left out: too few scored rows, or kept back beside one"
+
+
+def why_incomparable(
+    rows: NDArray[np.int64], shown: NDArray[np.bool_], reference: int | None
+) -> str | None:
+    """Why the shown of some groups [groups] with these scored rows cannot be compared, or None."""
+    left, with_rows = int(shown.sum()), int((rows > 0).sum())
+    if with_rows == 0:
+        return "no row was scored"
+    if with_rows == 1:
+        return "only one group has scored rows; a gap needs two"
+    if left < 2:
+        hidden = left_out_note(len(shown) - left, len(shown))
+        return f"fewer than two groups are left to compare ({hidden})"
+    if reference is not None and not shown[reference]:
+        return "the reference group is left out: too few scored rows, or kept back beside one"
+    return None
 
 
 class _Reasons:
@@ -151,23 +212,8 @@ class _Reasons:
         rows: NDArray[np.int64],
         reference: int | None,
     ) -> None:
-        self._shown = shown
         self._rates = group_rates(counts)[:, shown]
-        self._with_rows = int((rows > 0).sum())
-        self._common = self._incomparable(reference)
-
-    def _incomparable(self, reference: int | None) -> str | None:
-        left = int(self._shown.sum())
-        if self._with_rows == 0:
-            return "no row was scored"
-        if self._with_rows == 1:
-            return "only one group has scored rows; a gap needs two"
-        if left < 2:
-            hidden = _left_out(len(self._shown) - left, len(self._shown))
-            return f"fewer than two groups are left to compare ({hidden})"
-        if reference is not None and not self._shown[reference]:
-            return "the reference group is left out: too few scored rows, or kept back beside one"
-        return None
+        self._common = why_incomparable(rows, shown, reference)
 
     def why(self, metric: str) -> str:
         if self._common is not None:

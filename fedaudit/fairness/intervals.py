@@ -6,14 +6,17 @@ given the trained model; it does not tell how another training run would differ.
 among many groups is biased upward, and its interval with it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.combination import Combination
 from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.gaps import METRICS, gap_values, reference_index
+from fedaudit.fairness.scores import SCORE_METRICS, GroupScores, score_values
 from fedaudit.fairness.suppression import shown_groups
 from fedaudit.randomness import CounterSource, Purpose
 
@@ -44,53 +47,122 @@ def bootstrap_intervals(
     seed: int,
     stream: int = 0,
     reference_group: str | None = None,
+    combination: Combination | None = None,
 ) -> dict[str, Interval]:
     """The interval of each of METRICS, from counts per client [clients, groups, 4].
 
     `level`: coverage, such as 0.95. `stream`: another number draws other clients from the same
     seed (one for each attribute). The same arguments always give the same intervals.
     """
+    reference = reference_index(groups, reference_group)
     shown = shown_groups(
-        scored_rows(client_counts.sum(axis=0)), minimum_group_size=minimum_group_size
+        scored_rows(client_counts.sum(axis=0)),
+        minimum_group_size=minimum_group_size,
+        combination=combination,
     )
-    contributing = client_counts[client_counts[:, shown].any(axis=(1, 2))]
-    if len(contributing) < FEWEST_CLIENTS:
+
+    def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
+        return gap_values(pooled.astype(np.int64), _each(shown, pooled), reference=reference)
+
+    return _intervals(
+        METRICS,
+        measure,
+        # Sums of counts stay far below 2**53: they are exact, whatever order they are taken in.
+        client_counts.astype(np.float64),
+        contributing=np.flatnonzero(client_counts[:, shown].any(axis=(1, 2))),
+        draws=_Draws(seed, stream, samples),
+        level=level,
+    )
+
+
+def score_intervals(
+    scores: GroupScores,
+    groups: Sequence[str],
+    *,
+    rooted: bool,
+    minimum_group_size: int,
+    level: float,
+    samples: int,
+    seed: int,
+    stream: int = 0,
+    reference_group: str | None = None,
+    combination: Combination | None = None,
+) -> dict[str, Interval]:
+    """The interval of each of SCORE_METRICS, as `bootstrap_intervals`, from the same clients."""
+    reference = reference_index(groups, reference_group)
+    shown = shown_groups(
+        scores.rows.sum(axis=0), minimum_group_size=minimum_group_size, combination=combination
+    )
+
+    def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
+        return score_values(pooled, _each(shown, pooled), rooted=rooted, reference=reference)
+
+    return _intervals(
+        SCORE_METRICS,
+        measure,
+        scores.sums,
+        contributing=np.flatnonzero(scores.rows[:, shown].any(axis=1)),
+        draws=_Draws(seed, stream, samples),
+        level=level,
+    )
+
+
+class _Draws(NamedTuple):
+    """Which clients are drawn: `samples` times as many as there are, with replacement."""
+
+    seed: int
+    stream: int
+    samples: int
+
+
+def _intervals(
+    metrics: Sequence[str],
+    measure: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    sums: NDArray[np.float64],
+    *,
+    contributing: NDArray[np.int64],
+    draws: _Draws,
+    level: float,
+) -> dict[str, Interval]:
+    """Of what `measure` makes of sums over drawn clients: [count, metrics] of [count, ...].
+
+    `sums` [clients, ...] of each client; `contributing`: the clients that are drawn from.
+    """
+    drawn_from = sums[contributing]
+    if len(drawn_from) < FEWEST_CLIENTS:
         reason = (
-            f"{len(contributing)} clients have rows in the groups shown; "
+            f"{len(drawn_from)} clients have rows in the groups shown; "
             f"an interval needs {FEWEST_CLIENTS}"
         )
-        return {metric: Interval(None, None, reason) for metric in METRICS}
-    reference = reference_index(groups, reference_group)
-    values = np.concatenate(
-        [
-            gap_values(drawn, np.broadcast_to(shown, drawn.shape[:-1]), reference=reference)
-            for drawn in _resample(contributing, samples=samples, seed=seed, stream=stream)
-        ]
-    )
+        return {metric: Interval(None, None, reason) for metric in metrics}
+    values = np.concatenate([measure(pooled) for pooled in _resample(drawn_from, draws)])
     return {
-        metric: _percentiles(values[:, position], level) for position, metric in enumerate(METRICS)
+        metric: _percentiles(values[:, position], level) for position, metric in enumerate(metrics)
     }
 
 
-def _resample(
-    counts: NDArray[np.int64], *, samples: int, seed: int, stream: int
-) -> Iterator[NDArray[np.int64]]:
-    """Pooled counts [some samples, groups, 4] of clients drawn with replacement, in blocks."""
-    clients, groups, _ = counts.shape
-    # Sums of counts stay far below 2**53: the product is exact, whatever order it is taken in.
-    flat = counts.reshape(clients, -1).astype(np.float64)
-    source = CounterSource(seed)
+def _each(shown: NDArray[np.bool_], pooled: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """The groups shown, for each of the draws."""
+    return np.broadcast_to(shown, (len(pooled), len(shown)))
+
+
+def _resample(sums: NDArray[np.float64], draws: _Draws) -> Iterator[NDArray[np.float64]]:
+    """Sums [some samples, ...] over clients drawn with replacement, in blocks."""
+    clients = len(sums)
+    flat = sums.reshape(clients, -1)
+    source = CounterSource(draws.seed)
     chunk = max(1, _WORDS_AT_A_TIME // max(clients, flat.shape[1]))
-    for start in range(0, samples, chunk):
-        draws = np.arange(start, min(start + chunk, samples), dtype=np.uint32)
+    for start in range(0, draws.samples, chunk):
+        counters = np.arange(start, min(start + chunk, draws.samples), dtype=np.uint32)
         words = source.words(
-            purpose=Purpose.BOOTSTRAP, round_=stream, counters=draws, count=clients
+            purpose=Purpose.BOOTSTRAP, round_=draws.stream, counters=counters, count=clients
         )
         chosen = (words.astype(np.uint64) * np.uint64(clients)) >> np.uint64(32)
-        cells = chosen.astype(np.int64) + np.arange(len(draws))[:, np.newaxis] * clients
-        times = np.bincount(cells.ravel(), minlength=len(draws) * clients)
-        pooled = times.reshape(len(draws), clients).astype(np.float64) @ flat
-        yield pooled.astype(np.int64).reshape(-1, groups, 4)
+        cells = chosen.astype(np.int64) + np.arange(len(counters))[:, np.newaxis] * clients
+        times = np.bincount(cells.ravel(), minlength=len(counters) * clients)
+        with np.errstate(invalid="ignore"):  # a loss that is not finite, drawn no times
+            pooled = times.reshape(len(counters), clients).astype(np.float64) @ flat
+        yield pooled.reshape(-1, *sums.shape[1:])
 
 
 def _percentiles(values: NDArray[np.float64], level: float) -> Interval:

@@ -1,22 +1,113 @@
 """Which groups may be shown: small cells are hidden, and what would give them away with them."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.combination import Combination
 
-def shown_groups(rows: NDArray[np.int64], *, minimum_group_size: int) -> NDArray[np.bool_]:
+_BEYOND = np.iinfo(np.int64).max
+
+
+def shown_groups(
+    rows: NDArray[np.int64], *, minimum_group_size: int, combination: Combination | None = None
+) -> NDArray[np.bool_]:
     """Which groups may be shown, [..., groups], from their scored rows.
 
     A group with fewer than `minimum_group_size` rows is hidden. Where exactly one group that has
     rows is hidden, the smallest of the others is hidden too: otherwise the total less what is
     shown would give the hidden group away (complementary suppression). A group without rows is
     not shown, and hides nothing.
+
+    Groups of a `combination` add up to the groups of the attributes that it combines as well, so
+    that holds within each of these too, and what belongs to one that is hidden is hidden. Several
+    totals taken together are not looked at.
     """
-    shown = rows >= max(1, minimum_group_size)
+    large = rows >= max(1, minimum_group_size)
+    if combination is None or large.all():
+        return complemented(large, rows)
+    for margin in combination.margins:
+        lines = combination.lines(margin)
+        totals = shown_groups(
+            rows[..., lines].sum(axis=-1),
+            minimum_group_size=minimum_group_size,
+            combination=combination.of_margin(margin),
+        )
+        large[..., lines] &= totals[..., np.newaxis]
+    return complemented(large, rows, combination)
+
+
+def complemented(
+    shown: NDArray[np.bool_], rows: NDArray[np.int64], combination: Combination | None = None
+) -> NDArray[np.bool_]:
+    """Without the smallest shown group where exactly one group that has rows is hidden.
+
+    Within every total of a `combination` too. Changes `shown` [..., groups] in place and gives it
+    back.
+    """
+    if combination is not None:
+        return _complemented_within(shown, rows, combination.totals)
     alone = ((rows > 0) & ~shown).sum(axis=-1) == 1
     if alone.any():
-        beyond = np.iinfo(np.int64).max
-        smallest = np.where(shown, rows, beyond).argmin(axis=-1)[..., np.newaxis]
+        smallest = np.where(shown, rows, _BEYOND).argmin(axis=-1)[..., np.newaxis]
         kept = np.take_along_axis(shown, smallest, axis=-1) & ~alone[..., np.newaxis]
         np.put_along_axis(shown, smallest, kept, axis=-1)
     return shown
+
+
+def shown_cells(
+    rows: NDArray[np.int64],
+    groups_shown: NDArray[np.bool_],
+    *,
+    minimum_group_size: int,
+    combination: Combination | None = None,
+) -> NDArray[np.bool_]:
+    """Which cells of a table [parts, groups] of scored rows may be shown.
+
+    `groups_shown` [groups]: the groups whose totals over all parts are; of the others no cell is.
+    Complementary suppression along both axes: neither a group's total less its other cells gives a
+    hidden one away, nor that of a part. The groups of a `combination` add up to others within every
+    part, as in `shown_groups`.
+    """
+    cells = np.arange(rows.size).reshape(rows.shape)
+    shown = (rows >= max(1, minimum_group_size)) & groups_shown
+    within = [cells[:1]]
+    if combination is not None:
+        within = combination.totals
+        for margin in combination.margins:
+            lines, lying = combination.lines(margin), combination.of_margin(margin)
+            sums = rows[:, lines].sum(axis=-1)
+            of_margin = shown_groups(
+                sums.sum(axis=0), minimum_group_size=minimum_group_size, combination=lying
+            )
+            told = shown_cells(
+                sums, of_margin, minimum_group_size=minimum_group_size, combination=lying
+            )
+            shown[:, lines] &= told[..., np.newaxis]
+    of_parts = [cells[:, lines].reshape(-1, lines.shape[1]) for lines in within]
+    return _complemented_within(shown.ravel(), rows.ravel(), [cells.T, *of_parts]).reshape(
+        rows.shape
+    )
+
+
+def _complemented_within(
+    shown: NDArray[np.bool_], rows: NDArray[np.int64], totals: Sequence[NDArray[np.int64]]
+) -> NDArray[np.bool_]:
+    """`complemented` within each of several totals: no total has a single hidden group.
+
+    `totals`: the places of the groups that add up to each, [count, groups]. One group is hidden at
+    a time: that which helps most totals, of several the smallest.
+    """
+    while True:
+        helps = np.zeros(rows.shape, dtype=np.int64)
+        for places in totals:
+            alone = ((rows[..., places] > 0) & ~shown[..., places]).sum(axis=-1) == 1
+            helps[..., places] += alone[..., np.newaxis]
+        helps[~shown] = 0
+        most = helps.max(axis=-1, keepdims=True)
+        if not most.any():
+            return shown
+        best = np.where(helps == most, rows, _BEYOND).argmin(axis=-1)[..., np.newaxis]
+        kept = np.take_along_axis(shown, best, axis=-1) & (most == 0)
+        np.put_along_axis(shown, best, kept, axis=-1)

@@ -10,11 +10,6 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import FixedCohort
 
 
-def is_classification(spec: ExperimentSpec) -> bool:
-    """Whether the target is a class: with cross-entropy, or a logistic model whatever its loss."""
-    return spec.training.loss == "cross-entropy" or spec.model.kind == "logistic"
-
-
 def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
     """Refuse a cohort larger than the training clients, and groups that the data do not have.
 

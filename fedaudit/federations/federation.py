@@ -69,7 +69,7 @@ class Federation:
     classes: tuple[str, ...]
     """Empty for regression. With a `positive` class given: (negative, positive)."""
     attributes: tuple[Attribute, ...]
-    """The attributes that `fairness.sensitive` names, in its order."""
+    """Those of `fairness.attributes`, in its order."""
     fingerprint: str
     """SHA-256 (hex) of the data itself, whatever columns, scales or split a run uses:
     of the file once decompressed, or of what determines synthetic data."""

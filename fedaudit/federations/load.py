@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from fedaudit.federations.checks import check_agreement, is_classification
+from fedaudit.federations.checks import check_agreement
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.hospital_charges import load_hospital_charges
 from fedaudit.federations.images import load_femnist, load_images
+from fedaudit.federations.intersections import with_intersections
 from fedaudit.federations.sources import Files, OpenUpload
 from fedaudit.federations.synthetic_groups import load_synthetic_groups
 from fedaudit.federations.synthetic_linear import load_synthetic_linear
@@ -25,6 +26,7 @@ def load_federation(
     federation. Raises InvalidInputError with pointers below /federation, /fairness or /training.
     """
     federation = _load(spec, Files(sources_dir, open_upload))
+    federation = with_intersections(federation, spec.fairness.combinations)
     check_agreement(spec, federation)
     return federation
 
@@ -44,7 +46,7 @@ def _load(spec: ExperimentSpec, files: Files) -> Federation:
     return load_table(
         source,
         fairness=fairness,
-        classification=is_classification(spec),
+        classification=spec.classifies,
         seed=spec.seed,
         files=files,
         budgets=_budgets_column(spec),

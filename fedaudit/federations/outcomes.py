@@ -43,14 +43,16 @@ class OutcomeRules:
 
 
 def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
-    """The rules of `fairness.favourable` on this federation; none without sensitive attributes.
+    """The rules of `fairness.favourable` on this federation.
 
-    Raises InvalidInputError below /fairness/favourable where a rule names no group of the data,
-    does not fit the target, or there is neither a rule nor a two-class target to take one from.
+    There are none without sensitive attributes, and none for a target that is a number where the
+    spec gives none: groups are then compared by their losses alone. Raises InvalidInputError below
+    /fairness/favourable where a rule names no group of the data, does not fit the target, or there
+    is no rule for a target of more than two classes.
     """
     everyone = np.where(federation.mask, 0, -1).astype(np.int16)
     favourable = fairness.favourable
-    if not fairness.sensitive:
+    if not fairness.sensitive or (favourable is None and not federation.classes):
         return OutcomeRules((), np.empty(0), np.full_like(everyone, -1))
     if favourable is None:
         _check_two_classes(federation)
@@ -68,12 +70,6 @@ def favourable_rows(federation: Federation, fairness: Groups) -> NDArray[np.bool
 
 
 def _check_two_classes(federation: Federation) -> None:
-    if not federation.classes:
-        raise invalid(
-            _WHERE,
-            f"the target {federation.target_name!r} is a number; say which outcome is "
-            "favourable, as in {op: ge, value: 0}",
-        )
     if len(federation.classes) != 2:
         raise invalid(
             _WHERE,

@@ -88,7 +88,7 @@ def _outcomes(
             raise
         nothing = np.zeros_like(federation.mask)
         return nothing, nothing, error.errors[0].message
-    none = None if rules.ops else "no rule says which outcome is favourable"
+    none = None if rules.ops else f"{NUMERIC_TARGET}, and no rule says which outcome is favourable"
     return rules.rule_index >= 0, rules.label(federation.raw_target), none
 
 

@@ -21,8 +21,6 @@ from fedaudit.spec.privacy import PrivacySpec
 from fedaudit.spec.table import ByColumn, Table
 from fedaudit.spec.training import FixedCohort, KMeans, Training
 
-FAIRNESS_FIGURE_SUFFIXES = ("_difference", "_ratio")
-
 
 class ExperimentSpec(SpecPart):
     """One training run to be audited."""
@@ -126,22 +124,32 @@ class ExperimentSpec(SpecPart):
 
     def _check_gates(self) -> None:
         for position, gate in enumerate(self.gates):
-            about_fairness = gate.figure.endswith(FAIRNESS_FIGURE_SUFFIXES)
-            if gate.attribute is not None and not about_fairness:
+            if gate.attribute is not None and gate.attribute not in self.fairness.attributes:
                 raise refuse_at(
                     f"/gates/{position}/attribute",
-                    f"{gate.figure} is not a figure of a sensitive attribute; leave it out",
+                    f"{gate.attribute!r} is not in fairness.sensitive, nor one of "
+                    "fairness.intersections",
                 )
-            if gate.attribute is not None and gate.attribute not in self.fairness.sensitive:
-                raise refuse_at(
-                    f"/gates/{position}/attribute",
-                    f"{gate.attribute!r} is not in fairness.sensitive",
-                )
-            if about_fairness and gate.attribute is None and len(self.fairness.sensitive) != 1:
+            if (
+                gate.compares_groups
+                and gate.attribute is None
+                and len(self.fairness.attributes) != 1
+            ):
                 raise refuse_at(
                     f"/gates/{position}/attribute",
                     f"name the sensitive attribute whose {gate.figure} is meant",
                 )
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the target is a class: with cross-entropy, or a logistic model whatever its
+        loss."""
+        return self.training.loss == "cross-entropy" or self.model.kind == "logistic"
+
+    @property
+    def declares_outcome(self) -> bool:
+        """Whether some outcome is favourable: by a rule, or as a classifier's positive class."""
+        return self.fairness.favourable is not None or self.classifies
 
     @property
     def relocates(self) -> bool:

@@ -1,11 +1,13 @@
 """Between whom, and by which outcome, fairness is measured."""
 
+from collections import Counter
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import LARGEST_INTEGER, SpecPart, Text
+from fedaudit.spec.errors import refuse_at
 
 Label = float | Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)] | Text
 
@@ -84,5 +86,55 @@ class Groups(SpecPart):
 class Fairness(Groups):
     """Between whom, and by which outcome, an experiment measures fairness."""
 
+    intersections: Annotated[
+        list[Annotated[list[Text], Field(min_length=2, max_length=4)]], Field(max_length=10)
+    ] = []
+    """Attributes of `sensitive` whose combinations are groups too, as [[sex, race]]: every
+    combination of their values, also one without rows. See `combinations` for the names."""
     reference_group: Text | None = None
     intervals: Intervals | None = Intervals()
+
+    @model_validator(mode="after")
+    def _intersections_combine_sensitive_attributes(self) -> Self:
+        seen = [frozenset(parts) for parts in self.intersections]
+        for place, parts in enumerate(self.intersections):
+            where = f"/fairness/intersections/{place}"
+            if unknown := [part for part in parts if part not in self.sensitive]:
+                raise refuse_at(where, f"{unknown[0]!r} is not in `sensitive`; name it there too")
+            if len(seen[place]) != len(parts):
+                raise refuse_at(where, "an attribute is named twice; combine different ones")
+            if seen[place] in seen[:place]:
+                raise refuse_at(where, "the same attributes are combined above; leave one out")
+        return self
+
+    @model_validator(mode="after")
+    def _names_are_told_apart(self) -> Self:
+        taken = Counter([*self.sensitive, *self._joined()])
+        for place, name in enumerate(self._joined()):
+            if taken[name] > 1:
+                raise refuse_at(
+                    f"/fairness/intersections/{place}",
+                    f"it would be called {name!r}, as another attribute is; rename a column",
+                )
+        return self
+
+    @property
+    def combinations(self) -> dict[str, tuple[str, ...]]:
+        """Each intersection's name and the attributes it combines, in the order of the spec.
+
+        `sex_race` combines sex and race, or `sex x race` where another attribute has that name.
+        """
+        return dict(zip(self._joined(), map(tuple, self.intersections), strict=True))
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Every attribute by which fairness is measured: the sensitive ones, then intersections."""
+        return (*self.sensitive, *self.combinations)
+
+    def _joined(self) -> list[str]:
+        short = ["_".join(parts) for parts in self.intersections]
+        taken = Counter([*self.sensitive, *short])
+        return [
+            name if taken[name] == 1 else " x ".join(parts)
+            for name, parts in zip(short, self.intersections, strict=True)
+        ]

@@ -60,11 +60,18 @@ class LaplaceL2(SpecPart):
     radius_floor: Radius = 1e-6
     """Public lower bound on an adaptive radius."""
     clip: Clip | None = None
-    """Bound on the norm of an update before noise."""
-    per_layer: Literal[False] = False
+    """Bound on the norm of a whole update before noise."""
+    per_layer: bool = False
+    """Whether each layer of the network has noise of its own, of its own dimension and radius: an
+    adaptive radius is the norm of the layer's update, a number holds for every layer."""
     client_budget: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Leakage that no client may pass; it takes no further part before it would."""
     noise: Noise = "simulation"
+
+
+def is_per_layer(privacy: SpecPart) -> bool:
+    """Whether each layer of the network has noise of its own."""
+    return isinstance(privacy, LaplaceL2) and privacy.per_layer
 
 
 class AdaptiveClip(SpecPart):

@@ -101,3 +101,8 @@ class Training(SpecPart):
         method="k-means"
     )
     stopping: Stopping = Stopping()
+
+    @property
+    def rooted(self) -> bool:
+        """Whether a loss is the root of the mean of its rows' values."""
+        return self.loss == "rmse"

@@ -6,7 +6,7 @@ from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.split import training_clients
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import GaussianCentral
+from fedaudit.spec.privacy import GaussianCentral, is_per_layer
 from fedaudit.spec.training import FixedCohort
 
 
@@ -92,6 +92,7 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
         training.stopping.validate_every,
         training.stopping.validation_clients,
         cell.spec.privacy.mechanism,
+        is_per_layer(cell.spec.privacy),
         _clip_moves(cell),
         cell.spec.privacy.noise,
         cell.spec.fairness.model_dump_json(),

@@ -18,7 +18,12 @@ from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.one_thread import one_thread
 from fedaudit.privacy.gaussian import LocalGaussian, clip_to_norm, unit_gaussian
 from fedaudit.privacy.laplace import Sanitiser
-from fedaudit.privacy.long_laplace import release_in_place, unit_laplace_vector
+from fedaudit.privacy.layers import LayerSanitiser
+from fedaudit.privacy.long_laplace import (
+    release_in_place,
+    release_layers_in_place,
+    unit_laplace_vector,
+)
 from fedaudit.training.cell import Cell, cohort_clients
 from fedaudit.training.central import Central, within_clip
 from fedaudit.training.client_data import ClientData
@@ -90,7 +95,7 @@ class ClientByClient:
         uploads, round_ = self._sent, int(cohort.rounds[0])
         chosen = self._validator.best(theta[0], clients)
         present = torch.zeros(1, len(clients), dtype=torch.bool, device=self._device)
-        radii = torch.full((1, len(clients)), torch.nan, dtype=torch.float64)
+        radii = self._no_radii(len(clients))
         for place, client in enumerate(clients):
             upload = uploads[0, place]
             if allowed[place]:
@@ -109,6 +114,13 @@ class ClientByClient:
             sent=Sent(chosen[None], uploads, present, radii, clusters.assigned),
         )
 
+    def _no_radii(self, clients: int) -> Tensor:
+        """NaN for each client, and each layer where layers have radii of their own."""
+        shape: tuple[int, ...] = (1, clients)
+        if isinstance(self._mechanism, LayerSanitiser):
+            shape = (*shape, len(self._mechanism.sizes))
+        return torch.full(shape, torch.nan, dtype=torch.float64)
+
     def _move(self, client: int, start: Tensor, round_: int) -> None:
         """Leaves in the network what the client makes of the hypothesis `start` [n]."""
         self._network.load(start)
@@ -117,12 +129,17 @@ class ClientByClient:
     def _protect(self, upload: Tensor, start: Tensor, client: int, round_: int) -> Tensor | float:
         """Turns what a client made of `start` [n], in `upload`, into what leaves it.
 
-        Returns the radius of its noise, NaN without one. An update that is not finite stays so.
+        Returns the radius of its noise, [layers] where each layer has its own, NaN without one. An
+        update that is not finite stays so.
         """
         source, n = self._draws.source(), len(upload)
         if isinstance(self._mechanism, Sanitiser):
-            noise = unit_laplace_vector(source, n=n, round_=round_, client=client)
+            noise = unit_laplace_vector(source, sizes=(n,), round_=round_, client=client)
             return release_in_place(self._mechanism, start, upload, noise)[0, 0]
+        if isinstance(self._mechanism, LayerSanitiser):
+            sizes = self._mechanism.sizes
+            noise = unit_laplace_vector(source, sizes=sizes, round_=round_, client=client)
+            return release_layers_in_place(self._mechanism, start, upload, noise)[0, 0]
         if isinstance(self._mechanism, LocalGaussian):
             unit = unit_gaussian(source, n=n, round_=round_, counters=client)
             noised, finite = self._mechanism(

@@ -11,6 +11,7 @@ from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.losses import Loss, predicted_class
 from fedaudit.training.client_data import ClientData
 from fedaudit.training.evaluation import score
+from fedaudit.training.final_groups import ScoredRows, final_groups
 from fedaudit.training.group_counts import GroupCounter
 from fedaudit.training.hypotheses import without_nan
 from fedaudit.training.validation import Figures
@@ -57,7 +58,9 @@ class ClientValidator:
         """
         values, guesses = self._tables(theta, clients)
         selection, validation, right, rows = [], [], 0, 0
-        predictions = np.zeros((len(clients), self._data.federation.longest), self._kind)
+        shape = len(clients), self._data.federation.longest
+        predictions = np.zeros(shape, self._kind)
+        own_values, hypotheses = np.zeros(shape), np.zeros(shape, dtype=np.int64)
         for place, client in enumerate(clients.tolist()):
             count = values[place].shape[1]
             own = None if scored is None else torch.from_numpy(scored[place, :count])
@@ -72,9 +75,16 @@ class ClientValidator:
             validation.append(scores.validation_loss)
             found = scores.of_chosen(guesses[place][..., None, None]).flatten().numpy()
             predictions[place, :count] = found
+            own_values[place, :count] = scores.of_chosen(values[place][..., None, None]).flatten()
+            if scores.chosen is not None:
+                hypotheses[place, :count] = scores.chosen.flatten()
             hits = found == self._data.federation.target[client, :count]
             right += int(hits.sum() if own is None else hits[own.numpy()].sum())
             rows += count if own is None else int(own.sum())
+        final = None
+        if per_client and self._counter.attributes:
+            scored_rows = ScoredRows(predictions, own_values, hypotheses, scored)
+            final = final_groups(self._counter, scored_rows, clients, k=len(theta))
         return Figures(
             selection_loss=torch.cat(selection).mean(0).numpy(),
             validation_loss=torch.cat(validation).mean(0).numpy(),
@@ -85,6 +95,7 @@ class ClientValidator:
                 per_client=per_client,
                 scored=None if scored is None else scored[None],
             ),
+            final=final,
         )
 
     @property

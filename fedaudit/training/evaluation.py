@@ -30,6 +30,9 @@ class Evaluation:
     """float64 [cells]: share of all rows classified rightly; None for regression."""
     predictions: Tensor
     """[rows, cells, clients]: the predicted target (scaled), or the predicted class."""
+    scores: "Scores"
+    values: Tensor
+    """float64 [k, rows, cells, clients]: each row's value under each hypothesis."""
 
 
 @dataclass(frozen=True)
@@ -110,4 +113,6 @@ def evaluate(
         validation_loss=scores.validation_loss.mean(-1),
         accuracy=accuracy,
         predictions=predictions,
+        scores=scores,
+        values=values,
     )

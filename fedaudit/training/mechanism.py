@@ -1,19 +1,22 @@
 """What protects the updates of a stack, from the cells' specs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.adaptive_clipping import update_noise_multiplier
 from fedaudit.privacy.gaussian import LocalGaussian
 from fedaudit.privacy.laplace import Sanitiser
+from fedaudit.privacy.layers import LayerSanitiser
 from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, LaplaceL2, NoMechanism
 from fedaudit.training.cell import Cell, expected_cohort
 from fedaudit.training.central import Central
 
-Mechanism = Sanitiser | LocalGaussian | Central
+Mechanism = Sanitiser | LayerSanitiser | LocalGaussian | Central
 
 
 def build_mechanism(cells: Sequence[Cell], device: torch.device) -> Mechanism | None:
@@ -23,6 +26,8 @@ def build_mechanism(cells: Sequence[Cell], device: torch.device) -> Mechanism | 
     """
     privacy = [cell.spec.privacy for cell in cells]
     if laplace := [part for part in privacy if isinstance(part, LaplaceL2)]:
+        if laplace[0].per_layer:
+            return _layer_sanitiser(laplace, layer_sizes(cells[0].shape), device)
         return _sanitiser(laplace, cells[0].shape.n, device)
     if local := [part for part in privacy if isinstance(part, GaussianLocal)]:
         return LocalGaussian(
@@ -39,13 +44,25 @@ def build_mechanism(cells: Sequence[Cell], device: torch.device) -> Mechanism | 
 
 def _sanitiser(privacy: Sequence[LaplaceL2], n: int, device: torch.device) -> Sanitiser:
     fixed = [np.nan if part.radius == "adaptive" else part.radius for part in privacy]
-    clips = [np.inf if part.clip is None else part.clip for part in privacy]
     return Sanitiser(
         noise_scale=_column([part.noise_multiplier / n for part in privacy], device),
         fixed_radius=None if np.isnan(fixed).all() else _column(fixed, device),
         radius_floor=_column([part.radius_floor for part in privacy], device),
-        clip=None if np.isinf(clips).all() else _column(clips, device),
+        clip=_clips(privacy, device),
     )
+
+
+def _layer_sanitiser(
+    privacy: Sequence[LaplaceL2], sizes: tuple[int, ...], device: torch.device
+) -> LayerSanitiser:
+    layers = [replace(_sanitiser(privacy, size, device), clip=None) for size in sizes]
+    return LayerSanitiser(sizes=sizes, parts=tuple(layers), clip=_clips(privacy, device))
+
+
+def _clips(privacy: Sequence[LaplaceL2], device: torch.device) -> Tensor | None:
+    """The bound on each cell's updates; None where no cell has one."""
+    clips = [np.inf if part.clip is None else part.clip for part in privacy]
+    return None if np.isinf(clips).all() else _column(clips, device)
 
 
 def _central(

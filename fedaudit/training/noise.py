@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.privacy.gaussian import LocalGaussian, unit_gaussian
-from fedaudit.privacy.laplace import unit_laplace
+from fedaudit.privacy.laplace import unit_laplace, unit_layers
+from fedaudit.privacy.layers import LayerSanitiser
 from fedaudit.training.central import Central
 from fedaudit.training.cohort import Block, Draws
 from fedaudit.training.mechanism import Mechanism
@@ -23,6 +24,10 @@ def draw_noise(draws: Draws, block: Block, mechanism: Mechanism, *, n: int, k: i
             block.count_noise = count_noise(draws, block.rounds, k=k)
     elif isinstance(mechanism, LocalGaussian):
         block.noise = unit_gaussian(source, n=n, round_=rounds, counters=block.cohort)
+    elif isinstance(mechanism, LayerSanitiser):
+        block.noise = unit_layers(
+            source, sizes=mechanism.sizes, round_=rounds, counters=block.cohort
+        )
     else:
         block.noise = unit_laplace(source, n=n, round_=rounds, counters=block.cohort)
 

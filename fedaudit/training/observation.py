@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.training.clustering import separation
-from fedaudit.training.records import Outcome, RoundRecord
+from fedaudit.training.plane import PARAMETERS, round_plane
+from fedaudit.training.records import Outcome, RoundPlane, RoundRecord
 from fedaudit.training.rounds import Cohort, Played
 from fedaudit.training.state import CellState
 from fedaudit.training.validation import Figures
@@ -24,19 +25,32 @@ class DrawnRound:
     released: NDArray[np.bool_]
     outcomes: NDArray[np.uint8]
     radii: NDArray[np.float64]
+    """[cells, subjects]; with noise for each layer, [cells, subjects, layers]."""
     chosen: NDArray[np.int16]
     clusters: NDArray[np.int16]
     sizes: NDArray[np.int64]
     """[cells, k]; [cells, 0] where they are secret."""
     separation: NDArray[np.float64]
     """NaN for one hypothesis, and where uploads are secret."""
+    hypotheses: NDArray[np.float32] | None = None
+    """[cells, k, 2], those that came of the round; of models of two parameters only."""
+    uploads: NDArray[np.float32] | None = None
+    """[cells, clients, 2]; likewise."""
 
     def record(
-        self, row: int, state: CellState, *, release: int, figures: Figures | None, place: int
+        self,
+        row: int,
+        state: CellState,
+        *,
+        release: int,
+        figures: Figures | None,
+        place: int,
+        in_plane: bool,
     ) -> RoundRecord:
         """The record of the cell in `row`; books its releases on `state`.
 
         `place` is the round's position among the figures, None in a round without validation.
+        `in_plane`: whether a validated round is shown in the plane of the cell's two parameters.
         """
         subjects = self.subjects[row]
         releases = state.releases[subjects] + self.released[row]
@@ -64,6 +78,16 @@ class DrawnRound:
                 if figures is None
                 else {name: counts[place] for name, counts in figures.counts.items()}
             ),
+            plane=self._plane(row) if in_plane and figures is not None else None,
+        )
+
+    def _plane(self, row: int) -> RoundPlane | None:
+        if self.hypotheses is None or self.uploads is None:
+            return None
+        return round_plane(
+            hypotheses=self.hypotheses[row],
+            uploads=self.uploads[row],
+            clusters=self.clusters[row],
         )
 
 
@@ -97,7 +121,9 @@ def draw_in(cohorts: list[Cohort], played: list[Played]) -> list[DrawnRound]:
     radii = np.full(released.shape, np.nan)
     found = [part.radii for part in sent if part.radii is not None]
     if found:
-        radii = np.where(released, joined(found).cpu().numpy(), np.nan)
+        measured = joined(found).cpu().numpy()
+        of_released = released.reshape(released.shape + (1,) * (measured.ndim - released.ndim))
+        radii = np.where(of_released, measured, np.nan)
     chosen = joined([part.chosen for part in sent]).cpu().numpy()
     assigned = joined([part.assigned for part in sent]).cpu().numpy()
     fields = {
@@ -113,6 +139,9 @@ def draw_in(cohorts: list[Cohort], played: list[Played]) -> list[DrawnRound]:
         "sizes": joined([part.sizes for part in played]).cpu().numpy(),
         "separation": separated.cpu().numpy(),
     }
+    if played[0].before.shape[-1] == PARAMETERS:
+        fields["hypotheses"] = joined([part.hypotheses for part in played]).cpu().numpy()
+        fields["uploads"] = joined([part.uploads for part in sent]).cpu().numpy()
     return [
         DrawnRound(**{name: values[start : start + cells] for name, values in fields.items()})
         for start in range(0, rounds * cells, cells)

@@ -238,6 +238,8 @@ class PersonalisedRun:
             fairness=_first_counts(figures),
             single_row_clients=0,
             collapsed_rounds=0,
+            scores={} if figures.final is None else figures.final.scores,
+            by_hypothesis={} if figures.final is None else figures.final.by_hypothesis,
             records=record_table(
                 self._records,
                 self._use,

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.events import Observer
 from fedaudit.training.record_table import RecordTable
 
@@ -22,6 +24,22 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True)
+class RoundPlane:
+    """A round of a model of two parameters, as the server saw it. Of synthetic data only."""
+
+    hypotheses: NDArray[np.float32]
+    """[k, 2], those that came of the round."""
+    uploads: NDArray[np.float32]
+    """[uploads, 2]."""
+    clusters: NDArray[np.int16]
+    """[uploads]: the cluster that the server put each into."""
+
+    def as_dict(self) -> dict[str, list[Any]]:
+        """The same as lists, for JSON."""
+        return {name: values.tolist() for name, values in vars(self).items()}
+
+
+@dataclass(frozen=True)
 class RoundRecord:
     """One round of one experiment; arrays are aligned with `subjects`."""
 
@@ -34,7 +52,8 @@ class RoundRecord:
     cohort; everyone as one; groups of records."""
     outcomes: NDArray[np.uint8]
     radii: NDArray[np.float64]
-    """Radius of each release; NaN where nothing was released or no mechanism protects it."""
+    """Radius of each release; NaN where nothing was released or no mechanism protects it. With
+    noise for each layer, [subjects, layers]."""
     releases: NDArray[np.int32]
     """What each subject has released, up to and including this round."""
     chosen: NDArray[np.int16]
@@ -62,6 +81,8 @@ class RoundRecord:
     compositions: Mapping[Observer, NDArray[np.int32]] = field(default_factory=dict)
     """What each subject has been charged before each observer, up to and including this round.
     Empty where there is one observer only, before whom it is `releases`."""
+    plane: RoundPlane | None = None
+    """Of validated rounds, where the run can be drawn (`training.plane`)."""
 
 
 @dataclass(frozen=True)
@@ -92,5 +113,9 @@ class FinalResult:
     """Validation clients with one row, scored with the largest hypothesis, or with the first where
     it is secret which is the largest."""
     collapsed_rounds: int
+    scores: Mapping[str, GroupScores] = field(default_factory=dict)
+    """Attribute -> loss and accuracy of each validation client's rows, by group."""
+    by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Attribute -> [k, groups, 4]: counts as in RoundRecord, by the hypothesis that predicted."""
     records: RecordTable | None = None
     """Of `record-personalised`: every record's own figures. Confidential."""

@@ -12,6 +12,7 @@ from fedaudit.networks.choose import Network
 from fedaudit.networks.losses import Loss
 from fedaudit.privacy.gaussian import LocalGaussian, clip_to_norm
 from fedaudit.privacy.laplace import Sanitiser
+from fedaudit.privacy.layers import LayerSanitiser
 from fedaudit.randomness import Source
 from fedaudit.training.block_sums import block_sums
 from fedaudit.training.central import Central, within_clip
@@ -61,6 +62,7 @@ class Sent:
     present: Tensor
     """bool: whether the upload was released."""
     radii: Tensor | None
+    """[cells, clients]; with noise for each layer, [cells, clients, layers]."""
     assigned: Tensor
     """int64: the cluster that the server put the upload into."""
 
@@ -124,7 +126,7 @@ def _bring_together(
         uploads, finite = method.mechanism(start, updated, _noise(cohort, theta.device))
         present = _allowed(finite, cohort.allowed)
     else:
-        if isinstance(method.mechanism, Sanitiser):
+        if isinstance(method.mechanism, Sanitiser | LayerSanitiser):
             uploads, radii = method.mechanism(start, updated, _noise(cohort, theta.device))
         present = _released(uploads, cohort.allowed)
     clusters = method.server(theta, uploads, present, chosen)

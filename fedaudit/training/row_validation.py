@@ -11,6 +11,7 @@ from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.losses import predicted_class
 from fedaudit.one_thread import one_thread
 from fedaudit.training.cell import Cell
+from fedaudit.training.final_groups import ScoredRows, final_groups
 from fedaudit.training.flat_rows import flat_features, flat_target
 from fedaudit.training.group_counts import GroupCounter
 from fedaudit.training.method import build_loss
@@ -49,16 +50,21 @@ class RowValidator:
         if self._loss.classes:
             target = self._padded(self._target.cpu().numpy())[chosen]
             accuracy = np.array([(predictions == target)[scored].mean()])
+        clients, final = self._held_out.clients[chosen], None
+        if per_client and self._counter.attributes:
+            own = ScoredRows(predictions, values, hypotheses=None, scored=scored)
+            final = final_groups(self._counter, own, clients, k=1)
         return Figures(
             selection_loss=np.array([self._mean(values, rows)]),
             validation_loss=np.array([self._mean(values, scored)]),
             accuracy=accuracy,
             counts=self._counter.count(
                 predictions[None],
-                self._held_out.clients[chosen][None],
+                clients[None],
                 per_client=per_client,
                 scored=scored[None],
             ),
+            final=final,
         )
 
     def _mean(self, values: NDArray[np.float64], counted: NDArray[np.bool_]) -> float:

@@ -16,6 +16,7 @@ from fedaudit.training.cohort import Block, draw_block
 from fedaudit.training.engine import build_engine
 from fedaudit.training.method import build_draws
 from fedaudit.training.observation import DrawnRound, draw_in, joined
+from fedaudit.training.plane import why_no_plane
 from fedaudit.training.records import FinalResult, PlannedRound, RoundRecord
 from fedaudit.training.rounds import Cohort, Played
 from fedaudit.training.splits import split_cells
@@ -48,6 +49,7 @@ class Stack:
             )
         ]
         self._caps = [participation_cap(cell) for cell in cells]
+        self._in_plane = [why_no_plane(cell) is None for cell in cells]
         self._stopped: dict[int, str] = {}
         self._splits = split_cells(cells)
         self._engine = build_engine(cells, self._splits, self._device)
@@ -192,6 +194,7 @@ class Stack:
                 release=self._release_of(position, number),
                 figures=figures if validated else None,
                 place=(place or 0) + row,
+                in_plane=self._in_plane[position],
             )
             records[position].append(record)
             state.round = number
@@ -268,6 +271,8 @@ class Stack:
             fairness={name: count[0] for name, count in figures.counts.items()},
             single_row_clients=int((rows == 1).sum()),
             collapsed_rounds=state.collapsed_rounds,
+            scores={} if figures.final is None else figures.final.scores,
+            by_hypothesis={} if figures.final is None else figures.final.by_hypothesis,
         )
 
     # -- state ----------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from torch import Tensor
 from fedaudit.networks.choose import Network
 from fedaudit.networks.losses import Loss
 from fedaudit.training.data import Lanes, StackData, with_scored
-from fedaudit.training.evaluation import evaluate
+from fedaudit.training.evaluation import Evaluation, evaluate
+from fedaudit.training.final_groups import FinalGroups, ScoredRows, final_groups
 from fedaudit.training.group_counts import GroupCounter
 
 _MOST_ELEMENTS = 1 << 18  # outputs at a time: beyond, temporaries leave the cache
@@ -29,6 +30,8 @@ class Figures:
     accuracy: NDArray[np.float64] | None
     counts: dict[str, NDArray[np.int64]]
     """Attribute -> [cells, groups, 4], or [cells, clients, groups, 4] per client."""
+    final: FinalGroups | None = None
+    """Of the only cell, per client, where it has sensitive attributes."""
 
 
 class Validator:
@@ -54,8 +57,9 @@ class Validator:
     ) -> Figures:
         """Figures of hypotheses theta [cells, k, n] on the clients at columns [cells, clients].
 
-        `sizes` [cells, k]: uploads in each hypothesis's cluster. `scored` bool [cells, clients,
-        rows]: the rows that are scored where others choose for them.
+        With `per_client` there is one cell. `sizes` [cells, k]: uploads in each hypothesis's
+        cluster. `scored` bool [cells, clients, rows]: the rows that are scored where others choose
+        for them.
         """
         size = self._data.elements * columns.shape[1] * theta.shape[1]
         step = max(1, _MOST_ELEMENTS // size)
@@ -86,11 +90,16 @@ class Validator:
         predictions = evaluation.predictions.permute(1, 2, 0).cpu().numpy()
         scored = None if lanes.scored is None else lanes.scored.permute(1, 2, 0).cpu().numpy()
         accuracy = evaluation.accuracy
+        final = None
+        if per_client and self._counter.attributes:
+            rows = _scored_rows(evaluation, predictions[0], None if scored is None else scored[0])
+            final = final_groups(self._counter, rows, columns[0], k=theta.shape[1])
         return Figures(
             selection_loss=evaluation.selection_loss.cpu().numpy(),
             validation_loss=evaluation.validation_loss.cpu().numpy(),
             accuracy=None if accuracy is None else accuracy.cpu().numpy(),
             counts=self._counter.count(predictions, columns, per_client=per_client, scored=scored),
+            final=final,
         )
 
     def _lanes(self, columns: NDArray[np.int64], start: int) -> Lanes:
@@ -99,6 +108,20 @@ class Validator:
         if kept is None or not np.array_equal(kept[0], columns):
             kept = self._kept[start] = columns, self._data.lanes(columns)
         return kept[1]
+
+
+def _scored_rows(
+    evaluation: Evaluation, predictions: NDArray[np.generic], scored: NDArray[np.bool_] | None
+) -> ScoredRows:
+    """The rows of the only cell, as [clients, rows] on the host."""
+    chosen = evaluation.scores.chosen
+    own = evaluation.scores.of_chosen(evaluation.values)
+    return ScoredRows(
+        predictions=predictions,
+        values=own[:, 0].T.cpu().numpy(),
+        hypotheses=None if chosen is None else chosen[:, 0].T.cpu().numpy(),
+        scored=scored,
+    )
 
 
 def _joined(parts: Sequence[Figures]) -> Figures:

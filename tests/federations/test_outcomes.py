@@ -54,6 +54,12 @@ def test_no_sensitive_attribute_no_rules(load: Load) -> None:
     assert not rules.label(np.ones((2, 3))).any()
 
 
+def test_a_number_without_a_rule_has_no_favourable_outcome(load: Load) -> None:
+    rules = rules_of(load, fairness(None))
+    assert rules.ops == ()
+    assert not rules.label(np.ones((2, 3))).any()
+
+
 def classifier(favourable: object, **federation: object) -> dict[str, Any]:
     changes = {f"federation.{name}": value for name, value in federation.items()}
     return {**CLASSIFIER, **fairness(favourable), **changes}
@@ -90,7 +96,6 @@ def test_classes(load: Load, changes: dict[str, Any], data: str, favoured: set[i
 @pytest.mark.parametrize(
     ("changes", "data", "pointer", "says"),
     [
-        (fairness(None), DATA, "/fairness/favourable", "say which outcome is favourable"),
         (fairness({"op": "in", "value": [1]}), DATA, "/fairness/favourable/op", "`ge` or `le`"),
         (
             fairness([{"group": {"sex": "X"}, "op": "ge", "value": 1}]),

@@ -276,6 +276,7 @@ def test_a_fault_names_field_and_remedy(
         ({"privacy.radius": float("nan")}, "/privacy/radius"),
         ({"privacy.radius": 1e-320}, "/privacy/radius"),
         ({"privacy.radius_floor": 1e-320}, "/privacy/radius_floor"),
+        ({"privacy.per_layer": 1}, "/privacy/per_layer"),
         ({"fairness.favourable": {"op": "ge", "value": True}}, "/fairness/favourable/value"),
         ({"fairness.favourable": {"op": "ge", "value": 10**400}}, "/fairness/favourable/value"),
         ({"fairness.favourable": {"op": "in", "value": [{}]}}, "/fairness/favourable/value/0"),

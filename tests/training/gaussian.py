@@ -1,4 +1,4 @@
-"""Specs and cells of the Gaussian mechanisms that the tests of training share."""
+"""Specs and cells of the mechanisms that the tests of training share."""
 
 from typing import Any
 
@@ -19,8 +19,14 @@ COINS = {"sampling": "poisson", "rate": 0.15}
 ALONE: dict[str, Any] = {"privacy": LOCAL, "training__hypotheses": 1}
 REPORTED: dict[str, Any] = {"training__clustering": {"method": "reported"}}
 SERVER: dict[str, Any] = {"privacy": CENTRAL, **REPORTED}
+LAYERS: dict[str, Any] = {
+    "model": {"kind": "mlp", "hidden": [3]},
+    "training__local": {"step_size": 0.01},
+    "privacy__per_layer": True,
+}
 MECHANISMS: dict[str, dict[str, Any]] = {
     "laplace": {},
+    "layers": LAYERS,
     "local": ALONE,
     "server": SERVER,
     "moving-clip": {"privacy": MOVING, **REPORTED},

@@ -53,6 +53,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "steps": {"training__local": {"steps": 8, "batch_size": 2, "step_size": 0.1}},
     "whole data": {"training__local": {"steps": 3, "batch_size": 50, "step_size": 0.1}},
     "clipped": {"privacy__clip": 0.05, "privacy__radius": 0.1},
+    "layers": {"model": DEEP, "privacy__per_layer": True},
+    "clipped layers": {
+        "model": DEEP,
+        "privacy": {
+            "mechanism": "laplace-l2",
+            "noise_multiplier": 0.1,
+            "per_layer": True,
+            "clip": 0.05,
+        },
+    },
     "no noise": {"privacy": {"mechanism": "none"}},
     "reported": {"training__clustering": {"method": "reported"}},
     "one hypothesis": {"training__hypotheses": 1},

@@ -9,7 +9,7 @@ import torch
 from fedaudit.training.cell import Cell
 from fedaudit.training.records import RoundRecord
 from fedaudit.training.stack import Stack
-from tests.training.gaussian import MECHANISMS
+from tests.training.gaussian import LAYERS, MECHANISMS
 from tests.training.specs import cell, groups_spec, linear_spec, train
 
 
@@ -56,6 +56,8 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "reported": {"training__clustering": {"method": "reported"}},
     "no-noise": {"privacy": {"mechanism": "none"}},
     "clipped": {"privacy__clip": 0.05, "privacy__radius": 0.1},
+    "layers": LAYERS,
+    "clipped-layers": {**LAYERS, "privacy__clip": 0.05, "privacy__radius": 0.1},
     "local": MECHANISMS["local"],
     "server": MECHANISMS["server"],
     "moving-clip": MECHANISMS["moving-clip"],

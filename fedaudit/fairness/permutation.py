@@ -1,0 +1,296 @@
+"""How wide a gap comes out by chance: the null distribution of each gap.
+
+The null hypothesis: the attribute has nothing to do with outcome and prediction. Then any other
+assignment of the same rows to groups of the same sizes was as likely as the one observed, and its
+gap is drawn from the same distribution (a permutation test; Fisher 1935). What changes groups:
+
+- `client`: whole clients with all their rows, where every client has rows of one group only. Rows
+  of a client belong together and stay together.
+- `record`: single rows, where clients have rows of several groups. Exchanging N rows at random
+  gives every group a multivariate hypergeometric share of the four counts, which is drawn directly.
+  It takes rows for exchangeable across clients: where clients differ much and groups are spread
+  unevenly over them, real nulls are wider than this one.
+
+The largest gap among many groups is well above 0 by chance alone, which the null's mean shows. Only
+rows of groups that are shown are exchanged, so that a null tells nothing of a hidden group. The
+test is exact where rows are exchanged and where clients have equally many; otherwise it holds given
+which groups are large enough to be shown.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.combination import Combination
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.gaps import METRICS, comparable, gap_values, reference_index
+from fedaudit.fairness.intervals import FEWEST_CLIENTS, MOST_UNDEFINED
+from fedaudit.fairness.scores import SCORE_METRICS, GroupScores, score_values
+from fedaudit.fairness.suppression import shown_groups
+from fedaudit.randomness import CounterSource, Purpose
+
+Unit = Literal["client", "record"]
+
+PERMUTATIONS = 1000
+_CELLS_AT_A_TIME = 1 << 20
+NO_GAP = "there is no gap to compare with"
+_SAME = 1e-12
+"""Gaps that differ by less are ties: equal fractions may differ in their last bits."""
+
+
+@dataclass(frozen=True)
+class Null:
+    """The null distribution of one gap, and where the observed gap stands in it."""
+
+    unit: Unit
+    permutations: int
+    """Those in which the gap is defined."""
+    mean: float
+    tail: float
+    """The 95 % quantile of a difference, the 5 % quantile of a ratio."""
+    p_value: float
+    """(1 + permutations at least as wide) / (1 + permutations)."""
+
+
+def unit_of(client_rows: NDArray[np.integer]) -> Unit:
+    """Whether clients belong to groups, or rows do: from rows [clients, groups]."""
+    several = bool((np.count_nonzero(client_rows, axis=1) > 1).any())
+    return "record" if several else "client"
+
+
+def permutation_nulls(
+    client_counts: NDArray[np.int64],
+    groups: Sequence[str],
+    *,
+    minimum_group_size: int,
+    seed: int,
+    stream: int = 0,
+    reference_group: str | None = None,
+    combination: Combination | None = None,
+    permutations: int = PERMUTATIONS,
+) -> dict[str, Null | str]:
+    """The null of each of METRICS, or why there is none; from client_counts [clients, groups, 4].
+
+    `stream`: another number draws other permutations from the same seed (one for each attribute).
+    The same arguments always give the same nulls, with one version of NumPy. Raises ValueError
+    where the reference group is none of the groups.
+    """
+    compared = _compared(
+        scored_rows(client_counts), groups, minimum_group_size, reference_group, combination
+    )
+    if isinstance(compared, str):
+        return dict.fromkeys(METRICS, compared)
+    counts = client_counts if compared.all_shown else client_counts[:, compared.shown]
+    generator = _generator(seed, stream)
+    if compared.unit == "record":
+        drawn = compared.gaps(_records(counts.sum(axis=0), permutations, generator))
+    else:
+        exchanged = _clients(
+            counts.sum(axis=1)[compared.contributing],
+            compared.group,
+            compared.groups,
+            permutations=permutations,
+            generator=generator,
+        )
+        drawn = np.concatenate([compared.gaps(pooled.astype(np.int64)) for pooled in exchanged])
+    observed = compared.gaps(counts.sum(axis=0))
+    return _nulls(METRICS, observed, drawn, compared.unit)
+
+
+def score_nulls(
+    scores: GroupScores,
+    groups: Sequence[str],
+    *,
+    rooted: bool,
+    minimum_group_size: int,
+    seed: int,
+    stream: int = 0,
+    reference_group: str | None = None,
+    combination: Combination | None = None,
+    permutations: int = PERMUTATIONS,
+) -> dict[str, Null | str]:
+    """The null of each of SCORE_METRICS, as `permutation_nulls`, by the same exchanges of clients.
+
+    None where rows would have to be exchanged: only sums of their losses are kept.
+    """
+    compared = _compared(scores.rows, groups, minimum_group_size, reference_group, combination)
+    if not isinstance(compared, str) and compared.unit == "record":
+        compared = "single rows would have to be exchanged, and only sums of their losses are kept"
+    if isinstance(compared, str):
+        return dict.fromkeys(SCORE_METRICS, compared)
+    sums = scores.sums[..., compared.shown]
+    exchanged = _clients(
+        sums.sum(axis=-1)[compared.contributing],
+        compared.group,
+        compared.groups,
+        permutations=permutations,
+        generator=_generator(seed, stream),
+    )
+    drawn = np.concatenate(
+        [compared.scores(pooled.swapaxes(-1, -2), rooted=rooted) for pooled in exchanged]
+    )
+    return _nulls(
+        SCORE_METRICS, compared.scores(sums.sum(axis=0), rooted=rooted), drawn, compared.unit
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """The groups that are compared, and who may change between them."""
+
+    unit: Unit
+    shown: NDArray[np.bool_]
+    """[groups]"""
+    contributing: NDArray[np.bool_]
+    """[clients]: those with rows in the groups shown."""
+    group: NDArray[np.int64]
+    """[contributing clients]: the first of the groups shown that a client has rows of."""
+    reference: int | None
+    """The place of the reference group among those shown."""
+
+    @property
+    def groups(self) -> int:
+        """How many are shown."""
+        return int(self.shown.sum())
+
+    @property
+    def all_shown(self) -> bool:
+        """Whether no group is left out."""
+        return bool(self.shown.all())
+
+    def gaps(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The METRICS of counts [..., groups shown, 4]: [..., 6]."""
+        return gap_values(counts, self._everyone(counts.shape[:-2]), reference=self.reference)
+
+    def scores(self, sums: NDArray[np.float64], *, rooted: bool) -> NDArray[np.float64]:
+        """The SCORE_METRICS of sums [..., 3, groups shown]: [..., 3]."""
+        everyone = self._everyone(sums.shape[:-2])
+        return score_values(sums, everyone, rooted=rooted, reference=self.reference)
+
+    def _everyone(self, leading: tuple[int, ...]) -> NDArray[np.bool_]:
+        return np.ones((*leading, self.groups), dtype=np.bool_)
+
+
+def _compared(
+    rows: NDArray[np.int64],
+    groups: Sequence[str],
+    minimum_group_size: int,
+    reference_group: str | None,
+    combination: Combination | None,
+) -> _Compared | str:
+    """Of rows per client [clients, groups]; or the reason why nothing can be exchanged."""
+    shown = shown_groups(
+        rows.sum(axis=0), minimum_group_size=minimum_group_size, combination=combination
+    )
+    reference = reference_index(groups, reference_group)
+    if not comparable(shown, reference):
+        return NO_GAP
+    visible = rows if shown.all() else rows[:, shown]
+    contributing: NDArray[np.bool_] = np.any(visible > 0, axis=1)
+    unit = unit_of(rows)
+    if unit == "client" and np.count_nonzero(contributing) < FEWEST_CLIENTS:
+        return (
+            f"{np.count_nonzero(contributing)} clients have rows in the groups shown; exchanging "
+            f"clients needs {FEWEST_CLIENTS}"
+        )
+    return _Compared(
+        unit=unit,
+        shown=shown,
+        contributing=contributing,
+        group=visible[contributing].argmax(axis=1),
+        reference=None if reference is None else int(shown[:reference].sum()),
+    )
+
+
+def _generator(seed: int, stream: int) -> np.random.Generator:
+    """NumPy's generator, keyed by words of our own so that it shares no number with others."""
+    words = CounterSource(seed).words(
+        purpose=Purpose.PERMUTATION, round_=stream, counters=0, count=4
+    )
+    return np.random.Generator(np.random.Philox(key=words.view(np.uint64)))
+
+
+def _clients(
+    own: NDArray[np.number],
+    group: NDArray[np.int64],
+    groups: int,
+    *,
+    permutations: int,
+    generator: np.random.Generator,
+) -> Iterator[NDArray[np.float64]]:
+    """Sums [some permutations, groups, kinds] after clients exchanged their groups.
+
+    `own` [clients, kinds] is what a client adds to its group, `group` [clients] where it belongs.
+    Sums of counts stay far below 2**53 and are exact.
+    """
+    clients, kinds = own.shape
+    step = max(1, _CELLS_AT_A_TIME // max(clients, groups))
+    for start in range(0, permutations, step):
+        count = min(step, permutations - start)
+        drawn = generator.permuted(np.tile(group, (count, 1)), axis=1)
+        slots = (drawn + groups * np.arange(count)[:, np.newaxis]).ravel()
+        sums = [
+            np.bincount(slots, weights=np.tile(own[:, kind], count), minlength=count * groups)
+            for kind in range(kinds)
+        ]
+        stacked: NDArray[np.float64] = np.stack(sums, axis=-1)
+        yield stacked.reshape(count, groups, kinds)
+
+
+def _records(
+    pooled: NDArray[np.int64], permutations: int, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    """Counts [permutations, groups, 4] after single rows exchanged their groups; of [groups, 4].
+
+    Group after group takes its rows from what is left: of each kind a hypergeometric number, given
+    what was taken of the kinds before.
+    """
+    left = np.tile(pooled.sum(axis=0), (permutations, 1))
+    drawn = np.empty((permutations, *pooled.shape), dtype=np.int64)
+    for group, size in enumerate(scored_rows(pooled).tolist()):
+        wanted = np.full(permutations, size, dtype=np.int64)
+        others = left.sum(axis=1)
+        for kind in range(3):
+            others -= left[:, kind]
+            taken = generator.hypergeometric(left[:, kind], others, wanted)
+            drawn[:, group, kind] = taken
+            wanted -= taken
+        drawn[:, group, 3] = wanted
+        left -= drawn[:, group]
+    return drawn
+
+
+def _nulls(
+    metrics: Sequence[str],
+    observed: NDArray[np.float64],
+    drawn: NDArray[np.float64],
+    unit: Unit,
+) -> dict[str, Null | str]:
+    return {
+        metric: _null(float(observed[place]), drawn[:, place], unit, metric.endswith("_ratio"))
+        for place, metric in enumerate(metrics)
+    }
+
+
+def _null(observed: float, drawn: NDArray[np.float64], unit: Unit, is_ratio: bool) -> Null | str:
+    if np.isnan(observed):
+        return NO_GAP
+    values = drawn[~np.isnan(drawn)]
+    undefined = len(drawn) - len(values)
+    if undefined > MOST_UNDEFINED * len(drawn):
+        return (
+            f"undefined in {undefined} of {len(drawn)} permutations; at most "
+            f"{MOST_UNDEFINED:.0%} may be"
+        )
+    margin = _SAME * max(1.0, abs(observed))
+    as_wide = values <= observed + margin if is_ratio else values >= observed - margin
+    return Null(
+        unit=unit,
+        permutations=len(values),
+        mean=float(values.mean()),
+        tail=float(np.quantile(values, 0.05 if is_ratio else 0.95)),
+        p_value=(1 + int(np.count_nonzero(as_wide))) / (1 + len(values)),
+    )

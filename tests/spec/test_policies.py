@@ -1,0 +1,79 @@
+"""Policies: what a file of them may hold, and how faults are named."""
+
+from pathlib import Path
+
+import pytest
+
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import decode_text
+from fedaudit.spec.policies import parse_policies
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+GATE = {"figure": "leakage_max", "op": "le", "value": 40}
+FAIR = {"figure": "equalized_odds_difference", "attribute": "sex", "op": "le", "value": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("value", "names", "experiment_id"),
+    [
+        ([GATE, FAIR], [None], None),
+        ({"gates": [GATE, FAIR]}, [None], None),
+        ({"experiment_id": "e", "gates": [GATE, FAIR]}, [None], "e"),
+        ({"name": "strict", "gates": [GATE, FAIR]}, ["strict"], None),
+        (
+            {
+                "experiment_id": "e",
+                "policies": [
+                    {"name": "a.1", "description": "For\nall.", "gates": [GATE, FAIR]},
+                    {"name": "B_2", "gates": [GATE, FAIR]},
+                ],
+            },
+            ["a.1", "B_2"],
+            "e",
+        ),
+    ],
+)
+def test_every_form_of_a_file(value, names, experiment_id):
+    found = parse_policies(value)
+    assert [one.name for one in found.to_evaluate] == names
+    assert [one.name for one in found.named] == [name for name in names if name]
+    assert found.experiment_id == experiment_id
+    for one in found.to_evaluate:
+        assert [gate.figure for gate in one.gates] == [GATE["figure"], FAIR["figure"]]
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer", "message"),
+    [
+        ("text", "", "must be an object"),
+        ({}, "", "either `gates` or `policies`"),
+        ({"gates": [GATE], "policies": [{"name": "a", "gates": [GATE]}]}, "", "either"),
+        ({"gates": 3}, "/gates", "must be a list"),
+        ({"gates": []}, "/gates", "at least 1"),
+        ([], "/gates", "at least 1"),
+        ([1], "/gates/0", "must be an object"),
+        ([{**GATE, "figure": "beauty"}], "/gates/0/figure", "leakage_max"),
+        ({"gates": [{**GATE, "attribute": "sex"}]}, "/gates/0/attribute", "leave it out"),
+        ({"gates": [{**GATE, "value": "x"}]}, "/gates/0/value", "must be a number"),
+        ({"gates": [GATE], "gate": []}, "/gate", "unknown field"),
+        ({"name": "no spaces", "gates": [GATE]}, "/name", "pattern"),
+        ({"name": "x", "policies": [{"name": "a", "gates": [GATE]}]}, "/name", "move it there"),
+        ({"policies": []}, "/policies", "at least 1"),
+        ({"policies": [{"name": "a", "gates": []}]}, "/policies/0/gates", "at least 1"),
+        ({"policies": [{"gates": [GATE]}]}, "/policies/0/name", "is required"),
+        ({"policies": [{"name": "a", "gates": [GATE]}] * 2}, "/policies/1/name", "given twice"),
+        ({"experiment_id": 7, "gates": [GATE]}, "/experiment_id", "must be a text"),
+        ({"description": "a\x00b", "gates": [GATE]}, "/description", "pattern"),
+    ],
+)
+def test_faults_are_named(value, pointer, message):
+    with pytest.raises(InvalidInputError) as refused:
+        parse_policies(value)
+    assert pointer in [error.pointer for error in refused.value.errors]
+    assert message in str(refused.value)
+
+
+def test_the_example_holds_several():
+    found = parse_policies(decode_text((EXAMPLES / "policies" / "release.yaml").read_text()))
+    assert len(found.named) > 1
+    assert all(policy.description for policy in found.named)

@@ -1,0 +1,193 @@
+"""Rounds in which each layer has noise of its own.
+
+The test of distributions judges by `FALSE_ALARM` = 1e-6 for each layer.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedaudit.networks.shape import layer_sizes
+from fedaudit.privacy.laplace import layer_slices
+from fedaudit.training.records import Outcome
+from fedaudit.training.stack import Stack
+from tests.training.federations import (
+    image_cell,
+    image_federation,
+    random_federation,
+    table_cell,
+    without_padding,
+)
+from tests.training.gaussian import LAYERS
+from tests.training.specs import cell, groups_spec, train
+from tests.training.test_layout import fingerprint, run_stacked
+
+FALSE_ALARM = 1e-6
+
+
+def test_a_model_of_one_layer_is_trained_as_without_layers() -> None:
+    whole, result = train(groups_spec())
+    records, layered = train(groups_spec(privacy__per_layer=True))
+    for one, other in zip(records, whole, strict=True):
+        assert one.radii.shape == (len(one.subjects), 1)
+        assert one.radii.tobytes() == other.radii.tobytes()
+        assert one.releases.tobytes() == other.releases.tobytes()
+    assert layered.hypotheses.tobytes() == result.hypotheses.tobytes()
+
+
+def test_each_layer_has_a_radius_of_its_own() -> None:
+    records, _ = train(groups_spec(**LAYERS))
+    radii = np.concatenate([record.radii for record in records])
+    assert radii.shape[1] == 2
+    assert (radii > 0).all()
+    assert np.unique(radii).size == radii.size
+    fixed, _ = train(groups_spec(**LAYERS, privacy__radius=0.5))
+    assert np.unique(np.concatenate([record.radii for record in fixed])).tolist() == [0.5]
+
+
+def test_a_layer_that_learns_nothing_gets_the_floor_alone() -> None:
+    """Without a hidden unit that fires, only the last bias moves."""
+    data = random_federation(clients=30)
+    data.padded[:] = 0.0
+    floor = 0.125
+    changes = {
+        **LAYERS,
+        "model": {"kind": "mlp", "hidden": [3], "intercept": False},
+        "privacy": {
+            "mechanism": "laplace-l2",
+            "noise_multiplier": 1.0,
+            "per_layer": True,
+            "radius_floor": floor,
+        },
+    }
+    [record] = Stack([table_cell(data, **changes, training__hypotheses=1)]).advance(1)[0]
+    # Inputs of zero through layers without a bias: no gradient anywhere.
+    assert record.radii.tolist() == [[floor, floor]] * len(record.subjects)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_refused_and_withheld_clients_have_no_radii(padded: bool) -> None:
+    data = random_federation(clients=30, classes=3)
+    changes = {
+        "model": {"kind": "mlp", "hidden": [4]},
+        "training__loss": "cross-entropy",
+        # 31 parameters at a noise multiplier of 1: room for two releases.
+        "privacy": {
+            "mechanism": "laplace-l2",
+            "noise_multiplier": 1.0,
+            "per_layer": True,
+            "client_budget": 62.0,
+        },
+        "training__cohort": {"clients": 18},
+    }
+    if not padded:
+        data = without_padding(data)
+    training = Stack([table_cell(data, **changes)])._splits.training[0]
+    broken = int(training[4])
+    if padded:
+        data.padded[broken] = np.inf
+    else:
+        rows: Any = data.features
+        rows.values[rows.first[broken] : rows.first[broken + 1]] = np.inf
+    stack = Stack([table_cell(data, **changes)])
+    records = stack.advance(3)[0]
+    assert stack.n == 31
+    for record in records:
+        released = record.outcomes == Outcome.RELEASED
+        assert np.isfinite(record.radii[released]).all()
+        assert np.isnan(record.radii[~released]).all()
+        assert record.radii.shape == (18, 2)
+    assert records[0].outcomes[records[0].subjects == broken].tolist() == [Outcome.WITHHELD]
+    assert (records[2].outcomes == Outcome.REFUSED).all()
+    assert stack.releases(0).max() == 2
+
+
+@pytest.mark.parametrize(
+    ("padded", "clients", "radius"),
+    [(True, 3000, "adaptive"), (True, 3000, 0.5), (False, 600, 0.5)],
+)
+def test_what_leaves_a_client_has_the_noise_of_its_layers(
+    padded: bool, clients: int, radius: Any
+) -> None:
+    """By what the server receives with noise, less the same without."""
+    data = random_federation(clients=clients, most_rows=2)
+    if not padded:
+        data = without_padding(data)
+    nu = 3.0
+    laplace = {"mechanism": "laplace-l2", "noise_multiplier": nu, "per_layer": True}
+    found = []
+    for noise_multiplier in (nu, 1e-12):
+        one = table_cell(
+            data,
+            model={"kind": "mlp", "hidden": [4]},
+            training__hypotheses=1,
+            training__cohort={"clients": clients * 6 // 10},
+            privacy={**laplace, "noise_multiplier": noise_multiplier, "radius": radius},
+        )
+        stack = Stack([one])
+        sent: dict[str, np.ndarray] = {}
+        play = stack._engine.play
+
+        def spied(*arguments: Any, play: Any = play, sent: Any = sent) -> Any:
+            played = play(*arguments)
+            sent["uploads"] = played[0].sent.uploads[0].numpy().astype(np.float64).copy()
+            return played
+
+        stack._engine.play = spied  # type: ignore[method-assign]
+        [record] = stack.advance(1)[0]
+        found.append((sent["uploads"], record.radii))
+    (noised, radii), (bare, same) = found
+    np.testing.assert_allclose(radii, same)
+    sizes = layer_sizes(one.shape)
+    assert sizes == (16, 5)
+    for layer, (part, size) in enumerate(zip(layer_slices(sizes), sizes, strict=True)):
+        noise = (noised - bare)[:, part]
+        units = np.linalg.norm(noise, axis=1) * size / (nu * radii[:, layer])
+        assert stats.kstest(units, stats.gamma(size).cdf).pvalue > FALSE_ALARM
+        # A norm of the whole vector, or a radius that is not the layer's, would be found.
+        for broken in (units * 0.8, units * sum(sizes) / size):
+            assert stats.kstest(broken, stats.gamma(size).cdf).pvalue < FALSE_ALARM
+        cosine = noise[:, 0] / np.linalg.norm(noise, axis=1)
+        half = (size - 1) / 2
+        assert stats.kstest((1 + cosine) / 2, stats.beta(half, half).cdf).pvalue > FALSE_ALARM
+
+
+def test_the_convolutional_network_is_sanitised_in_four_layers_and_resumed() -> None:
+    data = image_federation(clients=9, most_rows=4)
+    one = image_cell(data, privacy__per_layer=True, privacy__noise_multiplier=0.01)
+    sizes = layer_sizes(one.shape)
+    assert len(sizes) == 4
+    records = run_stacked([one], 4)[0]
+    assert all(record.radii.shape == (3, 4) for record in records)
+    assert all((record.radii > 0).all() for record in records)
+    stack = Stack([one])
+    resumed = stack.advance(2)[0]
+    stack = Stack([one], checkpoints=[stack.checkpoint(0)])
+    resumed += stack.advance(2)[0]
+    assert fingerprint(resumed) == fingerprint(records)
+
+
+def test_noise_of_layers_from_entropy_is_planned_and_never_the_same() -> None:
+    spec = groups_spec(
+        **LAYERS,
+        privacy__noise="release",
+        training__cohort={"clients": 50},
+        training__stopping={"patience": None},
+    )
+    found = []
+    for _ in range(2):
+        stack = Stack([cell(spec)])
+        with pytest.raises(RuntimeError, match="planned first"):
+            stack.advance(1)
+        stack.plan(2)
+        found.append(stack.advance(2)[0])
+    # With everyone in the cohort only the noise differs; radii in round 1 owe nothing to it.
+    assert np.array_equal(found[0][0].radii, found[1][0].radii)
+    assert not np.array_equal(found[0][1].radii, found[1][1].radii)
+
+
+def test_cells_with_and_without_layers_are_not_stacked() -> None:
+    with pytest.raises(ValueError, match="cells of one shape"):
+        Stack([cell(groups_spec()), cell(groups_spec(privacy__per_layer=True))])
