@@ -43,6 +43,7 @@ def assemble(material: ReportMaterial) -> dict[str, Any]:
         "utility": _utility(material).model_dump(),
         "fairness": [section.model_dump() for section in fairness_sections(material)],
         "attacks": [],
+        **_plane(material),
         "data": _data(material).model_dump(),
         "spec": spec.model_dump(mode="json"),
         "provenance": _provenance(material).model_dump(),
@@ -72,7 +73,11 @@ def _experiment(material: ReportMaterial) -> Experiment:
 
 def _guarantee(material: ReportMaterial) -> GuaranteeSection:
     found = guarantee_statement(
-        material.spec, material.n, epsilons=spent(material), planned=planned(material)
+        material.spec,
+        material.n,
+        epsilons=spent(material),
+        planned=planned(material),
+        layers=material.layers,
     )
     return GuaranteeSection(
         kind=found.kind,
@@ -105,6 +110,12 @@ def _utility(material: ReportMaterial) -> Utility:
         stopped_by=result.stopped_by,
         reasons=reasons,
     )
+
+
+def _plane(material: ReportMaterial) -> dict[str, Any]:
+    if isinstance(material.plane, str):
+        return {"plane": None, "plane_reason": material.plane}
+    return {"plane": material.plane.model_dump(), "plane_reason": None}
 
 
 def _data(material: ReportMaterial) -> Data:

@@ -6,19 +6,17 @@ field's name, or in `reason` where the object holds one figure.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.reports.hypotheses_document import BetweenHypotheses, Plane
+from fedaudit.reports.part import Part as _Part
 
 REPORT_VERSION = 1
 
 Reasons = dict[str, str]
 Share = Annotated[float, Field(ge=0, le=1)]
 Outcome = Literal["pass", "fail", "insufficient_evidence"]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Experiment(_Part):
@@ -52,6 +50,15 @@ class ClusterLeakage(_Part):
     leakage_max: float
 
 
+class ComponentLeakage(_Part):
+    """What a release costs in one layer, which has noise of its own."""
+
+    component: str
+    parameters: int
+    leakage_per_release: float
+    """n_l / nu; over the layers these add up to n / nu."""
+
+
 class EpsilonSection(_Part):
     """The largest epsilon that anyone spent, before one observer."""
 
@@ -69,8 +76,8 @@ class RecordGroupSection(_Part):
     """Budgets exceed this, unless it is the same as the upper end."""
     budget_high: float
     records: int | None
-    epsilon_max: float
-    budget_used_share: float
+    epsilon_max: float | None
+    budget_used_share: float | None
     """The largest share of its own budget that a record spent; above 1 it was passed."""
     reasons: Reasons
 
@@ -78,11 +85,12 @@ class RecordGroupSection(_Part):
 class RecordsSection(_Part):
     """What records of different budgets spent."""
 
-    left_out: int
+    left_out: int | None
     """Records that were never sampled."""
-    overspent: int
+    overspent: int | None
     """Records that passed their own budgets."""
     groups: list[RecordGroupSection]
+    reasons: Reasons = Field(default_factory=dict)
 
 
 class Privacy(_Part):
@@ -94,6 +102,9 @@ class Privacy(_Part):
     leakage_by_cluster: list[ClusterLeakage] | None
     leakage_per_release: float | None
     """n / nu."""
+    leakage_by_component: list[ComponentLeakage] | None = None
+    """Of noise layer by layer; None where one noise covers the whole update."""
+    between_hypotheses: BetweenHypotheses | None = None
     participations_max: int
     """Rounds of whoever took part most; where who took part is secret, all rounds."""
     refusals: int
@@ -129,6 +140,23 @@ class IntervalSection(_Part):
     samples: int
 
 
+class NullSection(_Part):
+    """How large a gap comes out if the attribute has nothing to do with outcome and prediction."""
+
+    unit: Literal["client", "record"]
+    """What changed groups: whole clients with all their rows, or single rows."""
+    permutations: int
+    """Over how many assignments to groups the figures below are taken."""
+    mean: float
+    quantile_95: float | None
+    """Of a difference: exceeded by one in twenty."""
+    quantile_05: float | None
+    """Of a ratio: one in twenty lies below."""
+    p_value: Share
+    """(1 + assignments with a gap at least as wide) / (1 + permutations)."""
+    reasons: Reasons
+
+
 class MetricSection(_Part):
     """One gap. A reason beside a value says what the value leaves out."""
 
@@ -136,10 +164,26 @@ class MetricSection(_Part):
     reason: str | None
     interval: IntervalSection | None
     interval_reason: str | None
+    null: NullSection | None = None
+    null_reason: str | None = None
 
 
 class GroupSection(_Part):
-    """The rates of one group; a suppressed group shows none. Counts are confidential."""
+    """The figures of one group; a suppressed group shows none. Counts are confidential."""
+
+    value: str
+    suppressed: bool
+    selection_rate: Share | None
+    true_positive_rate: Share | None
+    false_positive_rate: Share | None
+    accuracy: Share | None = None
+    loss: Annotated[float, Field(ge=0)] | None = None
+    """Of the group's rows taken as one client's, in the unit of the validation loss."""
+    reasons: Reasons
+
+
+class HypothesisGroup(_Part):
+    """The rates of one group's rows that one hypothesis predicted."""
 
     value: str
     suppressed: bool
@@ -149,13 +193,87 @@ class GroupSection(_Part):
     reasons: Reasons
 
 
+class FigureSection(_Part):
+    """One figure. A reason beside a value says what the value leaves out."""
+
+    value: float | None
+    reason: str | None
+
+
+class HypothesisSection(_Part):
+    """The rows that one hypothesis predicted, by group, and their gaps."""
+
+    hypothesis: int
+    groups: list[HypothesisGroup]
+    metrics: dict[str, FigureSection]
+
+
+class ClientAveragedGroup(_Part):
+    """Of one group: the mean over clients of each client's own rate, every client alike."""
+
+    value: str
+    suppressed: bool
+    clients: int | None
+    """Validation clients with scored rows of the group."""
+    selection_rate: Share | None
+    true_positive_rate: Share | None
+    false_positive_rate: Share | None
+    reasons: Reasons
+
+
+class ClientAveragedSection(_Part):
+    """Rates averaged over clients, each over those that have a denominator, and their gaps."""
+
+    groups: list[ClientAveragedGroup]
+    metrics: dict[str, FigureSection]
+
+
+class PayingGroup(_Part):
+    """What the training clients of one group paid.
+
+    With the unit `record` a client counts in a mean by how many rows of the group it has.
+    """
+
+    value: str
+    suppressed: bool
+    clients: int | None
+    """Training clients with rows of the group."""
+    leakage_mean: float | None
+    leakage_max: float | None
+    participations_mean: float | None
+    participations_max: int | None
+    refusals: int | None
+    """Of those clients; with the unit `record` a client counts in every group it has rows of."""
+    epsilon_max: float | None
+    reasons: Reasons
+
+
+class WhoPaysSection(_Part):
+    """What training cost by group: over training clients, where it is no secret who took part."""
+
+    unit: Literal["client", "record"]
+    """`client` where every training client has rows of one group only."""
+    groups: list[PayingGroup]
+
+
 class FairnessSection(_Part):
     """One sensitive attribute, its rates pooled over the rows of the validation clients."""
 
     attribute: str
+    averaging: Literal["records"] = "records"
+    """What `groups` and `metrics` count alike: every scored row, whoever's it is."""
+    intersection_of: list[str] | None = None
+    """The attributes whose combinations these groups are; None where the data have it as it is."""
     reference_group: str | None
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]
+    by_hypothesis: list[HypothesisSection] = Field(default_factory=list)
+    by_hypothesis_reason: str | None = None
+    """Why `by_hypothesis` is empty."""
+    client_averaged: ClientAveragedSection | None = None
+    client_averaged_reason: str | None = None
+    who_pays: WhoPaysSection | None = None
+    who_pays_reason: str | None = None
 
 
 class GateSection(_Part):
@@ -224,6 +342,8 @@ class Report(_Part):
     gates: list[GateSection]
     gate_outcome: Outcome | None
     """The worst of the gates; None where the spec has none."""
+    plane: Plane | None = None
+    plane_reason: str | None = None
     data: Data
     spec: dict[str, Any]
     """The spec with every default explicit: the provenance's spec_hash is taken over it."""

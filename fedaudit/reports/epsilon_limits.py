@@ -1,9 +1,8 @@
 """What an epsilon with a delta does not show, one plain sentence each."""
 
-import numpy as np
-
 from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.material import ReportMaterial
+from fedaudit.reports.records import counted, records_section
 from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
 from fedaudit.spec.training import PoissonCohort
 
@@ -94,12 +93,15 @@ def _of_records(
     records = plan.records
     if records is None:
         return found
-    rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
-    if overspent := records.overspent(rounds):
-        found.append(f"{overspent} records spent more than their own budgets allow.")
-    if records.left_out:
+    section = records_section(material, records)
+    if section.overspent != 0:
         found.append(
-            f"{records.left_out} records were never sampled: their budgets are too small for the "
-            "accountant, or the baseline drops them. The model has learnt nothing from them."
+            f"{counted(section.overspent)} records spent more than their own budgets allow."
+        )
+    if section.left_out != 0:
+        found.append(
+            f"{counted(section.left_out)} records were never sampled: their budgets are too small "
+            "for the accountant, or the baseline drops them. The model has learnt nothing from "
+            "them."
         )
     return found

@@ -1,4 +1,8 @@
-"""Whether a report meets conditions: pass, fail, or not enough evidence to say."""
+"""Whether a report meets conditions: pass, fail, or not enough evidence to say.
+
+This is the only place where gates are decided: for reports, for the service's evaluations, and by
+whoever verifies a bundle.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +16,11 @@ _UTILITY = ("validation_loss", "accuracy")
 _GUARANTEED = ("leakage_max", "leakage_median", "epsilon_max")
 _PROVEN = {False: "use a fixed radius", True: "use exact rates without a baseline"}
 _SIGNS = {"le": "at most", "ge": "at least"}
+_EARLY_END = (
+    ", for the rounds that were played; validation losses ended the run early, and what is proven "
+    "is the larger epsilon of all planned rounds, which the guarantee's statement tells"
+)
+_ABSENT = "the report does not have this figure"
 
 
 def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -23,6 +32,11 @@ def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str,
     return [_evaluate(gate, report) for gate in gates]
 
 
+def without_report(gates: Sequence[Gate], reason: str) -> list[dict[str, Any]]:
+    """The same of an experiment that has no report: insufficient evidence, for that reason."""
+    return [_found(gate, None, INSUFFICIENT, reason) for gate in gates]
+
+
 def overall(evaluated: Sequence[Mapping[str, Any]]) -> str | None:
     """The worst outcome: a failure before missing evidence before a pass; None without gates."""
     outcomes = {gate["outcome"] for gate in evaluated}
@@ -31,7 +45,11 @@ def overall(evaluated: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
     value, reason = _look_up(gate, report)
-    outcome, why = _judge(gate, value, reason, report["guarantee"])
+    outcome, why = _judge(gate, value, reason, report)
+    return _found(gate, value, outcome, why)
+
+
+def _found(gate: Gate, value: float | None, outcome: str, reason: str) -> dict[str, Any]:
     return {
         "figure": gate.figure,
         "attribute": gate.attribute,
@@ -39,16 +57,17 @@ def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
         "bound": gate.value,
         "value": value,
         "outcome": outcome,
-        "reason": why,
+        "reason": reason,
     }
 
 
 def _judge(
-    gate: Gate, value: float | None, reason: str | None, guarantee: Mapping[str, Any]
+    gate: Gate, value: float | None, reason: str | None, report: Mapping[str, Any]
 ) -> tuple[str, str]:
+    guarantee = report["guarantee"]
     kind = guarantee["kind"]
     if value is None:
-        return INSUFFICIENT, reason or "the report does not have this figure"
+        return INSUFFICIENT, reason or _ABSENT
     if gate.figure in _GUARANTEED and kind == "none":
         return INSUFFICIENT, "there is no guarantee, so the figure bounds nothing"
     if gate.figure in _GUARANTEED and kind == "heuristic" and not gate.allow_heuristic:
@@ -62,6 +81,7 @@ def _judge(
     sentence = f"{shown} {relation} {_SIGNS[gate.op]} {bound}"
     if gate.figure == "epsilon_max":
         sentence += f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
+        sentence += _EARLY_END * (report["utility"]["stopped_by"] == "patience")
     return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
 
 
@@ -72,7 +92,7 @@ def _apart(value: float, bound: float) -> tuple[str, str]:
 
 
 def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str | None]:
-    if gate.figure.startswith(("demographic_parity", "equalized_odds", "equal_opportunity")):
+    if gate.compares_groups:
         return _fairness_figure(gate, report["fairness"])
     section = report["utility" if gate.figure in _UTILITY else "privacy"]
     return section.get(gate.figure), section["reasons"].get(gate.figure)
@@ -85,5 +105,6 @@ def _fairness_figure(
     if len(fitting) != 1:
         which = "no attribute" if gate.attribute is None else f"{gate.attribute!r}"
         return None, f"{which} names {len(fitting)} of the report's attributes; name exactly one"
-    metric = fitting[0]["metrics"][gate.figure]
+    # A report of an earlier version lacks the figures that came later.
+    metric = fitting[0]["metrics"].get(gate.figure, {"value": None, "reason": _ABSENT})
     return metric["value"], metric["reason"]

@@ -16,6 +16,16 @@ _SIGNED = (
     "since. It does not show that what was stated is true, nor when."
 )
 
+_THEOREM = (
+    "The theorem bounds a release by epsilon times the distance of the uploads; n/nu is that bound "
+    "only for uploads within the radius of each other."
+)
+_LAYER_THEOREM = (
+    "The theorem bounds a release by the sum over layers of the layer's epsilon times the distance "
+    "of the uploads within it; n/nu is that bound only for uploads within the radius of each other "
+    "in every layer."
+)
+
 
 def limits(material: ReportMaterial) -> list[str]:
     """The sentences that apply to this run, privacy first."""
@@ -50,15 +60,12 @@ def _of_the_mechanism(material: ReportMaterial) -> list[str]:
             "adding n/nu over releases is the paper's convention, not a theorem."
         )
     elif guarantee_kind(spec) == "formal":
-        found.append(
-            "The theorem bounds a release by epsilon times the distance of the uploads; n/nu is "
-            "that bound only for uploads within the radius of each other."
-        )
+        found.append(_LAYER_THEOREM if privacy.per_layer else _THEOREM)
     if spec.training.hypotheses > 1:
         found.append(
             "The hypothesis that a client chose is not protected by itself: between hypotheses i "
-            "and j the bound of a release is about epsilon * ||theta_i - theta_j||, which can be "
-            "large."
+            "and j the bound of a release is about epsilon * ||theta_i - theta_j||"
+            f"{', added up over the layers' if privacy.per_layer else ''}, which can be large."
         )
     found.append(
         "The mechanism is proven for real numbers. The low bits of floating-point noise can leak "
@@ -104,14 +111,20 @@ def _of_fairness(material: ReportMaterial) -> list[str]:
     if not fairness.sensitive:
         return ["No sensitive attribute was named: nothing here says how groups fare."]
     found = [
-        "Rates and gaps are pooled over the rows of the validation clients, not averaged over "
-        "clients.",
+        "Rates and gaps are pooled over the rows of the validation clients; averaged over clients, "
+        "beside them under client_averaged, they are other figures.",
         f"Groups with fewer than {fairness.minimum_group_size} scored rows are left out, and "
         "another with them where only one would be; a gap may be larger among those left out.",
         "Rates of groups above that size are exact and may rest on few rows with one outcome.",
         "The largest gap among many groups is biased upward, and so is its interval: it cannot "
-        "show that there is no gap.",
+        "show that there is no gap. A null tells how wide it comes out by chance alone; a small "
+        "p-value tells that groups differ, not why.",
     ]
+    if not material.spec.declares_outcome:
+        found.append(
+            "No outcome was declared favourable: groups are compared by their losses alone, which "
+            "do not say whom an error favours."
+        )
     source = material.spec.federation
     if isinstance(source, SyntheticGroups) and not source.independent_attribute:
         found.append(

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedaudit.fairness.combination import Combination, combination_of
+from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.events import Observer
 from fedaudit.privacy.spending_plan import SpendingPlan
+from fedaudit.reports.hypotheses_document import Plane
 from fedaudit.spec.experiment import ExperimentSpec
 
 
@@ -24,6 +27,9 @@ class FederationFacts:
     notes: tuple[str, ...] = ()
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values of each sensitive attribute, in the order of the counts."""
+    training_rows: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
+    """Per attribute, the rows of each group that a client trains on, 0 for clients that do not
+    train: [clients, groups]. Confidential."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,22 @@ class FinalFigures:
     single_row_clients: int = 0
     """Validation clients with one row, scored with the largest hypothesis."""
     collapsed_rounds: int = 0
+    scores: Mapping[str, GroupScores] = field(default_factory=dict)
+    """Per attribute, loss and accuracy of each validation client's rows, by group."""
+    by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Per attribute, [k, groups, 4]: counts by the hypothesis that predicted."""
+
+
+@dataclass(frozen=True)
+class HypothesesFacts:
+    """The hypotheses that a run ended with, and how much noise hid which one a client chose."""
+
+    hypotheses: NDArray[np.float32]
+    """[k, n], the best."""
+    parts: tuple[int, ...]
+    """Parameters of each part of the vector that has noise of its own; n alone for one noise."""
+    radii: NDArray[np.float64] | None = None
+    """[releases, parts] of the best round, of an adaptive radius; None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -74,5 +96,18 @@ class ReportMaterial:
     compositions: Mapping[Observer, ArrayLike] = field(default_factory=dict)
     """With a plan, before each of its observers: how much was composed, one number for all of the
     ledger's subjects or one each, [subjects]."""
+    hypotheses: HypothesesFacts | None = None
+    """None where they are unknown."""
+    plane: Plane | str = "the plane of the run was not handed over"
+    """Or why there is none."""
+    refused: NDArray[np.int32] | None = None
+    """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
+    layers: tuple[int, ...] = ()
+    """Parameters of each layer where each has noise of its own; empty where it is one for all."""
     key_id: str | None = None
     """The key that the report is about to be signed with; None where it will not be."""
+
+    def combination(self, attribute: str) -> Combination | None:
+        """How the groups of an attribute lie where it is an intersection; None where it is none."""
+        combinations = self.spec.fairness.combinations
+        return combination_of(attribute, combinations, self.federation.attributes)

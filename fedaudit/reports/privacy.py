@@ -3,19 +3,19 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.suppression import shown_groups
+from fedaudit.privacy.inputs import layer_components
 from fedaudit.privacy.metric import leakage, summarise_leakage, training_releases
 from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE, NO_MECHANISM, NO_NOISE
-from fedaudit.privacy.record_spending import RecordSpending
 from fedaudit.privacy.spending_plan import ObserverEpsilon, SpendingPlan
+from fedaudit.reports.between_hypotheses import between_hypotheses
 from fedaudit.reports.document import (
     ClusterLeakage,
+    ComponentLeakage,
     EpsilonSection,
     Privacy,
-    RecordGroupSection,
-    RecordsSection,
 )
 from fedaudit.reports.material import ReportMaterial
+from fedaudit.reports.records import records_section
 from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianLocal,
@@ -29,7 +29,10 @@ _LEAKAGE = (
     "leakage_quantiles",
     "leakage_by_cluster",
     "leakage_per_release",
+    "leakage_by_component",
+    "between_hypotheses",
 )
+_NOT_BY_LAYER = "one noise covers the whole update; privacy.per_layer would give each layer its own"
 _NOT_BY_RECORD = "the mechanism protects clients; no record has a budget of its own"
 
 
@@ -87,7 +90,7 @@ def _with_epsilon(material: ReportMaterial, plan: SpendingPlan) -> Privacy:
     if plan.records is None:
         reasons["records"] = _NOT_BY_RECORD
     else:
-        records = _records(material, plan.records)
+        records = records_section(material, plan.records)
     # The last observer is the one that sees who takes part, where anyone does.
     seen = np.asarray(material.compositions[plan.observers[-1]])
     return Privacy(
@@ -111,29 +114,6 @@ def _with_epsilon(material: ReportMaterial, plan: SpendingPlan) -> Privacy:
     )
 
 
-def _records(material: ReportMaterial, records: RecordSpending) -> RecordsSection:
-    rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
-    found = records.of_groups("final_model", rounds)
-    size = material.spec.fairness.minimum_group_size
-    shown = shown_groups(np.array([one.records for one in found]), minimum_group_size=size)
-    hidden = {"records": f"suppressed: fewer than {size} records, or another group's would follow"}
-    return RecordsSection(
-        left_out=records.left_out,
-        overspent=records.overspent(rounds),
-        groups=[
-            RecordGroupSection(
-                budget_low=one.group.low,
-                budget_high=one.group.high,
-                records=one.records if visible else None,
-                epsilon_max=one.epsilon_max,
-                budget_used_share=one.budget_used_share,
-                reasons={} if visible else hidden,
-            )
-            for one, visible in zip(found, shown.tolist(), strict=True)
-        ],
-    )
-
-
 def _with_leakage(material: ReportMaterial, nu: float) -> Privacy:
     summary = summarise_leakage(
         material.releases,
@@ -145,12 +125,19 @@ def _with_leakage(material: ReportMaterial, nu: float) -> Privacy:
     reasons = {"epsilon_max": NO_EPSILON, "records": _NOT_BY_RECORD}
     if by_cluster is None:
         reasons["leakage_by_cluster"] = "the clusters of the clients were not handed over"
+    if not material.layers:
+        reasons["leakage_by_component"] = _NOT_BY_LAYER
+    between = between_hypotheses(material)
+    if isinstance(between, str):
+        reasons["between_hypotheses"] = between
     return Privacy(
         leakage_median=summary.median,
         leakage_max=summary.maximum,
         leakage_quantiles=summary.quantiles,
         leakage_by_cluster=by_cluster,
         leakage_per_release=leakage(1, n=material.n, noise_multiplier=nu),
+        leakage_by_component=_by_component(material, nu),
+        between_hypotheses=None if isinstance(between, str) else between,
         participations_max=int(_ordered(material).max(initial=0)),
         refusals=material.refusals,
         withheld=material.withheld,
@@ -159,6 +146,19 @@ def _with_leakage(material: ReportMaterial, nu: float) -> Privacy:
         records=None,
         reasons=reasons,
     )
+
+
+def _by_component(material: ReportMaterial, nu: float) -> list[ComponentLeakage] | None:
+    if not material.layers:
+        return None
+    return [
+        ComponentLeakage(
+            component=layer.name,
+            parameters=layer.n,
+            leakage_per_release=leakage(1, n=layer.n, noise_multiplier=nu),
+        )
+        for layer in layer_components(material.layers)
+    ]
 
 
 def _ordered(material: ReportMaterial) -> NDArray[np.int64]:

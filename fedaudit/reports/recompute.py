@@ -16,8 +16,10 @@ _REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
 class LedgerTotals:
     """What entries add up to, counted from outcomes alone and not from the running columns."""
 
-    def __init__(self, subjects: int) -> None:
+    def __init__(self, subjects: int, *, best_round: int = 0) -> None:
+        """`best_round`: the round whose radii and clusters are kept, 0 for none."""
         self._subjects = subjects
+        self._best_round = best_round
         self.releases = np.zeros(subjects, dtype=np.int32)
         self.clusters = np.full(subjects, -1, dtype=np.int16)
         """The cluster of each subject's newest upload, -1 for none."""
@@ -28,6 +30,10 @@ class LedgerTotals:
         """Rounds with an entry whose results were stored."""
         self.compositions: dict[str, NDArray[np.int64]] = {}
         """By observer, the largest running count of each subject: what was composed before it."""
+        self.best_radii: NDArray[np.float64] | None = None
+        """[releases, parts] of the best round, None without it."""
+        self.best_clusters = np.empty(0, dtype=np.int16)
+        """[releases] of the best round."""
 
     def add(self, entry: LedgerEntry) -> None:
         """Count an entry in; its subjects must lie within the range."""
@@ -41,6 +47,9 @@ class LedgerTotals:
         self._compose(entry)
         if not entry.interrupted:
             self.rounds.add(entry.round)
+            if entry.round == self._best_round:
+                self.best_radii = entry.radii.reshape(len(released), -1)[released]
+                self.best_clusters = entry.clusters[released]
 
     def _compose(self, entry: LedgerEntry) -> None:
         found = self.compositions.setdefault(
@@ -71,7 +80,7 @@ def recompute(
 def _without_mechanism(
     _totals: LedgerTotals, _inputs: MechanismInputs, _training_clients: int, _hypotheses: int
 ) -> dict[str, Any]:
-    names = ("median", "max", "quantiles", "per_release", "by_cluster")
+    names = ("median", "max", "quantiles", "per_release", "by_component", "by_cluster")
     return dict.fromkeys((f"leakage_{name}" for name in names), None)
 
 
@@ -89,8 +98,22 @@ def _metric_privacy(
         "leakage_max": summary.maximum,
         "leakage_quantiles": summary.quantiles,
         "leakage_per_release": leakage(1, n=n, noise_multiplier=nu),
+        "leakage_by_component": _by_component(inputs, nu),
         "leakage_by_cluster": _by_cluster(totals, n, nu, hypotheses),
     }
+
+
+def _by_component(inputs: MechanismInputs, nu: float) -> list[dict[str, Any]] | None:
+    if inputs.components is None:
+        return None
+    return [
+        {
+            "component": part.name,
+            "parameters": part.n,
+            "leakage_per_release": leakage(1, n=part.n, noise_multiplier=nu),
+        }
+        for part in inputs.components
+    ]
 
 
 def _by_cluster(

@@ -7,6 +7,7 @@ from fedaudit.federations.split import training_clients
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.evidence import Evidence
 from fedaudit.ledger.keys import Keyring
+from fedaudit.networks.shape import are_layers_of
 from fedaudit.privacy.epsilon_guarantees import EpsilonMechanism
 from fedaudit.privacy.guarantees import guarantee_kind, mechanism_inputs
 from fedaudit.reports.checks import (
@@ -22,11 +23,13 @@ from fedaudit.reports.checks import (
 )
 from fedaudit.reports.epsilon_checks import epsilon_checks
 from fedaudit.reports.gates import evaluate
+from fedaudit.reports.hypotheses_checks import hypotheses_checks
 from fedaudit.reports.recompute import LedgerTotals, recompute
 from fedaudit.reports.signing import report_envelope
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.privacy import is_per_layer
 
 
 def report_checks(
@@ -156,7 +159,11 @@ def _of_the_ledger(
     parameters: int,
     clients: int,
 ) -> Iterator[Check]:
-    inputs = mechanism_inputs(spec, n=parameters)
+    try:
+        inputs = mechanism_inputs(spec, n=parameters, layers=_layers(spec, report))
+    except ValueError as error:
+        yield check("ledger.inputs", False, good="", bad=f"the report's layers are none: {error}")
+        return
     yield check(
         "ledger.inputs",
         totals.inputs <= {inputs},
@@ -181,6 +188,22 @@ def _of_the_ledger(
     yield _agrees(report, "data.training_clients", training)
     for name, value in figures.items():
         yield _agrees(report, f"privacy.{name}", value)
+    yield from hypotheses_checks(spec, report, totals, inputs)
+
+
+def _layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int, ...]:
+    """Parameters of each layer that the report names; none where one noise covers all.
+
+    The data are not at hand, so what is held against the spec is whether its model can have such
+    layers. Raises ValueError where it cannot.
+    """
+    if not is_per_layer(spec.privacy):
+        return ()
+    said = value_at(report, "privacy", "leakage_by_component")
+    sizes = [value_at(part, "parameters") for part in said] if isinstance(said, list) else []
+    if not all(type(size) is int for size in sizes) or not are_layers_of(spec.model, sizes):
+        raise ValueError(f"{shown(sizes)} are not the layers of the spec's model")
+    return tuple(sizes)
 
 
 def _gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:

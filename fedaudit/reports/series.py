@@ -29,6 +29,10 @@ class RoundFigures(Protocol):
     def cluster_sizes(self) -> Sequence[int]:
         """Uploads in each cluster; empty where it is secret who was drawn."""
 
+    @property
+    def leakage_by_cluster(self) -> Sequence[Mapping[str, Any]] | None:
+        """Objects of cluster and leakage_max; None where the cost is no leakage."""
+
 
 class GapFigures(Protocol):
     """The gaps of one attribute in one round."""
@@ -64,6 +68,8 @@ class Series:
     """One of FIGURES -> one value a round."""
     cluster_sizes: tuple[tuple[int, ...], ...] = ()
     """One a round."""
+    cluster_leakage: Mapping[int, Values] = field(default_factory=dict)
+    """By cluster, the largest leakage of a client whose newest upload lies there, one a round."""
     gaps: Mapping[str, GapSeries] = field(default_factory=dict)
     """By sensitive attribute."""
 
@@ -75,11 +81,23 @@ def series_of(rounds: Sequence[RoundFigures], gaps: Sequence[GapFigures]) -> Ser
         rounds=tuple(one.round for one in rounds),
         figures={name: tuple(_finite(getattr(one, name)) for one in rounds) for name in FIGURES},
         cluster_sizes=tuple(tuple(one.cluster_sizes) for one in rounds),
+        cluster_leakage=_by_cluster(rounds),
         gaps={
             attribute: _gaps([one for one in gaps if one.attribute == attribute])
             for attribute in attributes
         },
     )
+
+
+def _by_cluster(rounds: Sequence[RoundFigures]) -> dict[int, Values]:
+    found = [
+        {part["cluster"]: part["leakage_max"] for part in one.leakage_by_cluster or ()}
+        for one in rounds
+    ]
+    clusters = sorted({cluster for of_round in found for cluster in of_round})
+    return {
+        cluster: tuple(_finite(of_round.get(cluster)) for of_round in found) for cluster in clusters
+    }
 
 
 def _gaps(rows: Sequence[GapFigures]) -> GapSeries:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedaudit.fairness.gaps import METRICS
+from fedaudit.fairness.gaps import METRICS, NO_OUTCOME
 from fedaudit.privacy.guarantee import at_most
 
 _OUTCOMES = {
@@ -54,6 +54,12 @@ def verdict(report: Mapping[str, Any], *, simulated: bool) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
 
 
+def gap_told(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    """The gap that stands for an attribute: that of losses where no outcome is favourable."""
+    told = METRICS[2]
+    return "loss_difference" if metrics[told]["reason"] == NO_OUTCOME else told
+
+
 def _gates(gates: Sequence[Mapping[str, Any]], outcome: str | None) -> str:
     if outcome is None:
         return "No gate was set."
@@ -97,7 +103,7 @@ def _epsilons(report: Mapping[str, Any]) -> str:
 
 
 def _fairness(section: Mapping[str, Any]) -> str:
-    metric = METRICS[2]
+    metric = gap_told(section["metrics"])
     found = section["metrics"][metric]
     name = f"{metric} by {section['attribute']}"
     if found["value"] is None:

@@ -55,7 +55,8 @@ def verify(
     keyring = Keyring(trusted=trusted, carried=evidence.keys)
     checkpoints = read_checkpoints(evidence.checkpoints)
     audit = LedgerAudit(evidence.experiment_id, evidence.names, watch=checkpoints.counts)
-    totals = LedgerTotals(len(evidence.names))
+    best = value_at(evidence.report, "utility", "best_round")
+    totals = LedgerTotals(len(evidence.names), best_round=best if type(best) is int else 0)
     epsilons = EntryEpsilons(evidence.spec, evidence.names)
     for row in evidence.rows:
         entry = audit.read(row)

@@ -37,6 +37,13 @@ def counts_of_clients() -> np.ndarray:
     return counts
 
 
+def training_rows_of_clients() -> np.ndarray:
+    """Thirty training clients of ten rows: the first twenty in g1, the others in g2."""
+    rows = np.zeros((60, 2), dtype=np.int32)
+    rows[:20, 0] = rows[20:30, 1] = 10
+    return rows
+
+
 @pytest.fixture
 def material() -> Callable[..., ReportMaterial]:
     """Makes the material; `spec` replaces parts of the spec, other arguments its own fields."""
@@ -57,10 +64,12 @@ def material() -> Callable[..., ReportMaterial]:
                 rows=600,
                 notes=("36 rows were left out",),
                 attributes={"group": ("g1", "g2")},
+                training_rows={"group": training_rows_of_clients()},
             ),
             releases=releases,
             refusals=2,
             withheld=1,
+            refused=(np.arange(60) == 3).astype(np.int32) * 2,
             result=FinalFigures(
                 stopped_by="patience",
                 rounds=41,

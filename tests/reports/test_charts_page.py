@@ -28,6 +28,7 @@ class Round:
     separation: float | None = 0.1
     leakage_median: float | None = 1.0
     leakage_max: float | None = 2.0
+    leakage_by_cluster: tuple[dict[str, float], ...] | None = None
     epsilon_max: float | None = None
 
 
@@ -72,6 +73,7 @@ def test_a_run_under_metric_privacy_has_all_its_charts(material):
         "Differences between groups of group, by round",
         "Ratios between groups of group, by round",
         "Rates of the groups of group",
+        "Who pays: leakage by group of group",
         "Loss, by round",
         "Uploads in each cluster, by round",
         "Separation of the clusters, by round",
@@ -86,6 +88,7 @@ def test_without_rounds_only_the_report_is_drawn(material):
         assert titles(text) == [
             "Leakage at the end, over clients and clusters",
             "Rates of the groups of group",
+            "Who pays: leakage by group of group",
         ]
         assert "signature covers" not in text
 
@@ -189,7 +192,7 @@ def test_of_very_many_groups_the_outermost_are_drawn_and_all_are_listed(material
         }
         for number in range(100)
     ]
-    [rates] = charts_of(report, None).fairness[0]
+    rates, _ = charts_of(report, None).fairness[0]
     assert len(rates.table.rows) == 100
     assert ">group 0<" in rates.svg
     assert ">group 98<" in rates.svg

@@ -60,6 +60,35 @@ def test_a_null_figure_is_insufficient_evidence_with_its_reason(material):
     assert outcome(report, figure="validation_loss") == "pass"
 
 
+@pytest.mark.parametrize("figure", ["leakage_max", "leakage_median"])
+def test_a_figure_of_the_other_kind_is_no_evidence(material, figure):
+    """A leakage is no epsilon: `allow_heuristic` makes neither of the other."""
+    report = assemble(material(FIXED))
+    assert outcome(report, figure="epsilon_max", allow_heuristic=True) == "insufficient_evidence"
+    report["privacy"] |= {"epsilon_max": 0.5, figure: None}
+    report["privacy"]["reasons"][figure] = "it is counted as an epsilon"
+    assert outcome(report, figure=figure, allow_heuristic=True) == "insufficient_evidence"
+
+
+def test_an_epsilon_of_a_run_that_ended_early_says_which_rounds_it_is_of(material):
+    report = assemble(material(FIXED))
+    report["privacy"]["epsilon_max"] = 0.5
+    report["guarantee"] |= {"delta": 1e-5, "adjacency": "replace-one"}
+    for ending, told in (("patience", True), ("rounds", False)):
+        report["utility"]["stopped_by"] = ending
+        [found] = evaluate([Gate(figure="epsilon_max", op="le", value=1.0)], report)
+        assert found["reason"].startswith("0.5 is at most 1, at delta = 1e-05 under replace-one")
+        assert ("larger epsilon of all planned rounds" in found["reason"]) == told
+
+
+def test_a_report_of_before_the_figure_lacks_it(material):
+    report = assemble(material())
+    del report["fairness"][0]["metrics"]["equalized_odds_ratio"]
+    [found] = evaluate([Gate(figure="equalized_odds_ratio", op="ge", value=0.8)], report)
+    assert found["outcome"] == "insufficient_evidence"
+    assert found["reason"] == "the report does not have this figure"
+
+
 def test_fairness_gates_look_at_their_attribute(material):
     report = assemble(material())
     gate = {"figure": "demographic_parity_difference", "value": 1.0}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.fairness.gaps import METRICS
+from fedaudit.fairness.scores import SCORE_METRICS
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.document import Report, schema
 from fedaudit.spec.canonical import spec_hash
@@ -27,6 +28,7 @@ PATHS = {
         "leakage_median",
         "leakage_max",
         "leakage_by_cluster",
+        "leakage_by_component",
         "participations_max",
         "refusals",
         "withheld",
@@ -61,7 +63,7 @@ def test_every_path_is_there_and_every_null_has_its_reason(material, spec):
             else:
                 assert name not in report[section].get("reasons", {})
     for attribute in report["fairness"]:
-        assert list(attribute["metrics"]) == list(METRICS)
+        assert list(attribute["metrics"]) == [*METRICS, *SCORE_METRICS]
         for metric in attribute["metrics"].values():
             assert metric["value"] is not None or metric["reason"]
             assert metric["interval"] is not None or metric["interval_reason"]

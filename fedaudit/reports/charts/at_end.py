@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.fairness.counts import RATES
-from fedaudit.reports.charts.chart import Chart, FigureTable, figure_text
+from fedaudit.reports.charts.chart import Chart, FigureTable, bound_text, figure_text
 from fedaudit.reports.charts.ranges import Row, range_chart
 
 _MOST_GROUPS = 40
@@ -17,8 +17,9 @@ def spending_charts(report: Mapping[str, Any]) -> list[Chart]:
     found = []
     if privacy["leakage_quantiles"]:
         found.append(_leakage_chart(privacy))
-    if privacy["records"] and privacy["records"]["groups"]:
-        found.append(_records_chart(privacy["records"]))
+    records = privacy["records"]
+    if records and any(one["budget_used_share"] is not None for one in records["groups"]):
+        found.append(_records_chart(records))
     return found
 
 
@@ -94,17 +95,17 @@ def _leakage_chart(privacy: Mapping[str, Any]) -> Chart:
 
 
 def _records_chart(records: Mapping[str, Any]) -> Chart:
-    groups = records["groups"]
+    groups = [one for one in records["groups"] if one["budget_used_share"] is not None]
     used = "largest share of a budget that was spent"
     within = "No record passed its budget"
-    if records["overspent"]:
-        within = f"{records['overspent']} records passed their budgets"
+    if records["overspent"] != 0:
+        within = f"{_number(records['overspent'])} records passed their budgets"
     return Chart(
         name="chart-records",
         title="Records' own budgets, and how much of them was spent",
         description=f"Dot chart of {len(groups)} groups of records: the {used}, in per cent. The "
         "figures are in the table below.",
-        caption=f"{within}; {records['left_out']} were never sampled.",
+        caption=f"{within}. {_number(records['left_out'])} records were never sampled.",
         drawing=range_chart(
             [
                 Row(f"budget {_budget(group)}", (100 * group["budget_used_share"],))
@@ -119,13 +120,18 @@ def _records_chart(records: Mapping[str, Any]) -> Chart:
             rows=[
                 (
                     _budget(group),
-                    figure_text(group["epsilon_max"]),
-                    f"{figure_text(100 * group['budget_used_share'])} %",
+                    bound_text(group["epsilon_max"]),
+                    f"{bound_text(100 * group['budget_used_share'])} %",
                 )
                 for group in groups
             ],
         ),
     )
+
+
+def _number(records: int | None) -> str:
+    """How many records; a number that is suppressed is above 0."""
+    return "Some" if records is None else str(records)
 
 
 def _shown(groups: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

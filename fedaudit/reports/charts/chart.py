@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from fedaudit.privacy.guarantee import at_most
 from fedaudit.reports.charts.svg import element, number, together
 
 WIDTH = 420.0
@@ -70,6 +71,14 @@ def figure_text(value: float | None) -> str:
     if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
         return str(int(value))
     return f"{value:.4g}"
+
+
+def bound_text(value: float | None) -> str:
+    """As `figure_text`, of what bounds a cost: rounded up, never to less than was found."""
+    shown = figure_text(value)
+    if value is None or not math.isfinite(value) or float(shown) == value:
+        return shown
+    return at_most(value, digits=4)
 
 
 def joined(parts: Sequence[str]) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 from fedaudit.reports.charts.at_end import rates_chart, spending_charts
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.over_rounds import gap_charts, privacy_charts, training_charts
+from fedaudit.reports.charts.plane import plane_charts
+from fedaudit.reports.charts.who_pays import who_pays_chart
 from fedaudit.reports.series import Series
 
 
@@ -32,7 +34,7 @@ def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
             _of_attribute(section, found, name=f"fairness-{place}", best=best)
             for place, section in enumerate(report["fairness"], start=1)
         ],
-        training=training_charts(report, found),
+        training=[*plane_charts(report), *training_charts(report, found)],
         curves=bool(found.rounds),
     )
 
@@ -43,4 +45,5 @@ def _of_attribute(
     rates = rates_chart(section, name=name)
     gaps = series.gaps.get(section["attribute"])
     curves = [] if gaps is None else gap_charts(section, gaps, name=name, best=best)
-    return [*curves, *([rates] if rates is not None else [])]
+    paid = who_pays_chart(section, name=name)
+    return [*curves, *(chart for chart in (rates, paid) if chart is not None)]

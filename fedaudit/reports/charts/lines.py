@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fedaudit.reports.charts.chart import WIDTH, Drawing, drawn
+from fedaudit.reports.charts.chart import WIDTH, Drawing, bound_text, drawn, figure_text
 from fedaudit.reports.charts.legend import SERIES, legend, line_sample
 from fedaudit.reports.charts.scale import Scale, round_scale, value_scale
 from fedaudit.reports.charts.svg import element, label, line, number, together
@@ -38,6 +38,12 @@ class Line:
     name: str
     values: Values
     final: Final | None = None
+    bounds_cost: bool = False
+    """Whether its figures are rounded up, where people read them."""
+
+    def text(self, value: float | None) -> str:
+        """One of its values, for people."""
+        return bound_text(value) if self.bounds_cost else figure_text(value)
 
 
 @dataclass(frozen=True)

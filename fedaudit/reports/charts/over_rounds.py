@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.fairness.gaps import METRICS
-from fedaudit.reports.charts.chart import Chart, FigureTable, figure_text, joined
+from fedaudit.reports.charts.chart import Chart, FigureTable, joined
 from fedaudit.reports.charts.legend import SERIES
 from fedaudit.reports.charts.lines import Final, Line, LinePlot, line_chart
 from fedaudit.reports.charts.thinning import kept_places
@@ -12,6 +12,7 @@ from fedaudit.reports.series import GapSeries, Series, Values
 
 _MOST_ROUNDS = 200
 _SHARE = (0.0, 1.0)
+_BOUNDS = ("epsilon_max", "leakage_max")
 
 
 def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
@@ -22,6 +23,14 @@ def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
     ]
     found = [
         _chart("leakage", "Leakage of a client, by round", lines, series.rounds, unit="leakage"),
+        _chart(
+            "cluster-leakage",
+            "Largest leakage in each cluster, by round",
+            _cluster_leakage_lines(series.cluster_leakage),
+            series.rounds,
+            unit="leakage",
+            remark="A client counts for the cluster of its newest upload.",
+        ),
         _chart(
             "epsilon",
             "Epsilon spent, by round",
@@ -75,7 +84,9 @@ def training_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
     return [chart for chart in found if chart is not None]
 
 
-def gap_charts(section: Mapping[str, Any], gaps: GapSeries, *, name: str, best: int) -> list[Chart]:
+def gap_charts(
+    section: Mapping[str, Any], gaps: GapSeries, *, name: str, best: int | None
+) -> list[Chart]:
     """The differences and the ratios of one attribute, each with its final interval.
 
     `section`: the report's, of this attribute; `name` is unique among the attributes.
@@ -154,8 +165,7 @@ def _table(lines: Sequence[Line], rounds: Sequence[int], kept: Sequence[int]) ->
     return FigureTable(
         head=("Round", *(one.name.capitalize() for one in lines)),
         rows=[
-            (str(rounds[place]), *(figure_text(one.values[place]) for one in lines))
-            for place in kept
+            (str(rounds[place]), *(one.text(one.values[place]) for one in lines)) for place in kept
         ],
         note=note,
     )
@@ -169,19 +179,17 @@ def _course(one: Line, rounds: Sequence[int], *, among: int) -> str:
     (first, start), (last, end) = points[0], points[-1]
     subject = one.name[:1].upper() + one.name[1:]
     if len(points) == 1:
-        return f"{subject} is {figure_text(first)} in round {start}."
-    told = (
-        f"{subject} is {figure_text(first)} in round {start} and {figure_text(last)} in round {end}"
-    )
+        return f"{subject} is {one.text(first)} in round {start}."
+    told = f"{subject} is {one.text(first)} in round {start} and {one.text(last)} in round {end}"
     extremes = []
     for word, (value, at) in (("lowest", min(points)), ("highest", max(points))):
         if value not in (first, last):
-            extremes.append(f"{word} in round {at} ({figure_text(value)})")
+            extremes.append(f"{word} in round {at} ({one.text(value)})")
     return f"{told}; {joined(extremes)}." if extremes and among <= 2 else f"{told}."
 
 
 def _figure_line(series: Series, figure: str, name: str) -> Line:
-    return Line(name, series.figures.get(figure, ()))
+    return Line(name, series.figures.get(figure, ()), bounds_cost=figure in _BOUNDS)
 
 
 def _at_delta(report: Mapping[str, Any]) -> str:
@@ -199,6 +207,22 @@ def _cluster_lines(sizes: Sequence[Sequence[int]]) -> list[Line]:
         places = {"smallest": 0, "median": count // 2, "largest": count - 1}
         return [Line(f"{word} cluster", _sizes(ordered, at)) for word, at in places.items()]
     return [Line(f"cluster {place}", _sizes(sizes, place)) for place in range(count)]
+
+
+def _cluster_leakage_lines(leakage: Mapping[int, Values]) -> list[Line]:
+    """A line for each of several clusters; beyond six, those that leak least and most."""
+    if len(leakage) < 2:
+        return []
+    if len(leakage) <= SERIES:
+        return [Line(f"cluster {cluster}", values) for cluster, values in leakage.items()]
+    present = [
+        [value for value in of_round if value is not None]
+        for of_round in zip(*leakage.values(), strict=True)
+    ]
+    return [
+        Line(f"cluster that leaks {word}", tuple(chosen(found, default=None) for found in present))
+        for word, chosen in (("least", min), ("most", max))
+    ]
 
 
 def _sizes(sizes: Sequence[Sequence[int]], place: int) -> Values:

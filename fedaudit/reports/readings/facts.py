@@ -1,5 +1,8 @@
 """What several readings say of a report in the same words."""
 
+import json
+
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings.fields import (
     Document,
     figure,
@@ -51,6 +54,18 @@ def is_simulated(document: Document) -> bool:
 def observer(name: str) -> str:
     """Who looks, in words."""
     return _OBSERVERS.get(name, name)
+
+
+def favourable_outcome(document: Document) -> str:
+    """The rule of the rates and gaps, in words; without one a number has no favourable outcome."""
+    favourable = value_at(document, "spec", "fairness", "favourable")
+    if favourable is not None:
+        return json.dumps(favourable)
+    classifies = (
+        text_at(document, "spec", "training", "loss") == "cross-entropy"
+        or text_at(document, "spec", "model", "kind") == "logistic"
+    )
+    return "the positive class" if classifies else "none was declared"
 
 
 def epsilon_max(document: Document) -> float | None:

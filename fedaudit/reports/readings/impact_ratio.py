@@ -7,12 +7,12 @@ categories were left out as too small. Four fifths is the threshold of 29 CFR 16
 law itself sets none.
 """
 
-import json
 from itertools import permutations
 from typing import Literal
 
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.document import Share
+from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.fields import (
     Document,
     ReadingPart,
@@ -54,8 +54,8 @@ class ImpactRatioTable(ReadingPart):
 
     attribute: str
     intersection_of: list[str] | None
-    """The attributes whose combinations these are, told from the attribute's name; None for a
-    single one."""
+    """The attributes whose combinations these are: as the report says, or told from the name of a
+    column that the data joined; None for a single one."""
     categories: list[ImpactRatioCategory]
     highest_rate: Share | None
     below_four_fifths: int
@@ -101,7 +101,8 @@ def _table(document: Document, section: Document) -> ImpactRatioTable:
     categories = [_category(group, highest, compared=len(shown)) for group in groups]
     return ImpactRatioTable(
         attribute=attribute,
-        intersection_of=_intersection_of(attribute, _attributes(document)),
+        intersection_of=texts_at(section, "intersection_of")
+        or _intersection_of(attribute, _attributes(document)),
         categories=categories,
         highest_rate=highest,
         below_four_fifths=sum(one.four_fifths == "below four fifths" for one in categories),
@@ -179,8 +180,7 @@ def _rate(document: Document) -> Literal["selection", "scoring"] | None:
 
 
 def _definition(document: Document, rate: str | None) -> str:
-    favourable = value_at(document, "spec", "fairness", "favourable")
-    rule = "the positive class" if favourable is None else json.dumps(favourable)
+    rule = facts.favourable_outcome(document)
     common = f"The share of a category's held-out rows whose prediction is favourable: {rule}."
     if rate != "scoring":
         return common
@@ -205,8 +205,8 @@ def _notes(document: Document, tables: list[ImpactRatioTable]) -> list[str]:
     ]
     if not any(one.intersection_of for one in tables):
         notes.append(
-            "There is no table of intersections: give the data a column that joins two attributes "
-            "(as sex_race does sex and race) and name all three in fairness.sensitive."
+            "There is no table of intersections: name the attributes to be combined in "
+            "fairness.intersections, as [[sex, race]]."
         )
     if isinstance(value_at(document, "spec", "fairness", "favourable"), list):
         notes.append("The favourable outcome is another one for each group: see rate_definition.")

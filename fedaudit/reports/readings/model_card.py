@@ -1,6 +1,5 @@
 """A model card in Markdown, by the sections of Mitchell et al. (2019), from a report alone."""
 
-import json
 from collections.abc import Iterable
 
 from fedaudit.reports.checks import value_at
@@ -71,8 +70,7 @@ def _factors(document: Document) -> list[str]:
 
 
 def _metrics(document: Document) -> list[str]:
-    favourable = value_at(document, "spec", "fairness", "favourable")
-    rule = "the positive class" if favourable is None else json.dumps(favourable)
+    rule = facts.favourable_outcome(document)
     loss = text_at(document, "spec", "training", "loss") or "unknown"
     return [
         plain(

@@ -1,0 +1,17 @@
+"""The charts of an experiment that has no report yet: what its rounds came to so far."""
+
+from fedaudit.reports.charts.chart import Chart
+from fedaudit.reports.charts.over_rounds import gap_charts, privacy_charts, training_charts
+from fedaudit.reports.series import Series
+
+
+def running_charts(series: Series, *, delta: float | None) -> list[Chart]:
+    """The charts over rounds; none where no round is stored. `delta`: that of the epsilons."""
+    if not series.rounds:
+        return []
+    so_far = {"guarantee": {"delta": delta}, "utility": {"best_round": None}}
+    found = [*privacy_charts(so_far, series), *training_charts(so_far, series)]
+    for place, (attribute, gaps) in enumerate(series.gaps.items(), start=1):
+        section = {"attribute": attribute, "metrics": {}}
+        found += gap_charts(section, gaps, name=f"fairness-{place}", best=None)
+    return found

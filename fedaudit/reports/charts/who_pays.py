@@ -1,0 +1,68 @@
+"""Who pays: what training cost the clients of each group, as a chart."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedaudit.reports.charts.chart import Chart, FigureTable, bound_text, figure_text
+from fedaudit.reports.charts.ranges import Row, range_chart
+
+_MOST_GROUPS = 40
+
+
+def who_pays_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
+    """Mean and largest cost of each group of one attribute; None where there is none to show.
+
+    The cost is leakage where there is one, and otherwise participations.
+    """
+    found = section.get("who_pays")
+    if found is None:
+        return None
+    cost = "leakage"
+    if all(group["leakage_mean"] is None for group in found["groups"]):
+        cost = "participations"
+    mean, largest = f"{cost}_mean", f"{cost}_max"
+    visible = [group for group in found["groups"] if group[mean] is not None]
+    if not visible:
+        return None
+    drawn = _drawn(visible, mean)
+    rows = [Row(name=group["value"], marks=(group[mean], group[largest])) for group in drawn]
+    return Chart(
+        name=f"chart-{name}-who-pays",
+        title=f"Who pays: {cost} by group of {section['attribute']}",
+        description=f"Range chart of {len(drawn)} groups: mean and largest {cost} of the training "
+        "clients of each. The figures are in the table below.",
+        caption=_words(found, visible, cost),
+        drawing=range_chart(rows, kinds=("mean", "largest"), unit=cost, whole=(0, 0)),
+        table=FigureTable(
+            head=("Group", f"{cost.capitalize()}, mean", f"{cost.capitalize()}, largest"),
+            rows=[
+                (group["value"], figure_text(group[mean]), bound_text(group[largest]))
+                for group in drawn
+            ],
+            note="The groups with the lowest and the highest means"
+            if len(drawn) < len(visible)
+            else "",
+        ),
+    )
+
+
+def _drawn(visible: Sequence[Mapping[str, Any]], mean: str) -> Sequence[Mapping[str, Any]]:
+    """All groups, or of very many those with the lowest and the highest means."""
+    if len(visible) <= _MOST_GROUPS:
+        return visible
+    ordered = sorted(visible, key=lambda group: float(group[mean]))
+    half = _MOST_GROUPS // 2
+    return [*ordered[:half], *ordered[-half:]]
+
+
+def _words(found: Mapping[str, Any], visible: Sequence[Mapping[str, Any]], cost: str) -> str:
+    means = [(group[f"{cost}_mean"], group["value"]) for group in visible]
+    (low, lowest), (high, highest) = min(means), max(means)
+    told = f"Mean {cost} is {figure_text(low)}."
+    if low < high:
+        told = (
+            f"Mean {cost} goes from {figure_text(low)} ({lowest}) to {figure_text(high)} "
+            f"({highest})."
+        )
+    hidden = sum(group["suppressed"] for group in found["groups"])
+    return f"{told} {hidden} groups are suppressed." if hidden else told

@@ -1,0 +1,77 @@
+"""Rates and gaps of the rows that each hypothesis predicted."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.combination import Combination
+from fedaudit.fairness.counts import RATES, scored_rows
+from fedaudit.fairness.gaps import NO_OUTCOME, gaps_between, reference_index
+from fedaudit.fairness.suppression import shown_cells
+from fedaudit.reports.document import FigureSection, HypothesisGroup, HypothesisSection
+from fedaudit.reports.fairness_groups import NOT_HANDED_OVER, hidden_reason, shown_rates
+
+_ONE = "there is one hypothesis, and its figures are those of all rows"
+_MOST_CELLS = 5000
+
+
+def hypothesis_sections(
+    counts: NDArray[np.int64] | None,
+    values: Sequence[str],
+    shown: NDArray[np.bool_],
+    *,
+    minimum_group_size: int,
+    reference_group: str | None,
+    combination: Combination | None,
+    declared: bool,
+) -> tuple[list[HypothesisSection], str | None]:
+    """A section for each hypothesis from counts [k, groups, 4], or none and the reason.
+
+    `shown` [groups]: the groups whose figures over all hypotheses are shown. What is told of a
+    hypothesis does not tell an empty group from one that is too small.
+    """
+    if not declared:
+        return [], NO_OUTCOME
+    if counts is None:
+        return [], NOT_HANDED_OVER
+    if len(counts) == 1:
+        return [], _ONE
+    k, groups, _ = counts.shape
+    if k * groups > _MOST_CELLS:
+        return [], f"{k} hypotheses by {groups} groups are more than {_MOST_CELLS} cells"
+    rows = scored_rows(counts)
+    cells = shown_cells(rows, shown, minimum_group_size=minimum_group_size, combination=combination)
+    figures = gaps_between(
+        counts,
+        cells,
+        reference=reference_index(values, reference_group),
+        rows=np.ones_like(rows),
+    )
+    hidden = hidden_reason(f"fewer than {minimum_group_size} rows that this hypothesis predicted")
+    return [
+        HypothesisSection(
+            hypothesis=hypothesis,
+            groups=_groups(values, counts[hypothesis], cells[hypothesis], hidden),
+            metrics={
+                figure.metric: FigureSection(value=figure.value, reason=figure.reason)
+                for figure in figures[hypothesis]
+            },
+        )
+        for hypothesis in range(k)
+    ], None
+
+
+def _groups(
+    values: Sequence[str], counts: NDArray[np.int64], shown: NDArray[np.bool_], hidden: str
+) -> list[HypothesisGroup]:
+    rates = shown_rates(counts, declared=True)
+    found = []
+    for place, value in enumerate(values):
+        figures, reasons = rates[place]
+        if not shown[place]:
+            figures, reasons = dict.fromkeys(RATES), dict.fromkeys(RATES, hidden)
+        found.append(
+            HypothesisGroup(value=value, suppressed=not shown[place], reasons=reasons, **figures)
+        )
+    return found

@@ -1,0 +1,84 @@
+"""Whether what a report says of its hypotheses follows from its ledger.
+
+The models are in no ledger: their distances and where uploads lie are taken as the report gives
+them, and what must follow from these is held against radii and clusters of the best round.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fedaudit.privacy.between_hypotheses import MOST_LISTED
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.reports.between_hypotheses import (
+    noised_parts,
+    pair_figures,
+    rates_of,
+    why_no_pairs,
+)
+from fedaudit.reports.checks import Check, check, same, value_at
+from fedaudit.reports.recompute import LedgerTotals
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import LaplaceL2
+
+_LARGEST = 1e300
+_PAIRS, _PLANE = "privacy.between_hypotheses", "report.plane"
+
+
+def hypotheses_checks(
+    spec: ExperimentSpec, report: Mapping[str, Any], totals: LedgerTotals, inputs: MechanismInputs
+) -> Iterator[Check]:
+    """The checks of a run without an epsilon; none of a report that lacks both sections."""
+    between = value_at(report, *_PAIRS.split("."))
+    if between is not None:
+        yield check(
+            f"report.{_PAIRS}",
+            isinstance(spec.privacy, LaplaceL2) and _follow(spec, between, totals, inputs),
+            good="what noise hides between hypotheses follows from their distances and the ledger",
+            bad=f"{_PAIRS} does not follow from its distances, the spec and the ledger",
+        )
+    clusters = value_at(report, "plane", "clusters")
+    if clusters is not None:
+        yield check(
+            _PLANE,
+            _clusters_agree(clusters, totals),
+            good="the plane shows the best round's uploads in the clusters of the ledger",
+            bad="the clusters of the plane are not those of the ledger's best round",
+        )
+
+
+def _follow(
+    spec: ExperimentSpec, between: Any, totals: LedgerTotals, inputs: MechanismInputs
+) -> bool:
+    pairs, k = value_at(between, "pairs"), spec.training.hypotheses
+    if why_no_pairs(spec) is not None or not isinstance(pairs, list):
+        return False
+    in_all = k * (k - 1) // 2
+    listed = in_all if k <= MOST_LISTED else 2
+    if value_at(between, "pairs_in_all") != in_all or len(pairs) != listed:
+        return False
+    parts = noised_parts(inputs)
+    if len(parts) > 1:
+        # Exponents add up over layers, whose own distances the report does not give.
+        return all(value_at(pair, "epsilon_max") is None for pair in pairs)
+    assert isinstance(spec.privacy, LaplaceL2)
+    rates = rates_of(spec.privacy, parts=parts, radii=totals.best_radii)
+    for pair in pairs:
+        distance = value_at(pair, "distance")
+        if type(distance) not in (int, float) or not 0 <= distance < _LARGEST:
+            return False
+        figures = pair_figures(np.array([float(distance)]), rates, clip=spec.privacy.clip)
+        if not same({name: value_at(pair, name) for name in figures}, figures):
+            return False
+    return True
+
+
+def _clusters_agree(clusters: Any, totals: LedgerTotals) -> bool:
+    """Of more uploads than are shown, those that are shown come from the round's."""
+    found = totals.best_clusters.tolist()
+    if not isinstance(clusters, list):
+        return False
+    if len(clusters) == len(found):
+        return same(clusters, found)
+    return 0 < len(clusters) < len(found) and set(map(str, clusters)) <= set(map(str, found))
