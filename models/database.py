@@ -93,7 +93,12 @@ def _sessions(engine: Engine) -> sessionmaker[Session]:
 
 
 def _create_engine(url: URL, transaction_seconds: float | None) -> Engine:
-    arguments: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": from_json}
+    arguments: dict[str, Any] = {
+        "json_serializer": to_json,
+        "json_deserializer": from_json,
+        # Errors are kept and shown, and rows hold counts of groups and costs of clients.
+        "hide_parameters": True,
+    }
     if url.get_backend_name() == "sqlite":
         engine = create_engine(url, **arguments)
         event.listen(engine, "connect", _configure_sqlite)

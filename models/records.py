@@ -66,7 +66,75 @@ class ExperimentFilters:
     created_after: datetime | None = None
     created_before: datetime | None = None
     delta: float | None = None
+    adjacency: str | None = None
     bounds: Sequence[Bound] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFilters:
+    """Which reports a list shows; every filter that is set must hold.
+
+    A bound on a fairness figure is one on `attribute`, or on every attribute of the report where
+    none is named; one on an epsilon is on what `observer` sees, or on the largest of all. A report
+    whose figure is null is outside every bound.
+    """
+
+    name: str | None = None
+    tag: str | None = None
+    federation_id: str | None = None
+    mechanism: str | None = None
+    gate_outcome: str | None = None
+    guarantee: str | None = None
+    unit: str | None = None
+    attribute: str | None = None
+    observer: str | None = None
+    delta: float | None = None
+    adjacency: str | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    finished_after: datetime | None = None
+    finished_before: datetime | None = None
+    bounds: Sequence[Bound] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexedFigure:
+    """A figure by which a report is found; `attribute` and `observer` are empty for neither."""
+
+    figure: str
+    attribute: str = ""
+    observer: str = ""
+    delta: float | None = None
+    adjacency: str | None = None
+    value: float | None
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportIndex:
+    """What a stored report is found by, and what a list shows of it."""
+
+    guarantee_kind: str
+    unit: str
+    summary: Mapping[str, Any]
+    figures: Sequence[IndexedFigure]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedReport:
+    """A report in a list, without its document; `summary` is None where that cannot be read."""
+
+    experiment_id: str
+    name: str
+    status: str
+    federation_id: str
+    gate_outcome: str | None
+    created_at: datetime
+    finished_at: datetime | None
+    report_hash: str
+    summary: Mapping[str, Any] | None
+    sorted_by: float | None = None
+    """The figure that the list is sorted by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +166,18 @@ class NewFile:
     storage_key: str | None
 
 
+Gap = Literal["unbounded", "other-figure", "other-adjacency", "other-observer", "other-unit"]
+
+
+@dataclass(frozen=True)
+class Uncounted:
+    """Runs on a federation's data that one of its budgets cannot count, and why."""
+
+    mechanism: str
+    runs: int
+    why: Gap
+
+
 @dataclass(frozen=True)
 class Budget:
     """One budget of a federation. `total` is None where nobody has set a bound."""
@@ -110,6 +190,10 @@ class Budget:
     total: float | None
     reserved: float
     spent: float
+    unit: str | None = None
+    """Of an epsilon: `client` or `record`, whom what is counted is about; None of nothing."""
+    uncounted: tuple[Uncounted, ...] = ()
+    """What ran, or is to run, in the same book and is not in these figures."""
 
     @property
     def remaining(self) -> float | None:
@@ -145,8 +229,10 @@ class EpsilonRefusal:
 
     budget: Budget
     shortage: Shortage
-    requested: float | None
-    """The epsilon that all would come to with it; None where it cannot be counted."""
+    requested: float | None = None
+    """Its own epsilon at the budget's delta; None where it cannot be counted, as below."""
+    composed_total: float | None = None
+    """The epsilon that all would come to with it."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +266,8 @@ class LedgerRow:
 
     `inputs` has the keys mechanism, n, noise_multiplier, radius (None: adaptive), radius_floor,
     clip, noise and guarantee; and event, delta, adjacency and accountant, which with `epsilons`
-    are None, or missing, where the cost is not an epsilon with a delta.
+    are None, or missing, where the cost is not an epsilon with a delta. With `components`, a list
+    of {name, n}, there are as many radii for each subject, side by side.
     """
 
     round: int
@@ -238,6 +325,10 @@ class RoundRow:
     demographic_parity_difference: float | None = None
     equalized_odds_difference: float | None = None
     equal_opportunity_difference: float | None = None
+    leakage_by_cluster: Sequence[Mapping[str, Any]] | None = None
+    """Objects of cluster, clients, leakage_median and leakage_max."""
+    plane: Mapping[str, Any] | None = None
+    """`hypotheses` and `uploads` as points, `clusters` of the uploads; of synthetic data only."""
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 

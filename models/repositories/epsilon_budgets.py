@@ -41,11 +41,18 @@ class EpsilonBudgetRepository(BudgetRows):
         """A budget with what is reserved and spent of it.
 
         `spent` is composed of what was spent; `reserved` is what all that is held adds to it.
+        Figures of clients and of records are composed apart, and the larger one is shown: no
+        theorem covers the two together.
         """
+        shown = replace(budget, spent=0.0, reserved=0.0)
         counted = self._counted(federation_id, budget)
-        spent = _priced([_after(one, one.compositions or 0) for one in counted], budget, price)
-        in_all = _priced([_curve(one) for one in counted], budget, price)
-        return replace(budget, spent=spent, reserved=max(0.0, in_all - spent))
+        for unit in sorted({one.unit for one in counted if one.unit is not None}):
+            mine = [one for one in counted if one.unit == unit]
+            spent = _priced([_after(one, one.compositions or 0) for one in mine], budget, price)
+            in_all = _priced([_curve(one) for one in mine], budget, price)
+            if shown.unit is None or in_all > shown.spent + shown.reserved:
+                shown = replace(shown, spent=spent, reserved=max(0.0, in_all - spent), unit=unit)
+        return shown
 
     def reserve(
         self,
@@ -144,27 +151,27 @@ class EpsilonBudgetRepository(BudgetRows):
         fitting = [cost for cost in costs if cost.adjacency == budget.adjacency]
         if not fitting:
             return self._refused(federation_id, budget, "other-adjacency", price)
-        seen = [cost for cost in fitting if cost.observer in _counts_for(budget)]
+        seen = [cost for cost in fitting if cost.observer in counts_for(budget)]
         if not seen:
             return self._refused(federation_id, budget, "other-observer", price)
-        cost = min(seen, key=lambda one: _counts_for(budget).index(one.observer))
+        cost = min(seen, key=lambda one: counts_for(budget).index(one.observer))
         counted = self._counted(federation_id, budget)
         if any(one.unit != cost.unit for one in counted):
             return self._refused(federation_id, budget, "other-unit", price)
         in_all = _priced([cost.curve, *map(_curve, counted)], budget, price)
         if _fits(in_all, budget):
             return None
-        return self._refused(federation_id, budget, "no-room", price, requested=in_all)
+        return EpsilonRefusal(
+            self.composed(federation_id, budget, price),
+            "no-room",
+            requested=_priced([cost.curve], budget, price),
+            composed_total=in_all,
+        )
 
     def _refused(
-        self,
-        federation_id: str,
-        budget: Budget,
-        shortage: Shortage,
-        price: Price,
-        requested: float | None = None,
+        self, federation_id: str, budget: Budget, shortage: Shortage, price: Price
     ) -> EpsilonRefusal:
-        return EpsilonRefusal(self.composed(federation_id, budget, price), shortage, requested)
+        return EpsilonRefusal(self.composed(federation_id, budget, price), shortage)
 
     def _has_room(self, mine: Reservation, curve: Curve, price: Price) -> bool:
         """Whether every budget can bear it if this held reservation has another curve."""
@@ -187,18 +194,18 @@ class EpsilonBudgetRepository(BudgetRows):
                 Reservation.book == budget.book,
                 Reservation.figure == _FIGURE,
                 Reservation.adjacency == budget.adjacency,
-                Reservation.observer.in_(_counts_for(budget)),
+                Reservation.observer.in_(counts_for(budget)),
             )
         )
         # The observer that the budget names comes last, and so takes the other one's place.
-        rows.sort(key=lambda one: (one.experiment_id, -_counts_for(budget).index(one.observer)))
+        rows.sort(key=lambda one: (one.experiment_id, -counts_for(budget).index(one.observer)))
         return list({one.experiment_id: one for one in rows}.values())
 
     def _change(self, reservation: Reservation, **values: object) -> None:
         self._execute(update(Reservation).where(is_reservation(reservation)).values(values))
 
 
-def _counts_for(budget: Budget) -> tuple[str, ...]:
+def counts_for(budget: Budget) -> tuple[str, ...]:
     """The observers whose figures bound the budget's, the best first.
 
     Whatever holds against the server holds for those who see less.

@@ -7,6 +7,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from models.records import Cursor, ExperimentFilters
 from models.repositories.base import table_of
+from models.repositories.report_lists import has_epsilon
 from models.tables.experiments import Experiment, ExperimentTag
 
 FIGURES = (
@@ -40,6 +41,9 @@ def filtered(statement: Select[Experiment], filters: ExperimentFilters) -> Selec
         statement = statement.where(Experiment.created_at >= filters.created_after)
     if filters.created_before is not None:
         statement = statement.where(Experiment.created_at <= filters.created_before)
+    if filters.adjacency is not None:
+        counted = has_epsilon(table_of(Experiment).c.id, adjacency=filters.adjacency)
+        statement = statement.where(counted)
     for figure, side, bound in filters.bounds:
         statement = statement.where(_within(figure, side, bound))
     return statement

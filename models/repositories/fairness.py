@@ -25,10 +25,11 @@ class FairnessRepository(ExperimentPartRepository):
         *,
         attribute: str | None = None,
         after_attribute: str | None = None,
+        every: int = 1,
     ) -> list[FairnessRow]:
         """Rows above `round_`, or above (`round_`, `after_attribute`), by round and attribute.
 
-        With `attribute`, that attribute alone.
+        With `attribute`, that attribute alone; with `every`, only rounds that it divides.
         """
         statement = self._select(Fairness, experiment_id)
         if after_attribute is None:
@@ -38,6 +39,8 @@ class FairnessRepository(ExperimentPartRepository):
             statement = statement.where(position > (round_, after_attribute))
         if attribute is not None:
             statement = statement.where(Fairness.attribute == attribute)
+        if every > 1:
+            statement = statement.where(Fairness.round % every == 0)
         rows = self._all(statement.order_by(Fairness.round, Fairness.attribute).limit(limit))
         return [
             FairnessRow(

@@ -26,6 +26,7 @@ _INPUTS = (
     "delta",
     "adjacency",
     "accountant",
+    "components",
 )
 _COLUMNS = (
     "round",

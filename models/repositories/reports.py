@@ -1,13 +1,24 @@
-"""Stored reports."""
+"""Stored reports, and the figures by which they are found."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import select
 
 from models.clock import utc_now
-from models.records import Cursor, Page
-from models.repositories.base import ExperimentPartRepository
+from models.records import (
+    Cursor,
+    IndexedFigure,
+    ListedReport,
+    Page,
+    ReportFilters,
+    ReportIndex,
+)
+from models.repositories.base import ExperimentPartRepository, ScopedRepository, table_of
+from models.repositories.report_lists import cursor_of, filtered, listed, paged
+from models.tables.report_figures import ReportFigure
+from models.tables.report_summaries import ReportSummary
 from models.tables.reports import Report
 
 
@@ -15,31 +26,91 @@ class ReportRepository(ExperimentPartRepository):
     """One report an experiment, written once."""
 
     def put(
-        self, experiment_id: str, project_id: str, *, document: Mapping[str, Any], report_hash: str
+        self,
+        experiment_id: str,
+        project_id: str,
+        *,
+        document: Mapping[str, Any],
+        report_hash: str,
+        index: ReportIndex | None = None,
     ) -> bool:
-        """Stores the report; False where there is one, which stays as it is."""
-        return self._insert_absent(
-            Report,
-            {
-                "experiment_id": experiment_id,
-                "project_id": project_id,
-                "document": dict(document),
-                "report_hash": report_hash,
-                "created_at": utc_now(),
-            },
+        """Stores the report; False where there is one, which stays as it is.
+
+        Without an index the report is found by no figure, and a list shows little of it.
+        """
+        owner = {"experiment_id": experiment_id, "project_id": project_id}
+        hashed = {**owner, "report_hash": report_hash}
+        stored = self._insert_absent(
+            Report, {**hashed, "document": dict(document), "created_at": utc_now()}
         )
+        if not stored:
+            return False
+        summary: dict[str, Any] = dict.fromkeys(("guarantee_kind", "unit", "summary"))
+        if index is not None:
+            summary = {name: getattr(index, name) for name in summary}
+            self._insert(ReportFigure, [{**owner, **asdict(one)} for one in index.figures])
+        self._insert(ReportSummary, [{**hashed, **summary}])
+        return True
 
     def get(self, experiment_id: str) -> Report | None:
         """The report as stored."""
         return self._one(self._select(Report, experiment_id))
 
-    def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[Report]:
-        """Newest experiment first; the cursor is (experiment_id,)."""
-        statement = select(Report).order_by(Report.experiment_id.desc()).limit(limit + 1)
-        if self.project_id is not None:
-            statement = statement.where(Report.project_id == self.project_id)
-        if cursor is not None:
-            statement = statement.where(Report.experiment_id < cursor[0])
-        items = self._all(statement)
+
+class ReportListRepository(ScopedRepository):
+    """A project's reports by their figures; documents are not read."""
+
+    def list(
+        self,
+        filters: ReportFilters | None = None,
+        *,
+        cursor: Cursor | None = None,
+        limit: int = 50,
+        sort: str = "-created_at",
+        attribute: str = "",
+    ) -> Page[ListedReport]:
+        """One page; `cursor` is the page before's `next_cursor`, under the same sort.
+
+        `sort` is a time, the name or a figure, with a minus in front for downwards; `attribute`
+        is that of a fairness figure. Reports that lack the figure are not listed, nulls come last.
+        """
+        filters = filters or ReportFilters()
+        observer = filters.observer or ""
+        statement = listed(self.project_id, sort=sort, attribute=attribute, observer=observer)
+        statement = filtered(statement, filters, project_id=self.project_id)
+        statement = paged(statement, sort=sort, cursor=cursor)
+        rows = self.session.execute(statement.limit(limit + 1)).mappings()
+        items = [ListedReport(**row) for row in rows]
         more = len(items) > limit
-        return Page(items[:limit], (items[limit - 1].experiment_id,) if more else None)
+        return Page(items[:limit], cursor_of(items[limit - 1], sort) if more else None)
+
+    def figures(self, ids: Sequence[str]) -> "dict[str, Sequence[IndexedFigure]]":
+        """The figures of several reports; one query for a whole page."""
+        found: dict[str, Any] = {id_: [] for id_ in ids}
+        columns = table_of(ReportFigure).c
+        summaries = table_of(ReportSummary).c
+        # Not by the figures' own project: SQLite would read all of it rather than these reports.
+        mine = select(summaries.experiment_id).where(
+            summaries.project_id == self.project_id, summaries.experiment_id.in_(ids)
+        )
+        statement = (
+            select(
+                *(columns[name] for name in ("experiment_id", *IndexedFigure.__dataclass_fields__))
+            )
+            .where(columns.experiment_id.in_(mine))
+            .order_by(columns.experiment_id, columns.attribute, columns.figure, columns.observer)
+        )
+        for experiment_id, *values in self.session.execute(statement):
+            names = IndexedFigure.__dataclass_fields__
+            found[experiment_id].append(IndexedFigure(**dict(zip(names, values, strict=True))))
+        return found
+
+    def attributes(self, figure: str) -> "Sequence[str]":
+        """The sensitive attributes for which some report has the figure, sorted."""
+        columns = table_of(ReportFigure).c
+        return self.session.scalars(
+            select(columns.attribute)
+            .where(columns.project_id == self.project_id, columns.figure == figure)
+            .distinct()
+            .order_by(columns.attribute)
+        ).all()

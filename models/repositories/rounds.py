@@ -1,6 +1,9 @@
 """Round figures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import defer
 
 from models.records import RoundRow
 from models.repositories.base import ExperimentPartRepository
@@ -16,13 +19,37 @@ class RoundRepository(ExperimentPartRepository):
         # `vars` rather than `asdict`, which would copy every value.
         self._insert(Round, [{**owner, **vars(row)} for row in rows])
 
-    def after(self, experiment_id: str, round_: int = 0, limit: int = 1000) -> list[RoundRow]:
-        """Rounds above `round_`, in order."""
-        rows = self._all(
-            self._select(Round, experiment_id)
-            .where(Round.round > round_)
-            .order_by(Round.round)
-            .limit(limit)
-        )
-        names = RoundRow.__dataclass_fields__
+    def after(
+        self,
+        experiment_id: str,
+        round_: int = 0,
+        limit: int = 1000,
+        *,
+        planes: bool = True,
+        every: int = 1,
+    ) -> list[RoundRow]:
+        """Rounds above `round_`, in order; without their planes, which can be long, if asked.
+
+        With `every`, only those that it divides.
+        """
+        statement = self._select(Round, experiment_id).where(Round.round > round_)
+        if every > 1:
+            statement = statement.where(Round.round % every == 0)
+        names = list(RoundRow.__dataclass_fields__)
+        if not planes:
+            statement = statement.options(defer(Round.plane, raiseload=True))
+            names.remove("plane")
+        rows = self._all(statement.order_by(Round.round).limit(limit))
         return [RoundRow(**{name: getattr(row, name) for name in names}) for row in rows]
+
+    def drawn_rounds(self, experiment_id: str, *, up_to: int) -> list[int]:
+        """Which rounds up to that one have a plane, ascending."""
+        statement = self._select(Round, experiment_id).with_only_columns(Round.round)
+        drawn = statement.where(Round.round <= up_to, Round.plane.is_not(None))
+        return list(self.session.scalars(drawn.order_by(Round.round)))
+
+    def planes(self, experiment_id: str, rounds: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        """The planes of some rounds, by round; those that have none are left out."""
+        statement = self._select(Round, experiment_id).with_only_columns(Round.round, Round.plane)
+        found = self.session.execute(statement.where(Round.round.in_(rounds)))
+        return {round_: plane for round_, plane in found if plane is not None}

@@ -7,16 +7,20 @@ from models.tables.events import Event
 from models.tables.experiments import Experiment, ExperimentTag
 from models.tables.fairness import Fairness
 from models.tables.federations import Federation, FederationBudget, Reservation
+from models.tables.gate_policies import GatePolicy
 from models.tables.idempotency import IdempotencyKey
 from models.tables.ledger import Ledger, LedgerTotals, ReleaseIntent
 from models.tables.outbox import OutboxMessage
 from models.tables.projects import Project
+from models.tables.report_figures import ReportFigure
+from models.tables.report_summaries import ReportSummary
 from models.tables.reports import Report
 from models.tables.rounds import Round
 from models.tables.signing import LedgerCheckpoint, SigningKey
 from models.tables.subject_sets import SubjectSet
 from models.tables.sweeper_leases import SweeperLease
 from models.tables.units import Unit
+from models.tables.web_sessions import WebSession
 
 __all__ = [
     "ApiKey",
@@ -28,6 +32,7 @@ __all__ = [
     "Fairness",
     "Federation",
     "FederationBudget",
+    "GatePolicy",
     "IdempotencyKey",
     "Ledger",
     "LedgerCheckpoint",
@@ -36,10 +41,13 @@ __all__ = [
     "Project",
     "ReleaseIntent",
     "Report",
+    "ReportFigure",
+    "ReportSummary",
     "Reservation",
     "Round",
     "SigningKey",
     "SubjectSet",
     "SweeperLease",
     "Unit",
+    "WebSession",
 ]

@@ -5,8 +5,9 @@ rows. The view `privacy_ledger` (made by the migrations) unpacks them for people
 """
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Double, ForeignKey, Integer, LargeBinary, Text
+from sqlalchemy import JSON, BigInteger, Boolean, Double, ForeignKey, Integer, LargeBinary, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.arrays import Packed, PackedArray
@@ -32,7 +33,8 @@ class Ledger(Base):
     outcomes: Mapped[Packed] = mapped_column(PackedArray("int16"))
     """0 released, 1 refused, 2 withheld."""
     radii: Mapped[Packed] = mapped_column(PackedArray("float64"))
-    """NaN where nothing was released."""
+    """NaN where nothing was released. Where there are components, those of a subject stand side by
+    side."""
     releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
     """Each subject's releases up to and including this round: totals need no window."""
     clusters: Mapped[Packed] = mapped_column(PackedArray("int16"))
@@ -54,6 +56,9 @@ class Ledger(Base):
     delta: Mapped[float | None] = mapped_column(Double)
     adjacency: Mapped[str | None] = mapped_column(Word)
     accountant: Mapped[str | None] = mapped_column(Word)
+    components: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
+    """The name and the number of parameters of each part with a radius of its own; null where an
+    upload is released as a whole."""
 
     digest: Mapped[bytes] = mapped_column(LargeBinary)
     link: Mapped[bytes] = mapped_column(LargeBinary)

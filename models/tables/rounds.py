@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import Boolean, Double, ForeignKey, Integer
+from sqlalchemy import JSON, Boolean, Double, ForeignKey, Integer
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.tables.base import Base, Identifier
@@ -28,4 +28,6 @@ class Round(Base):
     demographic_parity_difference: Mapped[float | None] = mapped_column(Double)
     equalized_odds_difference: Mapped[float | None] = mapped_column(Double)
     equal_opportunity_difference: Mapped[float | None] = mapped_column(Double)
+    leakage_by_cluster: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    plane: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     reasons: Mapped[dict[str, Any]]

@@ -27,7 +27,7 @@ LAPLACE = {
     "clip": None,
     "noise": "simulation",
     "guarantee": "heuristic",
-    **dict.fromkeys(("event", "delta", "adjacency", "accountant")),
+    **dict.fromkeys(("event", "delta", "adjacency", "accountant", "components")),
 }
 
 

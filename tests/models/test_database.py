@@ -152,3 +152,13 @@ def test_postgres_ends_a_transaction_whose_client_froze(postgres_url: str) -> No
         freeze_half_way_through_a_message()
     frozen.dispose()
     other.dispose()
+
+
+def test_errors_do_not_tell_what_was_stored(database: Database) -> None:
+    with (
+        pytest.raises(DBAPIError) as raised,
+        database.write() as session,
+    ):
+        session.execute(text("INSERT INTO nowhere (counts) VALUES (:counts)"), {"counts": 4711})
+    assert "nowhere" in str(raised.value)
+    assert "4711" not in str(raised.value)

@@ -79,7 +79,11 @@ def test_epsilons_are_composed_at_the_delta_of_the_budget(
     assert [reserve(database, owner, f"e{i}") for i in range(3)] == [None] * 3
     refusal = reserve(database, owner, "e3")
     assert refusal is not None
-    assert (refusal.shortage, refusal.requested) == ("no-room", price(16 * ONE, 1e-5))
+    assert refusal.shortage == "no-room"
+    assert (refusal.requested, refusal.composed_total) == (
+        price(4 * ONE, 1e-5),
+        price(16 * ONE, 1e-5),
+    )
     assert refusal.budget.remaining == 0.0
     found = bounded(database, owner)
     assert (found.reserved, found.spent, found.remaining) == (total, 0.0, 0.0)
@@ -166,7 +170,20 @@ def test_what_cannot_be_composed_is_refused(
     set_total(database, owner, 1e6, **total)
     refusal = reserve(database, owner, "second", cost(**asked))
     assert refusal is not None
-    assert (refusal.shortage, refusal.requested) == (shortage, None)
+    assert (refusal.shortage, refusal.requested, refusal.composed_total) == (shortage, None, None)
+
+
+def test_clients_and_records_are_composed_apart(database: Database, owner: tuple[str, str]) -> None:
+    reserve(database, owner, "clients", cost(6))
+    reserve(database, owner, "records", cost(2, unit="record"))
+    set_total(database, owner, price(6 * ONE, 1e-5))
+    found = bounded(database, owner)
+    assert (found.unit, found.reserved) == ("client", price(6 * ONE, 1e-5))
+    with database.write() as session:
+        epsilons = EpsilonBudgetRepository(session, owner[0])
+        epsilons.settle("clients", {"final_model": 1})
+    found = bounded(database, owner)
+    assert (found.unit, found.reserved) == ("record", price(2 * ONE, 1e-5))
 
 
 def test_books_are_apart(database: Database, owner: tuple[str, str]) -> None:

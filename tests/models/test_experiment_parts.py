@@ -3,17 +3,20 @@
 import threading
 
 import numpy as np
+from sqlalchemy import func, select
 
 from models.database import Database
-from models.records import Cursor, FairnessRow, RoundRow
+from models.records import FairnessRow, RoundRow
 from models.repositories import (
     CheckpointRepository,
     EventRepository,
     FairnessRepository,
+    ReportListRepository,
     ReportRepository,
     RoundRepository,
 )
-from tests.models.rows import add_experiment, queued
+from models.tables.rounds import Round
+from tests.models.rows import queued
 
 
 def test_events_are_numbered_without_gaps_by_many_writers(database: Database) -> None:
@@ -74,6 +77,37 @@ def test_rounds_are_read_as_they_were_written(database: Database) -> None:
         assert RoundRepository(session, "another").after(new.id) == []
 
 
+def test_clusters_and_planes_are_kept_with_rounds(database: Database) -> None:
+    project_id, new = queued(database)
+    by_cluster = [{"cluster": 1, "clients": 3, "leakage_median": 0.5, "leakage_max": 1.0}]
+    planes = [
+        {"hypotheses": [[round_, 0.1]], "uploads": [[1.5, -2.25]], "clusters": [0]}
+        for round_ in (1, 2, 3)
+    ]
+    rows = [
+        RoundRow(round=1, cluster_sizes=[], leakage_by_cluster=by_cluster, plane=planes[0]),
+        RoundRow(round=2, cluster_sizes=[]),
+        RoundRow(round=3, cluster_sizes=[], plane=planes[2]),
+        RoundRow(round=4, cluster_sizes=[], plane=planes[1]),
+    ]
+    with database.write() as session:
+        RoundRepository(session).insert(new.id, project_id, rows)
+    with database.read() as session:
+        rounds = RoundRepository(session, project_id)
+        assert rounds.after(new.id) == rows
+        assert [row.plane for row in rounds.after(new.id, planes=False)] == [None] * 4
+        assert rounds.after(new.id, planes=False)[0].leakage_by_cluster == by_cluster
+        assert rounds.drawn_rounds(new.id, up_to=3) == [1, 3]
+        assert rounds.planes(new.id, [1, 2, 4]) == {1: planes[0], 4: planes[1]}
+        assert RoundRepository(session, "another").planes(new.id, [1]) == {}
+        assert RoundRepository(session, "another").drawn_rounds(new.id, up_to=3) == []
+        # No value is NULL, and not the JSON `null`.
+        empty = select(func.count()).where(
+            Round.plane.is_(None), Round.leakage_by_cluster.is_(None)
+        )
+        assert session.scalar(empty) == 1
+
+
 def test_fairness_is_paged_by_round_and_attribute(database: Database) -> None:
     project_id, new = queued(database)
     figures = [{"metric": "equalized_odds_ratio", "value": None, "reason": "no positives"}]
@@ -125,27 +159,8 @@ def test_a_report_is_stored_once_and_served_as_stored(database: Database) -> Non
     with database.read() as session:
         report = ReportRepository(session, project_id).get(new.id)
         assert ReportRepository(session, "another").get(new.id) is None
-        assert ReportRepository(session, "another").list().items == []
+        assert ReportListRepository(session, "another").list().items == []
     assert report is not None
     assert report.report_hash == "a" * 64
     assert list(report.document) == ["z", "a"]
     assert report.document == document
-
-
-def test_reports_are_listed_newest_first(database: Database) -> None:
-    project_id, new = queued(database)
-    ids = [new.id]
-    with database.write() as session:
-        ids += [add_experiment(session, project_id).id for _ in range(4)]
-        for id_ in ids:
-            ReportRepository(session).put(id_, project_id, document={}, report_hash="a" * 64)
-    found: list[str] = []
-    cursor: Cursor | None = None
-    while True:
-        with database.read() as session:
-            page = ReportRepository(session, project_id).list(cursor=cursor, limit=2)
-        found += [report.experiment_id for report in page.items]
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    assert found == ids[::-1]

@@ -29,6 +29,12 @@ _GAUSSIAN = {
 }
 
 
+_LAYERS = {
+    **LAPLACE,
+    "components": [{"name": "layer-1", "n": 24}, {"name": "layer-2", "n": 3}],
+}
+
+
 def _insert(database: Database, rows: list[LedgerRow]) -> tuple[str, str]:
     project_id, new = queued(database)
     with database.write() as session:
@@ -67,12 +73,13 @@ def test_rows_are_read_as_they_were_written(database: Database) -> None:
         ledger_row(3, radii=generator.lognormal(0, 30, 3), interrupted=True),
         ledger_row(3, release=1, **{name: np.zeros(0) for name in _ARRAYS}),
         ledger_row(4, inputs=_GAUSSIAN, epsilons=np.array([0.1 + 0.2, 5e-324, 1e300])),
+        ledger_row(5, inputs=_LAYERS, radii=np.array([0.1, 0.2, *[np.nan] * 4])),
     ]
     project_id, experiment_id = _insert(database, rows)
     with database.read() as session:
         ledger = LedgerRepository(session, project_id)
         read = ledger.rows_after(experiment_id)
-        assert ledger.count(experiment_id) == 5
+        assert ledger.count(experiment_id) == 6
     assert len(read) == len(rows)
     assert all(map(_same, rows, read))
     assert read[0].subjects.dtype == np.int32
@@ -265,3 +272,40 @@ def test_epsilons_with_a_delta_are_those_of_the_software_to_the_last_bit(
     lines = [line for row in rows for line in ledger_lines(entry_of(row), NAMES)]
     assert read == [tuple(line[name] for name in columns) for line in lines]
     assert all(line[0] is not None and line[4] is None for line in read)
+
+
+def test_layers_have_a_line_each_and_the_figures_of_the_software_to_the_last_bit(
+    database: Database,
+) -> None:
+    generator = np.random.default_rng(22)
+    rows = [ledger_row(1), ledger_row(2, inputs=_LAYERS, radii=np.full(6, np.nan))]
+    for round_ in range(3, 203):
+        sizes = generator.integers(1, 100_000, generator.integers(1, 5)).tolist()
+        nu = float(generator.lognormal(0, 3))
+        components = [{"name": f"layer-{place}", "n": n} for place, n in enumerate(sizes, start=1)]
+        radii = generator.lognormal(0, 6, (3, len(sizes)))
+        radii[1:] = np.nan  # refused, and withheld
+        rows.append(
+            ledger_row(
+                round_,
+                radii=radii.ravel(),
+                releases=generator.integers(0, 100_000, 3).astype(np.int32),
+                inputs={
+                    **LAPLACE,
+                    "n": sum(sizes),
+                    "noise_multiplier": nu,
+                    "components": components,
+                },
+            )
+        )
+    _, experiment_id = _insert(database, rows)
+    lines = [line for row in rows for line in ledger_lines(entry_of(row), NAMES)]
+    columns = tuple(name for name in lines[0] if name != "reason")
+    read = [{name: line[name] for name in columns} for line in _view(database, experiment_id)]
+    told = [{name: line[name] for name in columns} for line in lines]
+
+    def in_order(some: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return sorted(some, key=lambda line: (line["round"], line["subject"], line["component"]))
+
+    assert in_order(read) == in_order(told)
+    assert {line["component"] for line in read} == {"all", *(f"layer-{i}" for i in (1, 2, 3, 4))}

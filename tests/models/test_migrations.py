@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
@@ -16,8 +17,10 @@ from sqlalchemy import inspect, text
 
 import migrations
 from models.database import Database
+from models.repositories import LedgerRepository
 from models.schema import HEAD, schema_state
 from models.tables import Base, Federation, Unit
+from tests.models.rows import LAPLACE, ledger_row, queued
 
 
 def test_the_code_asks_for_the_newest_revision() -> None:
@@ -100,6 +103,31 @@ def test_rows_of_the_version_before_uploads_are_runs_and_ready_federations(
     migrations.downgrade(empty_database_url, "0002")
     with database.read() as session:
         assert session.scalar(text("SELECT count(*) FROM federations")) == 1
+    database.dispose()
+
+
+def test_rows_of_layers_are_kept_from_a_revision_that_would_misread_them(
+    empty_database_url: str,
+) -> None:
+    migrations.upgrade(empty_database_url)
+    database = Database(empty_database_url)
+    layers = {**LAPLACE, "n": 3, "components": [{"name": "a", "n": 1}, {"name": "b", "n": 2}]}
+    project_id, new = queued(database)
+    with database.write() as session:
+        rows = [ledger_row(1, inputs=layers, radii=np.full(6, np.nan)), ledger_row(2)]
+        LedgerRepository(session).insert(new.id, project_id, rows)
+    with pytest.raises(RuntimeError, match="1 ledger rows have several components"):
+        migrations.downgrade(empty_database_url, "0005")
+    assert migrations.current(empty_database_url) == HEAD
+    with database.write() as session:
+        session.execute(text("DELETE FROM ledger WHERE round = 1"))
+    migrations.downgrade(empty_database_url, "0005")
+    with database.read() as session:
+        assert session.scalar(text("SELECT count(*) FROM privacy_ledger")) == 3
+    migrations.upgrade(empty_database_url)
+    with database.read() as session:
+        components = session.scalars(text("SELECT component FROM privacy_ledger"))
+        assert components.all() == ["all"] * 3
     database.dispose()
 
 

@@ -1,0 +1,109 @@
+"""What the budgets of a federation leave out: runs whose cost one of them cannot count.
+
+A budget with a total refuses such runs. One whose total was set late, or that has none, has them
+behind it: whoever reads what remains must know of them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlalchemy import and_, or_, select
+
+from models.records import Budget, Gap, Uncounted
+from models.repositories.base import ScopedRepository
+from models.repositories.epsilon_budgets import counts_for
+from models.repositories.experiments import ENDED
+from models.tables.experiments import Experiment
+from models.tables.federations import Reservation
+
+_EPSILON = "epsilon"
+
+
+@dataclass(frozen=True)
+class _Cost:
+    figure: str
+    adjacency: str
+    observer: str
+    unit: str | None
+
+
+@dataclass
+class _Run:
+    """One experiment that has spent something, or still may; `costs` is empty without noise."""
+
+    book: str
+    mechanism: str
+    costs: list[_Cost] = field(default_factory=list)
+
+
+class BudgetGapRepository(ScopedRepository):
+    """Compares the runs on a federation with its budgets."""
+
+    def uncounted(self, federation_id: str, budgets: Sequence[Budget]) -> list[Budget]:
+        """The same budgets, each with the runs that are not in its figures."""
+        runs = self._runs(federation_id)
+        return [replace(budget, uncounted=_uncounted(budget, runs)) for budget in budgets]
+
+    def _runs(self, federation_id: str) -> list[_Run]:
+        mine = and_(
+            Reservation.experiment_id == Experiment.id,
+            Reservation.federation_id == Experiment.federation_id,
+        )
+        rows = self.session.execute(
+            select(
+                Experiment.id,
+                Experiment.noise,
+                Experiment.mechanism,
+                Reservation.figure,
+                Reservation.adjacency,
+                Reservation.observer,
+                Reservation.unit,
+            )
+            .outerjoin(Reservation, mine)
+            .where(
+                Experiment.project_id == self.project_id,
+                Experiment.federation_id == federation_id,
+                # What ended before its first round has cost nothing, unless noise was drawn.
+                or_(
+                    Experiment.status.not_in(ENDED),
+                    Experiment.rounds_done > 0,
+                    Reservation.spent > 0,
+                    Reservation.compositions > 0,
+                ),
+            )
+        )
+        runs: dict[str, _Run] = {}
+        for id_, noise, mechanism, figure, adjacency, observer, unit in rows:
+            run = runs.setdefault(id_, _Run(noise, mechanism))
+            if figure is not None:
+                run.costs.append(_Cost(figure, adjacency, observer, unit))
+        return list(runs.values())
+
+
+def _uncounted(budget: Budget, runs: Iterable[_Run]) -> tuple[Uncounted, ...]:
+    found: Counter[tuple[str, Gap]] = Counter()
+    for run in runs:
+        if run.book == budget.book and (why := _why(budget, run.costs)) is not None:
+            found[run.mechanism, why] += 1
+    return tuple(
+        Uncounted(mechanism, count, why) for (mechanism, why), count in sorted(found.items())
+    )
+
+
+def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
+    """Why the budget does not count a run of these costs; None where it does."""
+    if not costs:
+        return "unbounded"
+    costs = [cost for cost in costs if cost.figure == budget.figure]
+    if not costs:
+        return "other-figure"
+    if budget.figure != _EPSILON:
+        return None
+    costs = [cost for cost in costs if cost.adjacency == budget.adjacency]
+    if not costs:
+        return "other-adjacency"
+    costs = [cost for cost in costs if cost.observer in counts_for(budget)]
+    if not costs:
+        return "other-observer"
+    return None if any(cost.unit == budget.unit for cost in costs) else "other-unit"
