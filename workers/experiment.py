@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from fedaudit.federations.federation import Federation
 from fedaudit.ledger.checkpoints import Checkpoint
+from fedaudit.privacy.cluster_leakage import ClusterCounts
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.cell import Cell
+from fedaudit.training.plane import why_no_plane
 from models.records import Intent
 from workers.ledger_book import LedgerBook
 
@@ -25,6 +28,8 @@ class RunningExperiment:
     training_clients: int
     book: LedgerBook
     started_at: datetime
+    by_cluster: ClusterCounts | None = None
+    """Moved on with the ledger; None where the cost is no leakage."""
     rounds_done: int = 0
     checkpoint: bytes | None = None
     """Where it was when the worker took it up."""
@@ -45,6 +50,11 @@ class RunningExperiment:
     def secret(self) -> bool:
         """Whether its noise comes from entropy, so that no round can be played again."""
         return self.spec.privacy.noise == "release"
+
+    @cached_property
+    def why_no_plane(self) -> str | None:
+        """Why its rounds cannot be drawn in a plane; None where they can."""
+        return why_no_plane(self.cell)
 
     def ledger_checkpoint(self, status: str) -> Checkpoint:
         """Where its ledger stands, to be signed."""

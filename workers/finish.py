@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from fedaudit.federations.group_rows import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.ledger.keys import SigningKey
 from fedaudit.reports.assemble import assemble, report_hash
@@ -24,6 +25,8 @@ from models.repositories import (
     ReportRepository,
 )
 from workers.experiment import RunningExperiment
+from workers.hypotheses import hypotheses_of, plane_of
+from workers.report_index import report_index
 from workers.signing import sign_as_stored, sign_checkpoint
 
 GATE_EVALUATED = "gate.evaluated"
@@ -49,6 +52,8 @@ def report_of(
     """The report document of a run that came to its end, signed."""
     with database.read() as session:
         hashed = ledger_hash(LedgerRepository(session).digests(experiment.id))
+        hypotheses = hypotheses_of(session, experiment, result)
+        plane = plane_of(session, experiment, result)
     spending, federation = experiment.book.spending, experiment.federation
     material = ReportMaterial(
         experiment_id=experiment.id,
@@ -63,10 +68,12 @@ def report_of(
             rows=federation.rows,
             notes=federation.notes,
             attributes=experiment.groups,
+            training_rows=training_group_rows(federation, experiment.spec),
         ),
         releases=spending.releases,
         refusals=spending.refusals,
         withheld=spending.withheld,
+        refused=spending.refused,
         result=FinalFigures(
             stopped_by=result.stopped_by,
             rounds=result.rounds,
@@ -77,6 +84,8 @@ def report_of(
             fairness=result.fairness,
             single_row_clients=result.single_row_clients,
             collapsed_rounds=result.collapsed_rounds,
+            scores=result.scores,
+            by_hypothesis=result.by_hypothesis,
         ),
         ledger_hash=hashed,
         chain_head=experiment.book.head.hex(),
@@ -86,6 +95,9 @@ def report_of(
         clusters=experiment.book.clusters,
         plan=experiment.book.account.plan,
         compositions=experiment.book.compositions,
+        layers=experiment.book.inputs.component_sizes,
+        hypotheses=hypotheses,
+        plane=plane,
     )
     return sign_report(assemble(material), key)
 
@@ -117,7 +129,12 @@ def succeed(
     row = experiments.get(experiment.id)
     if row is None or row.status in ENDED:
         return
-    ReportRepository(session).put(*owner, document=document, report_hash=report_hash(document))
+    ReportRepository(session).put(
+        *owner,
+        document=document,
+        report_hash=report_hash(document),
+        index=report_index(document),
+    )
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
     EventRepository(session).append(*owner, events)
     experiments.conclude(experiment.id, status="succeeded", figures=_stored_figures(document))

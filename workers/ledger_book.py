@@ -124,7 +124,7 @@ class LedgerBook:
             release=release,
             subjects=subjects,
             outcomes=np.full(count, RELEASED, dtype=np.uint8),
-            radii=np.full(count, np.nan),
+            radii=np.full(self.inputs.radii_shape(count), np.nan),
             clusters=np.full(count, -1, dtype=np.int16),
             interrupted=True,
         )
@@ -151,7 +151,7 @@ class LedgerBook:
             observer=entry.observer,
             subjects=entry.subjects,
             outcomes=entry.outcomes,
-            radii=entry.radii,
+            radii=entry.radii.ravel(),
             releases=entry.releases,
             clusters=entry.clusters,
             epsilons=entry.epsilons,

@@ -1,5 +1,8 @@
 """From a unit's rows to experiments that can run: at their beginning, or where they were left."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
@@ -10,6 +13,9 @@ from fedaudit.federations.split import split_clients, training_clients
 from fedaudit.ledger.accounts import Account, account_of
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.checkpoints import subjects_hash
+from fedaudit.networks.shape import layer_sizes
+from fedaudit.privacy.cluster_leakage import ClusterCounts
+from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.cell import Cell
@@ -55,7 +61,7 @@ def take_up(database: Database, row: Experiment, cell: Cell) -> RunningExperimen
         names = SubjectSetRepository(session).names(row.subject_set_id)
     if names != account.subjects:
         raise _changed("the clients are not those of the submitted experiment")
-    if row.mechanism_inputs not in (None, account.inputs.as_dict()):
+    if not _same_inputs(row.mechanism_inputs, account.inputs):
         raise _changed("what it would spend is not what was reserved when it was submitted")
     with database.read() as session:
         checkpoint = CheckpointRepository(session).get(row.id)
@@ -66,7 +72,7 @@ def take_up(database: Database, row: Experiment, cell: Cell) -> RunningExperimen
             account=account,
             training=_training(cell, account),
         )
-        _place_clusters(session, row.id, book)
+        _follow_clients(session, row.id, book)
     return RunningExperiment(
         id=row.id,
         project_id=row.project_id,
@@ -77,6 +83,7 @@ def take_up(database: Database, row: Experiment, cell: Cell) -> RunningExperimen
         training_clients=training_clients(federation.clients, cell.spec.federation),
         book=book,
         started_at=row.started_at or row.created_at,
+        by_cluster=_by_cluster(book),
         rounds_done=0 if checkpoint is None else checkpoint.round,
         checkpoint=None if checkpoint is None else checkpoint.data,
         lost=lost,
@@ -90,7 +97,7 @@ def stored_book(
     account: Account,
     training: NDArray[np.int32],
 ) -> LedgerBook:
-    """The experiment's ledger as far as it is stored, without the clusters of its clients.
+    """The experiment's ledger as far as it is stored, without what each client came across.
 
     `training`: the subjects that train.
     """
@@ -121,14 +128,25 @@ def store_totals(session: Session, experiment_id: str, project_id: str, book: Le
     )
 
 
+def _by_cluster(book: LedgerBook) -> ClusterCounts | None:
+    if book.inputs.noise_multiplier is None or book.inputs.counts_epsilon:
+        return None
+    return ClusterCounts(book.clusters, book.spending.releases)
+
+
 def _account(cell: Cell) -> Account:
     federation = cell.federation
     return account_of(
         cell.spec,
-        n=cell.shape.n,
+        layers=layer_sizes(cell.shape),
         client_names=federation.client_names,
         plan=spending_of(cell.spec, federation),
     )
+
+
+def _same_inputs(stored: Mapping[str, Any] | None, inputs: MechanismInputs) -> bool:
+    """Whether these are the inputs that were stored, maybe by a version with fewer fields."""
+    return stored is None or MechanismInputs.from_dict(stored) == inputs
 
 
 def _training(cell: Cell, account: Account) -> NDArray[np.int32]:
@@ -143,13 +161,15 @@ def _training(cell: Cell, account: Account) -> NDArray[np.int32]:
     ).training
 
 
-def _place_clusters(session: Session, experiment_id: str, book: LedgerBook) -> None:
-    """Which cluster each client's newest upload went into, from the stored ledger."""
+def _follow_clients(session: Session, experiment_id: str, book: LedgerBook) -> None:
+    """Where each client's newest upload went and how often it was refused, from the ledger."""
     ledger = LedgerRepository(session)
     after = None
     while rows := ledger.rows_after(experiment_id, after=after, limit=_PAGE):
         for row in rows:
             book.place(row.subjects, row.outcomes, row.clusters)
+            if row.observer == book.account.observers[0]:
+                book.spending.count_refused(row.subjects, row.outcomes)
         last = rows[-1]
         after = (last.round, last.release, last.subject_kind, last.observer)
 

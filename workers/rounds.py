@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.combination import combination_of
 from fedaudit.fairness.gaps import Figure, gaps
+from fedaudit.privacy.cluster_leakage import ClusterLeakage
 from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE, NO_MECHANISM, NO_NOISE
 from fedaudit.training.records import RoundRecord
@@ -26,6 +28,7 @@ _COSTS = ("leakage_max", "epsilon_max")
 _NOT_VALIDATED = "this round was not validated"
 _NOT_FINITE = "the loss is not finite"
 _NO_ACCURACY = "the target is a number, so there is no accuracy"
+_NOT_FINITE_HYPOTHESIS = "a hypothesis is not finite"
 _NO_SEPARATION = "needs two or more hypotheses, and uploads to compare"
 _NO_ATTRIBUTE = "fairness.sensitive names no attribute"
 _SEVERAL = "fairness.sensitive names several attributes; see the fairness of the round"
@@ -68,11 +71,12 @@ def _lost_rows(experiment: RunningExperiment, *, up_to: int | None) -> list[Ledg
         rows += experiment.book.enter_interrupted(
             round_=lost.round, release=lost.release, subjects=lost.subjects
         )
+        _follow(experiment, lost.subjects)
     return rows
 
 
 def _ledger_rows(experiment: RunningExperiment, record: RoundRecord) -> list[LedgerRow]:
-    return experiment.book.enter(
+    rows = experiment.book.enter(
         round_=record.round,
         release=record.release,
         subjects=record.subjects,
@@ -81,6 +85,19 @@ def _ledger_rows(experiment: RunningExperiment, record: RoundRecord) -> list[Led
         clusters=record.clusters,
         compositions=record.compositions,
     )
+    _follow(experiment, record.subjects)
+    return rows
+
+
+def _follow(experiment: RunningExperiment, subjects: NDArray[np.int32]) -> None:
+    """Moves the leakage of each cluster on to where the ledger stands."""
+    book = experiment.book
+    if experiment.by_cluster is not None:
+        experiment.by_cluster.move(
+            subjects,
+            clusters=book.clusters[subjects],
+            releases=book.spending.releases[subjects],
+        )
 
 
 def _fairness_rows(
@@ -100,7 +117,11 @@ def _fairness_rows(
             groups,
             minimum_group_size=fairness.minimum_group_size,
             reference_group=reference,
+            combination=combination_of(attribute, fairness.combinations, experiment.groups),
+            declared=experiment.spec.declares_outcome,
         )
+        if not experiment.spec.declares_outcome:
+            counts = counts[:, :0]  # nothing was counted, which is not the same as no rows
         rows += [
             FairnessRow(
                 round=record.round,
@@ -134,6 +155,11 @@ def _round_row(
         "epsilon_max": book.epsilon_most(),
     }
     values |= _gaps_of_round(experiment, record, figures, reasons)
+    by_cluster = _by_cluster(experiment)
+    if by_cluster is None:
+        reasons["leakage_by_cluster"] = _why_no_cost(book.inputs)
+    if record.plane is None:
+        reasons["plane"] = _why_no_plane(experiment, record)
     for name, value in values.items():
         if value is None and name not in reasons:
             reasons[name] = _why_missing(name, record, book.inputs)
@@ -141,9 +167,24 @@ def _round_row(
         round=record.round,
         cluster_sizes=record.cluster_sizes,
         collapsed=record.collapsed,
+        leakage_by_cluster=by_cluster,
+        plane=None if record.plane is None else record.plane.as_dict(),
         reasons=reasons,
         **values,
     )
+
+
+def _by_cluster(experiment: RunningExperiment) -> Sequence[ClusterLeakage] | None:
+    inputs = experiment.book.inputs
+    if experiment.by_cluster is None or inputs.noise_multiplier is None:
+        return None
+    return experiment.by_cluster.leakage(n=inputs.n, noise_multiplier=inputs.noise_multiplier)
+
+
+def _why_no_plane(experiment: RunningExperiment, record: RoundRecord) -> str:
+    if record.selection_loss is None:
+        return _NOT_VALIDATED
+    return experiment.why_no_plane or _NOT_FINITE_HYPOTHESIS
 
 
 def _gaps_of_round(

@@ -29,12 +29,15 @@ class Spending:
         self.releases = np.array(releases, dtype=np.int32)
         self.refusals = refusals
         self.withheld = withheld
+        self.refused = np.zeros(len(self.releases), dtype=np.int32)
+        """How often each subject was refused: [subjects], as far as rounds were counted in."""
         self._training_clients = len(training)
         self._clients_with = np.bincount(self.releases[training], minlength=1)
 
     def book(self, subjects: NDArray[np.int32], outcomes: NDArray[np.uint8]) -> None:
         """Count one round in."""
         self.refusals += int(np.count_nonzero(outcomes == _REFUSED))
+        self.count_refused(subjects, outcomes)
         self.withheld += int(np.count_nonzero(outcomes == _WITHHELD))
         released = subjects[outcomes == RELEASED]
         if not len(released):
@@ -45,6 +48,10 @@ class Spending:
         after[: len(self._clients_with)] += self._clients_with
         after -= np.bincount(before, minlength=len(after))
         self._clients_with = after
+
+    def count_refused(self, subjects: NDArray[np.int32], outcomes: NDArray[np.integer]) -> None:
+        """Count in whom a round refused, one whose totals are counted already."""
+        self.refused[subjects[outcomes == _REFUSED]] += 1
 
     @property
     def most(self) -> int:

@@ -13,7 +13,7 @@ from fedaudit.federations.sources import OpenUpload
 from fedaudit.federations.split import training_clients
 from fedaudit.ledger.accounts import account_of
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.networks.shape import parameter_count
+from fedaudit.networks.shape import layer_sizes, network_shape
 from fedaudit.privacy.projection import project_cost
 from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.spec.canonical import spec_hash
@@ -191,9 +191,12 @@ def _new_experiment(
     unit_id: str,
     position: int,
 ) -> NewExperiment:
-    parameters = parameter_count(spec.model, features=data.width, classes=len(data.classes))
+    shape = network_shape(spec.model, features=data.width, classes=len(data.classes))
     account = account_of(
-        spec, n=parameters, client_names=data.client_names, plan=spending_of(spec, data)
+        spec,
+        layers=layer_sizes(shape),
+        client_names=data.client_names,
+        plan=spending_of(spec, data),
     )
     return NewExperiment(
         name=spec.name,
@@ -208,11 +211,11 @@ def _new_experiment(
         subject_set_id=SubjectSetRepository(session).put(account.subjects),
         unit_id=unit_id,
         unit_position=position,
-        parameters=parameters,
+        parameters=shape.n,
         noise_multiplier=(
             spec.privacy.noise_multiplier if isinstance(spec.privacy, LaplaceL2) else None
         ),
-        mechanism_inputs=account.inputs.as_dict() if account.inputs.counts_epsilon else None,
+        mechanism_inputs=None if account.inputs.follow_from_n else account.inputs.as_dict(),
         attributes={one.name: one.values for one in data.attributes},
     )
 

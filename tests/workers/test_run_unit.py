@@ -9,7 +9,7 @@ import pytest
 from celery.worker import state as celery_state
 
 import workers.play
-from fedaudit.fairness.gaps import METRICS
+from fedaudit.fairness.gaps import METRICS, NO_OUTCOME
 from fedaudit.ledger.chain import first_broken_link
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document import Report
@@ -204,6 +204,23 @@ def test_fairness_is_stored_for_each_round_and_attribute(
     assert experiment.equalized_odds_difference == metrics["equalized_odds_difference"]["value"]
 
 
+def test_without_a_favourable_outcome_no_counts_are_stored(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, spec_with(**GROUPS, fairness__favourable=None))
+    run_unit(context, submitted.unit_id)
+    with database.read() as session:
+        rows = FairnessRepository(session).after(submitted.id)
+        rounds = RoundRepository(session).after(submitted.id)
+    assert len(rows) == len(rounds) == 12
+    for row in rows:
+        assert list(row.counts) == []
+        assert {figure["reason"] for figure in row.figures} == {NO_OUTCOME}
+    assert {row.reasons["equalized_odds_difference"] for row in rounds} == {NO_OUTCOME}
+    metrics = document_of(database, submitted)["fairness"][0]["metrics"]
+    assert metrics["loss_difference"]["value"] > 0
+
+
 def test_what_was_not_spent_returns_to_the_budget(
     database: Database, context: WorkerContext
 ) -> None:
@@ -283,6 +300,24 @@ def test_a_stopped_worker_gives_the_unit_back_and_another_ends_with_the_same_led
     first, second = (document_of(database, one) for one in (undisturbed, submitted))
     for section in ("privacy", "utility", "fairness"):
         assert first[section] == second[section]
+
+
+def test_who_was_refused_is_known_after_an_interruption(
+    database: Database, context: WorkerContext, after_flushes: Any
+) -> None:
+    # A release leaks 1 (n = 3, nu = 3), so each client takes part once and is refused after that.
+    submitted = submit(database, spec_with(**GROUPS, privacy__client_budget=1.0))
+    after_flushes(10, stop_worker)
+    run_unit(context, submitted.unit_id)
+    celery_state.should_stop = None
+    run_unit(context, submitted.unit_id)
+    document = document_of(database, submitted)
+    paid = document["fairness"][0]["who_pays"]
+    assert paid["unit"] == "client"
+    assert sum(group["refusals"] for group in paid["groups"]) == document["privacy"]["refusals"]
+    assert document["privacy"]["refusals"] > 0
+    for group in paid["groups"]:
+        assert (group["leakage_max"], group["participations_max"]) == (1.0, 1)
 
 
 def test_a_given_back_unit_is_published_again(

@@ -28,6 +28,7 @@ def test_median_and_maximum_are_those_of_the_report(
     training = np.arange(9, dtype=np.int32)
     spending = Spending(np.zeros(CLIENTS, dtype=np.int32), training=training)
     counted = np.zeros(CLIENTS, dtype=np.int32)
+    refused = np.zeros(CLIENTS, dtype=np.int32)
     refusals = withheld = 0
     for subjects, all_outcomes in rounds:
         outcomes = np.array(all_outcomes[: len(subjects)], dtype=np.uint8)
@@ -35,6 +36,7 @@ def test_median_and_maximum_are_those_of_the_report(
         for subject, outcome in zip(subjects, outcomes, strict=True):
             counted[subject] += outcome == 0
             refusals += outcome == 1
+            refused[subject] += outcome == 1
             withheld += outcome == 2
     expected = summarise_leakage(
         counted, training_clients=9, n=INPUTS.n, noise_multiplier=INPUTS.noise_multiplier or 0
@@ -43,6 +45,7 @@ def test_median_and_maximum_are_those_of_the_report(
     assert spending.leakage_most(INPUTS) == expected.maximum
     assert (spending.refusals, spending.withheld) == (refusals, withheld)
     np.testing.assert_array_equal(spending.releases, counted)
+    np.testing.assert_array_equal(spending.refused, refused)
 
 
 def test_totals_that_were_stored_are_taken_up() -> None:

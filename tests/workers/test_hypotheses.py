@@ -1,0 +1,175 @@
+"""Clusters and hypotheses of stored runs: over rounds, after interruptions, and in the report."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery.worker import state as celery_state
+
+import workers.play
+from fedaudit.cli.local_run import run_locally
+from fedaudit.ledger.rows import entry_of
+from fedaudit.reports.hypotheses_checks import hypotheses_checks
+from fedaudit.reports.recompute import LedgerTotals
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.stack import Stack
+from models.database import Database
+from models.records import RoundRow
+from models.repositories import LedgerRepository, ReportRepository, RoundRepository
+from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+
+EVERY_THIRD = spec_with(training__stopping={"patience": None, "validate_every": 3})
+
+
+@pytest.fixture(autouse=True)
+def _not_stopping() -> Iterator[None]:
+    yield
+    celery_state.should_stop = None
+
+
+def report_of(database: Database, submitted: Submitted) -> dict[str, Any]:
+    with database.read() as session:
+        report = ReportRepository(session).get(submitted.id)
+    assert report is not None
+    return report.document
+
+
+def rounds_of(database: Database, submitted: Submitted) -> list[RoundRow]:
+    with database.read() as session:
+        return RoundRepository(session).after(submitted.id)
+
+
+def test_the_service_says_what_a_run_of_the_command_line_says(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, EVERY_THIRD)
+    run_unit(context, submitted.unit_id)
+    stored = report_of(database, submitted)
+    local = run_locally(
+        parse_spec(EVERY_THIRD), sources_dir=None, device="cpu", progress=lambda _: None
+    )
+    assert stored["plane"] == local.report["plane"]
+    assert stored["plane"]["round"] % 3 == 0
+    assert stored["privacy"] == local.report["privacy"]
+    rounds = rounds_of(database, submitted)
+    assert [row.round for row in rounds if row.plane is not None] == [3, 6, 9, 12]
+    assert {row.reasons.get("plane") for row in rounds if row.plane is None} == {
+        "this round was not validated"
+    }
+    assert rounds[-1].leakage_by_cluster == stored["privacy"]["leakage_by_cluster"]
+    for cluster, values in local.series.cluster_leakage.items():
+        told = [
+            {one["cluster"]: one["leakage_max"] for one in row.leakage_by_cluster or ()}
+            for row in rounds
+        ]
+        assert [of_round.get(cluster) for of_round in told] == list(values)
+
+
+def test_the_report_is_held_against_the_stored_ledger(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database)
+    run_unit(context, submitted.unit_id)
+    report = report_of(database, submitted)
+    totals = LedgerTotals(40, best_round=report["utility"]["best_round"])
+    with database.read() as session:
+        for row in LedgerRepository(session).rows_after(submitted.id, limit=1000):
+            entry = entry_of(row)
+            totals.add(entry)
+    spec = parse_spec(report["spec"])
+    found = hypotheses_checks(spec, report, totals, entry.inputs)
+    assert {one.name: one.outcome for one in found} == {
+        "report.privacy.between_hypotheses": "pass",
+        "report.plane": "pass",
+    }
+
+
+def test_an_interruption_changes_nothing(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = submit(database, EVERY_THIRD)
+    run_unit(context, undisturbed.unit_id)
+    submitted = submit(database, EVERY_THIRD)
+    store, counted = workers.play.store_block, iter(range(1, 1000))
+
+    def stopping(*arguments: Any, **options: Any) -> bool:
+        cancelled = store(*arguments, **options)
+        if next(counted) == 7:
+            celery_state.should_stop = 0
+        return cancelled
+
+    monkeypatch.setattr(workers.play, "store_block", stopping)
+    monkeypatch.setattr(workers.play.Pace, "rounds", lambda self, **_: 1)
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).rounds_done == 7
+    celery_state.should_stop = None
+    run_unit(context, submitted.unit_id)
+    for one, other in zip(
+        rounds_of(database, undisturbed), rounds_of(database, submitted), strict=True
+    ):
+        assert one.leakage_by_cluster == other.leakage_by_cluster
+        assert one.plane == other.plane
+    first, second = (report_of(database, one) for one in (undisturbed, submitted))
+    assert first["plane"] == second["plane"]
+    assert first["privacy"] == second["privacy"]
+
+
+def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = submit(database, spec_with(privacy__noise="release"))
+    advance, counted = Stack.advance, iter(range(1, 1000))
+
+    def failing(stack: Stack, rounds: int) -> Any:
+        records = advance(stack, rounds)
+        if next(counted) == 3:
+            raise SystemError("power cut")
+        return records
+
+    monkeypatch.setattr(Stack, "advance", failing)
+    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 2)
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).rounds_done == 4
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).status == "succeeded"
+    report, rounds = report_of(database, submitted), rounds_of(database, submitted)
+    assert rounds[-1].leakage_by_cluster == report["privacy"]["leakage_by_cluster"]
+    for row in rounds:
+        assert row.leakage_max == max(one["leakage_max"] for one in row.leakage_by_cluster or ())
+    # The best round's radii are found even where a lost release of it stands before them.
+    assert report["privacy"]["between_hypotheses"]["pairs"][0]["epsilon_max"] > 0
+    assert report["plane"]["round"] == report["utility"]["best_round"]
+
+
+def test_uploads_of_real_clients_are_shown_to_nobody(
+    database: Database, context: WorkerContext
+) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    spec = spec_with(
+        federation={
+            "source": "table",
+            "path": "people.csv",
+            "target": "hours",
+            "features": [{"name": "age", "kind": "numeric", "missing": "drop-row"}],
+            "partition": {"method": "iid", "clients": 30},
+        },
+        model={"kind": "linear", "intercept": True},
+        training__rounds=2,
+        fairness={},
+    )
+    settings = context.settings.model_copy(update={"sources_dir": examples})
+    submitted = submit(database, spec, sources_dir=examples)
+    run_unit(replace(context, settings=settings), submitted.unit_id)
+    assert experiment_of(database, submitted).status == "succeeded"
+    report = report_of(database, submitted)
+    assert report["data"]["parameters"] == 2
+    assert report["plane"] is None
+    assert "real clients" in report["plane_reason"]
+    for row in rounds_of(database, submitted):
+        assert row.plane is None
+        assert "real clients" in row.reasons["plane"]
+        assert row.leakage_by_cluster

@@ -1,0 +1,245 @@
+"""Runs in which each layer has noise of its own: ledger, report, verification, crashes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from celery.worker import state as celery_state
+from sqlalchemy import text
+
+import workers.play
+from api.services.evidence import evidence_of
+from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
+from fedaudit.ledger.lines import ledger_lines
+from fedaudit.ledger.rows import entry_of
+from fedaudit.reports.document import Report
+from fedaudit.reports.verification import verify
+from fedaudit.training.stack import Stack
+from models.database import Database
+from models.records import LedgerRow
+from models.repositories import (
+    LedgerCheckpointRepository,
+    LedgerRepository,
+    ReportRepository,
+    SubjectSetRepository,
+)
+from models.tables.ledger import Ledger
+from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from tests.workers.test_signing import judged
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+from workers.sweeper import Sweeper
+
+LAYERS: dict[str, Any] = {
+    "model": {"kind": "mlp", "hidden": [3]},
+    "training__local": {"step_size": 0.01},
+    "privacy__per_layer": True,
+}
+SIZES, NU = (9, 4), 3.0
+"""Two features to three units, and these to one output, with a bias each."""
+
+
+@pytest.fixture(autouse=True)
+def _not_stopping() -> Iterator[None]:
+    yield
+    celery_state.should_stop = None
+
+
+def ledger_of(database: Database, submitted: Submitted) -> list[LedgerRow]:
+    with database.read() as session:
+        return LedgerRepository(session).rows_after(submitted.id, limit=1000)
+
+
+def document_of(database: Database, submitted: Submitted) -> dict[str, Any]:
+    with database.read() as session:
+        report = ReportRepository(session).get(submitted.id)
+    assert report is not None
+    return report.document
+
+
+def failed_checks(verification: Any) -> set[str]:
+    return {one.name for one in verification.checks if one.outcome == "fail"}
+
+
+@pytest.mark.parametrize("radius", ["adaptive", 0.5])
+def test_ledger_view_report_and_verification_agree(
+    database: Database, context: WorkerContext, radius: Any
+) -> None:
+    submitted = submit(database, spec_with(**LAYERS, privacy__radius=radius))
+    run_unit(context, submitted.unit_id)
+    rows = ledger_of(database, submitted)
+    assert len(rows) == 12
+    for row in rows:
+        assert [part["n"] for part in row.inputs["components"]] == list(SIZES)
+        assert row.radii.shape == (14,)
+        assert (np.unique(row.radii).size == 14) == (radius == "adaptive")
+
+    document = document_of(database, submitted)
+    privacy = Report.model_validate(document).privacy
+    assert privacy.leakage_by_component is not None
+    assert [
+        (part.component, part.parameters, part.leakage_per_release)
+        for part in privacy.leakage_by_component
+    ] == [(f"layer-{place}", n, n / NU) for place, n in enumerate(SIZES, start=1)]
+    assert privacy.leakage_per_release == sum(SIZES) / NU
+    assert "Each of the 2 layers" in document["guarantee"]["statement"]
+    assert judged(database, submitted, context).verdict == "valid"
+
+    with database.read() as session:
+        names = SubjectSetRepository(session).names(
+            experiment_of(database, submitted).subject_set_id
+        )
+        seen = [
+            dict(line)
+            for line in session.execute(
+                text("SELECT * FROM privacy_ledger WHERE experiment_id = :id"), {"id": submitted.id}
+            ).mappings()
+        ]
+    told = [line for row in rows for line in ledger_lines(entry_of(row), names)]
+    columns = [name for name in told[0] if name != "reason"]
+
+    def in_order(lines: Any) -> list[list[Any]]:
+        return sorted(([line[name] for name in columns] for line in lines), key=str)
+
+    assert in_order(seen) == in_order(told)
+    # Over the layers, a release costs n / nu.
+    per_release: dict[Any, float] = {}
+    for line in seen:
+        place = line["round"], line["subject"]
+        per_release[place] = per_release.get(place, 0.0) + line["leakage"]
+    assert list(per_release.values()) == pytest.approx([sum(SIZES) / NU] * (7 * 12))
+
+
+def alter(database: Database, submitted: Submitted, **columns: Any) -> None:
+    with database.write() as session:
+        session.query(Ledger).filter_by(experiment_id=submitted.id, round=4).update(columns)
+
+
+def test_what_was_altered_is_found(database: Database, context: WorkerContext) -> None:
+    submitted = submit(database, spec_with(**LAYERS))
+    run_unit(context, submitted.unit_id)
+    [row] = [row for row in ledger_of(database, submitted) if row.round == 4]
+    for columns in (
+        {"radii": row.radii[::-1].copy()},
+        {"radii": row.radii[:7].copy()},
+        {"components": None},
+        {"components": [{"name": "layer-1", "n": 4}, {"name": "layer-2", "n": 9}]},
+        {"components": "layers"},
+    ):
+        alter(database, submitted, **columns)
+        assert "ledger.digests" in failed_checks(judged(database, submitted, context))
+        alter(database, submitted, radii=row.radii, components=row.inputs["components"])
+    assert judged(database, submitted, context).verdict == "valid"
+
+
+OTHER_LAYERS: list[Any] = [
+    [("layer-1", 13)],
+    [("layer-1", 10), ("layer-2", 3)],
+    [("layer-1", 6), ("layer-2", 7)],
+    [("layer-1", 9.5), ("layer-2", 3.5)],
+    [("layer-1", 9), ("layer-2", 4), ("layer-3", 4)],
+    [],
+    None,
+    "layer-1",
+]
+
+
+def test_a_report_with_other_layers_is_found(sqlite_url: str, make_context: Any) -> None:
+    database = Database(sqlite_url)
+    context = make_context(database)
+    submitted = submit(database, spec_with(**LAYERS, training__rounds=2))
+    run_unit(context, submitted.unit_id)
+    document = document_of(database, submitted)
+    for layers in OTHER_LAYERS:
+        told = layers
+        if isinstance(layers, list):
+            told = [
+                {"component": name, "parameters": n, "leakage_per_release": n / NU}
+                for name, n in layers
+            ]
+        document["privacy"]["leakage_by_component"] = told
+        evidence = evidence_of(database, experiment_of(database, submitted), document)
+        found = failed_checks(verify(evidence, trusted=[context.signing_key.public]))
+        assert {"ledger.inputs", "report.signature"} <= found, layers
+    database.dispose()
+
+
+def test_a_bundle_is_verified_far_from_the_database(
+    database: Database, context: WorkerContext, tmp_path: Any
+) -> None:
+    submitted = submit(database, spec_with(**LAYERS))
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    with database.read() as session:
+        parts = BundleParts(
+            experiment_id=submitted.id,
+            spec=experiment.spec,
+            names=SubjectSetRepository(session).names(experiment.subject_set_id),
+            report=document_of(database, submitted),
+            checkpoints=LedgerCheckpointRepository(session).envelopes(submitted.id),
+            keys=[context.signing_key.public],
+        )
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(b"".join(bundle_chunks(parts, ledger_of(database, submitted))))
+    with opened_bundle(path) as evidence:
+        assert verify(evidence, trusted=[context.signing_key.public]).verdict == "valid"
+
+
+@pytest.mark.parametrize("ending", ["taken up", "failed"])
+def test_lost_rounds_are_charged_in_every_layer(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Whether another worker takes the run up, or nobody does and the sweeper enters them."""
+    advance, counted = Stack.advance, iter(range(1, 1000))
+
+    def failing(stack: Stack, rounds: int) -> Any:
+        records = advance(stack, rounds)
+        if next(counted) == 2:
+            raise SystemError("power cut")
+        return records
+
+    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 3)
+    monkeypatch.setattr(Stack, "advance", failing)
+    attempts = 1 if ending == "failed" else 3
+    spec = spec_with(**LAYERS, privacy__noise="release")
+    submitted = submit(database, spec, max_attempts=attempts)
+    run_unit(context, submitted.unit_id)
+    if ending == "failed":
+        assert Sweeper(context.settings, database, context.queue).tick()
+    else:
+        run_unit(context, submitted.unit_id)
+    rows = ledger_of(database, submitted)
+    assert len(rows) == (6 if ending == "failed" else 15)
+    for row in rows:
+        entry = entry_of(row)
+        assert entry.radii.shape == (7, 2)
+        assert np.isnan(entry.radii).all() == row.interrupted
+    assert sum(row.interrupted for row in rows) == 3
+    assert not failed_checks(judged(database, submitted, context))
+
+
+def test_a_simulation_is_resumed_to_the_same_ledger(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, interrupted = (
+        submit(database, spec_with(**LAYERS)),
+        submit(database, spec_with(**LAYERS)),
+    )
+    run_unit(context, whole.unit_id)
+    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 3)
+    store, counted = workers.play.store_block, iter(range(1, 1000))
+
+    def failing(*arguments: Any, **options: Any) -> bool:
+        if next(counted) == 3:
+            raise SystemError("power cut")
+        return store(*arguments, **options)
+
+    monkeypatch.setattr(workers.play, "store_block", failing)
+    run_unit(context, interrupted.unit_id)
+    assert experiment_of(database, interrupted).rounds_done == 6
+    run_unit(context, interrupted.unit_id)
+    hashes = {
+        document_of(database, one)["integrity"]["ledger_hash"] for one in (whole, interrupted)
+    }
+    assert len(hashes) == 1

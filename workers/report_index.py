@@ -1,0 +1,33 @@
+"""What a report will be found by, taken from its document."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedaudit.reports.figures import ReportFigure, figures_of, parsed
+from models.records import IndexedFigure, ReportIndex
+
+
+def report_index(document: Mapping[str, Any]) -> ReportIndex:
+    """The index of a report document. Raises ValueError where it has not the form of one."""
+    report = parsed(document)
+    return ReportIndex(
+        guarantee_kind=report.guarantee.kind,
+        unit=report.guarantee.unit,
+        summary={
+            "verdict": report.verdict,
+            "guarantee": report.guarantee.model_dump(exclude={"statement"}),
+        },
+        figures=[_indexed(one) for one in figures_of(report)],
+    )
+
+
+def _indexed(one: ReportFigure) -> IndexedFigure:
+    return IndexedFigure(
+        figure=one.figure,
+        attribute=one.attribute or "",
+        observer=one.observer or "",
+        delta=one.delta,
+        adjacency=one.adjacency,
+        value=one.value,
+        reason=one.reason,
+    )
