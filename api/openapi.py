@@ -10,7 +10,7 @@ from pydantic.json_schema import models_json_schema
 
 from api.problems import MEDIA_TYPE, Problem
 from api.schemas.federations import BudgetSetting
-from api.schemas.gates import GatesRequest
+from api.schemas.gates import GatesRequest, PolicyRequest
 from api.schemas.keys import KeyRequest
 from fedaudit import __version__
 from fedaudit.reports.document import Report
@@ -39,6 +39,7 @@ _SENT: tuple[type[BaseModel], ...] = (
     Registration,
     BudgetSetting,
     GatesRequest,
+    PolicyRequest,
     KeyRequest,
 )
 _READ: tuple[type[BaseModel], ...] = (Problem, Report, NistReading, ImpactRatioReading)

@@ -148,7 +148,8 @@ def _parameter_fault(found: Mapping[str, Any]) -> FieldError:
     if found["type"] == "extra_forbidden":
         message = "unknown parameter; remove it or correct its name"
     steps = [str(step).replace("~", "~0").replace("/", "~1") for step in found["loc"]]
-    return FieldError("".join(f"/{step}" for step in steps), message)
+    told = (found.get("ctx") or {}).get("pointer")
+    return FieldError(told or "".join(f"/{step}" for step in steps), message)
 
 
 async def _of_http_exception(_request: Request, error: HTTPException) -> JSONResponse:

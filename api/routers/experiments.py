@@ -1,17 +1,14 @@
 """Submitting, finding and ending experiments."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Query, Response
-from pydantic import FiniteFloat, TypeAdapter
 from starlette.responses import JSONResponse
 
 from api.bodies import JsonBody
-from api.cursors import decode_cursor, encode_cursor
 from api.openapi import problems, request_body
-from api.problems import ProblemError
 from api.resources import Resources, Shared
-from api.schemas.base import IdempotencyHeader, UtcTime
+from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import (
     BudgetRoom,
     ExperimentBody,
@@ -23,17 +20,15 @@ from api.schemas.experiments import (
 )
 from api.security import ExperimentsReader, ExperimentsWriter
 from api.services.admission import Plan, plan, refusal
+from api.services.experiment_lists import experiment_page
 from api.services.lookups import find_experiment
 from api.services.once import Once
-from api.services.submission import Submitted, retry, submit
+from api.services.submission import Submitted, cancel, retry, submit
 from api.services.wake import publish
-from fedaudit.spec.base import Text
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from models.records import ExperimentFilters
 from models.repositories import ExperimentRepository
-from models.repositories.experiments import ENDED
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
 
@@ -78,29 +73,7 @@ def list_experiments(
     resources: Shared,
 ) -> ExperimentPage:
     """The project's experiments, newest first unless sorted otherwise."""
-    route = f"experiments:{parameters.sort}"
-    filters = ExperimentFilters(
-        status=parameters.status,
-        name=parameters.name,
-        tag=parameters.tag,
-        federation_id=parameters.federation_id,
-        mechanism=parameters.mechanism,
-        created_after=parameters.created_after,
-        created_before=parameters.created_before,
-        delta=parameters.delta,
-        bounds=parameters.bounds,
-    )
-    cursor = decode_cursor(route, parameters.cursor, _key_of(parameters.sort))
-    with resources.database.read() as session:
-        experiments = ExperimentRepository(session, caller.project_id)
-        page = experiments.list(
-            filters, cursor=cursor, limit=parameters.limit, sort=parameters.sort
-        )
-        tags = experiments.tags([row.id for row in page.items])
-    return ExperimentPage(
-        items=[ExperimentBody.of(row, list(tags[row.id])) for row in page.items],
-        next_cursor=encode_cursor(route, page.next_cursor),
-    )
+    return experiment_page(resources, caller.project_id, parameters)
 
 
 @router.get("/{experiment_id}", responses=problems(404))
@@ -119,15 +92,8 @@ def cancel_experiment(
     experiment_id: str, caller: ExperimentsWriter, resources: Shared
 ) -> ExperimentBody:
     """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then."""
-    with resources.database.write() as session:
-        row = find_experiment(session, caller, experiment_id)
-        if row.status in ENDED and row.status != "cancelled":
-            raise ProblemError(409, "conflict", f"the experiment has ended: it is {row.status}")
-        experiments = ExperimentRepository(session, caller.project_id)
-        experiments.request_cancel(row.id)
-        row = find_experiment(session, caller, experiment_id)
-        tags = experiments.tags([row.id])
-    return ExperimentBody.of(row, list(tags[row.id]))
+    cancelled = cancel(resources, caller, experiment_id)
+    return ExperimentBody.of(cancelled.experiment, cancelled.tags)
 
 
 @router.post(
@@ -171,15 +137,3 @@ def _validation(planned: Plan, refused: str | None) -> ValidationBody:
         projection=ProjectionBody(**vars(planned.projection)),
         budget=BudgetRoom(has_room=refused is None, detail=refused),
     )
-
-
-def _key_of(sort: str) -> TypeAdapter[Any]:
-    """The type of the cursors of a list that is sorted so."""
-    name = sort.removeprefix("-")
-    if name == "created_at":
-        return TypeAdapter(tuple[Text])
-    if name == "name":
-        return TypeAdapter(tuple[Text, Text])
-    if name in ("started_at", "finished_at"):
-        return TypeAdapter(tuple[UtcTime | None, Text])
-    return TypeAdapter(tuple[FiniteFloat | None, Text])

@@ -14,7 +14,6 @@ from api.problems import ProblemError
 from api.resources import Resources, Shared
 from api.schemas.base import IdempotencyHeader
 from api.schemas.federations import (
-    BudgetBody,
     BudgetList,
     BudgetSetting,
     FederationBody,
@@ -23,10 +22,11 @@ from api.schemas.federations import (
     shown_profile,
 )
 from api.security import Caller, FederationsReader, FederationsWriter
+from api.services.federation_budgets import budgets_of
+from api.services.federation_budgets import set_budget as change_budget
 from api.services.incoming import IncomingUpload
 from api.services.lookups import find_federation
 from api.services.registrations import Registered, register_path, register_upload, remove
-from api.services.reservation import composed_budgets
 from api.services.wake import publish
 from fedaudit.spec.base import Text
 from fedaudit.spec.registration import Registration
@@ -167,10 +167,7 @@ def get_profile(federation_id: str, caller: FederationsReader, resources: Shared
 @router.get("/{federation_id}/budget", responses=problems(404))
 def get_budgets(federation_id: str, caller: FederationsReader, resources: Shared) -> BudgetList:
     """What may be spent on the federation's data, what is reserved and what is spent."""
-    with resources.database.read() as session:
-        found = find_federation(session, caller, federation_id)
-        budgets = composed_budgets(session, caller.project_id, found.id)
-    return BudgetList(items=[BudgetBody.of(budget) for budget in budgets])
+    return BudgetList(items=budgets_of(resources, caller, federation_id))
 
 
 @router.put(
@@ -183,9 +180,4 @@ def set_budget(
 ) -> BudgetList:
     """Set one budget. A total below what is spent only stops what is still to come."""
     setting = validated(BudgetSetting, value)
-    with resources.database.write() as session:
-        found = find_federation(session, caller, federation_id)
-        federations = FederationRepository(session, caller.project_id)
-        federations.set_budget(found.id, **setting.model_dump())
-        budgets = composed_budgets(session, caller.project_id, found.id)
-    return BudgetList(items=[BudgetBody.of(budget) for budget in budgets])
+    return BudgetList(items=change_budget(resources, caller, federation_id, setting))

@@ -11,14 +11,14 @@ from api.openapi import problems, request_body
 from api.resources import Shared
 from api.schemas.gates import GatesEvaluation, GatesRequest
 from api.security import Caller, ReportsReader
-from api.services.lookups import find_experiment
-from fedaudit.reports.gates import INSUFFICIENT, evaluate, overall
+from api.services.lookups import find_experiment, find_gate_policy
+from fedaudit.reports.gates import evaluate, overall, without_report
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.parse import parse_spec
 from models.repositories import ReportRepository
 from models.tables.experiments import Experiment
 
-router = APIRouter(prefix="/gates", tags=["reports"])
+router = APIRouter(prefix="/gates", tags=["gates"])
 
 
 @router.post("/evaluations", responses=problems(404, 415), openapi_extra=request_body(GatesRequest))
@@ -27,11 +27,12 @@ def evaluate_gates(caller: ReportsReader, value: JsonBody, resources: Shared) ->
     asked = validated(GatesRequest, value)
     with resources.database.read() as session:
         experiment = find_experiment(session, caller, asked.experiment_id)
-        gates = parse_spec(experiment.spec).gates if asked.gates is None else asked.gates
+        gates = _gates(session, caller, experiment, asked)
         evaluated = _evaluated(session, caller, experiment, gates)
     return GatesEvaluation.model_validate(
         {
             "experiment_id": experiment.id,
+            "policy": asked.policy,
             "outcome": overall(evaluated),
             "reason": None if evaluated else "no gate was given",
             "gates": evaluated,
@@ -39,22 +40,19 @@ def evaluate_gates(caller: ReportsReader, value: JsonBody, resources: Shared) ->
     )
 
 
+def _gates(
+    session: Session, caller: Caller, experiment: Experiment, asked: GatesRequest
+) -> Sequence[Gate]:
+    if asked.policy is not None:
+        stored = find_gate_policy(session, caller, asked.policy).gates
+        return [Gate.model_validate(gate) for gate in stored]
+    return parse_spec(experiment.spec).gates if asked.gates is None else asked.gates
+
+
 def _evaluated(
     session: Session, caller: Caller, experiment: Experiment, gates: Sequence[Gate]
 ) -> list[dict[str, Any]]:
     report = ReportRepository(session, caller.project_id).get(experiment.id)
-    if report is not None:
-        return evaluate(gates, report.document)
-    reason = f"the experiment has no report: it is {experiment.status}"
-    return [
-        {
-            "figure": gate.figure,
-            "attribute": gate.attribute,
-            "op": gate.op,
-            "bound": gate.value,
-            "value": None,
-            "outcome": INSUFFICIENT,
-            "reason": reason,
-        }
-        for gate in gates
-    ]
+    if report is None:
+        return without_report(gates, f"the experiment has no report: it is {experiment.status}")
+    return evaluate(gates, report.document)

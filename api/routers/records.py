@@ -23,7 +23,7 @@ from api.schemas.records import (
 from api.security import Caller, ExperimentsReader, LedgerReader
 from api.services.exports import MEDIA_TYPES, Form, export
 from api.services.figure_tables import FairnessTable, RoundTable, group_lines
-from api.services.ledger_table import LedgerTable
+from api.services.ledger_table import LedgerTable, page_reasons
 from api.services.lookups import find_experiment
 from api.services.pages import BEGINNING, Position, read_page
 from api.services.record_tables import record_table_of
@@ -46,7 +46,14 @@ _AFTER_ATTRIBUTE: TypeAdapter[Any] = TypeAdapter(
 _FILE: Responses = {
     200: {
         "description": "The whole table.",
-        "content": {media_type: {"schema": {"type": "string"}} for media_type in _FORMS},
+        "content": {
+            media_type: {
+                "schema": {"type": "string", "format": "binary"}
+                if form == "parquet"
+                else {"type": "string"}
+            }
+            for media_type, form in _FORMS.items()
+        },
     }
 }
 _LIST = {**problems(404), **_FILE}
@@ -67,7 +74,7 @@ def list_rounds(
     resources: Shared,
     accept: Accept,
 ) -> RoundPage | StreamingResponse:
-    """The figures of each round, in order. CSV and NDJSON carry all of them."""
+    """The figures of each round, in order. CSV, NDJSON and Parquet carry all of them."""
     form = _form(accept)
     if form is not None:
         return _rounds_file(resources, caller, experiment_id, form)
@@ -100,7 +107,7 @@ def list_ledger(
     resources: Shared,
     accept: Accept,
 ) -> LedgerPage | StreamingResponse:
-    """What each round cost each subject. CSV and NDJSON carry all that the filters let through."""
+    """What each round cost each subject. Files carry all that the filters let through."""
     form = _form(accept)
     if form is not None:
         return _ledger_file(resources, caller, experiment_id, form, parameters)
@@ -109,7 +116,11 @@ def list_ledger(
     with resources.database.read() as session:
         page = read_page(table, session, start=start, limit=parameters.limit)
     return LedgerPage.model_validate(
-        {"items": page.lines, "next_cursor": encode_cursor("ledger", page.next)}
+        {
+            "items": page.lines,
+            "reasons": page_reasons(page.lines),
+            "next_cursor": encode_cursor("ledger", page.next),
+        }
     )
 
 
@@ -194,14 +205,16 @@ def _rounds_file(
     with resources.database.read() as session:
         found = find_experiment(session, caller, experiment_id)
     table = RoundTable(caller.project_id, found.id)
-    return export(table, resources.database, form=form, file_name=f"{found.id}-rounds")
+    name = f"{found.id}-rounds"
+    return export(table, resources.database, what="rounds", form=form, file_name=name)
 
 
 def _ledger_file(
     resources: Resources, caller: Caller, experiment_id: str, form: Form, filters: LedgerFilters
 ) -> StreamingResponse:
     table = _ledger_table(resources, caller, experiment_id, filters)
-    return export(table, resources.database, form=form, file_name=f"{experiment_id}-privacy-ledger")
+    name = f"{experiment_id}-privacy-ledger"
+    return export(table, resources.database, what="ledger", form=form, file_name=name)
 
 
 def _fairness_file(
@@ -210,7 +223,8 @@ def _fairness_file(
     with resources.database.read() as session:
         found = find_experiment(session, caller, experiment_id)
     table = FairnessTable(caller.project_id, found.id, filters)
-    return export(table, resources.database, form=form, file_name=f"{found.id}-fairness")
+    name = f"{found.id}-fairness"
+    return export(table, resources.database, what="fairness", form=form, file_name=name)
 
 
 def _ledger_table(

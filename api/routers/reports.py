@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from api.negotiation import Accept, preferred
 from api.openapi import Responses, problems, schema_of
@@ -12,8 +12,8 @@ from api.schemas.records import Verification
 from api.security import Caller, LedgerReader, ReportsReader
 from api.services.bundles import bundle_of
 from api.services.lookups import find_experiment, find_report
-from api.services.round_series import stored_series
-from api.services.verification import verify
+from api.services.report_pages import stored_page
+from api.services.verification import verification_of
 from fedaudit.reports.document import Report as ReportDocument
 from fedaudit.reports.readings.choose import ReadingName, reading
 from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
@@ -21,10 +21,6 @@ from fedaudit.reports.readings.nist_800_226 import NistReading
 
 router = APIRouter(prefix="/experiments/{experiment_id}", tags=["reports"])
 
-_PAGE_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
 _JSON = {"application/json": {"schema": schema_of(ReportDocument)}}
 _ZIP = "application/zip"
 _BUNDLE: Responses = {
@@ -71,7 +67,7 @@ def get_report(
     if name is not None:
         return _reading(resources, caller, experiment_id, name)
     if preferred(accept, ("application/json", "text/html")) == "text/html":
-        return _page(resources, caller, experiment_id)
+        return stored_page(resources.database, caller, experiment_id)
     return _document(resources, caller, experiment_id)
 
 
@@ -84,20 +80,13 @@ def get_report_document(experiment_id: str, caller: ReportsReader, resources: Sh
 @router.get("/report.html", response_class=Response, responses=_responses(_HTML))
 def get_report_page(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
     """The report as one page without scripts."""
-    return _page(resources, caller, experiment_id)
+    return stored_page(resources.database, caller, experiment_id)
 
 
 @router.get("/report/verification", responses=problems(404))
 def verify_report(experiment_id: str, caller: ReportsReader, resources: Shared) -> Verification:
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
-    with resources.database.read() as session:
-        experiment = find_experiment(session, caller, experiment_id)
-        try:
-            report = find_report(session, caller, experiment_id)
-        except ValueError:
-            # SQLite keeps JSON as text: one byte can make it none.
-            return verify(resources.database, experiment, None, stored_hash="")
-    return verify(resources.database, experiment, report.document, stored_hash=report.report_hash)
+    return verification_of(resources.database, caller, experiment_id)
 
 
 @router.get("/bundle", response_class=StreamingResponse, responses=_BUNDLE)
@@ -128,14 +117,3 @@ def _reading(
     if isinstance(found, str):
         return Response(found, media_type="text/markdown")
     return JSONResponse(found)
-
-
-def _page(resources: Resources, caller: Caller, experiment_id: str) -> Response:
-    # Only now: templates are not needed by most calls.
-    from fedaudit.reports.html import render
-
-    with resources.database.read() as session:
-        report = find_report(session, caller, experiment_id)
-        series = stored_series(session, caller.project_id, experiment_id)
-    headers = {"Content-Security-Policy": _PAGE_POLICY}
-    return HTMLResponse(render(report.document, series), headers=headers)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from api.schemas.base import PageParameters, Parameters, Reasons, UtcTime
+from api.schemas.figures import AdjacencyName, Delta, needs_delta
 from fedaudit.spec.base import Text
 from models.repositories.experiment_lists import FIGURES, SORT_KEYS
 from models.repositories.experiments import ENDED
@@ -127,7 +128,8 @@ class ExperimentParameters(PageParameters):
     mechanism: Text | None = None
     created_after: UtcTime | None = None
     created_before: UtcTime | None = None
-    delta: float | None = None
+    delta: Delta = None
+    adjacency: AdjacencyName = None
     leakage_max_lte: Bound = Field(None, alias="leakage_max[lte]")
     leakage_max_gte: Bound = Field(None, alias="leakage_max[gte]")
     leakage_median_lte: Bound = Field(None, alias="leakage_median[lte]")
@@ -154,9 +156,8 @@ class ExperimentParameters(PageParameters):
 
     @model_validator(mode="after")
     def _epsilon_has_a_delta(self) -> Self:
-        asked = self.epsilon_max_lte is not None or self.epsilon_max_gte is not None
-        if asked and self.delta is None:
-            raise ValueError("an epsilon means something only with its delta; give `delta` too")
+        bounded = {figure for figure, _, _ in self.bounds}
+        needs_delta(bounded | {self.sort.removeprefix("-")}, self.delta)
         return self
 
     @property

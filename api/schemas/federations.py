@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from api.problems import ProblemFault
 from api.schemas.base import Body, PageParameters
 from fedaudit.privacy.events import Adjacency, Observer
-from models.records import Budget
+from models.records import Budget, Gap
 from models.tables.federations import Federation
 
 _LARGEST = 1e300
@@ -83,6 +83,14 @@ class FederationPage(BaseModel):
     next_cursor: str | None
 
 
+class UncountedRuns(BaseModel):
+    """Experiments on the same data, in the same book, that a budget's figures leave out."""
+
+    mechanism: str
+    runs: int
+    why: str
+
+
 class BudgetBody(BaseModel):
     """One budget; `total` is null where nobody has set a bound.
 
@@ -99,6 +107,11 @@ class BudgetBody(BaseModel):
     reserved: float
     spent: float
     remaining: float | None
+    """Of what this budget can count. It is not all that was spent where `uncounted` has runs."""
+    unit: str | None
+    """Of an epsilon: `client` or `record`, whom the figures are about; null of anything else, and
+    where nothing is counted."""
+    uncounted: list[UncountedRuns]
     reason: str | None
     """Why `total` and `remaining` are null."""
 
@@ -106,7 +119,25 @@ class BudgetBody(BaseModel):
     def of(cls, budget: Budget) -> Self:
         """The body of a budget."""
         reason = "no total is set" if budget.total is None else None
-        return cls(**vars(budget), remaining=budget.remaining, reason=reason)
+        uncounted = [
+            UncountedRuns(mechanism=one.mechanism, runs=one.runs, why=_why(budget, one.why))
+            for one in budget.uncounted
+        ]
+        figures = {**vars(budget), "remaining": budget.remaining, "uncounted": uncounted}
+        return cls(**figures, reason=reason)
+
+
+def _why(budget: Budget, gap: Gap) -> str:
+    other = "leakage" if budget.figure == "epsilon" else "an epsilon"
+    words: dict[Gap, str] = {
+        "unbounded": "without noise nothing bounds what it reveals",
+        "other-figure": f"its cost is counted as {other}, another figure that cannot be added",
+        "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
+        "other-observer": f"it guarantees nothing before {budget.observer}",
+        "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
+        "be composed",
+    }
+    return words[gap]
 
 
 class BudgetList(BaseModel):

@@ -9,6 +9,26 @@ from api.schemas.base import PageParameters, Parameters, Reasons
 from fedaudit.spec.base import Text
 
 
+class ClusterLeakageBody(BaseModel):
+    """Leakage so far of the clients whose newest upload went into one cluster."""
+
+    cluster: int
+    clients: int
+    leakage_median: float
+    leakage_max: float
+
+
+class PlaneBody(BaseModel):
+    """A round of a model of two parameters, as the server saw it: of synthetic data only."""
+
+    hypotheses: list[tuple[float, float]]
+    """Those that came of the round."""
+    uploads: list[tuple[float, float]]
+    """At most 100, evenly spaced over the clients that took part."""
+    clusters: list[int]
+    """The cluster that each upload was put into."""
+
+
 class RoundBody(BaseModel):
     """One round."""
 
@@ -26,6 +46,8 @@ class RoundBody(BaseModel):
     demographic_parity_difference: float | None
     equalized_odds_difference: float | None
     equal_opportunity_difference: float | None
+    leakage_by_cluster: list[ClusterLeakageBody] | None
+    plane: PlaneBody | None
     reasons: Reasons
 
 
@@ -37,7 +59,8 @@ class RoundPage(BaseModel):
 
 
 class LedgerLine(BaseModel):
-    """What one round cost one subject before one observer."""
+    """What one round cost one subject before one observer; a line for each layer that has noise of
+    its own, whose figures add up."""
 
     round: int
     release: int
@@ -45,6 +68,7 @@ class LedgerLine(BaseModel):
     subject: str
     observer: str
     component: str
+    """`all`, or the layer that the figures are of: `layer-1` and so on."""
     outcome: Literal["released", "refused", "withheld"]
     epsilon: float | None
     """With a `delta`: what the subject has spent in all. Without: per unit of distance, under
@@ -63,6 +87,8 @@ class LedgerPage(BaseModel):
     """Some lines of the ledger, by round and subject."""
 
     items: list[LedgerLine]
+    reasons: Reasons
+    """Why `delta` and `adjacency` are null, where they are: the same of all lines."""
     next_cursor: str | None
 
 

@@ -11,7 +11,7 @@ from api.services.reservation import reserve
 from api.services.uploads import Uploads, ready_federation
 from api.services.wake import Wake, queue_unit
 from fedaudit.ledger.accounts import Account, account_of
-from fedaudit.networks.shape import parameter_count
+from fedaudit.networks.shape import layer_sizes, network_shape
 from fedaudit.privacy.projection import Projection, project_cost
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import FieldError, InvalidInputError
@@ -61,13 +61,17 @@ def plan(resources: Resources, project_id: str, spec: ExperimentSpec) -> Plan:
     from fedaudit.training.spending import spending_of
 
     training = training_clients(federation.clients, spec.federation)
-    n = parameter_count(
+    shape = network_shape(
         spec.model,
         features=federation.width,
         classes=len(federation.classes),
     )
+    n = shape.n
     account = account_of(
-        spec, n=n, client_names=federation.client_names, plan=spending_of(spec, federation)
+        spec,
+        layers=layer_sizes(shape),
+        client_names=federation.client_names,
+        plan=spending_of(spec, federation),
     )
     projection = project_cost(spec, n=n, training_clients=training, plan=account.plan)
     costs = [projection.leakage_worst_case or 0.0]
@@ -122,7 +126,7 @@ def admit(
         noise_multiplier=(
             spec.privacy.noise_multiplier if isinstance(spec.privacy, LaplaceL2) else None
         ),
-        mechanism_inputs=account.inputs.as_dict() if account.inputs.counts_epsilon else None,
+        mechanism_inputs=None if account.inputs.follow_from_n else account.inputs.as_dict(),
         attributes={attribute.name: attribute.values for attribute in federation.attributes},
         tags=spec.tags,
         retry_of=retry_of,

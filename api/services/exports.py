@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Literal, TypeVar
 
 import orjson
@@ -14,19 +15,35 @@ from fedaudit.spreadsheet import plain_text
 from models.database import Database
 
 Row = TypeVar("Row")
-Form = Literal["csv", "ndjson"]
+Form = Literal["csv", "ndjson", "parquet"]
+What = Literal["ledger", "rounds", "fairness"]
 
-MEDIA_TYPES: dict[Form, str] = {"csv": "text/csv", "ndjson": "application/x-ndjson"}
+MEDIA_TYPES: dict[Form, str] = {
+    "csv": "text/csv",
+    "ndjson": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+}
 
 
 def export(
-    table: Table[Row], database: Database, *, form: Form, file_name: str
+    table: Table[Row], database: Database, *, what: What, form: Form, file_name: str
 ) -> StreamingResponse:
     """The answer that carries every line of a table; a null is an empty cell in CSV."""
-    blocks = read_all(table, database)
-    encoded = _csv(blocks, table.columns) if form == "csv" else _ndjson(blocks, table.columns)
+    encoded = _encoded(read_all(table, database), table.columns, what=what, form=form)
     headers = {"Content-Disposition": f'attachment; filename="{file_name}.{form}"'}
     return StreamingResponse(encoded, media_type=MEDIA_TYPES[form], headers=headers)
+
+
+def _encoded(
+    blocks: Iterator[list[Line]], columns: Sequence[str], *, what: What, form: Form
+) -> Iterator[bytes]:
+    if form == "csv":
+        return _csv(blocks, columns)
+    if form == "ndjson":
+        return _ndjson(blocks, columns)
+    from api.services.parquet_tables import parquet
+
+    return parquet(chain.from_iterable(blocks), what=what)
 
 
 def _ndjson(blocks: Iterator[list[Line]], columns: Sequence[str]) -> Iterator[bytes]:

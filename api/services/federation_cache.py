@@ -75,6 +75,7 @@ class FederationCache:
             spec.seed if spec.draws_data else None,
             tuple(spec.fairness.sensitive),
             repr(spec.fairness.edges),
+            repr(spec.fairness.intersections),
             spec.training.loss,
             spec.model.kind,
             repr(getattr(spec.privacy, "budgets", None)),

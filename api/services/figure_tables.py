@@ -12,6 +12,8 @@ from models.records import FairnessRow, RoundRow
 from models.repositories import FairnessRepository, RoundRepository
 
 _NO_INTERVAL = "intervals are computed once, for the report"
+_ADDED = ("leakage_by_cluster", "plane")
+_NOT_STORED = "the round was stored by a version that did not record it"
 _NO_DENOMINATOR = {
     "selection_rate": "no scored rows",
     "true_positive_rate": "no rows with the favourable outcome",
@@ -39,7 +41,10 @@ class RoundTable:
 
     def lines(self, row: RoundRow) -> list[Line]:
         """One line."""
-        return [{name: getattr(row, name) for name in self.columns}]
+        line = {name: getattr(row, name) for name in self.columns}
+        missing = [name for name in _ADDED if line[name] is None]
+        line["reasons"] = {**dict.fromkeys(missing, _NOT_STORED), **row.reasons}
+        return [line]
 
 
 class FairnessTable:
@@ -84,8 +89,13 @@ class FairnessTable:
 
 
 def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> list[Line]:
-    """The counts and rates of each group, of groups of any size: for confidential use."""
+    """The counts and rates of each group, of groups of any size: for confidential use.
+
+    None of them where no favourable outcome was declared, so that nothing was counted.
+    """
     counts = np.asarray(row.counts, dtype=np.int64).reshape(-1, 4)
+    if not len(counts):
+        return []
     groups = attributes[row.attribute]
     rates = group_rates(counts).T.tolist()
     return [

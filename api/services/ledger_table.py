@@ -11,6 +11,11 @@ from fedaudit.ledger.rows import entry_of
 from models.records import LedgerRow
 from models.repositories import LedgerRepository
 
+_NO_DELTA = (
+    "the cost is no epsilon with a delta: of metric privacy it is counted as leakage, and without "
+    "noise nothing bounds it"
+)
+
 
 class LedgerTable:
     """The ledger of one experiment, or the part that the filters let through."""
@@ -50,6 +55,15 @@ class LedgerTable:
     def lines(self, row: LedgerRow) -> list[Line]:
         """A line for each subject."""
         return ledger_lines(entry_of(row), self._names, subject=self._client)
+
+
+def page_reasons(lines: Sequence[Line]) -> dict[str, str]:
+    """Why what makes an epsilon meaningful is null in the lines of a page; nothing where it is not.
+
+    Said once a page: within an experiment it is the same of every line.
+    """
+    null = (name for name in ("delta", "adjacency") if any(line[name] is None for line in lines))
+    return dict.fromkeys(null, _NO_DELTA)
 
 
 def _index(names: Sequence[str], client: str) -> int:

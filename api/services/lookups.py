@@ -5,9 +5,15 @@ from sqlalchemy.orm import Session
 from api.problems import ProblemError, not_found
 from api.security import Caller
 from models.identifiers import is_id
-from models.repositories import ExperimentRepository, FederationRepository, ReportRepository
+from models.repositories import (
+    ExperimentRepository,
+    FederationRepository,
+    GatePolicyRepository,
+    ReportRepository,
+)
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
+from models.tables.gate_policies import GatePolicy
 from models.tables.reports import Report
 
 
@@ -40,3 +46,11 @@ def find_report(session: Session, caller: Caller, experiment_id: str) -> Report:
             404, "not-found", f"the experiment has no report: it is {experiment.status}"
         )
     return report
+
+
+def find_gate_policy(session: Session, caller: Caller, name: str) -> GatePolicy:
+    """Raises ProblemError where the caller's project has no such policy."""
+    found = GatePolicyRepository(session, caller.project_id).get(name)
+    if found is None:
+        raise not_found("gate policy")
+    return found

@@ -10,7 +10,11 @@ from fedaudit.privacy.projection import Projection
 from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, PrivacySpec
 from models.records import Budget, EpsilonCost, EpsilonRefusal
-from models.repositories import EpsilonBudgetRepository, FederationRepository
+from models.repositories import (
+    BudgetGapRepository,
+    EpsilonBudgetRepository,
+    FederationRepository,
+)
 from models.repositories.budgets import of_figure
 
 _LEAKAGE, _EPSILON = "leakage", "epsilon"
@@ -68,9 +72,10 @@ def reserve(
 
 
 def composed_budgets(session: Session, project_id: str, federation_id: str) -> list[Budget]:
-    """Every budget of a federation, with what is reserved and spent of it."""
+    """Every budget of a federation, with what is reserved, spent, and left out of it."""
     budgets = FederationRepository(session, project_id).budgets(federation_id)
-    return [_composed(session, project_id, federation_id, budget) for budget in budgets]
+    composed = [_composed(session, project_id, federation_id, budget) for budget in budgets]
+    return BudgetGapRepository(session, project_id).uncounted(federation_id, composed)
 
 
 def epsilon_costs(privacy: PrivacySpec, plan: SpendingPlan) -> list[EpsilonCost]:
@@ -104,8 +109,8 @@ def _composed(session: Session, project_id: str, federation_id: str, budget: Bud
 
 def _refused(refusal: EpsilonRefusal, federation_id: str, plan: SpendingPlan) -> ProblemError:
     budget = refusal.budget
-    if refusal.requested is not None:
-        return _exhausted(budget, federation_id, refusal.requested, composed=True)
+    if refusal.requested is not None and refusal.composed_total is not None:
+        return _no_room(budget, federation_id, refusal.requested, refusal.composed_total)
     unit = "a record" if plan.subject_kind == "record_group" else "a client"
     why = {
         "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
@@ -123,22 +128,30 @@ def _refused(refusal: EpsilonRefusal, federation_id: str, plan: SpendingPlan) ->
     )
 
 
-def _exhausted(
-    budget: Budget, federation_id: str, amount: float, *, composed: bool = False
+def _no_room(
+    budget: Budget, federation_id: str, requested: float, composed_total: float
 ) -> ProblemError:
-    cost = (
-        f"with the experiment's worst case the epsilon of all would be {amount:.6g} of "
-        f"{budget.total:.6g}"
-        if composed
-        else f"in the worst case the experiment costs a leakage of {amount:.6g}"
-    )
-    remedy = "privacy.epsilon_budget" if composed else "privacy.client_budget"
     return _problem(
         budget,
         federation_id,
-        f"{cost}, and {_name(budget)} has {budget.remaining:.6g} left; ask for fewer rounds or "
-        f"more noise, set {remedy}, or raise the budget",
-        requested=amount,
+        f"in the worst case the experiment by itself spends an epsilon of {requested:.6g}, and "
+        f"composed with all that {_name(budget)} counts it would be {composed_total:.6g} of "
+        f"{budget.total:.6g}, with {budget.remaining:.6g} left; ask for fewer rounds or more "
+        "noise, set privacy.epsilon_budget, or raise the budget",
+        requested=requested,
+        composed_total=composed_total,
+    )
+
+
+def _exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemError:
+    return _problem(
+        budget,
+        federation_id,
+        f"in the worst case the experiment costs a leakage of {requested:.6g}, and "
+        f"{_name(budget)} has {budget.remaining:.6g} left; ask for fewer rounds or more noise, "
+        "set privacy.client_budget, or raise the budget",
+        requested=requested,
+        composed_total=budget.reserved + budget.spent + requested,
     )
 
 
@@ -166,8 +179,17 @@ def _name(budget: Budget) -> str:
 
 
 def _problem(
-    budget: Budget, federation_id: str, detail: str, *, requested: float | None = None
+    budget: Budget,
+    federation_id: str,
+    detail: str,
+    *,
+    requested: float | None = None,
+    composed_total: float | None = None,
 ) -> ProblemError:
+    """`requested`: what this run would spend by itself; `composed_total`: with all the others.
+
+    Both None where the budget cannot count the run, which `detail` explains.
+    """
     members: dict[str, Any] = {
         name: getattr(budget, name)
         for name in ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
@@ -178,5 +200,6 @@ def _problem(
         detail,
         federation_id=federation_id,
         requested=requested,
+        composed_total=composed_total,
         **members,
     )

@@ -14,18 +14,26 @@ _AT_ONCE = 1000
 Row = TypeVar("Row", RoundRow, FairnessRow)
 
 
-def stored_series(session: Session, project_id: str, experiment_id: str) -> Series:
-    """The public figures of every round that is stored; counts of groups are not among them."""
+def stored_series(
+    session: Session, project_id: str, experiment_id: str, *, after: int = 0, every: int = 1
+) -> Series:
+    """The public figures of the stored rounds above `after`, or of those that `every` divides.
+
+    Counts of groups are not among them.
+    """
     rounds = RoundRepository(session, project_id)
     fairness = FairnessRepository(session, project_id)
 
     def fairness_behind(last: FairnessRow | None) -> list[FairnessRow]:
         if last is None:
-            return fairness.after(experiment_id, limit=_AT_ONCE)
-        return fairness.after(experiment_id, last.round, _AT_ONCE, after_attribute=last.attribute)
+            return fairness.after(experiment_id, after, _AT_ONCE, every=every)
+        return fairness.after(
+            experiment_id, last.round, _AT_ONCE, after_attribute=last.attribute, every=every
+        )
 
     def rounds_behind(last: RoundRow | None) -> list[RoundRow]:
-        return rounds.after(experiment_id, 0 if last is None else last.round, _AT_ONCE)
+        begin = after if last is None else last.round
+        return rounds.after(experiment_id, begin, _AT_ONCE, planes=False, every=every)
 
     return series_of(_all(rounds_behind), _all(fairness_behind))
 

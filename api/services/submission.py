@@ -9,11 +9,13 @@ from api.problems import ProblemError
 from api.resources import Resources
 from api.security import Caller
 from api.services.admission import Plan, admit, plan
+from api.services.lookups import find_experiment
 from api.services.once import Once
 from api.services.wake import Wake
 from fedaudit.spec.parse import parse_spec
 from models.identifiers import new_id
 from models.repositories import ExperimentRepository
+from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
 
 RETRIED = ("failed", "cancelled")
@@ -53,6 +55,19 @@ def retry(
         once,
         retry_of=experiment.id,
     )
+
+
+def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitted:
+    """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then.
+
+    Raises ProblemError where it has ended otherwise.
+    """
+    with resources.database.write() as session:
+        row = find_experiment(session, caller, experiment_id)
+        if row.status in ENDED and row.status != "cancelled":
+            raise ProblemError(409, "conflict", f"the experiment has ended: it is {row.status}")
+        ExperimentRepository(session, caller.project_id).request_cancel(row.id)
+        return _submitted(session, caller, row.id, None)
 
 
 def _earlier(resources: Resources, caller: Caller, once: Once | None) -> Submitted | None:

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from api.schemas.records import Check, Verification
+from api.security import Caller
 from api.services.evidence import evidence_of
+from api.services.lookups import find_experiment, find_report
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.checks import Check as Found
 from fedaudit.reports.checks import canonical_hash, check, value_at
@@ -12,6 +14,21 @@ from fedaudit.reports.verification import ALTERED
 from fedaudit.reports.verification import verify as verify_evidence
 from models.database import Database
 from models.tables.experiments import Experiment
+
+
+def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:
+    """What follows for an experiment that the caller's project has.
+
+    Raises ProblemError without such an experiment, or without a report of it.
+    """
+    with database.read() as session:
+        experiment = find_experiment(session, caller, experiment_id)
+        try:
+            report = find_report(session, caller, experiment_id)
+        except ValueError:
+            # SQLite keeps JSON as text: one byte can make it none.
+            return verify(database, experiment, None, stored_hash="")
+    return verify(database, experiment, report.document, stored_hash=report.report_hash)
 
 
 def verify(

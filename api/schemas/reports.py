@@ -1,0 +1,183 @@
+"""Reports in lists: what callers see of them, and how they look for them."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    Field,
+    create_model,
+    field_validator,
+    model_validator,
+)
+
+from api.schemas.base import PageParameters, Parameters, Reasons, UtcTime
+from api.schemas.experiments import Status
+from api.schemas.figures import AdjacencyName, Delta, needs_delta
+from fedaudit.privacy.events import Observer
+from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.reports.comparison.parts import ComparedGuarantee
+from fedaudit.reports.document import Outcome
+from fedaudit.reports.figures import FIGURES
+from fedaudit.spec.base import Text
+from fedaudit.spec.gates import FairnessFigure
+from models.repositories.report_lists import SORT_KEYS
+
+_SORTED_BY = (*SORT_KEYS, *FIGURES)
+_SORTS = sorted(sign + name for name in _SORTED_BY for sign in ("", "-"))
+_SIDES: tuple[Literal["lte", "gte"], ...] = ("lte", "gte")
+
+
+class ListedExperiment(BaseModel):
+    """The experiment that a report is about."""
+
+    id: str
+    name: str
+    status: Status
+    created_at: datetime
+    finished_at: datetime | None
+    tags: list[str]
+    federation_id: str
+
+
+class ListedFigure(BaseModel):
+    """One figure of a report. A value of null has its reason."""
+
+    figure: str
+    attribute: str | None
+    observer: str | None
+    """Before whom an epsilon holds; null for the largest of all observers."""
+    delta: float | None
+    adjacency: str | None
+    value: float | None
+    reason: str | None
+
+
+class ReportBody(BaseModel):
+    """A report in a list; `href` leads to the whole of it."""
+
+    experiment: ListedExperiment
+    verdict: str | None
+    guarantee: ComparedGuarantee | None
+    gate_outcome: str | None
+    figures: list[ListedFigure]
+    report_hash: str
+    href: str
+    reasons: Reasons
+
+
+class ReportPage(BaseModel):
+    """Some reports."""
+
+    items: list[ReportBody]
+    next_cursor: str | None
+
+
+def _known_sort(sort: str) -> str:
+    if sort not in _SORTS:
+        raise ValueError(f"is unknown; use one of {', '.join(_SORTED_BY)}, or one with a minus")
+    return sort
+
+
+class ReportFilters(PageParameters):
+    """Filters that must all hold; a report whose figure is null is outside every bound.
+
+    A bound on a fairness figure is one on `attribute`, or on every attribute of a report where none
+    is named; a bound on an epsilon is on what `observer` sees, or on the largest of all.
+    """
+
+    name: Text | None = None
+    tag: Text | None = None
+    federation_id: Text | None = None
+    mechanism: Text | None = None
+    guarantee: GuaranteeKind | None = None
+    unit: Literal["client", "record"] | None = None
+    gate_outcome: Outcome | None = None
+    attribute: Annotated[
+        Text | None, Field(description="Only reports that measure this sensitive attribute.")
+    ] = None
+    observer: Annotated[
+        Observer | None, Field(description="Only reports that count an epsilon before it.")
+    ] = None
+    delta: Delta = None
+    adjacency: AdjacencyName = None
+    created_after: UtcTime | None = None
+    created_before: UtcTime | None = None
+    finished_after: UtcTime | None = None
+    finished_before: UtcTime | None = None
+    sort: Annotated[
+        str, AfterValidator(_known_sort), Field(json_schema_extra={"enum": list(_SORTS)})
+    ] = "-created_at"
+
+    @model_validator(mode="after")
+    def _epsilon_has_a_delta(self) -> Self:
+        needs_delta({figure for figure, _, _ in self.bounds} | {self.sort_key}, self.delta)
+        return self
+
+    @property
+    def sort_key(self) -> str:
+        """What the list is sorted by, whichever way."""
+        return self.sort.removeprefix("-")
+
+    @property
+    def bounds(self) -> list[tuple[str, Literal["lte", "gte"], float]]:
+        """The bounds that are set: figure, side and value."""
+        found = []
+        for figure in FIGURES:
+            for side in _SIDES:
+                value: float | None = getattr(self, _field(figure, side), None)
+                if value is not None:
+                    found.append((figure, side, value))
+        return found
+
+
+def _field(figure: str, side: str) -> str:
+    return f"{figure}_{side}"
+
+
+def _bounds() -> dict[str, Any]:
+    """The fields of ReportParameters: each figure from below and from above."""
+    return {
+        _field(figure, side): (float | None, Field(None, alias=f"{figure}[{side}]"))
+        for figure in FIGURES
+        for side in _SIDES
+    }
+
+
+if TYPE_CHECKING:
+    ReportParameters = ReportFilters
+else:
+    ReportParameters = create_model(
+        "ReportParameters", __base__=ReportFilters, __doc__=ReportFilters.__doc__, **_bounds()
+    )
+
+
+class ComparisonParameters(Parameters):
+    """Which reports are put side by side, and what their fronts weigh."""
+
+    experiment_id: Annotated[
+        list[Text],
+        Field(min_length=2, max_length=50, description="Repeat it for each experiment."),
+    ]
+    fairness: Annotated[
+        FairnessFigure | None,
+        Field(
+            description="The fairness figure of the Pareto fronts; unless given, the first of "
+            "equalized odds, demographic parity and the loss gap that has a value."
+        ),
+    ] = None
+    utility: Annotated[
+        Literal["validation_loss", "accuracy"] | None,
+        Field(
+            description="The utility figure of the Pareto fronts; unless given, the accuracy where "
+            "all have one, else the validation loss."
+        ),
+    ] = None
+
+    @field_validator("experiment_id")
+    @classmethod
+    def _distinct(cls, ids: list[str]) -> list[str]:
+        if len(set(ids)) != len(ids):
+            raise ValueError("names an experiment twice; name each once")
+        return ids

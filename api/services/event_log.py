@@ -1,0 +1,55 @@
+"""The events of one experiment as a stream, from the stored ones on until it has ended."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import orjson
+from fastapi.sse import ServerSentEvent
+from starlette.concurrency import run_in_threadpool
+
+from api.resources import Resources
+from models.repositories import EventRepository, ExperimentRepository
+from models.repositories.experiments import ENDED
+from models.tables.events import Event
+
+_BATCH = 500
+_PAUSE_SECONDS = 0.25
+
+
+class EventLog:
+    """The events of one experiment, read in batches by short transactions."""
+
+    def __init__(self, resources: Resources, project_id: str, experiment_id: str) -> None:
+        self._resources = resources
+        self._project_id = project_id
+        self._experiment_id = experiment_id
+
+    async def follow(self, last_event_id: int) -> AsyncIterator[ServerSentEvent]:
+        """The events above a number, until the experiment has ended or the service is about to."""
+        while not self._resources.stopping.is_set():
+            events, ended = await run_in_threadpool(self._after, last_event_id)
+            for event in events:
+                yield _message(event)
+                last_event_id = event.sequence
+            if ended and len(events) < _BATCH:
+                return
+            if not events:
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _after(self, sequence: int) -> tuple[list[Event], bool]:
+        """Events above a number, and whether the experiment had ended before they were read.
+
+        In that order nothing is missed: the last event is stored together with the end.
+        """
+        with self._resources.database.read() as session:
+            row = ExperimentRepository(session, self._project_id).get(self._experiment_id)
+            ended = row is None or row.status in ENDED
+            events = EventRepository(session, self._project_id)
+            return events.after(self._experiment_id, sequence, _BATCH), ended
+
+
+def _message(event: Event) -> ServerSentEvent:
+    data = {**event.data, "at": event.created_at.isoformat()}
+    return ServerSentEvent(
+        event=event.type, id=str(event.sequence), raw_data=orjson.dumps(data).decode()
+    )
