@@ -8,22 +8,35 @@ from fastapi import APIRouter, FastAPI
 
 from api import openapi, problems
 from api.middleware import BodyLimit, SecurityHeaders
-from api.pages import docs
+from api.pages import install as pages
 from api.resources import Resources
 from api.routers import (
     events,
     experiments,
     federations,
+    gate_policies,
     gates,
     health,
     keys,
+    queries,
     records,
     reports,
     signing_keys,
 )
 from infrastructure.settings import Settings
 
-_VERSIONED = (experiments, records, events, reports, federations, gates, keys, signing_keys)
+_VERSIONED = (
+    experiments,
+    records,
+    events,
+    reports,
+    queries,
+    federations,
+    gates,
+    gate_policies,
+    keys,
+    signing_keys,
+)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -51,6 +64,6 @@ def create_app(settings: Settings) -> FastAPI:
         v1.include_router(module.router)
     app.include_router(v1)
     app.include_router(health.router)
-    docs.install(app)
+    pages.install(app)
     openapi.install(app)
     return app

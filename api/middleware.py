@@ -108,7 +108,7 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
-                headers["Referrer-Policy"] = "no-referrer"
+                headers.setdefault("Referrer-Policy", "no-referrer")
                 headers.setdefault("Content-Security-Policy", _NOTHING)
                 if scope["path"].startswith("/v1/"):
                     # Every answer there depends on the key.

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
-from starlette.responses import FileResponse, RedirectResponse
+from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
 
 router = APIRouter(include_in_schema=False)
@@ -15,12 +15,6 @@ _POLICY = (
     "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-
-
-@router.get("/")
-async def home() -> RedirectResponse:
-    """To the documentation, as long as there are no pages of our own."""
-    return RedirectResponse("docs", status_code=303)
 
 
 @router.get("/docs")

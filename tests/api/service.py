@@ -48,6 +48,7 @@ from models.repositories import (
 )
 from models.tables import Base
 from models.tables.experiments import Experiment
+from workers.report_index import report_index
 
 SPEC: dict[str, Any] = {
     "name": "groups-k2",
@@ -305,7 +306,11 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
             KEY.key_id, algorithm=ALGORITHM, public_key=KEY.public.pem
         )
         ReportRepository(session).put(
-            experiment_id, api.project_id, document=document, report_hash=report_hash(document)
+            experiment_id,
+            api.project_id,
+            document=document,
+            report_hash=report_hash(document),
+            index=report_index(document),
         )
         found = {"leakage_max": document["privacy"]["leakage_max"], **figures}
         ExperimentRepository(session, api.project_id).conclude(

@@ -131,7 +131,8 @@ def test_a_total_takes_what_composes_to_it(api_on_both: Api) -> None:
     problem = response.json()
     assert problem["type"].endswith("/budget-exhausted")
     assert problem["remaining"] == pytest.approx(0, abs=1e-9)
-    assert problem["requested"] == pytest.approx(composed_epsilon(4 * curve, DELTA))
+    assert problem["requested"] == pytest.approx(composed_epsilon(curve, DELTA))
+    assert problem["composed_total"] == pytest.approx(composed_epsilon(4 * curve, DELTA))
     assert (problem["book"], problem["observer"]) == ("simulation", "final_model")
     assert "epsilon_budget" in problem["detail"]
     assert api.counts() == before
@@ -177,6 +178,55 @@ def test_records_and_clients_are_not_composed(api: Api) -> None:
     assert response.status_code == 409
     assert "unit" in response.json()["detail"]
     api.submit(by_record())
+
+
+def test_a_total_that_is_set_late_names_what_it_does_not_count(api_on_both: Api) -> None:
+    api = api_on_both
+    federation_id = api.submit(central())["federation_id"]
+    bare = {**central(), "privacy": {"mechanism": "none"}}
+    for value in (central(delta=1e-3), local(), by_coins(), spec(gates=[]), bare, bare):
+        api.submit(value)
+    never_ran = api.submit(bare)["id"]
+    api.post(f"/v1/experiments/{never_ran}/cancel")
+    api.submit(spec(privacy={"noise": "release"}))
+    found = set_total(api, federation_id, 1e6)
+    # Another delta is counted, and what holds before the server holds for who sees less.
+    assert [(one["mechanism"], one["runs"]) for one in found["uncounted"]] == [
+        ("gaussian-central", 1),
+        ("laplace-l2", 1),
+        ("none", 2),
+    ]
+    told = [one["why"] for one in found["uncounted"]]
+    for why, part in zip(told, ("another adjacency", "as leakage", "without noise"), strict=True):
+        assert part in why
+    assert found["unit"] == "client"
+    assert found["remaining"] > 0
+    server = set_total(api, federation_id, 1e6, observer="server")
+    assert ("gaussian-central", 2) in {
+        (one["mechanism"], one["runs"]) for one in server["uncounted"]
+    }
+    assert "nothing before server" in " ".join(one["why"] for one in server["uncounted"])
+    path = f"/v1/federations/{federation_id}/budget"
+    items = api.get(path).json()["items"]
+    [leakage] = [one for one in items if (one["book"], one["figure"]) == ("simulation", "leakage")]
+    assert {one["mechanism"] for one in leakage["uncounted"]} == {
+        "gaussian-central",
+        "gaussian-local",
+        "none",
+    }
+    [release] = [one for one in items if one["book"] == "release"]
+    assert release["uncounted"] == []
+
+
+def test_a_figure_of_clients_does_not_count_records(api: Api) -> None:
+    federation_id = api.submit(by_coins(delta=1e-3))["federation_id"]
+    api.submit(by_record())
+    total = {"delta": 1e-3, "adjacency": "add-or-remove-one"}
+    found = set_total(api, federation_id, 1e6, **total)
+    [left_out] = found["uncounted"]
+    mechanisms = {"client": "record-personalised", "record": "gaussian-central"}
+    assert left_out["mechanism"] == mechanisms[found["unit"]]
+    assert "another unit" in left_out["why"]
 
 
 def test_leakage_counts_no_epsilon(api: Api) -> None:

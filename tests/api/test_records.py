@@ -5,9 +5,14 @@ import io
 import json
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 
+from api.services.figure_tables import group_lines
+from api.services.ledger_table import page_reasons
+from models.records import FairnessRow, RoundRow
+from models.repositories import RoundRepository
 from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finish, play, spec
 
 COLUMNS = [
@@ -57,6 +62,37 @@ def test_rounds(api_on_both: Api, done: str) -> None:
     assert items[1]["cluster_sizes"] == [3, 2]
     assert items[1]["accuracy"] is None
     assert items[1]["reasons"]["accuracy"] == "the target is a number"
+
+
+def test_clusters_and_the_plane_of_rounds(api: Api) -> None:
+    """In pages and in files; rounds of an earlier version say why they have neither."""
+    id_ = api.submit()["id"]
+    by_cluster = [{"cluster": 1, "clients": 3, "leakage_median": 0.5, "leakage_max": 1.0}]
+    plane = {"hypotheses": [[0.5, 0.1]], "uploads": [[1.5, -2.25]], "clusters": [0]}
+    reasons = {"plane": "real"}
+    rows = [
+        RoundRow(round=1, leakage_by_cluster=by_cluster, plane=plane),
+        RoundRow(round=2, leakage_by_cluster=by_cluster, reasons=reasons),
+        RoundRow(round=3),
+    ]
+    with api.database.write() as session:
+        RoundRepository(session).insert(id_, api.project_id, rows)
+    path = f"/v1/experiments/{id_}/rounds"
+    now, without, older = _pages(api, path)
+    assert (now["leakage_by_cluster"], now["plane"]) == (by_cluster, plane)
+    assert (without["plane"], without["reasons"]) == (None, reasons)
+    for name in ("leakage_by_cluster", "plane"):
+        assert older[name] is None
+        assert "did not record it" in older["reasons"][name]
+    lines = [json.loads(line) for line in api.get(f"{path}.ndjson").text.splitlines()]
+    assert lines == [now, without, older]
+    rows_read = list(csv.DictReader(io.StringIO(api.get(f"{path}.csv").text)))
+    assert json.loads(rows_read[0]["plane"]) == plane
+    assert json.loads(rows_read[1]["leakage_by_cluster"]) == by_cluster
+    assert rows_read[2]["plane"] == ""
+    table = pq.read_table(io.BytesIO(api.get(f"{path}.parquet").content)).to_pylist()
+    for name in ("plane", "leakage_by_cluster"):
+        assert [row[name] for row in table] == [now[name], without[name], older[name]]
 
 
 def test_the_ledger_has_a_line_for_each_subject(api_on_both: Api, done: str) -> None:
@@ -139,6 +175,21 @@ def test_files_carry_what_pages_carry(api_on_both: Api, done: str, table: str) -
         ]
 
 
+@pytest.mark.parametrize("table", ["rounds", "privacy-ledger", "fairness"])
+def test_parquet_carries_what_pages_carry(api_on_both: Api, done: str, table: str) -> None:
+    pages = _pages(api_on_both, f"{done}/{table}")
+    media_type = "application/vnd.apache.parquet"
+    for address, accept in ((f"{done}/{table}.parquet", "*/*"), (f"{done}/{table}", media_type)):
+        response = api_on_both.get(address, headers={"Accept": accept})
+        assert response.headers["content-type"] == media_type
+        assert f'-{table}.parquet"' in response.headers["content-disposition"]
+        rows = pq.read_table(io.BytesIO(response.content)).to_pylist()
+        for row in rows:
+            if "reasons" in row:
+                row["reasons"] = dict(row["reasons"])
+        assert rows == pages
+
+
 def test_csv_holds_no_formula_for_a_spreadsheet(api: Api) -> None:
     formulas = ("=1+1", "@SUM(1)", "-1+A1", "+A1", "=A1")
     shown = {"-3": "-3", **{formula: f"'{formula}" for formula in formulas}}
@@ -173,7 +224,7 @@ def test_a_file_of_an_unknown_form_names_the_known_ones(api: Api) -> None:
     id_ = api.submit()["id"]
     response = api.get(f"/v1/experiments/{id_}/privacy-ledger.xlsx")
     assert response.status_code == 422
-    assert "'csv' or 'ndjson'" in response.json()["errors"][0]["message"]
+    assert "'csv', 'ndjson' or 'parquet'" in response.json()["errors"][0]["message"]
 
 
 def test_an_experiment_without_rounds_has_empty_tables(api_on_both: Api) -> None:
@@ -182,6 +233,20 @@ def test_an_experiment_without_rounds_has_empty_tables(api_on_both: Api) -> None
         assert _pages(api_on_both, f"{path}/{table}") == []
         assert api_on_both.get(f"{path}/{table}.ndjson").text == ""
         assert len(api_on_both.get(f"{path}/{table}.csv").text.splitlines()) == 1
+
+
+def test_a_page_of_the_ledger_says_once_why_there_is_no_delta(api: Api) -> None:
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    done = f"/v1/experiments/{id_}"
+    page = api.get(f"{done}/privacy-ledger").json()
+    assert {(line["delta"], line["adjacency"]) for line in page["items"]} == {(None, None)}
+    assert page["reasons"].keys() == {"delta", "adjacency"}
+    assert all("leakage" in reason for reason in page["reasons"].values())
+    empty = api.get(f"/v1/experiments/{api.submit()['id']}/privacy-ledger").json()
+    assert empty["reasons"] == {}
+    with_delta = [{"delta": 1e-5, "adjacency": "replace-one"}]
+    assert page_reasons(with_delta) == {}
 
 
 def test_without_a_mechanism_the_figures_are_null_with_a_reason(api: Api) -> None:
@@ -225,6 +290,11 @@ def test_counts_need_the_confidential_scope(api_on_both: Api, done: str) -> None
     assert first["selection_rate"] == 0.7
     assert first["true_positive_rate"] == pytest.approx(6 / 7)
     assert len(page["groups"]) == 2 * ROUNDS
+
+
+def test_where_nothing_was_counted_no_group_has_a_count() -> None:
+    row = FairnessRow(round=1, attribute="sex", figures=[], counts=[])
+    assert group_lines(row, {"sex": ("F", "M")}) == []
 
 
 def test_counts_come_once_over_pages(api: Api) -> None:

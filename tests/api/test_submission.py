@@ -114,6 +114,7 @@ def test_a_budget_without_room_refuses_and_says_what_is_left(api_on_both: Api) -
     assert problem["type"].endswith("/budget-exhausted")
     assert problem["remaining"] == pytest.approx(1)
     assert problem["requested"] == WORST_CASE
+    assert problem["composed_total"] == pytest.approx(2 * WORST_CASE)
     assert "client_budget" in problem["detail"]
     assert api.counts() == before
     # The key stands for no experiment, so it is free once there is room.

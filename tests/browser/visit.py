@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, ConsoleMessage, Page
 
 from tests.cli.service import Service
 
@@ -63,10 +63,7 @@ def visiting(browser: Browser, service: Service, **options: Any) -> Iterator[Vis
             visit.strangers.append(url)
 
     context.on("request", lambda request: note_request(request.url))
-    visit.page.on(
-        "console",
-        lambda message: visit.errors.append(message.text) if message.type == "error" else None,
-    )
+    visit.page.on("console", lambda message: _note_error(visit, message))
     visit.page.on("pageerror", lambda error: visit.errors.append(str(error)))
     try:
         yield visit
@@ -74,3 +71,10 @@ def visiting(browser: Browser, service: Service, **options: Any) -> Iterator[Vis
         context.close()
     assert not visit.strangers, visit.strangers
     assert not visit.errors, visit.errors
+
+
+def _note_error(visit: Visit, message: ConsoleMessage) -> None:
+    # Of a page that answers a faulty form, which has its fault on it, browsers speak too.
+    of_the_page = message.location["url"] == visit.page.url
+    if message.type == "error" and not (of_the_page and "status of 422" in message.text):
+        visit.errors.append(message.text)

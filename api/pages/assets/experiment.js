@@ -1,0 +1,104 @@
+// Keeps the page of an experiment up to date while it runs: events tell that there is something
+// new, and the figures are then fetched behind the rounds that are shown.
+
+import { Curves, whole } from "./curves.js";
+
+const PAUSE_MS = 600;
+const ANNOUNCE_MS = 15000;
+const MOST_POINTS = 4000;
+const ENDED = ["succeeded", "failed", "cancelled"];
+
+const host = document.getElementById("curves");
+const byId = (id) => document.getElementById(id);
+
+let curves = null;
+let last = 0;
+let busy = false;
+let asked = false;
+let announced = 0;
+
+function tell(name, value, remark) {
+  const place = document.querySelector(`[data-reading="${CSS.escape(name)}"]`);
+  if (!place) return;
+  const shown = place.querySelector(".reading-value");
+  if (shown.textContent !== value) {
+    shown.textContent = value;
+    place.classList.remove("changed");
+    requestAnimationFrame(() => place.classList.add("changed"));
+  }
+  place.querySelector(".reading-remark").textContent = remark;
+}
+
+function showProgress({ status, round, rounds }) {
+  byId("progress").value = round;
+  const waiting = status === "queued";
+  const text = waiting ? "Waiting for a worker" : `Round ${whole(round)} of ${whole(rounds)}`;
+  byId("progress-text").textContent = text;
+  const badge = byId("status").firstElementChild;
+  badge.className = `badge status-${status}`;
+  badge.textContent = status;
+  if (!waiting && performance.now() - announced > ANNOUNCE_MS) {
+    announced = performance.now();
+    byId("announcement").textContent = text;
+  }
+}
+
+function showCurves(found, fromTheStart) {
+  if (!found.length) return;
+  if (!curves) {
+    host.hidden = false;
+    curves = new Curves(host);
+    byId("no-curves")?.remove();
+    byId("drawn")?.removeAttribute("open");
+  }
+  curves.show(found, fromTheStart);
+}
+
+async function update() {
+  if (curves && curves.points > MOST_POINTS) last = 0;
+  const fromTheStart = last === 0;
+  const answer = await fetch(`${host.dataset.figures}?after=${last}`);
+  if (!answer.ok || answer.redirected) throw new Error("no figures");
+  const state = await answer.json();
+  showProgress(state);
+  showCurves(state.curves, fromTheStart);
+  last = state.last;
+  state.readings.forEach((one) => tell(one.name, one.value, one.remark));
+}
+
+// One request at a time, and a pause behind each: a fast run stores many rounds a second.
+async function keepUp() {
+  asked = true;
+  if (busy) return;
+  busy = true;
+  while (asked) {
+    asked = false;
+    try {
+      await update();
+    } catch {
+      byId("lost")?.removeAttribute("hidden");
+    }
+    await new Promise((resume) => setTimeout(resume, PAUSE_MS));
+  }
+  busy = false;
+}
+
+function follow() {
+  const stream = new EventSource(`${host.dataset.stream}?after=${host.dataset.after}`);
+  stream.addEventListener("round.completed", keepUp);
+  stream.addEventListener("status.changed", (event) => {
+    if (!ENDED.includes(JSON.parse(event.data).status)) {
+      keepUp();
+      return;
+    }
+    stream.close();
+    location.reload();
+  });
+  stream.addEventListener("open", () => byId("lost")?.setAttribute("hidden", ""));
+  stream.addEventListener("error", () => {
+    if (stream.readyState === EventSource.CLOSED) byId("lost")?.removeAttribute("hidden");
+  });
+}
+
+keepUp();
+if (host.dataset.ended === "no") follow();

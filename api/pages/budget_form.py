@@ -1,0 +1,53 @@
+"""The form that sets a budget: what was typed, and what it means."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from api.bodies import validated
+from api.pages.session import CheckedForm
+from api.schemas.federations import BudgetSetting
+from fedaudit.spec.errors import FieldError, InvalidInputError
+
+_NUMBERS = ("total", "delta")
+_OF_AN_EPSILON = ("delta", "adjacency", "observer")
+
+
+@dataclass(frozen=True)
+class BudgetDraft:
+    """The fields as they were typed."""
+
+    book: str = "simulation"
+    figure: str = "leakage"
+    total: str = ""
+    delta: str = "1e-5"
+    adjacency: str = "add-or-remove-one"
+    observer: str = "server"
+
+    @classmethod
+    def of(cls, form: CheckedForm) -> Self:
+        """What a form sent."""
+        return cls(**{field.name: form.text(field.name) for field in fields(cls)})
+
+
+def setting_of(draft: BudgetDraft) -> BudgetSetting:
+    """The setting that was asked for; an empty total removes the bound.
+
+    Raises InvalidInputError naming the field.
+    """
+    values: dict[str, Any] = dict(vars(draft))
+    if draft.figure == "leakage":
+        # The form always sends them; leakage has none.
+        values |= dict.fromkeys(_OF_AN_EPSILON)
+    for name in _NUMBERS:
+        if values[name] is not None:
+            values[name] = _number(name, values[name])
+    return validated(BudgetSetting, values)
+
+
+def _number(name: str, text: str) -> float | None:
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInputError([FieldError(f"/{name}", "is no number")]) from None

@@ -1,0 +1,114 @@
+"""A federation as its page shows it: groups as shares, budgets as bars."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from api.schemas.federations import BudgetBody
+
+_OBSERVERS = {
+    "server": "before the server",
+    "final_model": "before those who see the model",
+}
+_ADJACENCIES = {
+    "add-or-remove-one": "add or remove one",
+    "replace-one": "replace one",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """One group, or one class. `rows` is None where it is too small to be shown."""
+
+    name: str
+    rows: int | None
+    share: float | None
+    """Of all rows."""
+    base_rate: float | None = None
+
+
+@dataclass(frozen=True)
+class AttributeView:
+    """A sensitive attribute's groups."""
+
+    name: str
+    of: str
+    """Whom it belongs to: `client` or `record`."""
+    groups: list[Group]
+    missing: int
+    has_rates: bool
+    reasons: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class BudgetView:
+    """A budget, with its parts as shares of its total."""
+
+    budget: BudgetBody
+    key: str
+    """Tells budgets apart on one page; letters, digits and `-`."""
+    title: str
+    detail: str
+    parts: list[tuple[str, float]] | None
+    """None where no total is set."""
+    over: bool
+    """Whether more was spent than the total, which may have been lowered later."""
+
+
+def attribute_views(profile: Mapping[str, Any]) -> list[AttributeView]:
+    """The sensitive attributes of a profile."""
+    views = []
+    for name, found in profile.get("attributes", {}).items():
+        rates = found["base_rates"]
+        groups = _groups(found["groups"], profile["rows"], rates)
+        views.append(
+            AttributeView(
+                name=name,
+                of=found["of"],
+                groups=groups,
+                missing=found["missing"],
+                has_rates=any(rate is not None for rate in rates.values()),
+                reasons=found["reasons"],
+            )
+        )
+    return views
+
+
+def class_views(profile: Mapping[str, Any]) -> list[Group]:
+    """The classes of a profile's target; none where it is a number."""
+    return _groups(profile.get("class_balance") or {}, profile.get("rows", 0), {})
+
+
+def budget_view(budget: BudgetBody, number: int) -> BudgetView:
+    """One budget; `number` is its place on the page."""
+    if budget.figure == "epsilon":
+        title = f"Epsilon {_OBSERVERS.get(budget.observer or '', budget.observer or '')}"
+        adjacency = _ADJACENCIES.get(budget.adjacency or "", budget.adjacency or "")
+        detail = f"of (epsilon, delta)-differential privacy; neighbours: {adjacency}"
+    else:
+        title, detail = "Leakage", "of metric privacy, added up over releases"
+    over = budget.total is not None and budget.spent > budget.total
+    parts = None
+    if budget.total is not None:
+        parts = _parts(budget, budget.total, over=over)
+    return BudgetView(budget, f"budget-{number}", title, detail, parts, over)
+
+
+def _parts(budget: BudgetBody, total: float, *, over: bool) -> list[tuple[str, float]]:
+    if over:
+        return [("over", 1.0)]
+    return [("spent", budget.spent / total), ("held", budget.reserved / total)] if total else []
+
+
+def _groups(
+    rows: Mapping[str, int | None], total: int, rates: Mapping[str, float | None]
+) -> list[Group]:
+    return [
+        Group(
+            name=name,
+            rows=count,
+            share=None if count is None else count / max(total, 1),
+            base_rate=rates.get(name),
+        )
+        for name, count in rows.items()
+    ]

@@ -1,0 +1,41 @@
+"""The pages of the application: their routes, their files, and their errors."""
+
+from types import ModuleType
+
+from fastapi import APIRouter, FastAPI
+
+from api.pages import docs, errors
+from api.pages.assets import Assets
+from api.pages.attempts import FailedAttempts
+from api.pages.routers import (
+    compare,
+    experiment,
+    experiments,
+    federations,
+    new_experiment,
+    reports,
+    sign_in,
+)
+
+_PAGES: tuple[ModuleType, ...] = (
+    sign_in,
+    experiments,
+    new_experiment,
+    experiment,
+    reports,
+    compare,
+    federations,
+)
+"""The more special path first: `/experiments/new` before `/experiments/{experiment_id}`."""
+
+
+def install(app: FastAPI) -> None:
+    """Serve the pages. Called behind `problems.install`, whose answers they show."""
+    app.state.failed_sign_ins = FailedAttempts()
+    pages = APIRouter(include_in_schema=False)
+    for module in _PAGES:
+        pages.include_router(module.router)
+    app.include_router(pages)
+    app.mount("/assets", Assets(), name="assets")
+    docs.install(app)
+    errors.install(app, [route.endpoint for module in _PAGES for route in module.router.routes])

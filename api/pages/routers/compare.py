@@ -1,0 +1,76 @@
+"""Reports side by side: figures, what was asked for differently, and Pareto fronts."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import HTMLResponse
+
+from api.pages.session import ReportsVisitor, Visitor
+from api.pages.templates import page
+from api.problems import ProblemError
+from api.resources import Resources, Shared
+from api.services.comparisons import comparison_of
+from fedaudit.reports.charts.front import axis_text, front_charts
+from fedaudit.reports.comparison.compare import Comparison
+from models.records import ExperimentFilters
+from models.repositories import ExperimentRepository
+from models.tables.experiments import Experiment
+
+router = APIRouter()
+
+_FEWEST, _MOST = 2, 50
+_OFFERED = 50
+
+
+@router.get("/compare")
+def comparison_page(
+    request: Request,
+    visitor: ReportsVisitor,
+    resources: Shared,
+    experiment_id: Annotated[list[str] | None, Query()] = None,
+) -> HTMLResponse:
+    """The comparison of the experiments named, or a choice where fewer than two are."""
+    chosen = list(dict.fromkeys(experiment_id or []))
+    if len(chosen) < _FEWEST:
+        return page(
+            request,
+            "compare_choice.html",
+            visitor=visitor,
+            offered=_offered(resources, visitor),
+            chosen=chosen,
+            most=_MOST,
+        )
+    if len(chosen) > _MOST:
+        raise ProblemError(
+            422, "validation-error", f"at most {_MOST} experiments go side by side; leave some out"
+        )
+    found = comparison_of(resources, visitor.caller, chosen)
+    return page(request, "compare.html", visitor=visitor, **_shown(found))
+
+
+def _offered(resources: Resources, visitor: Visitor) -> list[Experiment]:
+    with resources.database.read() as session:
+        experiments = ExperimentRepository(session, visitor.caller.project_id)
+        return experiments.list(ExperimentFilters(status="succeeded"), limit=_OFFERED).items
+
+
+def _shown(comparison: Comparison) -> dict[str, Any]:
+    numbers = {one.id: place for place, one in enumerate(comparison.experiments, start=1)}
+    fronts = [
+        (front, front_charts(front, name=f"front-{place}", numbers=numbers))
+        for place, front in enumerate(comparison.fronts, start=1)
+    ]
+    return {
+        "comparison": comparison,
+        "numbers": numbers,
+        "fronts": fronts,
+        "axis_text": axis_text,
+        "figures": _by_section(comparison),
+    }
+
+
+def _by_section(comparison: Comparison) -> list[tuple[str, list[Any]]]:
+    rows: dict[str, list[Any]] = {}
+    for row in comparison.figures:
+        rows.setdefault(row.section, []).append(row)
+    return list(rows.items())

@@ -1,0 +1,185 @@
+"""One experiment: where it stands, its newest figures and curves, its end."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, BackgroundTasks, Depends, Header, Query, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy.orm import Session
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
+
+from api.cursors import SmallInteger
+from api.pages.live.curves import curves
+from api.pages.live.ending import why_ended
+from api.pages.live.readings import as_json, gap_readings, readings
+from api.pages.session import ExperimentsForm, ExperimentsVisitor, Visitor
+from api.pages.spec_form.preview import as_yaml
+from api.pages.spec_form.sheet import ONCE, is_once, new_once
+from api.pages.templates import page
+from api.resources import Shared
+from api.services.event_log import EventLog
+from api.services.live_figures import LiveFigures, live_figures
+from api.services.lookups import find_experiment
+from api.services.once import Once
+from api.services.submission import RETRIED, cancel, retry
+from api.services.wake import publish
+from fedaudit.privacy.guarantees import guarantee_kind
+from fedaudit.reports.charts.chart import Chart
+from fedaudit.reports.charts.running import running_charts
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_spec
+from models.repositories import ExperimentRepository, FederationRepository, ReportRepository
+from models.repositories.experiments import ENDED
+from models.tables.experiments import Experiment
+
+router = APIRouter(prefix="/experiments/{experiment_id}")
+
+_REFRESH_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An experiment with what its page shows beside it."""
+
+    row: Experiment
+    tags: list[str]
+    spec: ExperimentSpec
+    live: LiveFigures
+    report: dict[str, Any] | None
+    """None until it has one, and for visitors who may not read reports."""
+    federation: str | None
+    """The name of its data, for visitors who may read federations."""
+
+
+@router.get("")
+def experiment_page(
+    request: Request,
+    experiment_id: str,
+    visitor: ExperimentsVisitor,
+    resources: Shared,
+    refresh: Annotated[str | None, Query()] = None,
+) -> HTMLResponse:
+    """The experiment as it is now. Without scripts the page loads itself anew while it runs."""
+    with resources.database.read() as session:
+        found = _find(session, visitor, experiment_id)
+    row, kind = found.row, guarantee_kind(found.spec)
+    ended = row.status in ENDED
+    return page(
+        request,
+        "experiment.html",
+        visitor=visitor,
+        experiment=row,
+        tags=found.tags,
+        federation=found.federation,
+        ended=ended,
+        why=why_ended(row.status_reason) if row.status in RETRIED else None,
+        may_cancel=not ended and row.status != "cancelling" and visitor.may("experiments:write"),
+        may_retry=row.status in RETRIED and visitor.may("experiments:write"),
+        once=new_once(),
+        guarantee_kind=kind,
+        readings=readings(row, found.live, kind),
+        gaps=gap_readings(row, found.live),
+        charts=_charts(found),
+        every=found.live.every,
+        gates=found.spec.gates,
+        report=found.report,
+        document=as_yaml(row.spec),
+        refresh_seconds=None if ended or refresh == "no" else _REFRESH_SECONDS,
+    )
+
+
+@router.get("/figures")
+def experiment_figures(
+    experiment_id: str,
+    visitor: ExperimentsVisitor,
+    resources: Shared,
+    after: Annotated[SmallInteger, Query()] = 0,
+) -> JSONResponse:
+    """The state and the figures of the rounds above `after`, for the page's own script."""
+    with resources.database.read() as session:
+        row = find_experiment(session, visitor.caller, experiment_id)
+        live = live_figures(session, row, after=after)
+    shown = readings(row, live, guarantee_kind(parse_spec(row.spec)))
+    gaps = [reading for one in gap_readings(row, live) for reading in one.gaps]
+    return JSONResponse(
+        {
+            "status": row.status,
+            "round": row.rounds_done,
+            "rounds": row.rounds_total,
+            "last": live.series.rounds[-1] if live.series.rounds else after,
+            "readings": as_json([*shown, *gaps]),
+            "curves": curves(live.series),
+        },
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+def _event_log(experiment_id: str, visitor: ExperimentsVisitor, resources: Shared) -> EventLog:
+    with resources.database.read() as session:
+        found = find_experiment(session, visitor.caller, experiment_id)
+    return EventLog(resources, visitor.caller.project_id, found.id)
+
+
+@router.get("/stream", response_class=EventSourceResponse)
+async def experiment_stream(
+    log: Annotated[EventLog, Depends(_event_log)],
+    after: Annotated[SmallInteger, Query()] = 0,
+    last_event_id: Annotated[SmallInteger, Header()] = 0,
+) -> AsyncIterator[ServerSentEvent]:
+    """The experiment's events above `after`; a browser that connects again names the last one."""
+    async for message in log.follow(max(after, last_event_id)):
+        yield message
+
+
+@router.post("/cancel")
+def post_cancel(experiment_id: str, form: ExperimentsForm, resources: Shared) -> RedirectResponse:
+    """Ask for the experiment's end."""
+    cancelled = cancel(resources, form.visitor.caller, experiment_id)
+    return _to(cancelled.experiment.id)
+
+
+@router.post("/retry")
+def post_retry(
+    experiment_id: str, form: ExperimentsForm, resources: Shared, background: BackgroundTasks
+) -> RedirectResponse:
+    """Queue the spec once more; the same form queues it only once."""
+    caller, once = form.visitor.caller, form.text(ONCE)
+    with resources.database.read() as session:
+        row = find_experiment(session, caller, experiment_id)
+    key = once if is_once(once) else None
+    submitted = retry(
+        resources, caller, row, Once.of(key, f"POST /experiments/{row.id}/retry", None)
+    )
+    if submitted.wake is not None:
+        background.add_task(publish, resources, submitted.wake)
+    answer = _to(submitted.experiment.id)
+    answer.background = background
+    return answer
+
+
+def _find(session: Session, visitor: Visitor, experiment_id: str) -> _Found:
+    project_id = visitor.caller.project_id
+    row = find_experiment(session, visitor.caller, experiment_id)
+    report = federation = None
+    if visitor.may("reports:read"):
+        report = ReportRepository(session, project_id).get(row.id)
+    if visitor.may("federations:read"):
+        federation = FederationRepository(session, project_id).get(row.federation_id)
+    return _Found(
+        row=row,
+        tags=list(ExperimentRepository(session, project_id).tags([row.id])[row.id]),
+        spec=parse_spec(row.spec),
+        live=live_figures(session, row),
+        report=None if report is None else report.document,
+        federation=None if federation is None else federation.name,
+    )
+
+
+def _charts(found: _Found) -> list[Chart]:
+    inputs = found.row.mechanism_inputs
+    return running_charts(found.live.series, delta=None if inputs is None else inputs["delta"])
+
+
+def _to(experiment_id: str) -> RedirectResponse:
+    return RedirectResponse(f"/experiments/{experiment_id}", 303)

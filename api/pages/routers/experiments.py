@@ -1,0 +1,81 @@
+"""The list of experiments: filters by a GET form, pages by cursor, ticks to compare."""
+
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from api.bodies import validated
+from api.pages.experiment_rows import MECHANISMS, row_of
+from api.pages.session import ExperimentsVisitor, Visitor
+from api.pages.templates import page
+from api.resources import Resources, Shared
+from api.schemas.experiments import ExperimentParameters
+from api.services.experiment_lists import experiment_page
+from models.repositories import FederationRepository
+
+router = APIRouter()
+
+_ON_A_PAGE = 25
+_MOST_FEDERATIONS = 200
+_STATES = ("running", "queued", "succeeded", "failed", "cancelled")
+_SORTS = (
+    ("-created_at", "Newest first"),
+    ("created_at", "Oldest first"),
+    ("name", "Name"),
+    ("-finished_at", "Ended last"),
+    ("leakage_max", "Smallest leakage"),
+    ("equalized_odds_difference", "Smallest equalized-odds gap"),
+    ("demographic_parity_difference", "Smallest demographic-parity gap"),
+    ("-accuracy", "Largest accuracy"),
+    ("validation_loss", "Smallest validation loss"),
+)
+_BEHIND_A_CLICK = ("name", "tag", "mechanism", "federation_id", "sort")
+
+
+@router.get("/experiments")
+def experiments_address() -> RedirectResponse:
+    """Where people look who shorten an experiment's address."""
+    return RedirectResponse("/", status_code=303)
+
+
+@router.get("/")
+def experiments_list(
+    request: Request, visitor: ExperimentsVisitor, resources: Shared
+) -> HTMLResponse:
+    """The project's experiments. A form sends the fields too that were left empty."""
+    asked = {name: value for name, value in request.query_params.items() if value}
+    parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
+    found = experiment_page(resources, visitor.caller.project_id, parameters)
+    federations = _federations(resources, visitor)
+    filters = {name: value for name, value in asked.items() if name not in ("cursor", "limit")}
+    return page(
+        request,
+        "experiments.html",
+        visitor=visitor,
+        rows=[row_of(item, federations.get(item.federation_id)) for item in found.items],
+        filters=filters,
+        hidden_filters=sum(name in filters for name in _BEHIND_A_CLICK),
+        states=[(name, _address({**filters, "status": name})) for name in ("", *_STATES)],
+        mechanisms=[("", "any"), *MECHANISMS.items()],
+        federations=[("", "any"), *federations.items()],
+        sorts=_SORTS,
+        first_page=_address(filters) if parameters.cursor else None,
+        next_page=_address({**filters, "cursor": found.next_cursor}) if found.next_cursor else None,
+    )
+
+
+def _federations(resources: Resources, visitor: Visitor) -> dict[str, str]:
+    """The names of the newest federations by their ids, as far as the visitor may know them."""
+    if not visitor.may("federations:read"):
+        return {}
+    with resources.database.read() as session:
+        rows = FederationRepository(session, visitor.caller.project_id).list(
+            limit=_MOST_FEDERATIONS
+        )
+    return {row.id: row.name for row in rows.items}
+
+
+def _address(parameters: dict[str, str]) -> str:
+    query = urlencode({name: value for name, value in parameters.items() if value})
+    return f"/?{query}" if query else "/"

@@ -1,0 +1,111 @@
+"""Federations: what the data is like, and what is left of the budgets on it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import TypeAdapter
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from api.bodies import validated
+from api.cursors import decode_cursor, encode_cursor
+from api.pages.budget_form import BudgetDraft, setting_of
+from api.pages.federation_views import attribute_views, budget_view, class_views
+from api.pages.session import FederationsForm, FederationsVisitor, Visitor
+from api.pages.templates import page
+from api.resources import Resources, Shared
+from api.schemas.federations import FederationBody, FederationParameters
+from api.services.federation_budgets import budgets_of, set_budget
+from api.services.lookups import find_federation
+from fedaudit.spec.base import Text
+from fedaudit.spec.errors import InvalidInputError
+from models.repositories import FederationRepository
+
+router = APIRouter()
+
+_ON_A_PAGE = 24
+_KEY: TypeAdapter[tuple[str]] = TypeAdapter(tuple[Text])
+
+
+@router.get("/federations")
+def federations_list(
+    request: Request, visitor: FederationsVisitor, resources: Shared
+) -> HTMLResponse:
+    """The project's federations, newest first."""
+    asked = {name: value for name, value in request.query_params.items() if value}
+    parameters = validated(FederationParameters, {"limit": _ON_A_PAGE, **asked})
+    cursor = decode_cursor("federations", parameters.cursor, _KEY)
+    with resources.database.read() as session:
+        found = FederationRepository(session, visitor.caller.project_id).list(
+            status=parameters.status, cursor=cursor, limit=parameters.limit
+        )
+    return page(
+        request,
+        "federations.html",
+        visitor=visitor,
+        federations=[FederationBody.of(row) for row in found.items],
+        filtered=bool(asked),
+        next_cursor=encode_cursor("federations", found.next_cursor),
+    )
+
+
+@router.get("/federations/{federation_id}")
+def federation_page(
+    federation_id: str,
+    request: Request,
+    visitor: FederationsVisitor,
+    resources: Shared,
+    saved: Annotated[bool, Query()] = False,
+) -> HTMLResponse:
+    """One federation."""
+    return _shown(request, visitor, resources, federation_id, saved=saved)
+
+
+@router.post("/federations/{federation_id}/budget")
+def set_federation_budget(
+    federation_id: str, request: Request, form: FederationsForm, resources: Shared
+) -> Response:
+    """Set one budget; what was typed is kept where it cannot be."""
+    draft = BudgetDraft.of(form)
+    try:
+        set_budget(resources, form.visitor.caller, federation_id, setting_of(draft))
+    except InvalidInputError as error:
+        return _shown(
+            request,
+            form.visitor,
+            resources,
+            federation_id,
+            draft=draft,
+            faults={fault.pointer.removeprefix("/"): fault.message for fault in error.errors},
+        )
+    address = f"/federations/{federation_id}?saved=true#budgets"
+    return RedirectResponse(address, status_code=303)
+
+
+def _shown(
+    request: Request,
+    visitor: Visitor,
+    resources: Resources,
+    federation_id: str,
+    *,
+    saved: bool = False,
+    draft: BudgetDraft | None = None,
+    faults: dict[str, str] | None = None,
+) -> HTMLResponse:
+    with resources.database.read() as session:
+        found = FederationBody.of(find_federation(session, visitor.caller, federation_id))
+    profile = found.profile or {}
+    budgets = budgets_of(resources, visitor.caller, found.id)
+    return page(
+        request,
+        "federation.html",
+        visitor=visitor,
+        status=200 if faults is None else 422,
+        federation=found,
+        profile=profile,
+        attributes=attribute_views(profile),
+        classes=class_views(profile),
+        budgets=[budget_view(budget, number) for number, budget in enumerate(budgets)],
+        saved=saved,
+        draft=draft or BudgetDraft(),
+        faults=faults or {},
+    )

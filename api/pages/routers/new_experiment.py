@@ -1,0 +1,130 @@
+"""Submitting an experiment: a form, its cost before anything runs, and the submission itself."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, BackgroundTasks, Query, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from api.pages.session import ExperimentsAuthor, ExperimentsForm, Visitor
+from api.pages.spec_form import fields, sheet
+from api.pages.spec_form.build import Built, build
+from api.pages.spec_form.preview import Preview, as_yaml, preview
+from api.pages.spec_form.sheet import Sheet
+from api.pages.templates import page
+from api.problems import ProblemError
+from api.resources import Resources, Shared
+from api.services.admission import plan, refusal
+from api.services.lookups import find_experiment
+from api.services.once import Once
+from api.services.submission import submit
+from api.services.wake import publish
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import decode_text, parse_spec
+from models.repositories import FederationRepository
+from models.tables.federations import Federation
+
+router = APIRouter(prefix="/experiments")
+
+_ROUTE = "POST /experiments/new"
+_MOST_FEDERATIONS = 200
+_SENT_BEFORE = (
+    "this form was submitted before with other values, and that experiment stands; press Submit "
+    "again to queue the present values as another one"
+)
+
+
+@router.get("/new")
+def new_experiment_page(
+    request: Request,
+    visitor: ExperimentsAuthor,
+    resources: Shared,
+    like: Annotated[str | None, Query()] = None,
+    federation_id: Annotated[str | None, Query()] = None,
+) -> HTMLResponse:
+    """The form; with `like`, the spec of that experiment to change and submit anew.
+
+    With `federation_id`, that federation is chosen, if it may be.
+    """
+    typed = sheet.blank()
+    choices = _choices(resources, visitor)
+    if federation_id in {row.id for row in choices}:
+        typed[fields.SOURCE] = federation_id
+    if like is not None and visitor.may("experiments:read"):
+        with resources.database.read() as session:
+            spec = find_experiment(session, visitor.caller, like).spec
+        typed |= {sheet.MODE: sheet.DOCUMENT, sheet.DOCUMENT: as_yaml(spec)}
+    return _page(request, visitor, Sheet(typed, choices, sheet.new_once()))
+
+
+@router.post("/new")
+def post_new_experiment(
+    request: Request, form: ExperimentsForm, resources: Shared, background: BackgroundTasks
+) -> Response:
+    """The cost of what the form asks for, or its submission. A faulty form is shown again."""
+    typed = {name: form.text(name) for name in form.fields}
+    if isinstance(document := form.fields.get(sheet.DOCUMENT), str):
+        # As it is: blanks at the beginning of YAML mean something.
+        typed[sheet.DOCUMENT] = document
+    once = typed.get(sheet.ONCE, "")
+    choices = _choices(resources, form.visitor)
+    shown = Sheet(typed, choices, once if sheet.is_once(once) else sheet.new_once())
+    built: Built | None = None
+    try:
+        if shown.by_document:
+            spec = parse_spec(decode_text(shown.text(sheet.DOCUMENT)))
+        else:
+            built = build(typed, {row.id: row.registration or {} for row in choices})
+            spec = parse_spec(built.value)
+        if shown.text("action") != "submit":
+            found = _preview(resources, form.visitor, spec)
+            return _page(request, form.visitor, replace(shown, preview=found))
+        experiment_id = _submit(resources, form.visitor, spec, shown.once, background)
+    except InvalidInputError as error:
+        shown = replace(shown, faults=sheet.faults_of(error.errors, built, typed))
+        return _page(request, form.visitor, shown, status=422)
+    except ProblemError as error:
+        if error.status != 409:
+            raise
+        shown = replace(shown, refusal=error.detail)
+        if error.slug == "idempotency-mismatch":
+            shown = replace(shown, refusal=_SENT_BEFORE, once=sheet.new_once())
+        return _page(request, form.visitor, shown, status=409)
+    return RedirectResponse(f"/experiments/{experiment_id}", 303, background=background)
+
+
+def _preview(resources: Resources, visitor: Visitor, spec: ExperimentSpec) -> Preview:
+    planned = plan(resources, visitor.caller.project_id, spec)
+    return preview(planned, refusal(resources, visitor.caller.project_id, planned))
+
+
+def _submit(
+    resources: Resources,
+    visitor: Visitor,
+    spec: ExperimentSpec,
+    once: str,
+    background: BackgroundTasks,
+) -> str:
+    """The id of the experiment that the form's key stands for, queued now or before."""
+    value = spec.model_dump(mode="json")
+    submitted = submit(resources, visitor.caller, value, Once.of(once, _ROUTE, value))
+    if submitted.wake is not None:
+        background.add_task(publish, resources, submitted.wake)
+    return submitted.experiment.id
+
+
+def _choices(resources: Resources, visitor: Visitor) -> list[Federation]:
+    """The registered federations that a spec can name, newest first."""
+    if not visitor.may("federations:read"):
+        return []
+    with resources.database.read() as session:
+        federations = FederationRepository(session, visitor.caller.project_id)
+        ready = federations.list(status="ready", limit=_MOST_FEDERATIONS).items
+    return [row for row in ready if row.registration is not None]
+
+
+def _page(request: Request, visitor: Visitor, shown: Sheet, status: int = 200) -> HTMLResponse:
+    return page(
+        request, "new_experiment.html", visitor=visitor, status=status, sheet=shown, fields=fields
+    )

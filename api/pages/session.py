@@ -1,0 +1,190 @@
+"""Who looks at a page: somebody who signed in with an API key, by a cookie.
+
+The cookie holds a random token; the database has its SHA-256. Every form carries a word that is
+derived from the token, which no other site can know, and is refused without it.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request, Response
+from starlette.datastructures import FormData
+from starlette.requests import ClientDisconnect
+
+from api.pages.origins import came_from, is_foreign
+from api.problems import ProblemError, invalid
+from api.resources import Shared
+from api.security import Caller, Scope
+from models.repositories import WebSessionRepository
+
+COOKIE = "fedaudit_session"
+SESSION_SECONDS = 12 * 3600
+CSRF_FIELD = "csrf"
+
+_CSRF_PURPOSE = b"fedaudit forms"
+_MOST_FIELDS = 1000
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Somebody who signed in. They see and do what their key allows."""
+
+    caller: Caller
+    key_name: str
+    project_name: str
+    csrf: str
+    """Goes into every form that is posted, as the field `csrf`."""
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the key has the scope; none implies another."""
+        return self.caller.may(scope)
+
+
+@dataclass(frozen=True)
+class CheckedForm:
+    """A form that this visitor sent from one of our own pages."""
+
+    visitor: Visitor
+    fields: FormData
+
+    def text(self, name: str) -> str:
+        """The field's text without blanks around it; empty where it is missing or a file."""
+        value = self.fields.get(name)
+        return value.strip() if isinstance(value, str) else ""
+
+
+class SignInNeededError(Exception):
+    """Ends a request of somebody without a session by sending them to the sign-in page."""
+
+    def __init__(self, next_path: str) -> None:
+        super().__init__("no session")
+        self.next_path = next_path
+
+
+def visitor_of(request: Request, resources: Shared) -> Visitor:
+    """Raises SignInNeededError where the request has no session in force."""
+    token = request.cookies.get(COOKIE)
+    found = None
+    if token:
+        with resources.database.read() as session:
+            found = WebSessionRepository(session).find(token)
+    if token is None or found is None:
+        raise SignInNeededError(_way_back(request))
+    caller = Caller(found.key.id, found.key.project_id, frozenset(found.key.scopes))
+    visitor = Visitor(caller, found.key.name, found.project_name, csrf_of(token))
+    # For the page of an error that comes later.
+    request.state.visitor = visitor
+    return visitor
+
+
+SignedIn = Annotated[Visitor, Depends(visitor_of)]
+"""Anybody with a session, whatever the key's scopes."""
+
+
+async def own_form(request: Request) -> FormData:
+    """The fields of a form. Raises ProblemError where another site's page sent it."""
+    if is_foreign(request):
+        raise ProblemError(403, "forbidden", "the form was sent from another site")
+    try:
+        return await request.form(max_files=0, max_fields=_MOST_FIELDS)
+    except ClientDisconnect:
+        raise invalid("", "the form broke off") from None
+
+
+OwnForm = Annotated[FormData, Depends(own_form)]
+"""A form from anybody, with a session or without."""
+
+
+async def checked_form(visitor: SignedIn, fields: OwnForm) -> CheckedForm:
+    """Raises ProblemError for a form that another site may have made."""
+    word = fields.get(CSRF_FIELD)
+    given = word.encode() if isinstance(word, str) else b""
+    if not hmac.compare_digest(given, visitor.csrf.encode()):
+        raise ProblemError(
+            403,
+            "forbidden",
+            "the form does not belong to your present session; open its page again and repeat it",
+        )
+    return CheckedForm(visitor, fields)
+
+
+PostedForm = Annotated[CheckedForm, Depends(checked_form)]
+"""A form from anybody with a session, whatever the key's scopes."""
+
+
+def visiting(scope: Scope) -> Callable[[Visitor], Visitor]:
+    """A dependency that lets visitors pass whose key has the scope."""
+
+    def check(visitor: SignedIn) -> Visitor:
+        _require(visitor, scope)
+        return visitor
+
+    return check
+
+
+def posting(scope: Scope) -> Callable[[CheckedForm], CheckedForm]:
+    """A dependency that gives a checked form of a visitor whose key has the scope."""
+
+    def check(form: PostedForm) -> CheckedForm:
+        _require(form.visitor, scope)
+        return form
+
+    return check
+
+
+ExperimentsVisitor = Annotated[Visitor, Depends(visiting("experiments:read"))]
+ReportsVisitor = Annotated[Visitor, Depends(visiting("reports:read"))]
+FederationsVisitor = Annotated[Visitor, Depends(visiting("federations:read"))]
+ExperimentsAuthor = Annotated[Visitor, Depends(visiting("experiments:write"))]
+ExperimentsForm = Annotated[CheckedForm, Depends(posting("experiments:write"))]
+FederationsForm = Annotated[CheckedForm, Depends(posting("federations:write"))]
+
+
+def csrf_of(token: str) -> str:
+    """The word that the forms of a session carry."""
+    return hmac.new(token.encode(), _CSRF_PURPOSE, hashlib.sha256).hexdigest()
+
+
+def set_cookie(response: Response, request: Request, token: str) -> None:
+    """Give the browser its token, out of reach of scripts and of other sites' requests."""
+    response.set_cookie(
+        COOKIE,
+        token,
+        max_age=SESSION_SECONDS,
+        path="/",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def clear_cookie(response: Response, request: Request) -> None:
+    """Let the browser forget its token."""
+    response.delete_cookie(
+        COOKIE,
+        path="/",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def _require(visitor: Visitor, scope: Scope) -> None:
+    if not visitor.may(scope):
+        raise ProblemError(
+            403,
+            "forbidden",
+            f"the API key that you signed in with lacks the scope {scope}; sign in with one that "
+            "has it",
+            scope=scope,
+        )
+
+
+def _way_back(request: Request) -> str:
+    if request.method != "GET":
+        return came_from(request)
+    query = request.url.query
+    return f"{request.url.path}?{query}" if query else request.url.path

@@ -1,0 +1,330 @@
+"""The common fields of a spec; everything else is written as a document."""
+
+from typing import get_args
+
+from api.pages.spec_form.field import Field, Section
+from fedaudit.spec.gates import Gate
+
+UPLOADED = "uploaded"
+"""Stands for whichever registered federation is chosen."""
+SYNTHETIC = (
+    ("synthetic-groups", "synthetic-groups: a majority and a minority that differ by a shift"),
+    ("synthetic-linear", "synthetic-linear: linear data around several parameter vectors"),
+)
+CHOOSERS = ("/federation/source", "/model/kind", "/training/cohort/sampling", "/privacy/mechanism")
+"""Fields on whose choice it depends which others count; so it does on WHOSE_GROUPS."""
+SOURCE, MECHANISM = "/federation/source", "/privacy/mechanism"
+WHOSE_GROUPS = "groups"
+"""Whether the groups are those of the source, or (`own`) those in the form's own fields."""
+
+_GAUSSIAN = ("gaussian-central", "gaussian-local")
+_RECORDS = "record-personalised"
+
+MECHANISMS = (
+    ("laplace-l2", "laplace-l2", "Clients add Laplace noise to their updates. Counted as leakage."),
+    ("gaussian-local", "gaussian-local", "Clients add Gaussian noise. Counted as epsilon."),
+    (
+        "gaussian-central",
+        "gaussian-central",
+        "A trusted server adds Gaussian noise to sums. Counted as epsilon.",
+    ),
+    (_RECORDS, _RECORDS, "Every record has a budget of its own. Counted as epsilon."),
+    ("none", "none", "Updates leave as they are: nothing is protected."),
+)
+"""Value, name, and what it does."""
+
+EXPERIMENT = Section(
+    "experiment",
+    "Experiment",
+    (
+        Field("/name", "Name", "text", "groups-k2"),
+        Field("/seed", "Seed", initial="1", hint="A whole number; 0 is one too."),
+        Field("/tags", "Tags", "words", hint="With commas between them."),
+    ),
+)
+FEDERATION = Section(
+    "federation",
+    "Data",
+    (
+        Field(
+            "/federation/clients_per_group",
+            "Clients of each group",
+            "numbers",
+            "800, 200",
+            "A majority and a minority.",
+            only=("synthetic-groups",),
+        ),
+        Field(
+            "/federation/clients",
+            "Clients",
+            initial="200",
+            only=("synthetic-linear",),
+        ),
+        Field(
+            "/federation/rows_per_client",
+            "Rows of each client",
+            initial="10",
+            only=("synthetic-groups", "synthetic-linear"),
+        ),
+        Field(
+            "/federation/shift",
+            "Shift",
+            initial="15",
+            hint="Of the second group's target.",
+            only=("synthetic-groups",),
+        ),
+        Field(
+            "/federation/independent_attribute",
+            "Groups at random",
+            "switch",
+            hint="The control: groups are dealt out regardless of the data.",
+            only=("synthetic-groups",),
+        ),
+        Field(
+            "/federation/thetas",
+            "Parameter vectors",
+            "vectors",
+            "5, 6; 4, -4.5",
+            "Numbers with commas, vectors with semicolons.",
+            only=("synthetic-linear",),
+        ),
+        Field(
+            "/federation/validation_fraction",
+            "Held-out share",
+            hint="Of the clients, for validation. Empty: as registered, or half of synthetic ones.",
+        ),
+    ),
+)
+MODEL = Section(
+    "model",
+    "Model",
+    (
+        Field(
+            "/model/kind",
+            "Kind",
+            "choice",
+            "linear",
+            choices=(
+                ("linear", "linear"),
+                ("logistic", "logistic"),
+                ("mlp", "mlp"),
+                ("cnn-femnist", "cnn-femnist"),
+            ),
+        ),
+        Field(
+            "/model/hidden",
+            "Hidden layers",
+            "numbers",
+            "16",
+            "Units of each, with commas.",
+            only=("mlp",),
+        ),
+        Field(
+            "/model/intercept",
+            "With an intercept",
+            "switch",
+            "on",
+            only=("linear", "logistic", "mlp"),
+        ),
+        Field(
+            "/training/loss",
+            "Loss",
+            "choice",
+            "rmse",
+            choices=(
+                ("rmse", "rmse"),
+                ("mse", "mse"),
+                ("cross-entropy", "cross-entropy"),
+            ),
+        ),
+    ),
+)
+TRAINING = Section(
+    "training",
+    "Training",
+    (
+        Field(
+            "/training/hypotheses",
+            "Hypotheses (k)",
+            initial="2",
+            hint="Models that clients choose from. 1 is one model for everybody.",
+        ),
+        Field("/training/rounds", "Rounds at most (T)", initial="200"),
+        Field(
+            "/training/cohort/sampling",
+            "Clients of a round",
+            "choice",
+            "fixed",
+            choices=(("fixed", "fixed number"), ("poisson", "poisson coins")),
+            hint="Coins go with gaussian-central and record-personalised.",
+        ),
+        Field("/training/cohort/clients", "Clients drawn (U)", initial="70", only=("fixed",)),
+        Field(
+            "/training/cohort/rate",
+            "Chance of each client",
+            initial="0.1",
+            hint="1: everyone in every round.",
+            only=("poisson",),
+        ),
+        Field("/training/local/epochs", "Local epochs (E)", hint="Empty: 1, or steps instead."),
+        Field(
+            "/training/local/steps",
+            "Local steps",
+            hint="Instead of epochs; record-personalised needs them.",
+        ),
+        Field("/training/local/batch_size", "Batch size", hint="Empty: a client's whole data."),
+        Field("/training/local/step_size", "Step size", initial="0.1"),
+        Field(
+            "/training/local/optimiser",
+            "Optimiser",
+            "choice",
+            "sgd",
+            choices=(("sgd", "sgd"), ("adam", "adam"), ("rmsprop", "rmsprop")),
+            only=(_RECORDS,),
+        ),
+        Field(
+            "/training/clustering/method",
+            "Clustering",
+            "choice",
+            "k-means",
+            choices=(
+                ("k-means", "k-means"),
+                ("reported", "reported"),
+            ),
+            hint="k-means: the server clusters uploads. reported: clients say what they chose.",
+        ),
+        Field(
+            "/training/stopping/patience",
+            "Patience",
+            initial="30",
+            hint="Validations in a row without a lower loss. Empty: all rounds are played.",
+        ),
+    ),
+)
+PRIVACY = Section(
+    "privacy",
+    "Privacy",
+    (
+        Field(
+            "/privacy/noise_multiplier",
+            "Noise multiplier (nu)",
+            initial="1",
+            hint="More is more noise, and costs less.",
+            only=("laplace-l2", *_GAUSSIAN),
+        ),
+        Field(
+            "/privacy/radius",
+            "Radius",
+            initial="adaptive",
+            hint="adaptive: heuristic. A public number: formal.",
+            only=("laplace-l2",),
+        ),
+        Field(
+            "/privacy/clip",
+            "Clip",
+            initial="1",
+            hint="Bound on the norm of an update, or of a record's gradient.",
+            only=(*_GAUSSIAN, _RECORDS),
+        ),
+        Field(
+            "/privacy/client_budget",
+            "Client budget",
+            hint="Leakage that no client passes; it then takes no further part. Empty: none.",
+            only=("laplace-l2",),
+        ),
+        Field(
+            "/privacy/per_layer",
+            "Each layer by itself",
+            "switch",
+            only=("laplace-l2",),
+        ),
+        Field("/privacy/delta", "Delta", initial="1e-5", only=(*_GAUSSIAN, _RECORDS)),
+        Field(
+            "/privacy/accountant",
+            "Accountant",
+            "choice",
+            "rdp",
+            choices=(("rdp", "rdp"), ("pld", "pld")),
+            only=_GAUSSIAN,
+        ),
+        Field(
+            "/privacy/epsilon_budget",
+            "Epsilon budget",
+            hint="Empty: none. Epsilon at delta that is never passed.",
+            only=_GAUSSIAN,
+        ),
+        Field(
+            "/privacy/budgets/distribution",
+            "Records' budgets",
+            "choice",
+            "three-levels",
+            choices=(
+                ("three-levels", "three-levels"),
+                ("bounded-pareto", "bounded-pareto"),
+                ("bounded-mix-gauss", "bounded-mix-gauss"),
+            ),
+            only=(_RECORDS,),
+        ),
+        Field("/privacy/epsilon_min", "Smallest budget", initial="0.1", only=(_RECORDS,)),
+        Field("/privacy/epsilon_max", "Largest budget", initial="10", only=(_RECORDS,)),
+        Field(
+            "/privacy/noise",
+            "Noise",
+            "choice",
+            "simulation",
+            choices=(
+                ("simulation", "simulation"),
+                ("release", "release"),
+            ),
+            hint="simulation: repeatable, and the model is not for release. release: secret noise.",
+        ),
+    ),
+)
+GROUPS = Section(
+    "groups",
+    "Groups",
+    (
+        Field(
+            "/fairness/minimum_group_size",
+            "Smallest group shown",
+            initial="30",
+            hint="Groups with fewer scored rows are suppressed.",
+        ),
+        Field(
+            "/fairness/sensitive",
+            "Sensitive attributes",
+            "words",
+            hint="With commas between them.",
+            only=("own",),
+        ),
+        Field(
+            "/fairness/intersections",
+            "Combinations of them",
+            "sets",
+            hint="As in sex + race; semicolons between several.",
+            only=("own",),
+        ),
+    ),
+)
+SECTIONS = (EXPERIMENT, FEDERATION, MODEL, TRAINING, PRIVACY, GROUPS)
+
+RULES = "/fairness/favourable"
+RULE_ROWS = 3
+RULE_OPS = (("ge", "at least"), ("le", "at most"), ("in", "one of"))
+
+GATES = "/gates"
+GATE_ROWS = 4
+GATE_FIGURES: tuple[str, ...] = get_args(Gate.model_fields["figure"].annotation)
+GATE_OPS = (("le", "at most"), ("ge", "at least"))
+
+SUGGESTED_GROUPS: dict[str, dict[str, object]] = {
+    "synthetic-groups": {
+        "sensitive": ["group"],
+        "favourable": [
+            {"group": {"group": "g1"}, "op": "ge", "value": 0},
+            {"group": {"group": "g2"}, "op": "le", "value": 15},
+        ],
+    },
+    "synthetic-linear": {},
+}
+"""The groups of synthetic data, by source; those of a federation come with its registration."""

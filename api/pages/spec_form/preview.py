@@ -1,0 +1,104 @@
+"""What an experiment would cost, in words and figures for its author."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from api.pages.wording import cost, small_number
+from api.services.admission import Plan
+from fedaudit.privacy.guarantees import guarantee_kind
+from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.spec.canonical import spec_hash
+
+_OBSERVERS = {"final_model": "whoever sees the final model", "server": "the server"}
+
+
+@dataclass(frozen=True)
+class CostLine:
+    """One figure; `remark` says why it has no value, or what it is."""
+
+    name: str
+    value: str
+    remark: str
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A spec that could be run, and its cost. Nothing was stored."""
+
+    guarantee: GuaranteeKind
+    mechanism: str
+    lines: tuple[CostLine, ...]
+    parameters: int
+    clients: int
+    training_clients: int
+    refusal: str | None
+    """Why the federation's budgets would refuse it; None where they have room."""
+    document: str
+    """The spec as YAML, every default explicit."""
+    spec_hash: str
+
+
+def preview(planned: Plan, refusal: str | None) -> Preview:
+    """The preview of a plan."""
+    return Preview(
+        guarantee=guarantee_kind(planned.spec),
+        mechanism=planned.spec.privacy.mechanism,
+        lines=tuple(_lines(planned)),
+        parameters=planned.parameters,
+        clients=planned.federation.clients,
+        training_clients=planned.training_clients,
+        refusal=refusal,
+        document=as_yaml(planned.spec.model_dump(mode="json")),
+        spec_hash=spec_hash(planned.spec),
+    )
+
+
+def as_yaml(value: dict[str, Any]) -> str:
+    """A spec as YAML, in the order of its fields."""
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+
+
+def _lines(planned: Plan) -> list[CostLine]:
+    projection, rounds = planned.projection, planned.spec.training.rounds
+    reasons = projection.reasons
+    lines = []
+    if planned.spec.privacy.mechanism == "laplace-l2":
+        lines += [
+            CostLine(
+                "Leakage, worst case",
+                cost(projection.leakage_worst_case),
+                "of a client drawn in every round that its budget lets it take part in",
+            ),
+            CostLine(
+                "Leakage, expected", cost(projection.leakage_expected), "mean of a training client"
+            ),
+        ]
+    elif projection.epsilon:
+        lines += [line for entry in projection.epsilon for line in _epsilon_lines(entry)]
+    else:
+        lines.append(CostLine("Privacy cost", "–", reasons["epsilon"]))
+    ends = projection.budget_ends_in_round
+    lines.append(
+        CostLine(
+            "A budget ends in round",
+            "–" if ends is None else str(ends),
+            reasons.get("budget_ends_in_round", f"of {rounds}: the earliest that could be refused"),
+        )
+    )
+    return lines
+
+
+def _epsilon_lines(entry: Mapping[str, Any]) -> list[CostLine]:
+    observer = _OBSERVERS.get(entry["observer"], entry["observer"])
+    terms = f"at delta = {small_number(entry['delta'])}, {entry['adjacency']}"
+    lines = [CostLine(f"Epsilon before {observer}", cost(entry["value"]), f"worst case, {terms}")]
+    if "expected" in entry:
+        lines.append(
+            CostLine(
+                f"Epsilon before {observer}, expected", cost(entry["expected"]), "mean over clients"
+            )
+        )
+    return lines

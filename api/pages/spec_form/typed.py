@@ -1,0 +1,46 @@
+"""From what was typed into one field to the value of the spec's field.
+
+Nothing is refused here: what cannot be read as a number goes on as it was typed, and the spec says
+what is wrong with it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from api.pages.spec_form.field import Field, Kind
+
+MISSING = object()
+"""The value of a field that was left empty: the spec's default holds."""
+
+
+def value_of(field: Field, typed: str) -> Any:
+    """The JSON value, or MISSING."""
+    if field.kind == "switch":
+        return bool(typed)
+    return _READERS[field.kind](typed) if typed else MISSING
+
+
+def number(typed: str) -> int | float | str:
+    """The whole number or the number that the text stands for, else the text itself."""
+    for kind in (int, float):
+        try:
+            return kind(typed)
+        except ValueError:
+            continue
+    return typed
+
+
+def parts(typed: str, between: str = ",") -> list[str]:
+    """What stands between commas, without blanks around it; nothing between two is left out."""
+    return [part.strip() for part in typed.split(between) if part.strip()]
+
+
+_READERS: dict[Kind, Callable[[str], Any]] = {
+    "text": str,
+    "choice": str,
+    "number": number,
+    "numbers": lambda typed: [number(part) for part in parts(typed)],
+    "vectors": lambda typed: [list(map(number, parts(one))) for one in parts(typed, ";")],
+    "words": parts,
+    "sets": lambda typed: [parts(one, "+") for one in parts(typed, ";")],
+}

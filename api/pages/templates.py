@@ -1,0 +1,94 @@
+"""Pages from templates: every value is escaped, and a page loads and runs nothing foreign."""
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+
+from api.pages import wording
+from api.pages.session import CSRF_FIELD, Visitor
+from fedaudit import __version__
+
+_HERE = Path(__file__).parent
+ASSETS = _HERE / "assets"
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    # What a page shows depends on who looks, and must not come back after signing out.
+    "Cache-Control": "no-store",
+    # Not `no-referrer`: browsers then hide the origin of our own forms from us too.
+    "Referrer-Policy": "same-origin",
+}
+
+
+def page(
+    request: Request,
+    name: str,
+    *,
+    visitor: Visitor | None,
+    status: int = 200,
+    **context: Any,
+) -> HTMLResponse:
+    """A template of `templates/` as an answer; `visitor` is None where nobody has signed in.
+
+    Raises jinja2.UndefinedError where the template names something that `context` lacks.
+    """
+    text = (
+        _environment()
+        .get_template(name)
+        .render(
+            **context,
+            visitor=visitor,
+            here=request.url.path,
+            csrf_field=CSRF_FIELD,
+            version=__version__,
+        )
+    )
+    return HTMLResponse(text, status, _HEADERS)
+
+
+@cache
+def asset(name: str) -> str:
+    """The address of a file below `assets/`, with a mark that changes with its content."""
+    return f"/assets/{name}?v={content_mark(name)}"
+
+
+@cache
+def content_mark(name: str) -> str:
+    """The beginning of the SHA-256 of a file below `assets/`. Raises OSError without the file."""
+    return hashlib.sha256((ASSETS / name).read_bytes()).hexdigest()[:12]
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        figure=wording.figure,
+        cost=wording.cost,
+        room=wording.room,
+        small_number=wording.small_number,
+        whole=wording.whole,
+        words=wording.words,
+        percent=wording.percent,
+        file_size=wording.file_size,
+        day=wording.day,
+        moment=wording.moment,
+        iso=wording.iso,
+    )
+    environment.globals.update(asset=asset, plural=wording.plural)
+    return environment

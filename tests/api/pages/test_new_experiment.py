@@ -1,0 +1,216 @@
+"""The page on which experiments are priced and submitted."""
+
+import html
+import re
+from typing import Any
+
+import yaml
+
+from api.pages.spec_form import sheet
+from tests.api.pages.browser import signed_in
+from tests.api.service import SPEC, Api
+
+NEW = "/experiments/new"
+SMALL = {
+    "/federation/clients_per_group": "30, 10",
+    "/federation/rows_per_client": "3",
+    "/training/rounds": "4",
+    "/training/cohort/clients": "5",
+    "/privacy/noise_multiplier": "3",
+}
+"""As SPEC of the service's tests: n / nu is 1 a release."""
+
+
+def typed(**changes: str) -> dict[str, str]:
+    """The form as it is first shown, for a small task."""
+    form = {**sheet.blank(), **SMALL, "action": "preview"}
+    return {**form, **changes}
+
+
+def document(value: Any, **changes: str) -> dict[str, str]:
+    """A pasted spec."""
+    return {"mode": "document", "document": yaml.safe_dump(value), "action": "preview", **changes}
+
+
+def text_of(answer: Any) -> str:
+    """What a page says, without its tags."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
+
+
+def test_the_page_needs_a_session_and_the_scope(api: Api) -> None:
+    assert api.client.get(NEW, follow_redirects=False).status_code == 303
+    refused = signed_in(api, "experiments:read").get(NEW)
+    assert refused.status_code == 403
+    assert "experiments:write" in refused.text
+
+
+def test_the_cost_is_shown_and_nothing_is_stored(api: Api) -> None:
+    visitor = signed_in(api)
+    before = api.counts()
+    answer = visitor.post(NEW, typed())
+    assert answer.status_code == 200
+    told = text_of(answer)
+    assert "Leakage, worst case 4 of a client" in told
+    assert "heuristic" in told
+    assert "privacy.client_budget is not set" in told
+    assert "budgets have room" in told
+    assert api.counts() == before
+
+
+def test_what_was_typed_stays(api: Api) -> None:
+    answer = signed_in(api).post(NEW, typed(**{"/name": "kept <b>", "/tags": "a, b"}))
+    assert 'value="kept &lt;b&gt;"' in answer.text
+    assert "<b>" not in answer.text
+    assert 'value="a, b"' in answer.text
+
+
+def test_an_epsilon_is_told_for_its_observer(api: Api) -> None:
+    changes = {
+        "/privacy/mechanism": "gaussian-central",
+        "/training/hypotheses": "1",
+        "/privacy/noise_multiplier": "1",
+    }
+    told = text_of(signed_in(api).post(NEW, typed(**changes)))
+    assert "Epsilon before" in told
+    assert "at delta = 1e-5" in told
+    assert "Leakage, worst case" not in told
+
+
+def test_a_client_budget_tells_in_which_round_it_ends(api: Api) -> None:
+    told = text_of(signed_in(api).post(NEW, typed(**{"/privacy/client_budget": "2"})))
+    assert "A budget ends in round 3 of 4" in told
+
+
+def test_faults_stand_beside_their_fields_and_what_was_typed_stays(api: Api) -> None:
+    answer = signed_in(api).post(NEW, typed(**{"/training/rounds": "nine", "/name": ""}))
+    assert answer.status_code == 422
+    field = re.search(r'<input id="field-training-rounds".*?</div>', answer.text, re.DOTALL)
+    assert field is not None
+    assert 'value="nine"' in field[0]
+    assert 'aria-invalid="true"' in field[0]
+    assert 'aria-describedby="field-training-rounds-fault"' in field[0]
+    assert "must be a whole number" in field[0]
+    assert '<a href="#field-name">' in answer.text
+
+
+def test_a_fault_that_only_the_data_show_is_told_too(api: Api) -> None:
+    rule = {"group": "group: nobody", "op": "ge", "value": "0"}
+    rules = {f"/fairness/favourable/0/{part}": text for part, text in rule.items()}
+    own = {"groups": "own", "/fairness/sensitive": "group"}
+    answer = signed_in(api).post(NEW, typed(**own, **rules))
+    assert answer.status_code == 422
+    assert '<a href="#field-fairness-favourable-0' in answer.text
+
+
+def test_a_submission_leads_to_its_page(api: Api) -> None:
+    answer = signed_in(api).post(NEW, typed(action="submit"))
+    assert answer.status_code == 303
+    stored = api.stored(answer.headers["location"].removeprefix("/experiments/"))
+    assert stored.status == "queued"
+    assert stored.spec["fairness"]["sensitive"] == ["group"]
+
+
+def test_a_double_click_submits_once(api: Api) -> None:
+    visitor = signed_in(api)
+    once = re.search(r'name="once" value="([\w-]+)"', visitor.get(NEW).text)
+    assert once is not None
+    form = typed(action="submit", once=once[1])
+    first, second = visitor.post(NEW, form), visitor.post(NEW, form)
+    assert first.headers["location"] == second.headers["location"]
+    assert api.counts()["experiments"] == 1
+    # Other values under the same key: that is another experiment, and the author is asked.
+    other = visitor.post(NEW, {**form, "/name": "other"})
+    assert other.status_code == 409
+    assert "press Submit again" in text_of(other)
+    again = re.search(r'name="once" value="([\w-]+)"', other.text)
+    assert again is not None
+    assert visitor.post(NEW, {**form, "/name": "other", "once": again[1]}).status_code == 303
+    assert api.counts()["experiments"] == 2
+
+
+def test_a_full_budget_refuses_the_submission_in_words(api: Api) -> None:
+    visitor = signed_in(api)
+    first = visitor.post(NEW, typed(action="submit")).headers["location"]
+    federation = api.stored(first.removeprefix("/experiments/")).federation_id
+    budget = {"book": "simulation", "figure": "leakage", "total": 5.0}
+    assert api.request("PUT", f"/v1/federations/{federation}/budget", json=budget).is_success
+    preview = visitor.post(NEW, typed())
+    assert preview.status_code == 200
+    assert "has no room" in text_of(preview)
+    refused = visitor.post(NEW, typed(action="submit"))
+    assert refused.status_code == 409
+    assert "raise the budget" in text_of(refused)
+    assert api.counts()["experiments"] == 1
+
+
+def test_a_pasted_spec_is_priced_and_submitted(api: Api) -> None:
+    visitor = signed_in(api)
+    assert "Leakage, worst case 4" in text_of(visitor.post(NEW, document(SPEC)))
+    answer = visitor.post(NEW, document(SPEC, action="submit"))
+    assert answer.status_code == 303
+
+
+def test_a_text_that_is_no_spec_is_refused_and_kept(api: Api) -> None:
+    visitor = signed_in(api)
+    for text in (
+        "",
+        "a: [",
+        "name: &a x\ntags: [*a]",
+        "name: 2020-01-01\nseed: 1",
+        '{"name": "\\ud800"}',
+        "[" * 5000,
+        "{a: " * 3000,
+        "seed: .nan",
+        "? {a: 1}\n: 2",
+    ):
+        form = {"mode": "document", "document": text, "action": "submit"}
+        answer = visitor.post(NEW, form)
+        assert answer.status_code == 422, text[:20]
+        assert "to mend before this can run" in answer.text
+        kept = re.search(r"<textarea[^>]*>\n?(.*?)</textarea>", answer.text, re.DOTALL)
+        assert kept is not None
+        assert html.unescape(kept[1]) == text
+
+
+def test_blanks_before_a_pasted_spec_are_kept(api: Api) -> None:
+    indented = "".join(f"  {line}\n" for line in yaml.safe_dump(SPEC).splitlines())
+    form = {"mode": "document", "document": indented.replace("\n", "\r\n"), "action": "preview"}
+    assert signed_in(api).post(NEW, form).status_code == 200
+
+
+def test_a_strange_key_is_replaced(api: Api) -> None:
+    visitor = signed_in(api)
+    keys = ("", "x", "\x00" * 20, "k" * 5000, "ключ" * 8)
+    answers = [visitor.post(NEW, typed(action="submit", once=key)) for key in keys]
+    assert {answer.status_code for answer in answers} == {303}
+    assert api.counts()["experiments"] == len(keys)
+
+
+def test_an_earlier_spec_can_be_changed(api: Api) -> None:
+    submitted = api.submit()
+    answer = signed_in(api).get(f"{NEW}?like={submitted['id']}")
+    assert answer.status_code == 200
+    assert "name: groups-k2" in answer.text
+    assert re.search(r'value="document"\s+checked', answer.text)
+
+
+def test_an_unknown_spec_is_not_found(api: Api) -> None:
+    visitor = signed_in(api)
+    for like in ("nothing", "01890a5d-ac96-774b-bcce-b302099a8057", "%00"):
+        assert visitor.get(f"{NEW}?like={like}").status_code == 404
+
+
+def test_another_project_s_spec_is_not_shown(api: Api) -> None:
+    theirs = api.submit(key=api.key_with("experiments:write", project="clinic"))
+    assert signed_in(api).get(f"{NEW}?like={theirs['id']}").status_code == 404
+
+
+def test_a_form_without_the_word_against_forgery_stores_nothing(api: Api) -> None:
+    answer = signed_in(api).post(NEW, typed(action="submit"), csrf=None)
+    assert answer.status_code == 403
+    assert api.counts()["experiments"] == 0
+
+
+def test_registered_federations_are_listed_with_their_scope_only(api: Api) -> None:
+    told = text_of(signed_in(api, "experiments:write").get(NEW))
+    assert "lacks the scope federations:read" in told

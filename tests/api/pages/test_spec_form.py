@@ -1,0 +1,237 @@
+"""The form for an experiment: from what was typed to a spec, and faults back to the fields."""
+
+from typing import Any
+
+import pytest
+
+from api.pages.spec_form import sheet
+from api.pages.spec_form.build import build
+from api.pages.spec_form.faults import placed
+from api.pages.spec_form.field import Field
+from api.pages.spec_form.typed import MISSING, value_of
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.parse import parse_spec
+
+FEDERATION = "01890a5d-ac96-774b-bcce-b302099a8057"
+REGISTRATION: dict[str, Any] = {
+    "name": "people",
+    "federation": {
+        "source": "table",
+        "path": "people.csv",
+        "id": None,
+        "client_key": "town",
+        "target": "income",
+        "features": ["age"],
+        "validation_fraction": 0.3,
+    },
+    "fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 50}},
+}
+
+
+def built(**typed: str) -> dict[str, Any]:
+    """The value of a blank form with these fields typed over; `__` stands for `/`."""
+    changes = {f"/{name.replace('__', '/')}": text for name, text in typed.items()}
+    return build({**sheet.blank(), **changes}, {FEDERATION: REGISTRATION}).value
+
+
+def faults(**typed: str) -> dict[str | None, str]:
+    """The faults of such a form, by field."""
+    changes = {f"/{name.replace('__', '/')}": text for name, text in typed.items()}
+    whole = {**sheet.blank(), **changes}
+    made = build(whole, {FEDERATION: REGISTRATION})
+    with pytest.raises(InvalidInputError) as raised:
+        parse_spec(made.value)
+    found = sheet.faults_of(raised.value.errors, made, whole)
+    return {fault.place: fault.message for fault in found}
+
+
+def test_the_blank_form_is_a_spec_that_can_run() -> None:
+    spec = parse_spec(built())
+    assert spec.federation.source == "synthetic-groups"
+    assert spec.fairness.sensitive == ["group"]
+    assert spec.model.intercept  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("mechanism", ["none", "laplace-l2", "gaussian-local", "gaussian-central"])
+def test_every_mechanism_needs_no_more_than_one_choice(mechanism: str) -> None:
+    spec = parse_spec(
+        built(
+            privacy__mechanism=mechanism,
+            training__hypotheses="1",
+            training__clustering__method="reported",
+        )
+    )
+    assert spec.privacy.mechanism == mechanism
+
+
+def test_records_with_budgets_of_their_own() -> None:
+    spec = parse_spec(
+        built(
+            privacy__mechanism="record-personalised",
+            training__hypotheses="1",
+            training__loss="mse",
+            training__local__steps="5",
+            training__cohort__sampling="poisson",
+            training__cohort__rate="1",
+            privacy__delta="1e-3",
+        )
+    )
+    assert spec.privacy.delta == 1e-3  # type: ignore[union-attr]
+    assert spec.training.cohort.rate == 1  # type: ignore[union-attr]
+
+
+def test_fields_that_do_not_count_are_left_out() -> None:
+    value = built(privacy__mechanism="none", privacy__clip="nonsense", model__hidden="x")
+    assert value["privacy"] == {"mechanism": "none", "noise": "simulation"}
+    assert value["model"] == {"kind": "linear", "intercept": True}
+
+
+def test_a_switch_that_is_off_is_false() -> None:
+    typed = sheet.blank()
+    del typed["/model/intercept"]
+    assert build(typed, {}).value["model"]["intercept"] is False
+
+
+def test_a_registered_federation_brings_its_columns_and_groups() -> None:
+    value = built(federation__source=FEDERATION)
+    assert value["federation"] == {
+        "source": "table",
+        "id": FEDERATION,
+        "client_key": "town",
+        "target": "income",
+        "features": ["age"],
+        "validation_fraction": 0.3,
+    }
+    assert value["fairness"]["sensitive"] == ["sex"]
+    assert value["fairness"]["minimum_group_size"] == 30
+    # What is typed goes before what was registered.
+    assert (
+        built(federation__source=FEDERATION, federation__validation_fraction="0.5")["federation"][
+            "validation_fraction"
+        ]
+        == 0.5
+    )
+
+
+def test_a_federation_that_is_not_offered_is_refused_at_its_field() -> None:
+    found = faults(federation__source="01890a5d-ac96-774b-bcce-000000000000")
+    assert "is not offered" in found["/federation/source"]
+
+
+def test_groups_and_rules_of_ones_own() -> None:
+    own = {
+        "fairness/sensitive": "sex, race",
+        "fairness/intersections": "sex + race",
+        "fairness/favourable/1/group": "sex: F",
+        "fairness/favourable/1/op": "ge",
+        "fairness/favourable/1/value": "0.5",
+        "fairness/favourable/2/group": "sex:M",
+        "fairness/favourable/2/op": "in",
+        "fairness/favourable/2/value": "1, high",
+    }
+    typed = {**sheet.blank(), "groups": "own", **{f"/{name}": text for name, text in own.items()}}
+    made = build(typed, {})
+    assert made.value["fairness"] == {
+        "minimum_group_size": 30,
+        "sensitive": ["sex", "race"],
+        "intersections": [["sex", "race"]],
+        "favourable": [
+            {"op": "ge", "group": {"sex": "F"}, "value": 0.5},
+            {"op": "in", "group": {"sex": "M"}, "value": [1, "high"]},
+        ],
+    }
+    # The first row is empty: the value's first rule stands in the form's second row.
+    fault = FieldError("/fairness/favourable/0/value", "wrong")
+    assert sheet.faults_of([fault], made, typed)[0].place == "/fairness/favourable/1/value"
+
+
+def test_one_rule_for_everyone_is_no_list() -> None:
+    typed = {
+        **sheet.blank(),
+        "groups": "own",
+        "/fairness/sensitive": "group",
+        "/fairness/favourable/2/op": "le",
+        "/fairness/favourable/2/value": "7000",
+    }
+    made = build(typed, {})
+    assert made.value["fairness"]["favourable"] == {"op": "le", "value": 7000}
+    fault = FieldError("/fairness/favourable/value", "wrong")
+    assert sheet.faults_of([fault], made, typed)[0].place == "/fairness/favourable/2/value"
+
+
+def test_gates_of_empty_rows_are_left_out_and_faults_find_the_row() -> None:
+    rows = {
+        "gates__1__figure": "leakage_max",
+        "gates__1__op": "le",
+        "gates__1__value": "40",
+        "gates__1__allow_heuristic": "on",
+        "gates__3__figure": "equalized_odds_difference",
+        "gates__3__op": "le",
+        "gates__3__value": "much",
+    }
+    assert built(**rows)["gates"][0] == {
+        "figure": "leakage_max",
+        "op": "le",
+        "value": 40,
+        "allow_heuristic": True,
+    }
+    assert set(faults(**rows)) == {"/gates/3/value"}
+
+
+def test_faults_stand_beside_their_fields() -> None:
+    found = faults(name="", training__rounds="nine", privacy__noise_multiplier="0")
+    assert found == {
+        "/name": "is required",
+        "/training/rounds": "must be a whole number, written without a decimal point or quotes",
+        "/privacy/noise_multiplier": "must be greater than 0; for no noise ask for "
+        "`mechanism: none`",
+    }
+
+
+def test_faults_between_fields_stand_beside_one_of_them() -> None:
+    both = faults(training__local__epochs="1", training__local__steps="5")
+    assert list(both) == ["/training/local/epochs"]
+
+
+@pytest.mark.parametrize(
+    ("pointer", "place"),
+    [
+        ("/federation/clients_per_group/1", "/federation/clients_per_group"),
+        ("/federation/id", "/federation/source"),
+        ("/federation/target", "/federation/source"),
+        ("/training/cohort", "/training/cohort/sampling"),
+        ("/privacy", "/privacy/noise_multiplier"),
+        ("/spec_version", None),
+        ("", None),
+    ],
+)
+def test_where_a_fault_belongs(pointer: str, place: str | None) -> None:
+    names = [
+        "/federation/source",
+        "/federation/clients_per_group",
+        "/training/cohort/sampling",
+        "/training/cohort/clients",
+        "/privacy/noise_multiplier",
+    ]
+    assert placed([FieldError(pointer, "x")], names, {})[0].place == place
+
+
+@pytest.mark.parametrize(
+    ("kind", "typed", "value"),
+    [
+        ("number", "3", 3),
+        ("number", "3.5", 3.5),
+        ("number", "1e-5", 1e-5),
+        ("number", "three", "three"),
+        ("number", "9" * 5000, float("inf")),
+        ("numbers", "1, 2,", [1, 2]),
+        ("vectors", "5, 6; 4, -4.5", [[5, 6], [4, -4.5]]),
+        ("words", " a ,b", ["a", "b"]),
+        ("sets", "a + b; c+d", [["a", "b"], ["c", "d"]]),
+        ("text", "3", "3"),
+        ("switch", "", False),
+        ("number", "", MISSING),
+    ],
+)
+def test_what_is_typed(kind: Any, typed: str, value: object) -> None:
+    assert value_of(Field("/x", "x", kind), typed) == value

@@ -1,0 +1,98 @@
+"""GET /v1/comparisons: reports side by side."""
+
+from typing import Any
+
+from models.repositories import ReportRepository
+from tests.api.reports import Reports, gaps, leaks, spends
+from tests.api.service import Api, fail, finish
+
+
+def compared(api: Api, *ids: str, **options: Any) -> Any:
+    """The answer for these experiments."""
+    parameters = {"experiment_id": list(ids), **options}
+    return api.get("/v1/comparisons", params=parameters)
+
+
+def test_figures_specs_and_fronts_side_by_side(api_on_both: Api) -> None:
+    reports = Reports(api_on_both)
+    low = reports.add(leaks(1.0), privacy={"noise_multiplier": 9})
+    leaking = reports.add(leaks(5.0))
+    response = compared(api_on_both, reports.first, low, leaking)
+    assert response.status_code == 200, response.text
+    body = response.json()
+    assert [one["id"] for one in body["experiments"]] == [reports.first, low, leaking]
+    [row] = [one for one in body["figures"] if one["figure"] == "leakage_max"]
+    assert [cell["value"] for cell in row["cells"]] == [3.0, 1.0, 5.0]
+    assert row["differs"]
+    assert [
+        (one["path"], [each["value"] for each in one["values"]])
+        for one in (body["spec_differences"])
+    ] == [("privacy.noise_multiplier", [3.0, 9.0, 3.0])]
+    assert body["warnings"] == []
+    [front] = body["fronts"]
+    assert front["front"] == [low]
+    assert front["dominated_by"] == {reports.first: [low], leaking: [reports.first, low]}
+
+
+def test_the_axes_may_be_named(api: Api) -> None:
+    reports = Reports(api)
+    other = reports.add(gaps(sex=0.2, race=None))
+    body = compared(
+        api, reports.first, other, fairness="equal_opportunity_ratio", utility="validation_loss"
+    ).json()
+    axes = [[axis["figure"] for axis in front["axes"]] for front in body["fronts"]]
+    assert axes == [["leakage_max", "equal_opportunity_ratio", "validation_loss"]] * 3
+    assert [front["axes"][1]["attribute"] for front in body["fronts"]] == ["group", "sex", "race"]
+    assert body["fronts"][2]["front"] == []
+
+
+def test_guarantees_that_mean_something_else_never_share_a_front(api: Api) -> None:
+    reports = Reports(api)
+    formal = reports.add(spends({"final_model": 0.01}))
+    body = compared(api, reports.first, formal).json()
+    assert [front["front"] for front in body["fronts"]] == [[reports.first], [formal]]
+    assert "other-guarantee" in {one["code"] for one in body["warnings"]}
+
+
+def test_what_cannot_be_compared_is_refused(api: Api) -> None:
+    reports = Reports(api)
+    other, unknown = reports.add(), "01890000-0000-7000-8000-000000000000"
+    for ids in ([], [other], [other, other], [other] * 51):
+        response = compared(api, *ids)
+        assert response.status_code == 422
+        assert response.json()["errors"][0]["pointer"].startswith("/query/experiment_id")
+    assert compared(api, other, reports.first, fairness="fame").status_code == 422
+    assert compared(api, other, reports.first, format="x").status_code == 422
+    assert f"{unknown}: there is no such" in compared(api, other, unknown).json()["detail"]
+    queued = api.submit()["id"]
+    assert "it is queued" in compared(api, other, queued).json()["detail"]
+    fail(api, queued)
+    response = compared(api, other, queued)
+    assert (response.status_code, "it is failed" in response.json()["detail"]) == (404, True)
+
+
+def test_another_project_has_nothing_to_compare(api: Api) -> None:
+    reports = Reports(api)
+    ids = [reports.first, reports.add()]
+    foreign = api.key_with("reports:read", project="another")
+    response = api.get("/v1/comparisons", params={"experiment_id": ids}, key=foreign)
+    assert response.status_code == 404
+
+
+def test_a_report_that_was_altered_to_none(api: Api) -> None:
+    first, other = api.submit()["id"], api.submit()["id"]
+    finish(api, first)
+    with api.database.write() as session:
+        ReportRepository(session).put(
+            other, api.project_id, document={"report_version": 1}, report_hash="a" * 64
+        )
+    response = compared(api, first, other)
+    assert response.status_code == 409
+    assert "cannot be read" in response.json()["detail"]
+    listed, _ = api.get("/v1/reports").json()["items"]
+    assert (listed["experiment"]["id"], listed["verdict"], listed["guarantee"]) == (
+        other,
+        None,
+        None,
+    )
+    assert set(listed["reasons"]) == {"verdict", "guarantee", "gate_outcome"}

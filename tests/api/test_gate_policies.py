@@ -1,0 +1,134 @@
+"""Policies that the service keeps, and experiments held against them."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.service import SPEC, Api, finish, spec
+
+PATH = "/v1/gates/policies"
+LEAKAGE = {"figure": "leakage_max", "op": "le", "value": 40, "allow_heuristic": True}
+STRICT = {**LEAKAGE, "value": 0.5}
+
+
+def _put(api: Api, name: str, *gates: dict[str, Any], **more: Any) -> Any:
+    return api.request("PUT", f"{PATH}/{name}", json={"gates": list(gates or (LEAKAGE,)), **more})
+
+
+def _evaluate(api: Api, **asked: Any) -> Any:
+    return api.post("/v1/gates/evaluations", json=asked)
+
+
+def test_a_policy_is_stored_replaced_and_deleted(api_on_both: Api) -> None:
+    api = api_on_both
+    made = _put(api, "release", description="Before a model\nleaves.")
+    assert made.status_code == 201
+    assert made.headers["location"] == f"{PATH}/release"
+    stored = made.json()
+    assert (stored["name"], stored["description"]) == ("release", "Before a model\nleaves.")
+    # Every default is explicit.
+    assert stored["gates"] == [{**LEAKAGE, "value": 40.0, "attribute": None}]
+    assert api.get(f"{PATH}/release").json() == stored
+    # What a read gives can be put again.
+    again = {field: stored[field] for field in ("name", "description", "gates")}
+    assert api.request("PUT", f"{PATH}/release", json=again).status_code == 200
+    replaced = _put(api, "release", STRICT)
+    assert replaced.status_code == 200
+    assert "location" not in replaced.headers
+    assert replaced.json()["description"] == ""
+    assert replaced.json()["created_at"] == stored["created_at"]
+    assert replaced.json()["updated_at"] > stored["updated_at"]
+    assert api.get(f"{PATH}/release").json() == replaced.json()
+    assert api.request("DELETE", f"{PATH}/release").status_code == 204
+    for response in (api.get(f"{PATH}/release"), api.request("DELETE", f"{PATH}/release")):
+        assert response.status_code == 404
+        assert response.json()["detail"] == "there is no such gate policy"
+
+
+def test_the_list_is_by_name_and_of_one_project(api_on_both: Api) -> None:
+    api = api_on_both
+    for name in ("c", "a", "d", "b"):
+        _put(api, name)
+    foreign = api.key_with("reports:read", "experiments:write", project="another")
+    assert api.get(PATH, key=foreign).json() == {"items": [], "next_cursor": None}
+    first = api.get(f"{PATH}?limit=3").json()
+    rest = api.get(f"{PATH}?limit=3&cursor={first['next_cursor']}").json()
+    assert [one["name"] for one in first["items"] + rest["items"]] == ["a", "b", "c", "d"]
+    assert rest["next_cursor"] is None
+    assert api.get(f"{PATH}?cursor=nonsense").status_code == 422
+    theirs = {"gates": [STRICT]}
+    assert api.request("PUT", f"{PATH}/a", json=theirs, key=foreign).status_code == 201
+    assert api.get(f"{PATH}/a").json()["gates"][0]["value"] == 40
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "pointer"),
+    [
+        ("a", {"gates": []}, "/gates"),
+        ("a", {}, "/gates"),
+        ("a", {"gates": [{**LEAKAGE, "figure": "beauty"}]}, "/gates/0/figure"),
+        ("a", {"gates": [{**LEAKAGE, "attribute": "sex"}]}, "/gates/0/attribute"),
+        ("a", {"gates": [LEAKAGE] * 101}, "/gates"),
+        ("a", {"gates": [LEAKAGE], "name": "b"}, "/name"),
+        ("a", {"gates": [LEAKAGE], "experiment_id": "x"}, "/experiment_id"),
+        ("a", {"gates": [LEAKAGE], "description": "a\x00"}, "/description"),
+        ("-a", {"gates": [LEAKAGE]}, "/path/name"),
+        ("a" * 65, {"gates": [LEAKAGE]}, "/path/name"),
+        ("a%00", {"gates": [LEAKAGE]}, "/path/name"),
+    ],
+)
+def test_what_is_no_policy_is_refused_by_its_field(
+    api: Api, name: str, body: dict[str, Any], pointer: str
+) -> None:
+    response = api.request("PUT", f"{PATH}/{name}", json=body)
+    assert response.status_code == 422
+    assert pointer in [one["pointer"] for one in response.json()["errors"]]
+    assert api.counts()["gate_policies"] == 0
+
+
+def test_a_named_policy_is_evaluated_as_it_now_is(api_on_both: Api) -> None:
+    api = api_on_both
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    _put(api, "release")
+    passed = _evaluate(api, experiment_id=id_, policy="release").json()
+    assert (passed["policy"], passed["outcome"]) == ("release", "pass")
+    _put(api, "release", LEAKAGE, STRICT)
+    failed = _evaluate(api, experiment_id=id_, policy="release").json()
+    assert [gate["outcome"] for gate in failed["gates"]] == ["pass", "fail"]
+    # The same gates, given in the request, are the same function.
+    given = _evaluate(api, experiment_id=id_, gates=[LEAKAGE, STRICT]).json()
+    assert (given["policy"], given["gates"]) == (None, failed["gates"])
+    assert _evaluate(api, experiment_id=id_).json()["policy"] is None
+
+
+def test_what_cannot_be_evaluated(api: Api) -> None:
+    id_ = api.submit()["id"]
+    missing = _evaluate(api, experiment_id=id_, policy="nowhere")
+    assert (missing.status_code, missing.json()["detail"]) == (404, "there is no such gate policy")
+    both = _evaluate(api, experiment_id=id_, policy="a", gates=[LEAKAGE])
+    assert both.status_code == 422
+    assert both.json()["errors"][0]["pointer"] == "/policy"
+    _put(api, "release")
+    queued = _evaluate(api, experiment_id=id_, policy="release").json()
+    assert queued["outcome"] == "insufficient_evidence"
+    foreign = api.key_with("reports:read", project="another")
+    path = "/v1/gates/evaluations"
+    asked = {"experiment_id": id_, "policy": "release"}
+    assert api.post(path, json=asked, key=foreign).status_code == 404
+
+
+def test_a_policy_of_attributes_that_the_experiment_has_not(api: Api) -> None:
+    id_ = api.submit(spec(gates=[]))["id"]
+    finish(api, id_)
+    gate = {"figure": "equalized_odds_difference", "attribute": "age", "op": "le", "value": 1}
+    _put(api, "ages", gate)
+    [found] = _evaluate(api, experiment_id=id_, policy="ages").json()["gates"]
+    assert found["outcome"] == "insufficient_evidence"
+    assert "'age' names 0 of the report's attributes" in found["reason"]
+
+
+def test_a_spec_keeps_its_own_gates(api: Api) -> None:
+    response = api.post("/v1/experiments", json={**SPEC, "gate_policies": ["release"]})
+    assert response.status_code == 422
+    assert response.json()["errors"][0]["pointer"] == "/gate_policies"

@@ -1,0 +1,170 @@
+"""GET /v1/reports: found and sorted by any figure, page by page."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.reports import Reports, gaps, leaks, spends
+from tests.api.service import Api
+
+GAP = "equalized_odds_difference"
+
+
+def items(api: Api, query: str = "") -> list[dict[str, Any]]:
+    """What a list shows."""
+    response = api.get(f"/v1/reports?{query}")
+    assert response.status_code == 200, response.text
+    found: list[dict[str, Any]] = response.json()["items"]
+    return found
+
+
+def ids(api: Api, query: str = "") -> list[str]:
+    """The ids, read one report a page."""
+    found: list[str] = []
+    cursor = ""
+    while True:
+        page = api.get(f"/v1/reports?{query}&limit=1{cursor}").json()
+        found += [one["experiment"]["id"] for one in page["items"]]
+        if page["next_cursor"] is None:
+            return found
+        cursor = f"&cursor={page['next_cursor']}"
+
+
+def test_a_report_is_listed_with_all_its_figures(api_on_both: Api) -> None:
+    api = api_on_both
+    assert items(api) == []
+    submitted = api.submit()
+    assert items(api) == []
+    reports = Reports(api)
+    [one] = items(api)
+    report = api.get(one["href"])
+    assert report.headers["etag"] == f'"{one["report_hash"]}"'
+    document = report.json()
+    experiment = api.get(f"/v1/experiments/{reports.first}").json()
+    same = ("id", "name", "status", "created_at", "finished_at", "tags", "federation_id")
+    assert one["experiment"] == {name: experiment[name] for name in same}
+    assert one["verdict"] == document["verdict"]
+    assert one["gate_outcome"] == document["gate_outcome"]
+    guarantee = dict(document["guarantee"])
+    del guarantee["statement"]
+    assert one["guarantee"] == guarantee
+    figures = {(each["figure"], each["attribute"]): each for each in one["figures"]}
+    for name in ("leakage_max", "leakage_median", "participations_max", "refusals"):
+        assert figures[name, None]["value"] == document["privacy"][name]
+    assert figures["validation_loss", None]["value"] == document["utility"]["validation_loss"]
+    assert figures["accuracy", None]["reason"] == document["utility"]["reasons"]["accuracy"]
+    for name, metric in document["fairness"][0]["metrics"].items():
+        assert figures[name, "group"]["value"] == metric["value"]
+        assert figures[name, "group"]["reason"] == metric["reason"]
+    assert all(each["reason"] for each in one["figures"] if each["value"] is None)
+    assert submitted["id"] not in ids(api)
+
+
+def test_any_figure_bounds_and_sorts(api_on_both: Api) -> None:
+    reports = Reports(api_on_both)
+    low = reports.add(leaks(1.5), name="low")
+    high = reports.add(leaks(40.0), name="high", tags=["kept"])
+    assert ids(api_on_both) == [high, low, reports.first]
+    assert ids(api_on_both, "sort=leakage_max") == [low, reports.first, high]
+    assert ids(api_on_both, "sort=-leakage_max&leakage_max[gte]=3") == [high, reports.first]
+    assert ids(api_on_both, "leakage_max[lte]=3&leakage_max[gte]=2") == [reports.first]
+    assert ids(api_on_both, "participations_max[lte]=2") == []
+    assert ids(api_on_both, "tag=kept") == [high]
+    assert ids(api_on_both, "name=low&guarantee=heuristic&mechanism=laplace-l2") == [low]
+    assert ids(api_on_both, "guarantee=formal") == []
+    assert ids(api_on_both, "gate_outcome=pass&sort=name")[0] == reports.first
+    assert ids(api_on_both, "unit=record") == []
+    assert ids(api_on_both, "created_after=2000-01-01&finished_before=2000-01-02") == []
+    federation = api_on_both.get(f"/v1/experiments/{low}").json()["federation_id"]
+    assert len(ids(api_on_both, f"federation_id={federation}&sort=finished_at")) == 3
+
+
+def test_a_gap_is_bounded_for_every_attribute_or_the_one_named(api_on_both: Api) -> None:
+    reports = Reports(api_on_both)
+    fair = reports.add(gaps(sex=0.05, race=0.08))
+    mixed = reports.add(gaps(sex=0.06, race=0.5))
+    unknown = reports.add(gaps(sex=0.07, race=None))
+    bound = f"{GAP}[lte]=0.1"
+    assert ids(api_on_both, f"{bound}&created_after=2000-01-01") == [fair]
+    assert ids(api_on_both, f"{bound}&attribute=sex") == [unknown, mixed, fair]
+    assert ids(api_on_both, f"attribute=race&sort={GAP}") == [fair, mixed, unknown]
+    assert ids(api_on_both, "attribute=age") == []
+    refused = api_on_both.get(f"/v1/reports?sort={GAP}")
+    assert refused.status_code == 422
+    [fault] = refused.json()["errors"]
+    assert fault["pointer"] == "/query/attribute"
+    assert "group, race, sex" in fault["message"]
+
+
+def test_one_attribute_in_all_reports_needs_no_name(api: Api) -> None:
+    reports = Reports(api)
+    wide, narrow = reports.add(gaps(group=0.9)), reports.add(gaps(group=0.01))
+    assert ids(api, f"sort=-{GAP}")[0] == wide
+    assert ids(api, f"sort={GAP}")[0] == narrow
+
+
+def test_epsilons_are_asked_for_with_what_they_mean(api_on_both: Api) -> None:
+    reports = Reports(api_on_both)
+    both = reports.add(spends({"final_model": 1.0, "server": 4.0}))
+    removal = reports.add(spends({"final_model": 2.0}, adjacency="add-or-remove-one"))
+    other_delta = reports.add(spends({"server": 0.5}, delta=1e-3))
+    assert ids(api_on_both, "epsilon_max[lte]=3&delta=1e-5") == [removal]
+    assert ids(api_on_both, "epsilon_max[lte]=3&delta=1e-5&observer=final_model") == [removal, both]
+    assert ids(api_on_both, "epsilon_max[lte]=3&delta=1e-5&adjacency=replace-one") == []
+    assert ids(api_on_both, "sort=epsilon_max&delta=0.00001") == [removal, both]
+    assert ids(api_on_both, "adjacency=replace-one") == [other_delta, both]
+    assert reports.first not in ids(api_on_both, "observer=server")
+    [one] = items(api_on_both, "adjacency=add-or-remove-one")
+    [whole, of_observer] = [each for each in one["figures"] if each["figure"] == "epsilon_max"]
+    assert (whole["observer"], of_observer["observer"]) == (None, "final_model")
+    assert (whole["delta"], whole["adjacency"]) == (1e-5, "add-or-remove-one")
+    # A leakage is another figure.
+    assert ids(api_on_both, "leakage_max[lte]=100") == [reports.first]
+    found = api_on_both.get("/v1/experiments?epsilon_max[lte]=9&delta=1e-5&adjacency=replace-one")
+    assert [one["id"] for one in found.json()["items"]] == [both]
+    found = api_on_both.get("/v1/experiments?sort=epsilon_max&delta=1e-5")
+    assert [one["id"] for one in found.json()["items"]] == [removal, both]
+
+
+@pytest.mark.parametrize("path", ["/v1/reports", "/v1/experiments"])
+def test_what_is_not_offered_is_refused(api: Api, path: str) -> None:
+    refused = [
+        ("delta=5", "delta"),
+        ("delta=0", "delta"),
+        ("delta=nan", "delta"),
+        ("epsilon_max[lte]=1", "delta"),
+        ("sort=epsilon_max", "delta"),
+        ("sort=-epsilon_max", "delta"),
+        ("adjacency=other", "adjacency"),
+        ("leakage_max[lt]=1", "leakage_max[lt]"),
+        ("epsilon[lte]=1&delta=0.1", "epsilon[lte]"),
+        ("accuracy[lte]=inf", "accuracy[lte]"),
+        ("sort=fame", "sort"),
+        ("unknown=1", "unknown"),
+        ("cursor=x", "cursor"),
+        ("limit=0", "limit"),
+        ("name=%00", "name"),
+    ]
+    if path.endswith("reports"):
+        refused += [(f"{name}=strong", name) for name in ("guarantee", "unit", "observer")]
+    for query, name in refused:
+        response = api.get(f"{path}?{query}")
+        assert response.status_code == 422, query
+        [fault] = response.json()["errors"]
+        assert fault["pointer"] == f"/query/{name}"
+        assert fault["message"]
+
+
+def test_a_cursor_belongs_to_one_order(api: Api) -> None:
+    reports = Reports(api)
+    reports.add(leaks(9.0))
+    cursor = api.get("/v1/reports?sort=leakage_max&limit=1").json()["next_cursor"]
+    for sort in ("-leakage_max", "accuracy", "name"):
+        assert api.get(f"/v1/reports?sort={sort}&cursor={cursor}").status_code == 422
+
+
+def test_another_project_sees_nothing(api: Api) -> None:
+    Reports(api)
+    foreign = api.key_with("reports:read", project="another")
+    assert api.get("/v1/reports", key=foreign).json() == {"items": [], "next_cursor": None}
+    assert api.get(f"/v1/reports?sort={GAP}", key=foreign).json()["items"] == []

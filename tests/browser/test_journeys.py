@@ -1,0 +1,129 @@
+"""What people do at the pages, from the form to two reports side by side."""
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.browser.visit import Visit, visiting
+from tests.cli.service import Service
+
+_ENDED_MS = 120_000
+
+
+def fill(visit: Visit, *, name: str, hypotheses: int, rounds: int) -> None:
+    """The form for a small experiment on synthetic groups."""
+    page = visit.page
+    visit.open("/experiments/new")
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Source").select_option("synthetic-groups")
+    page.locator("[name='/training/hypotheses']").fill(str(hypotheses))
+    page.locator("[name='/training/rounds']").fill(str(rounds))
+    page.locator("[name='/training/cohort/clients']").fill("40")
+
+
+def finished(visit: Visit, *, name: str, hypotheses: int) -> str:
+    """Submits an experiment, waits for its end, and gives its path."""
+    fill(visit, name=name, hypotheses=hypotheses, rounds=30)
+    visit.page.get_by_role("button", name="Submit").click()
+    expect(visit.page.get_by_role("link", name="Open the report")).to_be_visible(timeout=_ENDED_MS)
+    return re.sub(r"[?#].*", "", visit.page.url).removeprefix(visit.service.url)
+
+
+@pytest.fixture(scope="module")
+def pair(browser: Browser, service: Service) -> tuple[str, str]:
+    """The paths of two experiments with reports."""
+    with visiting(browser, service) as visit:
+        visit.sign_in()
+        return (
+            finished(visit, name="one-model", hypotheses=1),
+            finished(visit, name="two-models", hypotheses=2),
+        )
+
+
+def test_from_the_form_to_the_report(visit: Visit) -> None:
+    visit.sign_in()
+    fill(visit, name="by-form", hypotheses=2, rounds=60)
+    page = visit.page
+    page.get_by_role("button", name="What would it cost?").click()
+    expect(page.get_by_role("heading", name="What it would cost")).to_be_visible()
+    expect(page.get_by_text("Nothing was stored")).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("by-form")
+    visit.check_accessibility()
+
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("heading", name="by-form")).to_be_visible()
+    # It ends before our eyes: nobody loads the page anew.
+    expect(page.get_by_role("link", name="Open the report")).to_be_visible(timeout=_ENDED_MS)
+    expect(page.locator("#progress-text")).to_contain_text("Round 60 of 60")
+    expect(page.locator("#curves canvas").first).to_be_visible()
+    visit.check_accessibility()
+
+    page.get_by_role("link", name="Open the report").click()
+    expect(page.get_by_role("heading", name="Verdict")).to_be_visible()
+    expect(page.get_by_role("heading", name="What this does not show")).to_be_visible()
+    page.get_by_role("link", name="Verification").click()
+    expect(page.get_by_text("agree with one another")).to_be_visible()
+
+
+def test_a_spec_is_pasted_and_its_fault_is_named(visit: Visit) -> None:
+    visit.sign_in()
+    visit.open("/experiments/new")
+    page = visit.page
+    page.get_by_label("Paste YAML or JSON").check()
+    spec = (Path(__file__).parents[2] / "examples" / "synthetic-linear.yaml").read_text()
+    box = page.get_by_label("YAML or JSON", exact=True)
+    box.fill(re.sub(r"noise_multiplier: \S+", "noise_multiplier: -1", spec))
+    page.get_by_role("button", name="What would it cost?").click()
+    expect(page.get_by_role("alert")).to_contain_text("/privacy/noise_multiplier")
+    expect(box).to_have_value(re.compile("noise_multiplier: -1"))
+    box.fill(spec)
+    page.get_by_role("button", name="What would it cost?").click()
+    expect(page.get_by_role("heading", name="What it would cost")).to_be_visible()
+
+
+def test_a_run_is_cancelled_from_its_page(visit: Visit) -> None:
+    visit.sign_in()
+    fill(visit, name="too-long", hypotheses=2, rounds=100_000)
+    page = visit.page
+    page.locator("[name='/training/stopping/patience']").fill("100000")
+    page.get_by_role("button", name="Submit").click()
+    expect(page.locator("#progress-text")).to_contain_text("Round ", timeout=_ENDED_MS)
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#status")).to_contain_text("cancelled", timeout=_ENDED_MS)
+    expect(page.get_by_text("cancelled-by-caller")).to_be_visible()
+
+
+def test_without_script_the_form_and_the_run_work_too(browser: Browser, service: Service) -> None:
+    with visiting(browser, service, java_script_enabled=False) as visit:
+        visit.sign_in()
+        fill(visit, name="without-script", hypotheses=1, rounds=20)
+        visit.page.get_by_role("button", name="Submit").click()
+        # The page loads itself anew until the end.
+        report = visit.page.get_by_role("link", name="Open the report")
+        expect(report).to_be_visible(timeout=_ENDED_MS)
+        assert visit.page.locator("svg[role=img]").count() >= 3
+        report.click()
+        expect(visit.page.get_by_role("heading", name="Verdict")).to_be_visible()
+
+
+def test_two_reports_are_compared_from_the_list(visit: Visit, pair: tuple[str, str]) -> None:
+    visit.sign_in()
+    page = visit.page
+    for path in pair:
+        page.locator(f"input[type=checkbox][value='{path.rpartition('/')[2]}']").check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", name="2 experiments side by side")).to_be_visible()
+    expect(page.get_by_text("On the front:", exact=False).first).to_be_visible()
+    expect(page.get_by_text("training.hypotheses")).to_be_visible()
+    page.get_by_role("link", name="two-models").first.click()
+    expect(page.get_by_role("heading", name="two-models")).to_be_visible()
+
+
+def test_signing_out_ends_the_session(visit: Visit) -> None:
+    visit.sign_in()
+    expect(visit.page.get_by_role("heading", name="Experiments")).to_be_visible()
+    visit.page.get_by_role("button", name="Sign out").click()
+    visit.open("/federations")
+    expect(visit.page.get_by_label("API key")).to_be_visible()
