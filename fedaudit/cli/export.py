@@ -26,11 +26,6 @@ def export_command(experiment_id: str, *, what: Table, form: Format, out: Path |
             with client.record_table(experiment_id) as chunks:
                 file.writelines(chunks)
             return
-        if form == "parquet":
-            from fedaudit.cli.tables import write_parquet
-
-            write_parquet(client.rows(experiment_id, what), what=what, file=file)
-            return
         with client.export(experiment_id, what, form=form) as chunks:
             for chunk in chunks:
                 file.write(chunk)

@@ -76,6 +76,14 @@ class LocalLedger:
         """How often each subject released something, before the first observer: [subjects]."""
         return self.compositions[self.account.observers[0]]
 
+    def refused(self) -> NDArray[np.int32]:
+        """How often each subject was refused, before the first observer: [subjects]."""
+        refused = np.zeros(len(self.account.subjects), dtype=np.int32)
+        for entry in self.entries:
+            if entry.observer == self.account.observers[0]:
+                refused[entry.subjects[entry.outcomes == Outcome.REFUSED]] += 1
+        return refused
+
     def count(self, outcome: Outcome) -> int:
         """How many (round, subject) pairs ended so."""
         return sum(

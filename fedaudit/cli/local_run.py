@@ -1,7 +1,7 @@
 """`fedaudit run`: one experiment in this process, without a service."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import uuid_utils
 
 from fedaudit.cli.failures import CommandError, usage_error
+from fedaudit.cli.local_hypotheses import local_hypotheses, local_plane
 from fedaudit.cli.local_ledger import LocalLedger
 from fedaudit.cli.local_series import local_series
 from fedaudit.federations.federation import Federation
+from fedaudit.federations.group_rows import training_group_rows
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.split import training_clients
 from fedaudit.ledger.accounts import account_of
+from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
@@ -60,7 +63,8 @@ def run_locally(
     started = datetime.now(UTC)
     federation = load_federation(spec, sources_dir=sources_dir)
     plan = spending_of(spec, federation)
-    stack = _stack(Cell(spec=spec, federation=federation), device)
+    cell = Cell(spec=spec, federation=federation)
+    stack = _stack(cell, device)
     from fedaudit.training.backend import backend  # imports torch, which is there
 
     records: list[RoundRecord] = []
@@ -73,7 +77,12 @@ def run_locally(
     ledger = LocalLedger.from_records(
         records,
         experiment_id=str(uuid_utils.uuid7()),
-        account=account_of(spec, n=stack.n, client_names=federation.client_names, plan=plan),
+        account=account_of(
+            spec,
+            layers=layer_sizes(cell.shape),
+            client_names=federation.client_names,
+            plan=plan,
+        ),
     )
     result = stack.result(0)
     material = _material(
@@ -85,11 +94,16 @@ def run_locally(
         result=result,
         made_by=provenance(device=device, backend=backend(device), started_at=started),
     )
+    material = replace(
+        material,
+        hypotheses=local_hypotheses(ledger, result),
+        plane=local_plane(cell, records, result),
+    )
     series = local_series(
         records,
         account=ledger.account,
         training_clients=material.federation.training_clients,
-        fairness=spec.fairness,
+        spec=spec,
         groups=material.federation.attributes,
     )
     return LocalRun(assemble(material), ledger, federation.client_names, result.records, series)
@@ -126,6 +140,7 @@ def _material(
         rows=federation.rows,
         notes=federation.notes,
         attributes={attribute.name: attribute.values for attribute in federation.attributes},
+        training_rows=training_group_rows(federation, spec),
     )
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
     return ReportMaterial(
@@ -138,6 +153,7 @@ def _material(
         releases=ledger.releases(),
         refusals=ledger.count(Outcome.REFUSED),
         withheld=ledger.count(Outcome.WITHHELD),
+        refused=ledger.refused(),
         result=FinalFigures(**figures),
         ledger_hash=ledger.hash,
         chain_head=ledger.chain_head,
@@ -146,4 +162,5 @@ def _material(
         clusters=ledger.last_clusters() if plan is None else None,
         plan=plan,
         compositions=ledger.compositions,
+        layers=ledger.account.inputs.component_sizes,
     )

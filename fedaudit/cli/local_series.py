@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from fedaudit.fairness.combination import combination_of
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.accounts import Account
+from fedaudit.privacy.cluster_leakage import ClusterCounts, ClusterLeakage
 from fedaudit.privacy.metric import summarise_leakage
 from fedaudit.reports.series import Series, series_of
-from fedaudit.spec.fairness import Fairness
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.records import RoundRecord
 
 
@@ -24,6 +26,7 @@ class _Round:
     separation: float | None
     leakage_median: float | None
     leakage_max: float | None
+    leakage_by_cluster: Sequence[ClusterLeakage] | None
     epsilon_max: float | None
 
 
@@ -39,17 +42,13 @@ def local_series(
     *,
     account: Account,
     training_clients: int,
-    fairness: Fairness,
+    spec: ExperimentSpec,
     groups: Mapping[str, Sequence[str]],
 ) -> Series:
     """The series of a run's records. `groups`: the values of each sensitive attribute."""
     spending = _Spending(account, training_clients)
     rounds = [_round(record, spending) for record in records]
-    found = [
-        one
-        for attribute, values in groups.items()
-        for one in _gaps(records, attribute, values, fairness)
-    ]
+    found = [one for attribute in groups for one in _gaps(records, attribute, groups, spec)]
     return series_of(rounds, found)
 
 
@@ -61,10 +60,14 @@ class _Spending:
         self._training_clients = training_clients
         self._releases = np.zeros(len(account.subjects), dtype=np.int32)
         self._most = dict.fromkeys(account.observers, 0)
+        unplaced = np.full(len(account.subjects), -1, dtype=np.int16)
+        self._clusters = ClusterCounts(unplaced, self._releases)
 
     def add(self, record: RoundRecord) -> None:
         """Count one round in."""
         self._releases[record.subjects] = record.releases
+        # Of whoever released nothing the cluster is -1: it stays where it was.
+        self._clusters.move(record.subjects, clusters=record.clusters, releases=record.releases)
         for observer in self._most:
             paid = record.compositions.get(observer, record.releases)
             self._most[observer] = max(self._most[observer], int(paid.max(initial=0)))
@@ -81,6 +84,13 @@ class _Spending:
             noise_multiplier=inputs.noise_multiplier,
         )
         return found.median, found.maximum
+
+    def leakage_by_cluster(self) -> Sequence[ClusterLeakage] | None:
+        """Of the clients of each cluster; None where the cost is no leakage."""
+        inputs = self._account.inputs
+        if inputs.noise_multiplier is None or inputs.counts_epsilon:
+            return None
+        return self._clusters.leakage(n=inputs.n, noise_multiplier=inputs.noise_multiplier)
 
     def epsilon(self) -> float | None:
         """The largest of anyone before anyone; None where the cost is no epsilon with a delta."""
@@ -99,13 +109,18 @@ def _round(record: RoundRecord, spending: _Spending) -> _Round:
         separation=record.separation,
         leakage_median=median,
         leakage_max=largest,
+        leakage_by_cluster=spending.leakage_by_cluster(),
         epsilon_max=spending.epsilon(),
     )
 
 
 def _gaps(
-    records: Sequence[RoundRecord], attribute: str, values: Sequence[str], fairness: Fairness
+    records: Sequence[RoundRecord],
+    attribute: str,
+    groups: Mapping[str, Sequence[str]],
+    spec: ExperimentSpec,
 ) -> list[_Gaps]:
+    fairness, values = spec.fairness, groups[attribute]
     validated = [record for record in records if record.fairness]
     if not validated:
         return []
@@ -115,6 +130,8 @@ def _gaps(
         minimum_group_size=fairness.minimum_group_size,
         # A reference group belongs to one attribute; the others are compared between all groups.
         reference_group=fairness.reference_group if fairness.reference_group in values else None,
+        combination=combination_of(attribute, fairness.combinations, groups),
+        declared=spec.declares_outcome,
     )
     return [
         _Gaps(record.round, attribute, [figure._asdict() for figure in figures])

@@ -8,6 +8,7 @@ import typer
 
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.output import say, write_json, write_line
+from fedaudit.cli.policy_commands import policies
 
 app = typer.Typer(
     name="fedaudit",
@@ -27,6 +28,8 @@ federations = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(federations, name="federations")
+
+app.add_typer(policies, name="policies")
 
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")]
 FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
@@ -133,7 +136,8 @@ def report(
     experiment_id: ExperimentId,
     *,
     form: Annotated[
-        Literal["json", "html", "text"], typer.Option("--format", help="text is for reading here.")
+        Literal["json", "html", "pdf", "text"],
+        typer.Option("--format", help="text is for reading here; pdf needs the extra `pdf`."),
     ] = "json",
     reading: Annotated[
         Literal["registry", "nist-800-226", "impact-ratio", "model-card"] | None,
@@ -150,6 +154,45 @@ def report(
         reading_command(experiment_id, reading=reading, out=out)
     else:
         raise usage_error("--reading: a reading has a form of its own; leave --format out")
+
+
+@app.command()
+def reports(
+    *,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="As 'accuracy>=0.8', 'attribute=sex'; repeat it. See docs/queries.md."),
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option(help="A figure, time or name; downwards with a minus in front.")
+    ] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Reports to print.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List reports by any of their figures."""
+    from fedaudit.cli.queries import reports_command
+
+    reports_command(where or [], sort=sort, most=most, as_json=as_json)
+
+
+@app.command()
+def compare(
+    experiment_ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="Two to fifty experiments.")
+    ],
+    *,
+    fairness: Annotated[
+        str | None, typer.Option(help="The fairness figure of the Pareto fronts.")
+    ] = None,
+    utility: Annotated[
+        str | None, typer.Option(help="Their utility figure: validation_loss or accuracy.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put reports side by side: figures, specs and Pareto fronts."""
+    from fedaudit.cli.queries import compare_command
+
+    compare_command(experiment_ids, fairness=fairness, utility=utility, as_json=as_json)
 
 
 @app.command()
@@ -175,14 +218,32 @@ def gate(
     *,
     policy: Annotated[
         str | None,
-        typer.Option(help="A YAML or JSON file with `gates` (and `experiment_id`); - is stdin."),
+        typer.Option(help="A YAML or JSON file of policies (and `experiment_id`); - is stdin."),
     ] = None,
-    as_json: AsJson = False,
+    policy_name: Annotated[
+        str | None, typer.Option(help="A policy that the service keeps; see `policies`.")
+    ] = None,
+    form: Annotated[
+        Literal["text", "json", "junit", "markdown"],
+        typer.Option("--format", help="junit for test reports, markdown for a comment."),
+    ] = "text",
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    out: Out = None,
 ) -> None:
     """Exit 0 where the experiment passes its gates, 1 where it fails, 3 where nobody can say."""
-    from fedaudit.cli.remote import gate_command
+    from fedaudit.cli.gate import gate_command
 
-    raise typer.Exit(gate_command(experiment_id, policy=policy, as_json=as_json))
+    if as_json and form not in ("text", "json"):
+        raise usage_error("--json: is the same as --format json; give one of the two")
+    raise typer.Exit(
+        gate_command(
+            experiment_id,
+            policy=policy,
+            policy_name=policy_name,
+            form="json" if as_json else form,
+            out=out,
+        )
+    )
 
 
 @app.command()

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
 from fedaudit.cli.follow import follow
 from fedaudit.cli.output import json_text, say, write_bytes, write_json, write_line, yaml_text
-from fedaudit.cli.specs import read_spec, read_value
-from fedaudit.cli.summary import show, show_gates
+from fedaudit.cli.specs import read_spec
+from fedaudit.cli.summary import show
 from fedaudit.client.client import Client
 from fedaudit.client.errors import NotConfiguredError, ProblemError, UnreachableError
 
@@ -77,14 +77,28 @@ def watch_command(experiment_id: str, *, as_json: bool) -> ExitCode:
 def report_command(experiment_id: str, *, form: str, out: Path | None) -> None:
     """Print a report, or save it."""
     if form == "text" and out is not None:
-        raise usage_error("--out: goes with --format json and html; text is for reading here")
+        raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
+    if form == "pdf" and out is None:
+        raise usage_error("--format pdf: name a file with --out")
     with connected() as client:
         if form == "text":
             show(client.report(experiment_id))
         elif form == "html":
             write_bytes(client.report_page(experiment_id).encode(), out)
+        elif form == "pdf":
+            write_bytes(_pdf(client.report_page(experiment_id)), out)
         else:
             write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
+
+
+def _pdf(page: str) -> bytes:
+    """Made here rather than by the service: a long report keeps a processor busy for seconds."""
+    from fedaudit.reports.pdf import PdfUnavailableError, pdf_of
+
+    try:
+        return pdf_of(page)
+    except PdfUnavailableError as error:
+        raise usage_error(f"--format pdf: {error}") from error
 
 
 def reading_command(experiment_id: str, *, reading: "ReadingName", out: Path | None) -> None:
@@ -98,23 +112,6 @@ def reading_command(experiment_id: str, *, reading: "ReadingName", out: Path | N
     else:
         text = f"{json_text(found)}\n"
     write_bytes(text.encode(), out)
-
-
-def gate_command(experiment_id: str | None, *, policy: str | None, as_json: bool) -> ExitCode:
-    """Evaluate a policy's gates, or the experiment's own."""
-    named, gates = (None, None) if policy is None else _policy(policy)
-    experiment_id = experiment_id or named
-    if experiment_id is None:
-        raise usage_error("gate: name an experiment, or a --policy with an experiment_id")
-    with connected() as client:
-        evaluation = client.evaluate_gates(experiment_id, gates)
-    if not evaluation["gates"]:
-        raise usage_error("gate: the experiment's spec has no gate; give some with --policy")
-    if as_json:
-        write_json(evaluation)
-    else:
-        show_gates(evaluation["gates"])
-    return gate_exit(evaluation["outcome"])
 
 
 def list_keys_command(*, as_json: bool) -> None:
@@ -134,22 +131,6 @@ def revoke_key_command(key_id: str) -> None:
     with connected() as client:
         client.revoke_key(key_id)
     say(f"revoked {key_id}")
-
-
-def _policy(source: str) -> tuple[str | None, list[dict[str, Any]]]:
-    """The experiment that a policy names, if it does, and its gates."""
-    value = read_value(source)
-    policy = {"gates": value} if isinstance(value, list) else value
-    gates = policy.get("gates") if isinstance(policy, dict) else None
-    if not isinstance(gates, list) or not all(isinstance(gate, dict) for gate in gates):
-        raise usage_error(
-            f"--policy: {source} must hold `gates`, a list such as "
-            "[{figure: leakage_max, op: le, value: 40}]"
-        )
-    named = policy.get("experiment_id")
-    if named is not None and not isinstance(named, str):
-        raise usage_error(f"--policy: the experiment_id in {source} must be a text")
-    return named, gates
 
 
 def _outcome(experiment: dict[str, Any]) -> ExitCode:

@@ -4,23 +4,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.output import standard_output
+from fedaudit.reports.gate_results import OUTCOME_WORDS, GateResults, condition
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 Report = Mapping[str, Any]
 
+_COLOURS = {"pass": "green", "fail": "red", "insufficient_evidence": "yellow"}
 _OUTCOMES = {
-    "pass": "[green]passed[/green]",
-    "fail": "[red]failed[/red]",
-    "insufficient_evidence": "[yellow]not enough evidence[/yellow]",
+    outcome: f"[{colour}]{OUTCOME_WORDS[outcome]}[/{colour}]"
+    for outcome, colour in _COLOURS.items()
 }
 _ENDINGS = {
     "rounds": "all of them",
     "patience": "patience ran out",
     "budget": "the epsilon budget",
 }
-_SIGNS = {"le": "<=", "ge": ">="}
 _NOTHING = "none"
 
 
@@ -54,11 +54,14 @@ def show(report: Report) -> None:
         console.print(f"- {_plain(limit)}")
 
 
-def show_gates(gates: Sequence[Mapping[str, Any]]) -> None:
-    """A line for each evaluated gate on standard output."""
+def show_gates(results: GateResults) -> None:
+    """A line for each evaluated gate on standard output, below the name of its policy."""
     console = standard_output()
-    for gate in gates:
-        console.print(f"{_condition(gate)}: {_outcome(gate)}")
+    for evaluation in results.evaluations:
+        if evaluation.policy is not None:
+            console.print(f"[bold]{_plain(evaluation.policy)}[/bold]")
+        for gate in evaluation.gates:
+            console.print(f"{_condition(gate)}: {_outcome(gate)}")
 
 
 def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
@@ -124,8 +127,7 @@ def _gap(metric: Mapping[str, Any]) -> str:
 
 
 def _condition(gate: Mapping[str, Any]) -> str:
-    about = f" ({_plain(gate['attribute'])})" if gate["attribute"] else ""
-    return f"{gate['figure']}{about} {_SIGNS[gate['op']]} {gate['bound']:g}"
+    return _plain(condition(gate))
 
 
 def _outcome(gate: Mapping[str, Any]) -> str:

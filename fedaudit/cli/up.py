@@ -91,7 +91,7 @@ def announce(service: RunningService, *, as_json: bool) -> None:
         f"  api key   {service.api_key}",
         f"  data      {service.data_dir}",
         f"  logs      {service.logs}",
-        "In another terminal:",
+        "Open the url in a browser and sign in with the key; or in another terminal:",
         f"  export FEDAUDIT_URL={service.url} FEDAUDIT_API_KEY={service.api_key}",
         "  fedaudit submit SPEC --wait",
         "Ctrl-C stops it.",

@@ -175,6 +175,26 @@ class Client:
             return self._transport.request("GET", path, params=asked).text
         return self._transport.json("GET", path, params=asked)
 
+    def reports(self, **filters: Any) -> Iterator[Json]:
+        """Every report that the filters let through, with its figures, newest first.
+
+        The filters are the service's query parameters: `attribute="sex"`, `sort="-accuracy"`,
+        bounds as `**{"equalized_odds_difference[lte]": 0.1}`.
+        """
+        return self._items("reports", filters)
+
+    def compare(
+        self,
+        experiment_ids: Sequence[str],
+        *,
+        fairness: str | None = None,
+        utility: str | None = None,
+    ) -> Json:
+        """Two to fifty experiments side by side, with Pareto fronts over those two figures."""
+        asked = {"experiment_id": list(experiment_ids), "fairness": fairness, "utility": utility}
+        found = {name: value for name, value in asked.items() if value is not None}
+        return self._transport.json("GET", "comparisons", params=found)
+
     def verification(self, experiment_id: str) -> Json:
         """What the service found when it checked the report against the stored ledger."""
         return self._transport.json("GET", f"{_experiment(experiment_id)}/report/verification")
@@ -192,7 +212,11 @@ class Client:
 
     @contextmanager
     def export(
-        self, experiment_id: str, table: Table, *, form: Literal["csv", "ndjson"] = "ndjson"
+        self,
+        experiment_id: str,
+        table: Table,
+        *,
+        form: Literal["csv", "ndjson", "parquet"] = "ndjson",
     ) -> Iterator[Iterator[bytes]]:
         """A whole table as the bytes of a file, read while the block runs."""
         path = f"{_experiment(experiment_id)}/{_TABLES[table]}.{form}"
@@ -211,12 +235,38 @@ class Client:
             for line in lines_of(chunks):
                 yield _decoded(line)
 
+    # -- gates ------------------------------------------------------------------------------------
+
     def evaluate_gates(
-        self, experiment_id: str, gates: Sequence[Mapping[str, Any]] | None = None
+        self,
+        experiment_id: str,
+        gates: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        policy: str | None = None,
     ) -> Json:
-        """Whether the experiment meets these conditions; its own where none are given."""
-        body = {"experiment_id": experiment_id, "gates": None if gates is None else list(gates)}
+        """Whether the experiment meets these gates, or a stored policy's; else its own."""
+        body: Json = {"experiment_id": experiment_id}
+        if gates is not None:
+            body["gates"] = list(gates)
+        if policy is not None:
+            body["policy"] = policy
         return self._transport.json("POST", "gates/evaluations", json=body)
+
+    def policies(self) -> Iterator[Json]:
+        """Every policy of the key's project, by name."""
+        return self._items("gates/policies", {})
+
+    def policy(self, name: str) -> Json:
+        """One policy."""
+        return self._transport.json("GET", _policy(name))
+
+    def put_policy(self, name: str, policy: Mapping[str, Any]) -> Json:
+        """Store a policy's `description` and `gates` under a name, or replace it."""
+        return self._transport.json("PUT", _policy(name), json=dict(policy))
+
+    def delete_policy(self, name: str) -> None:
+        """Delete a policy."""
+        self._transport.request("DELETE", _policy(name))
 
     # -- federations and keys ---------------------------------------------------------------------
 
@@ -319,6 +369,10 @@ def _experiment(experiment_id: str) -> str:
 
 def _federation(federation_id: str) -> str:
     return f"federations/{path_part(federation_id)}"
+
+
+def _policy(name: str) -> str:
+    return f"gates/policies/{path_part(name)}"
 
 
 def _decoded(line: str) -> Json:

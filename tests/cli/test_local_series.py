@@ -19,6 +19,9 @@ def test_the_last_round_has_spent_what_the_report_says(small_spec):
     assert figures["leakage_max"][-1] == privacy["leakage_max"]
     assert figures["leakage_median"][-1] == privacy["leakage_median"]
     assert set(figures["epsilon_max"]) == {None}
+    assert {cluster: values[-1] for cluster, values in done.series.cluster_leakage.items()} == {
+        one["cluster"]: one["leakage_max"] for one in privacy["leakage_by_cluster"]
+    }
     assert all(sum(sizes) for sizes in done.series.cluster_sizes)
     assert done.series.gaps["group"].rounds == done.series.rounds
 
@@ -41,3 +44,4 @@ def test_epsilon_is_counted_by_round(small_spec, mechanism):
     assert spent[-1] == pytest.approx(done.report["privacy"]["epsilon_max"])
     assert list(spent) == sorted(spent)
     assert set(done.series.figures["leakage_max"]) == {None}
+    assert done.series.cluster_leakage == {}

@@ -209,7 +209,7 @@ def test_a_gate_that_does_not_exist_is_named(call, finished):
     gates = '[{"figure": "beauty", "op": "le", "value": 1}]'
     done = call("gate", finished["id"], "--policy", "-", stdin=gates)
     assert done.returncode == 2
-    assert "/gates/0/figure" in done.stderr
+    assert "/0/figure" in done.stderr
 
 
 def test_keys(call, service, command):

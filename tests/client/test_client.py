@@ -105,6 +105,21 @@ def test_keys(live: tuple[Api, Client]) -> None:
     assert client.keys()[1]["revoked_at"] is not None
 
 
+def test_policies(live: tuple[Api, Client]) -> None:
+    api, client = live
+    id_ = client.submit(SPEC)["id"]
+    finish(api, id_)
+    gate = {"figure": "leakage_max", "op": "le", "value": 0.5, "allow_heuristic": True}
+    for number in range(101):
+        client.put_policy(f"p{number:03}", {"gates": [gate]})
+    assert [one["name"] for one in client.policies()] == [f"p{number:03}" for number in range(101)]
+    assert client.policy("p007")["gates"][0]["value"] == 0.5
+    assert client.evaluate_gates(id_, policy="p007")["outcome"] == "fail"
+    client.delete_policy("p007")
+    with pytest.raises(ProblemError, match="no such gate policy"):
+        client.policy("p007")
+
+
 # -- refusals --------------------------------------------------------------------------------------
 
 

@@ -75,7 +75,8 @@ def figure(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def bounded(figure: str, database_url: str, tmp_path: Path) -> Iterator[Bounded]:
-    settings = settings_for(database_url, tmp_path)
+    # More attempts than kills: a unit that is lost for good would say nothing about budgets.
+    settings = settings_for(database_url, tmp_path, max_attempts=10)
     value = leaking() if figure == "leakage" else composing()
     with running_api(settings) as api:
         first = api.submit({**value, "privacy": {**value["privacy"], "noise": "simulation"}})

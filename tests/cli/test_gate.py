@@ -1,0 +1,198 @@
+"""Gates and policies on the command line, against a running service."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+LEAKAGE = {"figure": "leakage_max", "op": "le", "value": 1000.0, "allow_heuristic": True}
+TOO_LOW = {**LEAKAGE, "value": 0.5}
+EPSILON = {"figure": "epsilon_max", "op": "le", "value": 1000.0, "allow_heuristic": True}
+CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 4.0, "clip": 1.0, "delta": 1e-5}
+
+
+@pytest.fixture
+def call(command, service):
+    """Runs a command against the module's service."""
+
+    def run(*arguments, stdin=""):
+        return command(*arguments, stdin=stdin, env=service.environment)
+
+    return run
+
+
+@pytest.fixture
+def submitted(call):
+    """Submits a spec and gives the id of the ended experiment; the same key starts it once."""
+
+    def submit(spec, key):
+        options = ("--wait", "--json", "--idempotency-key", key)
+        done = call("submit", "-", *options, stdin=json.dumps(spec))
+        assert done.returncode in {0, 3}, done.stderr
+        return json.loads(done.stdout)["id"]
+
+    return submit
+
+
+@pytest.fixture
+def leaking(submitted, small_spec):
+    """An experiment under metric privacy."""
+    return submitted(small_spec, "leaking")
+
+
+def policy_file(tmp_path, value):
+    file = tmp_path / "policy.yaml"
+    file.write_text(json.dumps(value))
+    return file
+
+
+def test_every_policy_of_a_file_in_every_format(call, leaking, tmp_path):
+    policies = [
+        {"name": "easy", "gates": [LEAKAGE]},
+        {"name": "hard", "gates": [TOO_LOW, {**LEAKAGE, "allow_heuristic": False}]},
+    ]
+    file = policy_file(tmp_path, {"policies": policies})
+    text = call("gate", leaking, "--policy", file)
+    assert text.returncode == 1
+    lines = text.stdout.splitlines()
+    assert [lines[0], lines[2]] == ["easy", "hard"]
+    assert "leakage_max <= 1000: passed" in lines[1]
+    assert "leakage_max <= 0.5: failed" in lines[3]
+    assert "leakage_max <= 1000: not enough evidence" in lines[4]
+    for options in (("--json",), ("--format", "json")):
+        told = json.loads(call("gate", leaking, "--policy", file, *options).stdout)
+        assert (told["experiment_id"], told["outcome"]) == (leaking, "fail")
+        assert [one["policy"] for one in told["evaluations"]] == ["easy", "hard"]
+        assert [gate["outcome"] for gate in told["gates"]] == [
+            "pass",
+            "fail",
+            "insufficient_evidence",
+        ]
+    saved = tmp_path / "junit.xml"
+    options = ("--format", "junit", "--out", saved)
+    done = call("gate", leaking, "--policy", file, *options)
+    # What people read stays in the log.
+    assert (done.returncode, done.stdout) == (1, text.stdout)
+    root = ElementTree.fromstring(saved.read_bytes())
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("3", "1", "1")
+    comment = call("gate", leaking, "--policy", file, "--format", "markdown")
+    assert comment.stdout.startswith("## The gates failed\n")
+    assert comment.returncode == 1
+
+
+def test_policies_are_kept_by_the_service(call, leaking, tmp_path):
+    policies = [{"name": "cli.b", "description": "For\ntests.", "gates": [LEAKAGE]}]
+    policies += [{"name": "cli.a", "gates": [TOO_LOW, LEAKAGE]}]
+    stored = call("policies", "put", policy_file(tmp_path, {"policies": policies}))
+    assert (stored.returncode, stored.stdout) == (0, "")
+    assert call("policies", "list").stdout.splitlines() == [
+        "cli.a  2 gates",
+        "cli.b  1 gate  For tests.",
+    ]
+    assert len(json.loads(call("policies", "list", "--json").stdout)) == 2
+    assert call("gate", leaking, "--policy-name", "cli.b").returncode == 0
+    assert call("gate", leaking, "--policy-name", "cli.a").returncode == 1
+    shown = call("policies", "show", "cli.a").stdout
+    loosened = shown.replace("0.5", "2000")
+    assert call("policies", "put", "-", stdin=loosened).returncode == 0
+    told = json.loads(call("gate", leaking, "--policy-name", "cli.a", "--json").stdout)
+    assert (told["outcome"], told["evaluations"][0]["policy"]) == ("pass", "cli.a")
+    for name in ("cli.a", "cli.b"):
+        assert call("policies", "remove", name).returncode == 0
+    gone = call("gate", leaking, "--policy-name", "cli.a")
+    assert (gone.returncode, "no such gate policy" in gone.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "told"),
+    [
+        (("x", "--policy", "-", "--policy-name", "a"), "", "either --policy or --policy-name"),
+        (("x", "--out", "file"), "", "--out: "),
+        (("x", "--json", "--format", "junit"), "", "--json: "),
+        ((), "", "name an experiment"),
+        (("--policy-name", "a"), "", "name an experiment"),
+        (("x", "--policy", "-"), "policies: []", "/policies"),
+        (("x", "--policy", "-"), "{name: a}", "either `gates` or `policies`"),
+        (("x", "--format", "pdf"), "", "--format"),
+    ],
+)
+def test_what_cannot_be_asked(call, arguments, stdin, told):
+    done = call("gate", *arguments, stdin=stdin)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_gates_without_a_name_are_not_stored(call):
+    done = call("policies", "put", "-", stdin=json.dumps([LEAKAGE]))
+    assert (done.returncode, "have no `name`" in done.stderr) == (2, True)
+    assert "/gates/0/figure" in call("policies", "put", "-", stdin="gates: [{}]").stderr
+
+
+def test_a_figure_of_the_other_kind_is_no_evidence(call, submitted, small_spec, leaking):
+    """An epsilon that a leakage would satisfy, and a leakage that an epsilon would."""
+    training = {**small_spec["training"], "hypotheses": 1}
+    central = {**small_spec, "privacy": CENTRAL, "training": training, "gates": []}
+    counted = submitted({**central, "name": "central"}, "central")
+    for experiment, own, other, reason in (
+        (leaking, LEAKAGE, EPSILON, "metric privacy is counted as leakage"),
+        (counted, EPSILON, LEAKAGE, "counted as an epsilon with a delta"),
+    ):
+        assert call("gate", experiment, "--policy", "-", stdin=json.dumps([own])).returncode == 0
+        done = call("gate", experiment, "--policy", "-", "--json", stdin=json.dumps([own, other]))
+        assert done.returncode == 3
+        [passed, unknown] = json.loads(done.stdout)["gates"]
+        assert (passed["outcome"], unknown["outcome"]) == ("pass", "insufficient_evidence")
+        assert unknown["value"] is None
+        assert reason in unknown["reason"]
+
+
+def test_a_group_without_positives_is_no_gap_of_a_perfect_classifier(call, submitted, tmp_path):
+    """Every prediction is right; no row of group b has the favourable outcome."""
+    rows = [("town", "sex", "score", "income")]
+    for town in range(30):
+        for row in range(20):
+            sex, value = "ab"[row % 2], int(row % 4 == 0)
+            rows.append((f"t{town}", sex, value, value))
+    file = tmp_path / "people.csv"
+    file.write_text("\n".join(",".join(map(str, row)) for row in rows) + "\n")
+    spec = {
+        "name": "perfect",
+        "federation": {
+            "source": "table",
+            "client_key": "town",
+            "target": "income",
+            "features": ["score"],
+        },
+        "model": {"kind": "linear"},
+        "training": {
+            "loss": "mse",
+            "hypotheses": 1,
+            "rounds": 60,
+            "cohort": {"clients": 10},
+            "local": {"steps": 5, "step_size": 0.3},
+        },
+        "privacy": {"mechanism": "none"},
+        "fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 0.5}},
+    }
+    described = tmp_path / "spec.json"
+    described.write_text(json.dumps(spec))
+    added = call("federations", "add", file, "--spec", described, "--wait", "--json")
+    assert added.returncode == 0, added.stderr
+    spec["federation"]["id"] = json.loads(added.stdout)["id"]
+    experiment = submitted(spec, "perfect")
+    [section] = json.loads(call("report", experiment).stdout)["fairness"]
+    rates = {group["value"]: group for group in section["groups"]}
+    assert (rates["a"]["true_positive_rate"], rates["b"]["true_positive_rate"]) == (1.0, None)
+    assert (rates["a"]["false_positive_rate"], rates["b"]["false_positive_rate"]) == (0.0, 0.0)
+    gates = [
+        {"figure": f"{gap}_difference", "op": "le", "value": 1.0}
+        for gap in ("equal_opportunity", "equalized_odds", "demographic_parity")
+    ]
+    done = call("gate", experiment, "--policy", "-", "--json", stdin=json.dumps(gates))
+    assert done.returncode == 3
+    opportunity, odds, parity = json.loads(done.stdout)["gates"]
+    for unknown in (opportunity, odds):
+        assert (unknown["outcome"], unknown["value"]) == ("insufficient_evidence", None)
+        assert "favourable outcome" in unknown["reason"]
+    assert (parity["outcome"], parity["value"]) == ("pass", 0.5)
