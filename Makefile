@@ -13,7 +13,7 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-data lint format bench reproduce
+.PHONY: help install demo test test-slow test-data lint format bench reproduce screenshots
 
 help:
 	@echo "make install    make .venv and install fedaudit and its tools into it"
@@ -24,6 +24,7 @@ help:
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make bench      run the benchmarks"
+	@echo "make screenshots  take the pictures of docs/pages.md with the system's Chromium"
 	@echo "make reproduce  run the papers' tasks again: the figures in docs/"
 
 install:
@@ -62,6 +63,13 @@ bench:
 	$(PYTHON) -m benchmarks.clipped_gradients
 	$(PYTHON) -m benchmarks.record_budgets
 	$(PYTHON) -m benchmarks.large_table
+	$(PYTHON) -m benchmarks.report_pages
+	$(PYTHON) -m benchmarks.fairness_cost --data $(DATA)
+	$(PYTHON) -m benchmarks.permutation_null
+
+screenshots:
+	FEDAUDIT_SCREENSHOTS="$(abspath docs/screenshots)" FEDAUDIT_TEST_BROWSER=required \
+		$(PYTHON) -m pytest tests/browser/test_every_page.py $(PYTEST_ARGS)
 
 reproduce:
 	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 100
@@ -69,3 +77,4 @@ reproduce:
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20 --cohort 7
 	$(PYTHON) -m benchmarks.reproductions.hospital_task --data $(DATA) --seeds 30
 	$(PYTHON) -m benchmarks.reproductions.record_personalised --data $(DATA) --seeds 5
+	$(PYTHON) -m benchmarks.reproductions.income_task --data $(DATA) --seeds 10

@@ -11,7 +11,7 @@ _MOST_ADDRESSES = 4096
 class FailedAttempts:
     """Failures of the last minute by address, in this process; safe to share between threads.
 
-    Keys hold 256 random bits and are not guessed: this bounds the load and the noise in the logs.
+    Keys hold 256 random bits and are not guessed: this bounds the noise in the logs.
     """
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ from fastapi import Depends, Request, Response
 from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
 
+from api.bodies import media_type
 from api.pages.origins import came_from, is_foreign
 from api.problems import ProblemError, invalid
 from api.resources import Shared
@@ -26,6 +27,7 @@ CSRF_FIELD = "csrf"
 
 _CSRF_PURPOSE = b"fedaudit forms"
 _MOST_FIELDS = 1000
+_FORM = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,11 @@ async def own_form(request: Request) -> FormData:
     """The fields of a form. Raises ProblemError where another site's page sent it."""
     if is_foreign(request):
         raise ProblemError(403, "forbidden", "the form was sent from another site")
+    # Multipart forms name their own encoding, and some of those make text that is no text.
+    if media_type(request) not in ("", _FORM):
+        raise ProblemError(415, "unsupported-media-type", f"send the form as {_FORM}")
     try:
-        return await request.form(max_files=0, max_fields=_MOST_FIELDS)
+        return await request.form(max_fields=_MOST_FIELDS)
     except ClientDisconnect:
         raise invalid("", "the form broke off") from None
 

@@ -12,6 +12,7 @@ from api.resources import Shared
 from api.security import ExperimentsReader
 from api.services.event_log import EventLog
 from api.services.lookups import find_experiment
+from models.repositories import ApiKeyRepository
 
 router = APIRouter(prefix="/experiments", tags=["events"])
 
@@ -19,7 +20,12 @@ router = APIRouter(prefix="/experiments", tags=["events"])
 def _event_log(experiment_id: str, caller: ExperimentsReader, resources: Shared) -> EventLog:
     with resources.database.read() as session:
         found = find_experiment(session, caller, experiment_id)
-    return EventLog(resources, caller.project_id, found.id)
+    return EventLog(
+        resources,
+        caller.project_id,
+        found.id,
+        in_force=lambda session: ApiKeyRepository(session).is_in_force(caller.key_id),
+    )
 
 
 @router.get("/{experiment_id}/events", response_class=EventSourceResponse, responses=problems(404))

@@ -1,10 +1,11 @@
 """The events of one experiment as a stream, from the stored ones on until it has ended."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import orjson
 from fastapi.sse import ServerSentEvent
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from api.resources import Resources
@@ -17,15 +18,30 @@ _PAUSE_SECONDS = 0.25
 
 
 class EventLog:
-    """The events of one experiment, read in batches by short transactions."""
+    """The events of one experiment, read in batches by short transactions.
 
-    def __init__(self, resources: Resources, project_id: str, experiment_id: str) -> None:
+    `in_force`: whether the reader may still read; asked with every batch, as a stream outlives a
+    key that is revoked and a session that ends.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        project_id: str,
+        experiment_id: str,
+        *,
+        in_force: Callable[[Session], bool],
+    ) -> None:
         self._resources = resources
         self._project_id = project_id
         self._experiment_id = experiment_id
+        self._in_force = in_force
 
     async def follow(self, last_event_id: int) -> AsyncIterator[ServerSentEvent]:
-        """The events above a number, until the experiment has ended or the service is about to."""
+        """The events above a number, until the experiment or the reader's right has ended.
+
+        It ends too where the service is about to.
+        """
         while not self._resources.stopping.is_set():
             events, ended = await run_in_threadpool(self._after, last_event_id)
             for event in events:
@@ -37,11 +53,13 @@ class EventLog:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     def _after(self, sequence: int) -> tuple[list[Event], bool]:
-        """Events above a number, and whether the experiment had ended before they were read.
+        """Events above a number, and whether there was an end before they were read.
 
         In that order nothing is missed: the last event is stored together with the end.
         """
         with self._resources.database.read() as session:
+            if not self._in_force(session):
+                return [], True
             row = ExperimentRepository(session, self._project_id).get(self._experiment_id)
             ended = row is None or row.status in ENDED
             events = EventRepository(session, self._project_id)

@@ -9,14 +9,25 @@ from fedaudit.cli.failures import usage_error
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 # A file or pipe has no width; rich would wrap at 80 columns, or at COLUMNS where that is set.
 _WIDTH_WITHOUT_TERMINAL = 132
+_WIDEST = 1000
 
 
 def standard_output() -> "Console":
     """The console for results that people read. NO_COLOR is honoured."""
     return _console(stderr=False)
+
+
+def print_table(table: "Table") -> None:
+    """A table on standard output. On a terminal that is too narrow for it lines run over the edge:
+    rich would fold figures in pieces, and leave whole columns out."""
+    console = standard_output()
+    wide = console.options.update(width=_WIDEST)
+    console.width = max(console.width, console.measure(table, options=wide).maximum)
+    console.print(table, soft_wrap=True)
 
 
 def standard_error() -> "Console":

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedaudit.cli.output import standard_output
+from fedaudit.cli.output import print_table
 from fedaudit.privacy.guarantee import at_most
 
 Json = Mapping[str, Any]
@@ -35,7 +35,7 @@ def show_reports(reports: Sequence[Json], asked: Sequence[str]) -> None:
             *(escape(cell) for cell in cells),
             (report["gate_outcome"] or "none").replace("_", " "),
         )
-    standard_output().print(table)
+    print_table(table)
 
 
 def shown(figure: str, value: float | None) -> str:

@@ -82,7 +82,12 @@ def client_averages(
     rates = np.divide(sums, contributing, out=np.full_like(sums, np.nan), where=enough)
     rows = scored_rows(client_counts.sum(axis=0))
     pooled = shown_groups(rows, minimum_group_size=minimum_group_size, combination=combination)
-    shown = complemented(pooled & (clients >= FEWEST_CLIENTS), rows, combination)
+    shown = complemented(
+        pooled & (clients >= FEWEST_CLIENTS),
+        rows,
+        minimum_group_size=minimum_group_size,
+        combination=combination,
+    )
     return ClientAverages(
         shown=shown,
         clients=clients,

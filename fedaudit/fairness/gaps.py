@@ -35,7 +35,7 @@ NO_OUTCOME = "no favourable outcome was declared"
 ZERO_OVER_ZERO = "the rates compared are all 0, and 0/0 is no ratio"
 _LACKING = {
     "demographic_parity": "scored rows",
-    "equalized_odds": "rows with and without the favourable outcome",
+    "equalized_odds": "rows with or rows without the favourable outcome",
     "equal_opportunity": "rows with the favourable outcome",
 }
 
@@ -222,5 +222,8 @@ class _Reasons:
         rates = {"demographic_parity": [0], "equalized_odds": [1, 2], "equal_opportunity": [1]}
         lacking = int(np.isnan(self._rates[rates[family]]).any(axis=0).sum())
         if lacking:
-            return f"{lacking} of the groups compared lack {_LACKING[family]}: a rate is undefined"
+            lack = "lacks" if lacking == 1 else "lack"
+            return (
+                f"{lacking} of the groups compared {lack} {_LACKING[family]}: a rate is undefined"
+            )
         return ZERO_OVER_ZERO

@@ -37,6 +37,7 @@ Unit = Literal["client", "record"]
 PERMUTATIONS = 1000
 _CELLS_AT_A_TIME = 1 << 20
 NO_GAP = "there is no gap to compare with"
+_NO_LOSSES = "single rows would have to be exchanged, and only sums of their losses are kept"
 _SAME = 1e-12
 """Gaps that differ by less are ties: equal fractions may differ in their last bits."""
 
@@ -114,14 +115,19 @@ def score_nulls(
 ) -> dict[str, Null | str]:
     """The null of each of SCORE_METRICS, as `permutation_nulls`, by the same exchanges of clients.
 
-    None where rows would have to be exchanged: only sums of their losses are kept.
+    Where rows are exchanged, of the accuracy alone: whether a row is right is a count, but of
+    losses only sums are kept.
     """
     compared = _compared(scores.rows, groups, minimum_group_size, reference_group, combination)
-    if not isinstance(compared, str) and compared.unit == "record":
-        compared = "single rows would have to be exchanged, and only sums of their losses are kept"
     if isinstance(compared, str):
         return dict.fromkeys(SCORE_METRICS, compared)
     sums = scores.sums[..., compared.shown]
+    if compared.unit == "record":
+        found: dict[str, Null | str] = dict.fromkeys(SCORE_METRICS, _NO_LOSSES)
+        if scores.correct is not None:
+            generator = _generator(seed, stream)
+            found[SCORE_METRICS[0]] = _accuracy_null(sums, compared, permutations, generator)
+        return found
     exchanged = _clients(
         sums.sum(axis=-1)[compared.contributing],
         compared.group,
@@ -135,6 +141,25 @@ def score_nulls(
     return _nulls(
         SCORE_METRICS, compared.scores(sums.sum(axis=0), rooted=rooted), drawn, compared.unit
     )
+
+
+def _accuracy_null(
+    sums: NDArray[np.float64],
+    compared: "_Compared",
+    permutations: int,
+    generator: np.random.Generator,
+) -> Null | str:
+    """Of the accuracy difference where rows are exchanged: a row is right or it is not.
+
+    `sums` [clients, 3, groups shown], as `GroupScores.sums`.
+    """
+    rows, right = sums[:, :2].sum(axis=0).astype(np.int64)
+    none = np.zeros_like(rows)
+    drawn = _records(np.stack([right, rows - right, none, none], axis=-1), permutations, generator)
+    all_right = np.concatenate([right[np.newaxis], drawn[..., 0]])
+    of_all = np.stack(np.broadcast_arrays(rows, all_right, 0.0), axis=-2)
+    values = compared.scores(of_all, rooted=False)[:, 0]
+    return _null(float(values[0]), values[1:], compared.unit, is_ratio=False)
 
 
 @dataclass(frozen=True, eq=False)

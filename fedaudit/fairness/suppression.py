@@ -16,9 +16,9 @@ def shown_groups(
     """Which groups may be shown, [..., groups], from their scored rows.
 
     A group with fewer than `minimum_group_size` rows is hidden. Where exactly one group that has
-    rows is hidden, the smallest of the others is hidden too: otherwise the total less what is
-    shown would give the hidden group away (complementary suppression). A group without rows is
-    not shown, and hides nothing.
+    rows is hidden, or those hidden have fewer rows together, the smallest of the others is hidden
+    too: otherwise the total less what is shown would give them away (complementary suppression).
+    A group without rows is not shown, and hides nothing.
 
     Groups of a `combination` add up to the groups of the attributes that it combines as well, so
     that holds within each of these too, and what belongs to one that is hidden is hidden. Several
@@ -26,7 +26,7 @@ def shown_groups(
     """
     large = rows >= max(1, minimum_group_size)
     if combination is None or large.all():
-        return complemented(large, rows)
+        return complemented(large, rows, minimum_group_size=minimum_group_size)
     for margin in combination.margins:
         lines = combination.lines(margin)
         totals = shown_groups(
@@ -35,20 +35,26 @@ def shown_groups(
             combination=combination.of_margin(margin),
         )
         large[..., lines] &= totals[..., np.newaxis]
-    return complemented(large, rows, combination)
+    return complemented(large, rows, minimum_group_size=minimum_group_size, combination=combination)
 
 
 def complemented(
-    shown: NDArray[np.bool_], rows: NDArray[np.int64], combination: Combination | None = None
+    shown: NDArray[np.bool_],
+    rows: NDArray[np.int64],
+    *,
+    minimum_group_size: int,
+    combination: Combination | None = None,
 ) -> NDArray[np.bool_]:
-    """Without the smallest shown group where exactly one group that has rows is hidden.
+    """Without the smallest shown group where what is hidden is one group, or few rows together.
 
-    Within every total of a `combination` too. Changes `shown` [..., groups] in place and gives it
-    back.
+    Few are fewer than `minimum_group_size`. Within every total of a `combination` too. Changes
+    `shown` [..., groups] in place and gives it back.
     """
     if combination is not None:
-        return _complemented_within(shown, rows, combination.totals)
-    alone = ((rows > 0) & ~shown).sum(axis=-1) == 1
+        return _complemented_within(
+            shown, rows, combination.totals, minimum_group_size=minimum_group_size
+        )
+    alone = _given_away(shown, rows, minimum_group_size)
     if alone.any():
         smallest = np.where(shown, rows, _BEYOND).argmin(axis=-1)[..., np.newaxis]
         kept = np.take_along_axis(shown, smallest, axis=-1) & ~alone[..., np.newaxis]
@@ -86,15 +92,31 @@ def shown_cells(
             )
             shown[:, lines] &= told[..., np.newaxis]
     of_parts = [cells[:, lines].reshape(-1, lines.shape[1]) for lines in within]
-    return _complemented_within(shown.ravel(), rows.ravel(), [cells.T, *of_parts]).reshape(
-        rows.shape
-    )
+    totals = [cells.T, *of_parts]
+    return _complemented_within(
+        shown.ravel(), rows.ravel(), totals, minimum_group_size=minimum_group_size
+    ).reshape(rows.shape)
+
+
+def _given_away(
+    shown: NDArray[np.bool_], rows: NDArray[np.int64], minimum_group_size: int
+) -> NDArray[np.bool_]:
+    """Where groups [..., groups] are hidden that a total less the others would tell: [...]."""
+    hidden = np.where(shown, 0, rows)
+    few = hidden.sum(axis=-1) < minimum_group_size
+    count = np.count_nonzero(hidden, axis=-1)
+    told: NDArray[np.bool_] = (count == 1) | (few & (count > 0))
+    return told
 
 
 def _complemented_within(
-    shown: NDArray[np.bool_], rows: NDArray[np.int64], totals: Sequence[NDArray[np.int64]]
+    shown: NDArray[np.bool_],
+    rows: NDArray[np.int64],
+    totals: Sequence[NDArray[np.int64]],
+    *,
+    minimum_group_size: int,
 ) -> NDArray[np.bool_]:
-    """`complemented` within each of several totals: no total has a single hidden group.
+    """`complemented` within each of several totals: none gives away what it hides.
 
     `totals`: the places of the groups that add up to each, [count, groups]. One group is hidden at
     a time: that which helps most totals, of several the smallest.
@@ -102,7 +124,7 @@ def _complemented_within(
     while True:
         helps = np.zeros(rows.shape, dtype=np.int64)
         for places in totals:
-            alone = ((rows[..., places] > 0) & ~shown[..., places]).sum(axis=-1) == 1
+            alone = _given_away(shown[..., places], rows[..., places], minimum_group_size)
             helps[..., places] += alone[..., np.newaxis]
         helps[~shown] = 0
         most = helps.max(axis=-1, keepdims=True)

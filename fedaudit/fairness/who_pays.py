@@ -51,7 +51,7 @@ def membership(rows: NDArray[np.integer], *, minimum_group_size: int) -> Members
     """Of rows per client and group [clients, groups]; clients that do not train have none.
 
     Hidden are groups with fewer than `minimum_group_size` rows or FEWEST_CLIENTS clients, and the
-    smallest other where just one would be.
+    smallest other where just one would be, or few rows together.
     """
     unit = unit_of(rows)
     belongs = rows > 0
@@ -61,5 +61,7 @@ def membership(rows: NDArray[np.integer], *, minimum_group_size: int) -> Members
         unit=unit,
         weights=(belongs if unit == "client" else rows).astype(np.float64),
         clients=clients,
-        shown=complemented(large & (clients >= FEWEST_CLIENTS), pooled),
+        shown=complemented(
+            large & (clients >= FEWEST_CLIENTS), pooled, minimum_group_size=minimum_group_size
+        ),
     )

@@ -42,7 +42,7 @@ def attribute_figures(
     counts: AttributeCounts, *, minimum_group_size: int
 ) -> tuple[dict[str, Any], Warnings]:
     """Sizes and base rates of an attribute's groups, and a warning of small ones."""
-    shown = _shown(counts.rows, minimum_group_size)
+    shown = shown_groups(counts.rows, minimum_group_size=minimum_group_size)
     rated = shown & _rated(counts, minimum_group_size)
     rates = counts.favourable / np.maximum(counts.scored, 1)
     reasons = {}
@@ -71,7 +71,7 @@ def class_figures(
     target: str, classes: Sequence[str], rows: NDArray[np.int64], *, minimum_group_size: int
 ) -> tuple[dict[str, int | None], Warnings]:
     """How many rows each class has, and a warning of small ones."""
-    shown = _shown(rows, minimum_group_size)
+    shown = shown_groups(rows, minimum_group_size=minimum_group_size)
     small = _small(classes, rows, minimum_group_size)
     balance = _with_gaps(classes, rows, shown)
     if not small:
@@ -92,18 +92,6 @@ def spread(rows: NDArray[np.int64]) -> dict[str, float | int | None]:
     }
 
 
-def _shown(rows: NDArray[np.int64], minimum_group_size: int) -> NDArray[np.bool_]:
-    """The groups that may be shown, [groups], of which a profile tells the total too.
-
-    Those that are hidden have `minimum_group_size` rows together: two of one row each would be
-    told by the total.
-    """
-    shown = shown_groups(rows, minimum_group_size=minimum_group_size)
-    if shown.any() and 0 < rows[~shown].sum() < minimum_group_size:
-        shown[np.where(shown, rows, np.iinfo(np.int64).max).argmin()] = False
-    return shown
-
-
 def _rated(counts: AttributeCounts, minimum_group_size: int) -> NDArray[np.bool_]:
     """The groups whose base rates may be shown, [groups].
 
@@ -111,7 +99,7 @@ def _rated(counts: AttributeCounts, minimum_group_size: int) -> NDArray[np.bool_
     would tell its outcomes. And rates of an outcome that few have would tell how few.
     """
     rows = np.append(counts.scored, counts.missing)
-    rated = _shown(rows, minimum_group_size)[:-1]
+    rated = shown_groups(rows, minimum_group_size=minimum_group_size)[:-1]
     favourable = int(counts.favourable.sum())
     rarest = min(favourable, int(counts.scored.sum()) - favourable)
     if counts.no_rule is not None or 0 < rarest < minimum_group_size:

@@ -49,6 +49,12 @@ def number(value: float) -> str:
 
 
 def at_most(value: float, *, digits: int = 6) -> str:
-    """An upper bound in a sentence: rounded up, never to less than was shown."""
+    """An upper bound in a sentence: rounded up, never to less than was shown.
+
+    What few digits tell is told as it is: 2.2 stays, although in binary it lies a little higher.
+    """
+    nearest = f"{value:.{digits}g}"
+    if float(nearest) >= value:
+        return nearest
     context = Context(prec=digits, rounding=ROUND_CEILING)
     return f"{float(context.create_decimal_from_float(value)):.{digits}g}"

@@ -24,7 +24,7 @@ from fedaudit.privacy.epsilon_guarantees import (
     epsilon_guarantee,
     epsilon_kind,
 )
-from fedaudit.privacy.guarantee import SIMULATED, Guarantee, no_guarantee
+from fedaudit.privacy.guarantee import SIMULATED, Guarantee, at_most, no_guarantee
 from fedaudit.privacy.guarantee import number as _number
 from fedaudit.privacy.inputs import GuaranteeKind, MechanismInputs, layer_components
 from fedaudit.privacy.layer_guarantees import (
@@ -198,7 +198,7 @@ def _adaptive(privacy: LaplaceL2, n: int) -> list[str]:
         bounds += f", and at most {_number(privacy.clip)}, to which it is clipped"
     return [
         f"Heuristic. By the paper's convention each release costs n/nu = "
-        f"{_number(n / privacy.noise_multiplier)} within a radius that is the norm of the client's "
+        f"{at_most(n / privacy.noise_multiplier)} within a radius that is the norm of the client's "
         f"own update ({bounds}), and releases add up.",
         "This is no theorem: the radius depends on the data, the scale of the noise reveals it, "
         "and the proof for a public rate does not cover it.",
@@ -210,11 +210,11 @@ def _fixed(spec: ExperimentSpec, privacy: LaplaceL2, n: int) -> list[str]:
     cost = n / privacy.noise_multiplier
     return [
         f"{_label(spec)}. Each released parameter vector satisfies epsilon*d-privacy with the "
-        f"public rate epsilon = n/(nu*r) = {_number(cost / radius)} per unit of distance (r = "
+        f"public rate epsilon = n/(nu*r) = {at_most(cost / radius)} per unit of distance (r = "
         f"{_number(radius)}): between two datasets whose uploads lie d apart, what the server "
         "receives differs in likelihood by a factor of at most exp(epsilon*d). Over rounds the "
         "epsilon*d add up.",
-        f"The figure n/nu = {_number(cost)} for each release bounds that exponent only between "
+        f"The figure n/nu = {at_most(cost)} for each release bounds that exponent only between "
         f"datasets whose uploads lie within r of each other.",
         _reach(privacy.clip, radius, cost),
     ]
@@ -230,12 +230,12 @@ def _reach(clip: float | None, radius: float, cost: float) -> str:
     reach = f"Updates are clipped to {_number(clip)}, so two uploads from one hypothesis lie "
     if 2 * clip <= radius:
         return reach + (
-            f"within {_number(2 * clip)}, hence within r: n/nu covers every two datasets that "
+            f"within {at_most(2 * clip)}, hence within r: n/nu covers every two datasets that "
             "choose the same hypothesis."
         )
     return reach + (
-        f"within {_number(2 * clip)}, which exceeds r: over all datasets that choose the same "
-        f"hypothesis a release is bounded by {_number(2 * clip / radius * cost)}, not by n/nu."
+        f"within {at_most(2 * clip)}, which exceeds r: over all datasets that choose the same "
+        f"hypothesis a release is bounded by {at_most(2 * clip / radius * cost)}, not by n/nu."
     )
 
 
@@ -254,7 +254,7 @@ def _choice(spec: ExperimentSpec, privacy: LaplaceL2) -> list[str]:
             "The hypothesis that a client chose is not hidden by noise of its own: the further "
             "apart the hypotheses, the more surely an upload tells which one it was."
         ]
-    most = "" if privacy.clip is None else f" (at most that plus {_number(2 * privacy.clip)})"
+    most = "" if privacy.clip is None else f" (at most that plus {at_most(2 * privacy.clip)})"
     return [
         "Between datasets that choose different hypotheses i and j, d is about the distance "
         f"||theta_i - theta_j||{most}, which can be many radii: the choice is protected only so "

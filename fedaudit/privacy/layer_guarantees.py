@@ -31,7 +31,7 @@ def adaptive_layers(privacy: LaplaceL2, sizes: Sequence[int]) -> list[str]:
         f"Heuristic. Each of the {len(sizes)} layers has noise of its own. By the paper's "
         f"convention a release costs n_l/nu in layer l ({_each(sizes, nu)}) within a radius that "
         f"is the norm of the layer's own update ({bounds}); over layers that is n/nu = "
-        f"{number(sum(sizes) / nu)}, and releases add up.",
+        f"{at_most(sum(sizes) / nu)}, and releases add up.",
         "This is no theorem: the radii depend on the data, the scales of the noise reveal them, "
         "and the proof for public rates does not cover it.",
     ]
@@ -47,7 +47,7 @@ def fixed_layers(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> lis
         f"n_l/nu is {_each(sizes, nu)}): between two datasets whose uploads lie d_l apart in layer "
         "l, what the server receives differs in likelihood by a factor of at most exp(sum of "
         "epsilon_l*d_l). Over rounds these exponents add up.",
-        f"The figure n/nu = {number(cost)} for each release, the sum of n_l/nu over the layers, "
+        f"The figure n/nu = {at_most(cost)} for each release, the sum of n_l/nu over the layers, "
         "bounds that exponent only between datasets whose uploads lie within r of each other in "
         "every layer.",
         _reach(privacy.clip, radius, cost, spread=math.hypot(*sizes) / nu),
@@ -69,7 +69,7 @@ def layer_choice(privacy: LaplaceL2) -> str:
 
 
 def _each(sizes: Sequence[int], nu: float) -> str:
-    return ", ".join(number(size / nu) for size in sizes)
+    return ", ".join(at_most(size / nu) for size in sizes)
 
 
 def _reach(clip: float | None, radius: float, cost: float, *, spread: float) -> str:
@@ -83,7 +83,7 @@ def _reach(clip: float | None, radius: float, cost: float, *, spread: float) -> 
     bound = 2 * clip / radius * spread
     reach = (
         f"Updates are clipped to {number(clip)} as a whole, before the layers are taken apart, so "
-        f"two uploads from one hypothesis lie within {number(2 * clip)} over all layers together"
+        f"two uploads from one hypothesis lie within {at_most(2 * clip)} over all layers together"
     )
     if bound <= cost:
         return (

@@ -54,6 +54,19 @@ def log_ratio_bound(*, epsilons: Sequence[float], distances: Sequence[float]) ->
     return math.fsum(rate * distance for rate, distance in zip(epsilons, distances, strict=True))
 
 
+def worst_log_ratio(
+    releases: int, *, sizes: Sequence[int], noise_multiplier: float, radius: float, clip: float
+) -> float:
+    """The theorem's sum over a run, between any two datasets that choose alike in every round.
+
+    `sizes`: parameters of each layer with noise of its own, or of the whole vector. Two updates of
+    one hypothesis, each clipped, lie within 2 * clip; over layers the sum of epsilon_l * d_l is at
+    most that times the norm of the rates n_l / (nu * radius) (Cauchy and Schwarz).
+    """
+    rate = epsilon(n=1, noise_multiplier=noise_multiplier, radius=radius) * math.hypot(*sizes)
+    return log_ratio_bound(epsilons=[rate] * releases, distances=[2 * clip] * releases)
+
+
 @dataclass(frozen=True)
 class LeakageSummary:
     """The spread of leakage over the training clients, those that never took part included."""

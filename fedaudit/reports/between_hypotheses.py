@@ -81,7 +81,9 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
     pairs = [_pair(run, pair, by_part[pair]) for pair in listed_pairs(distances)]
     k = len(distances)
     return BetweenHypotheses(
-        pairs=pairs, pairs_in_all=k * (k - 1) // 2, statement=_statement(run.privacy, pairs)
+        pairs=pairs,
+        pairs_in_all=k * (k - 1) // 2,
+        statement=_statement(run, pairs, by_part),
     )
 
 
@@ -187,8 +189,10 @@ def pair_figures(
     return found
 
 
-def _statement(privacy: LaplaceL2, pairs: Sequence[HypothesisPair]) -> str:
-    adaptive = privacy.radius == "adaptive"
+def _statement(run: _Run, pairs: Sequence[HypothesisPair], by_part: NDArray[np.float64]) -> str:
+    """In words, from the pairs that are told and all distances [k, k, parts]."""
+    privacy, adaptive = run.privacy, run.privacy.radius == "adaptive"
+    layered = ", added up over the layers" if by_part.shape[-1] > 1 else ""
     sentences = [
         "The hypothesis that a client chose has no noise of its own. Where the same update starts "
         "from one hypothesis or from another, the two uploads lie as far apart as the hypotheses. "
@@ -197,11 +201,13 @@ def _statement(privacy: LaplaceL2, pairs: Sequence[HypothesisPair]) -> str:
             if adaptive
             else "What the server receives of one release then differs in "
         )
-        + "likelihood by a factor of at most exp(epsilon * distance).",
+        + f"likelihood by a factor of at most exp(epsilon * distance{layered}).",
+        "The distances are those at the end of the run: releases of earlier rounds started from "
+        "other hypotheses, which may have lain further apart.",
         _reach(pairs, adaptive=adaptive),
         "An exponent of several units hides next to nothing, and the exponents of a client's "
         "releases add up.",
-        _of_any_two(privacy, pairs),
+        _of_any_two(run, by_part),
     ]
     if privacy.noise == "simulation":
         sentences.append(
@@ -240,11 +246,14 @@ def _exponent(pair: HypothesisPair, *, adaptive: bool) -> str:
     return f"{median} for the release in the middle and {most} for the one with the least noise"
 
 
-def _of_any_two(privacy: LaplaceL2, pairs: Sequence[HypothesisPair]) -> str:
-    most = max((pair.worst_case for pair in pairs if pair.worst_case is not None), default=None)
-    if most is None:
+def _of_any_two(run: _Run, by_part: NDArray[np.float64]) -> str:
+    """Of all pairs, listed or not: over layers the farthest need not have the largest exponent."""
+    rates, clip = run.rates, run.privacy.clip
+    if rates is None or not rates.public or clip is None:
         return "Datasets whose updates differ too are bounded by no number."
+    apart = float((by_part @ rates.values[0]).max())
+    most = apart + float(clipped_reach(rates.values, clip=clip)[0])
     return (
-        "Between any two datasets of a client, with updates clipped to "
-        f"{number(privacy.clip or 0.0)}, the exponent of a release is at most {at_most(most)}."
+        f"Between any two datasets of a client, with updates clipped to {number(clip)}, the "
+        f"exponent of a release that starts from these hypotheses is at most {at_most(most)}."
     )

@@ -102,6 +102,9 @@ class Privacy(_Part):
     leakage_by_cluster: list[ClusterLeakage] | None
     leakage_per_release: float | None
     """n / nu."""
+    log_ratio_max: float | None = None
+    """By the theorem, of whoever took part most: over the run, the largest exponent between any two
+    of a client's datasets that choose the same hypothesis in every round."""
     leakage_by_component: list[ComponentLeakage] | None = None
     """Of noise layer by layer; None where one noise covers the whole update."""
     between_hypotheses: BetweenHypotheses | None = None

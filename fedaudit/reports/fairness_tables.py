@@ -3,8 +3,9 @@
 Reports of earlier versions lack some of the figures; a table leaves out columns without any.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedaudit.fairness.counts import RATES
@@ -13,6 +14,7 @@ from fedaudit.reports.charts.chart import bound_text, figure_text
 Section = Mapping[str, Any]
 
 _OPEN_AT_MOST = 60
+_LONG_NOTE = 20
 _RATE_NAMES = {
     "selection_rate": "Selection rate",
     "true_positive_rate": "True positive rate",
@@ -39,6 +41,8 @@ class PageTable:
     rows: Sequence[tuple[str, ...]]
     remark: str = ""
     """What its columns mean, in words."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What several rows note, told once below the table: by the mark that these rows have."""
 
     @property
     def long(self) -> bool:
@@ -49,7 +53,16 @@ class PageTable:
 def fairness_tables(section: Section) -> list[PageTable]:
     """The tables of one of the report's fairness sections."""
     found = [_gaps(section), _rates(section), _by_hypothesis(section), _who_pays(section)]
-    return [table for table in found if table is not None]
+    return [_told_once(table) for table in found if table is not None]
+
+
+def _told_once(table: PageTable) -> PageTable:
+    """With a mark in the place of a long note that several rows have."""
+    often = Counter(row[-1] for row in table.rows if len(row[-1]) > _LONG_NOTE)
+    repeated = [note for note, rows in often.items() if rows > 1]
+    marks = {note: f"note {place}" for place, note in enumerate(repeated, start=1)}
+    rows = [(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows]
+    return replace(table, rows=rows, notes={mark: note for note, mark in marks.items()})
 
 
 def _gaps(section: Section) -> PageTable:
@@ -100,8 +113,8 @@ def _chance_words(attribute: str, null: Mapping[str, Any]) -> str:
     return (
         f"By chance: how wide the gap comes out on average, and in 95 of 100 cases at most, if "
         f"{attribute} has nothing to do with outcome and prediction; from {null['permutations']} "
-        f"random exchanges of {who} between groups. The p-value is the share of these with a gap "
-        f"at least as wide.{alike if who == 'rows' else ''}"
+        f"random exchanges of {who} between groups. The p-value is the share of gaps at least as "
+        f"wide as the observed one, which is counted too.{alike if who == 'rows' else ''}"
     )
 
 
@@ -154,7 +167,7 @@ def _by_hypothesis(section: Section) -> PageTable | None:
         return None
     rows = [
         (
-            f"hypothesis {one['hypothesis']}, {group['value']}",
+            f"hypothesis {one['hypothesis']}: {group['value']}",
             *(figure_text(group[rate]) for rate in RATES),
             _joined(group["reasons"].values()),
         )

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.privacy.between_hypotheses import MOST_LISTED
+from fedaudit.privacy.between_hypotheses import MOST_LISTED, clipped_reach
 from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.reports.between_hypotheses import (
+    Rates,
     noised_parts,
     pair_figures,
     rates_of,
@@ -23,6 +24,9 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import LaplaceL2
 
 _LARGEST = 1e300
+_ROUNDING = 1e-9
+_OF_ONE_NOISE = ("epsilon", "epsilon_median", "epsilon_max")
+"""Figures that layers with noise of their own do not have."""
 _PAIRS, _PLANE = "privacy.between_hypotheses", "report.plane"
 
 
@@ -59,19 +63,46 @@ def _follow(
     if value_at(between, "pairs_in_all") != in_all or len(pairs) != listed:
         return False
     parts = noised_parts(inputs)
-    if len(parts) > 1:
-        # Exponents add up over layers, whose own distances the report does not give.
-        return all(value_at(pair, "epsilon_max") is None for pair in pairs)
     assert isinstance(spec.privacy, LaplaceL2)
     rates = rates_of(spec.privacy, parts=parts, radii=totals.best_radii)
     for pair in pairs:
         distance = value_at(pair, "distance")
         if type(distance) not in (int, float) or not 0 <= distance < _LARGEST:
             return False
+        if len(parts) > 1:
+            if not _within_reach(pair, float(distance), rates, clip=spec.privacy.clip):
+                return False
+            continue
         figures = pair_figures(np.array([float(distance)]), rates, clip=spec.privacy.clip)
         if not same({name: value_at(pair, name) for name in figures}, figures):
             return False
     return True
+
+
+def _within_reach(pair: Any, distance: float, rates: Rates | None, *, clip: float | None) -> bool:
+    """Whether exponents over layers are such as their rates and the whole distance allow.
+
+    The report does not give the layers' own distances. Whatever they are, their sum is no less than
+    the whole distance, and by Cauchy and Schwarz an exponent is at most the norm of the rates times
+    it.
+    """
+    if any(value_at(pair, name) is not None for name in _OF_ONE_NOISE):
+        return False
+    names = ("indistinguishability_median", "indistinguishability")
+    said = {name: value_at(pair, name) for name in (*names, "worst_case")}
+    if rates is None:
+        return all(value is None for value in said.values())
+    if not all(type(said[name]) in (int, float) for name in names):
+        return False
+    least = rates.values.min(axis=1) * distance
+    most = np.linalg.norm(rates.values, axis=1) * distance
+    for name, told in zip(names, (rates.median, rates.largest), strict=True):
+        if not told(least) * (1 - _ROUNDING) <= said[name] <= told(most) * (1 + _ROUNDING):
+            return False
+    worst = None
+    if rates.public and clip is not None:
+        worst = said["indistinguishability"] + float(clipped_reach(rates.values, clip=clip)[0])
+    return same(said["worst_case"], worst)
 
 
 def _clusters_agree(clusters: Any, totals: LedgerTotals) -> bool:

@@ -67,6 +67,12 @@ def _of_the_mechanism(material: ReportMaterial) -> list[str]:
             "and j the bound of a release is about epsilon * ||theta_i - theta_j||"
             f"{', added up over the layers' if privacy.per_layer else ''}, which can be large."
         )
+        if privacy.radius == "adaptive":
+            found.append(
+                "The largest epsilon between hypotheses comes from one client's update: though it "
+                "names nobody and is rounded up to two digits, it tells the norm of the smallest "
+                "update of a round to within a tenth."
+            )
     found.append(
         "The mechanism is proven for real numbers. The low bits of floating-point noise can leak "
         "(Mironov 2012), and noise is made from random numbers of 32 bits, so tails rarer than "
@@ -114,12 +120,20 @@ def _of_fairness(material: ReportMaterial) -> list[str]:
         "Rates and gaps are pooled over the rows of the validation clients; averaged over clients, "
         "beside them under client_averaged, they are other figures.",
         f"Groups with fewer than {fairness.minimum_group_size} scored rows are left out, and "
-        "another with them where only one would be; a gap may be larger among those left out.",
-        "Rates of groups above that size are exact and may rest on few rows with one outcome.",
+        "another with them where only one would be or those left out have fewer together; a gap "
+        "may be larger among those left out.",
+        "Rates of groups above that size are exact and may rest on few rows with one outcome: "
+        "counts behind them can be worked out, and what they leave over bounds the groups left "
+        "out, together and at times one by one.",
         "The largest gap among many groups is biased upward, and so is its interval: it cannot "
         "show that there is no gap. A null tells how wide it comes out by chance alone; a small "
         "p-value tells that groups differ, not why.",
     ]
+    if any(", in no group: " in note for note in material.federation.notes):
+        found.append(
+            "Rows without a value of an attribute are in no group, and no group is kept back for "
+            "them: where they are few, the totals less the groups shown tell their outcomes."
+        )
     if not material.spec.declares_outcome:
         found.append(
             "No outcome was declared favourable: groups are compared by their losses alone, which "

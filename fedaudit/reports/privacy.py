@@ -1,10 +1,17 @@
 """The privacy section: leakage under metric privacy, epsilon with a delta, or neither."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.privacy.inputs import layer_components
-from fedaudit.privacy.metric import leakage, summarise_leakage, training_releases
+from fedaudit.privacy.metric import (
+    leakage,
+    summarise_leakage,
+    training_releases,
+    worst_log_ratio,
+)
 from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE, NO_MECHANISM, NO_NOISE
 from fedaudit.privacy.spending_plan import ObserverEpsilon, SpendingPlan
 from fedaudit.reports.between_hypotheses import between_hypotheses
@@ -20,6 +27,7 @@ from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianLocal,
     LaplaceL2,
+    PrivacySpec,
     RecordPersonalised,
 )
 
@@ -29,10 +37,16 @@ _LEAKAGE = (
     "leakage_quantiles",
     "leakage_by_cluster",
     "leakage_per_release",
+    "log_ratio_max",
     "leakage_by_component",
     "between_hypotheses",
 )
 _NOT_BY_LAYER = "one noise covers the whole update; privacy.per_layer would give each layer its own"
+_SECRET_RATES = (
+    "the radius is adaptive, so the rates are secret, and the theorem needs public ones; leakage "
+    "adds up by the paper's convention instead"
+)
+_NO_CLIP = "updates are not clipped, so nothing bounds how far a client's uploads may lie apart"
 _NOT_BY_RECORD = "the mechanism protects clients; no record has a budget of its own"
 
 
@@ -127,6 +141,11 @@ def _with_leakage(material: ReportMaterial, nu: float) -> Privacy:
         reasons["leakage_by_cluster"] = "the clusters of the clients were not handed over"
     if not material.layers:
         reasons["leakage_by_component"] = _NOT_BY_LAYER
+    most = int(_ordered(material).max(initial=0))
+    sizes = material.layers or (material.n,)
+    bounded = log_ratio_max(material.spec.privacy, most, sizes=sizes)
+    if isinstance(bounded, str):
+        reasons["log_ratio_max"] = bounded
     between = between_hypotheses(material)
     if isinstance(between, str):
         reasons["between_hypotheses"] = between
@@ -136,15 +155,36 @@ def _with_leakage(material: ReportMaterial, nu: float) -> Privacy:
         leakage_quantiles=summary.quantiles,
         leakage_by_cluster=by_cluster,
         leakage_per_release=leakage(1, n=material.n, noise_multiplier=nu),
+        log_ratio_max=None if isinstance(bounded, str) else bounded,
         leakage_by_component=_by_component(material, nu),
         between_hypotheses=None if isinstance(between, str) else between,
-        participations_max=int(_ordered(material).max(initial=0)),
+        participations_max=most,
         refusals=material.refusals,
         withheld=material.withheld,
         epsilon_max=None,
         epsilon=[],
         records=None,
         reasons=reasons,
+    )
+
+
+def log_ratio_max(privacy: PrivacySpec, releases: int, *, sizes: Sequence[int]) -> float | str:
+    """The theorem's sum over `releases` rounds, or why there is none.
+
+    `sizes`: parameters of each part that has noise of its own.
+    """
+    if not isinstance(privacy, LaplaceL2):
+        return NO_LEAKAGE
+    if privacy.radius == "adaptive":
+        return _SECRET_RATES
+    if privacy.clip is None:
+        return _NO_CLIP
+    return worst_log_ratio(
+        releases,
+        sizes=sizes,
+        noise_multiplier=privacy.noise_multiplier,
+        radius=float(privacy.radius),
+        clip=privacy.clip,
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
+from fedaudit.ledger.radii import radii_fit
 from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.privacy.metric import leakage, summarise_leakage
 
@@ -26,6 +27,8 @@ class LedgerTotals:
         self.refusals = 0
         self.withheld = 0
         self.inputs: set[MechanismInputs] = set()
+        self.misfits = 0
+        """Entries whose radii are not such as their mechanism gives."""
         self.rounds: set[int] = set()
         """Rounds with an entry whose results were stored."""
         self.compositions: dict[str, NDArray[np.int64]] = {}
@@ -44,6 +47,7 @@ class LedgerTotals:
         self.refusals += int(np.count_nonzero(entry.outcomes == _REFUSED))
         self.withheld += int(np.count_nonzero(entry.outcomes == _WITHHELD))
         self.inputs.add(entry.inputs)
+        self.misfits += not radii_fit(entry)
         self._compose(entry)
         if not entry.interrupted:
             self.rounds.add(entry.round)

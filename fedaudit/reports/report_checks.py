@@ -24,6 +24,7 @@ from fedaudit.reports.checks import (
 from fedaudit.reports.epsilon_checks import epsilon_checks
 from fedaudit.reports.gates import evaluate
 from fedaudit.reports.hypotheses_checks import hypotheses_checks
+from fedaudit.reports.privacy import log_ratio_max
 from fedaudit.reports.recompute import LedgerTotals, recompute
 from fedaudit.reports.signing import report_envelope
 from fedaudit.spec.errors import InvalidInputError
@@ -170,6 +171,12 @@ def _of_the_ledger(
         good="every entry has the mechanism of the spec",
         bad="the mechanism of some entries is not that of spec and report",
     )
+    yield check(
+        "ledger.radii",
+        not totals.misfits,
+        good="every release has a radius that its mechanism can give",
+        bad=f"{totals.misfits} entries have a radius that their mechanism cannot give",
+    )
     try:
         training = training_clients(clients, spec.federation)
         figures = recompute(
@@ -188,6 +195,10 @@ def _of_the_ledger(
     yield _agrees(report, "data.training_clients", training)
     for name, value in figures.items():
         yield _agrees(report, f"privacy.{name}", value)
+    if value_at(report, "privacy", "log_ratio_max") is not None:
+        sizes = _layers(spec, report) or (inputs.n,)
+        bounded = log_ratio_max(spec.privacy, int(totals.releases.max(initial=0)), sizes=sizes)
+        yield _agrees(report, "privacy.log_ratio_max", bounded)
     yield from hypotheses_checks(spec, report, totals, inputs)
 
 

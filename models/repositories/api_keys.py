@@ -45,6 +45,11 @@ class ApiKeyRepository(Repository):
         key = self._one(select(ApiKey).where(ApiKey.hash == digest, ApiKey.revoked_at.is_(None)))
         return key if key is not None and hmac.compare_digest(key.hash, digest) else None
 
+    def is_in_force(self, id: str) -> bool:  # noqa: A002
+        """Whether a key that was found before is not revoked since."""
+        key = self.session.get(ApiKey, id)
+        return key is not None and key.revoked_at is None
+
     def list(self, project_id: str) -> list[ApiKey]:
         """A project's keys, also the revoked ones, oldest first."""
         return self._all(select(ApiKey).where(ApiKey.project_id == project_id).order_by(ApiKey.id))

@@ -224,7 +224,7 @@ def test_a_file_that_changes_is_read_again(api: Api) -> None:
         ("leakage_max[lte]=inf", "/query/leakage_max[lte]"),
         ("leakage_max[lte]=1e999", "/query/leakage_max[lte]"),
         ("leakage_max[lte]=", "/query/leakage_max[lte]"),
-        ("epsilon_max[lte]=1", "/query"),
+        ("epsilon_max[lte]=1", "/query/delta"),
         ("status=done", "/query/status"),
         ("name=%00", "/query/name"),
         ("tag=%00", "/query/tag"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from models.repositories import ApiKeyRepository
 from tests.api.service import (
     ROUNDS,
     Api,
@@ -106,3 +107,18 @@ def test_a_silent_stream_is_kept_alive(
     with client.stream("GET", f"/v1/experiments/{id_}/events") as response:
         lines = response.iter_lines()
         assert next(line for line in lines if line.startswith(":")).startswith(": ")
+
+
+def test_a_stream_ends_with_its_key(live: tuple[Api, httpx.Client]) -> None:
+    api, client = live
+    id_, key = api.submit()["id"], api.key_with("experiments:read")
+    with client.stream(
+        "GET", f"/v1/experiments/{id_}/events", headers={"Authorization": f"Bearer {key}"}
+    ) as response:
+        lines = response.iter_lines()
+        assert next(lines).startswith("event: ")
+        with api.database.write() as session:
+            found = ApiKeyRepository(session).find(key)
+            assert found is not None
+            ApiKeyRepository(session).revoke(api.project_id, found.id)
+        list(lines)

@@ -45,7 +45,7 @@ def test_pages_are_accessible_and_fit(
     visit: Visit, pages: dict[str, str], pictures: Path, width: int
 ) -> None:
     page = visit.page
-    page.set_viewport_size({"width": width, "height": 844})
+    page.set_viewport_size({"width": width, "height": 900})
     visit.open("/sign-in")
     check(visit, width, pictures / f"sign-in-{width}.png")
     visit.sign_in()
@@ -70,4 +70,4 @@ def check(visit: Visit, width: int, picture: Path) -> None:
     visit.check_accessibility()
     found = visit.page.evaluate("document.documentElement.scrollWidth")
     assert found <= width, f"{visit.page.url} is {found} wide on a screen of {width}"
-    visit.page.screenshot(path=picture, full_page=True)
+    visit.page.screenshot(path=picture)

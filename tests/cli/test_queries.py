@@ -45,7 +45,8 @@ def test_reports_are_found_by_their_figures(call, two):
 
 def test_reports_for_people(call, two):
     little, much = two
-    shown = call("reports", "--where", "equalized_odds_difference>=0", "--most", "1")
+    asked = ("reports", "--where", "equalized_odds_difference>=0", "--most", "1")
+    shown = call(*asked)
     assert shown.returncode == 0, shown.stderr
     assert much in shown.stdout
     assert little not in shown.stdout

@@ -73,6 +73,7 @@ def test_combinations_are_attributes_like_any_other(run, people):
         assert (group["accuracy"] is None) == group["suppressed"]
     assert both["metrics"]["accuracy_difference"]["interval"]["samples"] == 1000
     assert any("'sex_race', in no group" in note for note in report["data"]["notes"])
+    assert any("totals less the groups shown" in limit for limit in report["limits"])
     assert [gate["outcome"] for gate in report["gates"]] == ["pass", "insufficient_evidence"]
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.cli.service import clean_environment, running
-from tests.end_to_end.test_one_ledger import run_here, run_over_http
+from tests.end_to_end.running_specs import run_here, run_over_http
 from tests.training.specs import groups_spec
 
 SPEC = groups_spec(

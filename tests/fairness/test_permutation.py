@@ -253,3 +253,26 @@ def test_sums_of_losses_cannot_be_exchanged_row_by_row():
     )
     assert set(found) == set(SCORE_METRICS)
     assert all("only sums of their losses" in reason for reason in found.values())
+
+
+def test_whether_rows_are_right_is_exchanged_row_by_row():
+    """Against 2,000 exchanges of the rows themselves; fixed seeds, so it cannot fail by chance."""
+    rng = np.random.default_rng(12)
+    rows = rng.integers(20, 60, (30, 3))
+    correct = rng.binomial(rows, 0.8)
+    scores = GroupScores(rows=rows, correct=correct, loss=rng.random(rows.shape))
+    found = score_nulls(scores, names(3), rooted=False, minimum_group_size=5, seed=3)
+    null = found["accuracy_difference"]
+
+    of_group, right = rows.sum(axis=0), correct.sum(axis=0)
+    group = np.repeat(np.arange(3), of_group)
+    hit = np.concatenate([np.arange(size) < right[one] for one, size in enumerate(of_group)])
+    spreads = np.array(
+        [np.ptp(np.bincount(rng.permutation(group), weights=hit) / of_group) for _ in range(2000)]
+    )
+    assert null.unit == "record"
+    assert null.mean == pytest.approx(spreads.mean(), rel=0.05)
+    assert null.tail == pytest.approx(np.quantile(spreads, 0.95), rel=0.08)
+    observed = np.ptp(right / of_group)
+    assert null.p_value == pytest.approx((spreads >= observed - 1e-12).mean(), abs=0.05)
+    assert all("only sums of their losses" in found[name] for name in SCORE_METRICS[1:])

@@ -97,7 +97,7 @@ def test_losses_that_are_not_finite_or_all_zero_have_a_reason():
 
 def test_small_groups_are_left_out_as_in_the_rates():
     scores = GroupScores(
-        np.array([[40, 50, 9, 3]]), np.array([[40, 25, 0, 0]]), np.array([[4.0, 5.0, 90.0, 90.0]])
+        np.array([[40, 50, 20, 10]]), np.array([[40, 25, 0, 0]]), np.array([[4.0, 5.0, 90.0, 90.0]])
     )
     found = figures(scores, minimum_group_size=30)
     assert found["accuracy_difference"].value == 0.5

@@ -55,6 +55,7 @@ def test_examples_are_there() -> None:
         "federated-averaging",
         "ifca",
         "table-income",
+        "income-intersections",
         "heart-disease",
         "heart-disease-records",
         "adult-occupation",

@@ -51,6 +51,9 @@ def test_a_clip_of_half_the_radius_covers_all_datasets_of_one_hypothesis():
     beyond = guarantee_statement(laplace(radius=0.5, clip=0.5), 2).statement
     assert "n/nu covers" not in beyond
     assert "bounded by 0.8, not by n/nu" in beyond
+    # 2 * 0.4 / 0.7 * 3 = 3.4285714...: to six digits that is more than 3.42857.
+    told = guarantee_statement(laplace(radius=0.7, clip=0.4, noise_multiplier=3), 9).statement
+    assert "bounded by 3.42858, not by n/nu" in told
 
 
 def test_between_hypotheses_the_bound_grows_with_their_distance():
@@ -265,6 +268,8 @@ def test_a_bound_in_a_sentence_is_rounded_up(value, digits):
 
 def test_a_bound_that_is_short_is_told_as_it_is():
     assert at_most(1.25) == "1.25"
+    assert at_most(2.2) == "2.2"
+    assert at_most(0.1, digits=1) == "0.1"
     assert at_most(10.0) == "10"
     assert at_most(1.23451, digits=4) == "1.235"
     assert at_most(math.inf) == "inf"

@@ -14,6 +14,7 @@ from fedaudit.privacy.metric import (
     leakage,
     log_ratio_bound,
     summarise_leakage,
+    worst_log_ratio,
 )
 
 
@@ -61,6 +62,19 @@ def test_the_theorem_adds_rate_times_distance():
     assert log_ratio_bound(epsilons=[], distances=[]) == 0.0
     with pytest.raises(ValueError, match="shorter"):
         log_ratio_bound(epsilons=[1.0, 1.0], distances=[1.0])
+
+
+def test_over_layers_the_worst_sum_is_that_of_cauchy_and_schwarz():
+    asked = {"noise_multiplier": 3.0, "radius": 0.7, "clip": 0.4}
+    whole = worst_log_ratio(5, sizes=[9], **asked)
+    assert whole == pytest.approx(5 * 0.8 * 9 / (3 * 0.7), rel=1e-15)
+    layered = worst_log_ratio(5, sizes=[6, 3], **asked)
+    # The worst split of a distance of 0.8 over the layers, by search.
+    angles = np.linspace(0, np.pi / 2, 100_001)
+    rates = np.array([6, 3]) / (3 * 0.7)
+    worst = (0.8 * (rates[0] * np.cos(angles) + rates[1] * np.sin(angles))).max()
+    assert layered == pytest.approx(5 * worst, rel=1e-9)
+    assert worst_log_ratio(0, sizes=[9], **asked) == 0
 
 
 def test_at_one_radius_the_theorem_gives_the_leakage():

@@ -61,7 +61,9 @@ def test_a_clip_bounds_any_two_datasets(material):
     between = report["privacy"]["between_hypotheses"]
     assert between["pairs"][0]["worst_case"] == 3.0 * (5.0 + 2 * 0.5)
     assert between["pairs"][0]["reasons"] == {}
-    assert "the exponent of a release is at most 18." in between["statement"]
+    told = "the exponent of a release that starts from these hypotheses is at most 18."
+    assert told in between["statement"]
+    assert "which may have lain further apart" in between["statement"]
     assert "drawn again" not in between["statement"]
 
 
@@ -120,6 +122,27 @@ def test_of_many_hypotheses_the_nearest_and_the_farthest_are_told(material):
     assert "the nearest and the farthest of 28 pairs" in text
 
 
+def test_any_two_datasets_may_choose_a_pair_that_is_not_listed(material):
+    """Over layers the farthest pair need not be told apart best: rates of 8 and 1 here."""
+    hypotheses = np.zeros((7, 9), np.float32)
+    hypotheses[:, 8] = [0, 1, 2, 3, 4, 20, 10]
+    hypotheses[6, 0] = 8
+    privacy = made(
+        material,
+        privacy={**FIXED, "clip": 0.5},
+        training={"hypotheses": 7, "cohort": {"clients": 9}},
+        hypotheses=hypotheses,
+        parts=(8, 1),
+    )["privacy"]
+    between = privacy["between_hypotheses"]
+    assert [(pair["first"], pair["second"]) for pair in between["pairs"]] == [(0, 1), (0, 5)]
+    reach = 2 * 0.5 * np.hypot(8, 1)
+    assert between["pairs"][1]["worst_case"] == pytest.approx(20 + reach)
+    # From 0 to 6: 8 * 8 + 1 * 10, and 8.0622... for the updates.
+    assert "from these hypotheses is at most 82.0623." in between["statement"]
+    assert "added up over the layers" in between["statement"]
+
+
 def test_exponents_of_layers_add_up(material):
     """Layers of 2 and 1 parameters, 5 and 12 apart: rates n_l / (nu r) of 2 and 1."""
     hypotheses = np.array([[0, 0, 0], [3, 4, 12]], np.float32)
@@ -158,13 +181,13 @@ def test_the_page_has_a_table_and_rounds_up(material):
 # -- computed anew ---------------------------------------------------------------------------------
 
 
-def checked(report, *, radii=RADII):
+def checked(report, *, radii=RADII, inputs=None):
     """The outcomes of the checks of a report against a ledger with these radii."""
     spec = parse_spec(report["spec"])
     totals = LedgerTotals(60, best_round=report["utility"]["best_round"])
     totals.best_radii = radii
     totals.best_clusters = np.array([0, 1, 1], np.int16)
-    inputs = mechanism_inputs(spec, n=3)
+    inputs = inputs or mechanism_inputs(spec, n=3)
     return {one.name: one.outcome for one in hypotheses_checks(spec, report, totals, inputs)}
 
 
@@ -189,6 +212,28 @@ def test_what_was_reported_follows_from_the_ledger(material, privacy):
     if privacy is None:
         assert checked(report, radii=RADII / 2) == {name: "fail"}
         assert checked(report, radii=None) == {name: "fail"}
+
+
+@pytest.mark.parametrize("privacy", [None, {**FIXED, "clip": 0.5}])
+def test_exponents_of_layers_lie_within_what_the_ledger_allows(material, privacy):
+    """Their rates and the whole distance of 13 bound them; the layers' distances are not told."""
+    hypotheses = np.array([[0, 0, 0], [3, 4, 12]], np.float32)
+    radii = np.column_stack([RADII, RADII * 2])
+    report = made(material, privacy=privacy, hypotheses=hypotheses, radii=radii, parts=(2, 1))
+    inputs = mechanism_inputs(parse_spec(report["spec"]), n=3)
+    layered = inputs.__class__(**{**vars(inputs), "components": layer_components((2, 1))})
+    name = "report.privacy.between_hypotheses"
+    assert checked(report, radii=radii, inputs=layered) == {name: "pass"}
+    pair = report["privacy"]["between_hypotheses"]["pairs"][0]
+    for changes in (
+        {"indistinguishability": pair["indistinguishability"] / 5},
+        {"indistinguishability_median": 0.0},
+        {"indistinguishability": pair["indistinguishability"] * 10},
+        {"indistinguishability": None},
+        {"worst_case": 1.0},
+        {"epsilon_max": 0.1},
+    ):
+        assert checked(changed(report, **changes), radii=radii, inputs=layered) == {name: "fail"}
 
 
 def test_a_pair_cannot_be_left_out(material):

@@ -131,7 +131,9 @@ def test_nothing_is_run_or_fetched(material):
     text = render(assemble(material()), made(41))
     page = Page(text)
     assert not {"script", "link", "img", "image", "use", "iframe"} & set(page.tags)
-    assert not {"src", "href", "style", "xlink:href"} & {name for name, _ in page.attributes}
+    assert not {"src", "style", "xlink:href"} & {name for name, _ in page.attributes}
+    ids = {f"#{value}" for name, value in page.attributes if name == "id"}
+    assert {value for name, value in page.attributes if name == "href"} <= ids
     assert not re.search(r"https?://|url\(|@import", text)
 
 

@@ -71,8 +71,21 @@ def test_a_missing_figure_has_its_reason_in_the_note(material):
     for name, row in cells(gaps).items():
         assert row["Value"] == "–"
         assert row["Note"], name
-    assert all(row[-1].startswith("suppressed") for row in rates.rows)
+    # Said once for all groups.
+    (mark,) = {row[-1] for row in rates.rows}
+    assert rates.notes[mark].startswith("suppressed")
     assert who_pays_chart(section, name="x") is None
+
+
+def test_what_one_row_alone_notes_stays_in_its_row(material):
+    counts = np.zeros((80, 3, 4), dtype=np.int64)
+    counts[:, 0] = counts[:, 1] = (1, 1, 1, 1)
+    counts[:, 2] = (0, 1, 1, 0)
+    section = assemble(with_attribute(material(), ("a", "b", "c"), counts=counts))["fairness"][0]
+    rates = fairness_tables(section)[1]
+    assert "no rows with the favourable outcome" in cells(rates)["c"]["Note"]
+    assert cells(rates)["a"]["Note"] == ""
+    assert not rates.notes
 
 
 def test_a_report_of_before_is_still_shown(material):

@@ -62,11 +62,20 @@ def test_the_verdict_comes_first_and_what_is_not_shown_last(material, spec):
 def test_nothing_is_run_or_fetched(material):
     page = Page(render(assemble(material())))
     assert not {"script", "link", "img", "iframe", "object", "form"} & set(page.tags)
-    assert not {"src", "href", "style"} & {name for name, _ in page.attributes}
+    assert not {"src", "style"} & {name for name, _ in page.attributes}
+    links = {value for name, value in page.attributes if name == "href"}
+    assert links == {f"#{value}" for name, value in page.attributes if name == "id"} & links
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     text = render(assemble(material()))
     assert "url(" not in text
     assert "@import" not in text
+
+
+def test_gates_that_did_not_pass_are_named_beside_the_verdict(material):
+    document = assemble(material())
+    failed = {**document["gates"][0], "outcome": "fail", "figure": "loss_ratio", "attribute": "age"}
+    top = render({**document, "gates": [failed]}).split("What it rests on")[0]
+    assert "<dd>fail: loss ratio by age</dd>" in top
 
 
 def test_names_and_values_are_escaped(material):

@@ -16,6 +16,7 @@ let last = 0;
 let busy = false;
 let asked = false;
 let announced = 0;
+let stream = null;
 
 function tell(name, value, remark) {
   const place = document.querySelector(`[data-reading="${CSS.escape(name)}"]`);
@@ -84,7 +85,7 @@ async function keepUp() {
 }
 
 function follow() {
-  const stream = new EventSource(`${host.dataset.stream}?after=${host.dataset.after}`);
+  stream = new EventSource(`${host.dataset.stream}?after=${host.dataset.after}`);
   stream.addEventListener("round.completed", keepUp);
   stream.addEventListener("status.changed", (event) => {
     if (!ENDED.includes(JSON.parse(event.data).status)) {
@@ -100,5 +101,18 @@ function follow() {
   });
 }
 
+// A browser has six connections to a service: pages in tabs that nobody looks at give theirs back.
+function followWhileSeen() {
+  if (document.hidden) {
+    stream?.close();
+    return;
+  }
+  keepUp();
+  follow();
+}
+
 keepUp();
-if (host.dataset.ended === "no") follow();
+if (host.dataset.ended === "no") {
+  if (!document.hidden) follow();
+  document.addEventListener("visibilitychange", followWhileSeen);
+}

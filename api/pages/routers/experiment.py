@@ -13,7 +13,7 @@ from api.cursors import SmallInteger
 from api.pages.live.curves import curves
 from api.pages.live.ending import why_ended
 from api.pages.live.readings import as_json, gap_readings, readings
-from api.pages.session import ExperimentsForm, ExperimentsVisitor, Visitor
+from api.pages.session import COOKIE, ExperimentsForm, ExperimentsVisitor, Visitor
 from api.pages.spec_form.preview import as_yaml
 from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
@@ -29,7 +29,12 @@ from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.running import running_charts
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from models.repositories import ExperimentRepository, FederationRepository, ReportRepository
+from models.repositories import (
+    ExperimentRepository,
+    FederationRepository,
+    ReportRepository,
+    WebSessionRepository,
+)
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
 
@@ -115,10 +120,18 @@ def experiment_figures(
     )
 
 
-def _event_log(experiment_id: str, visitor: ExperimentsVisitor, resources: Shared) -> EventLog:
+def _event_log(
+    experiment_id: str, request: Request, visitor: ExperimentsVisitor, resources: Shared
+) -> EventLog:
+    token = request.cookies[COOKIE]
     with resources.database.read() as session:
         found = find_experiment(session, visitor.caller, experiment_id)
-    return EventLog(resources, visitor.caller.project_id, found.id)
+    return EventLog(
+        resources,
+        visitor.caller.project_id,
+        found.id,
+        in_force=lambda session: WebSessionRepository(session).find(token) is not None,
+    )
 
 
 @router.get("/stream", response_class=EventSourceResponse)

@@ -69,6 +69,9 @@ def set_federation_budget(
     try:
         set_budget(resources, form.visitor.caller, federation_id, setting_of(draft))
     except InvalidInputError as error:
+        if not form.visitor.may("federations:read"):
+            # The page around the form shows the profile.
+            raise
         return _shown(
             request,
             form.visitor,

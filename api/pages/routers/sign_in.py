@@ -43,18 +43,10 @@ def sign_in(request: Request, fields: OwnForm, resources: Shared) -> Response:
     """
     key, next_path = fields.get("key"), fields.get("next")
     target = local_path(next_path if isinstance(next_path, str) else None)
-    attempts: FailedAttempts = request.app.state.failed_sign_ins
-    address = request.client.host if request.client else ""
-    wait = attempts.wait_seconds(address)
-    if wait > 0:
-        return _refused(request, target, wait)
     given = key.strip() if isinstance(key, str) else ""
     token = _begin(resources, given, request.cookies.get(COOKIE))
     if token is None:
-        attempts.add(address)
-        log.warning("sign-in refused", address=address)
-        message = "This key is unknown or revoked. Check that you copied all of it."
-        return _form(request, target, message=message, status=401)
+        return _wrong_key(request, target)
     response = RedirectResponse(target, status_code=303, headers={"Cache-Control": "no-store"})
     set_cookie(response, request, token)
     return response
@@ -80,6 +72,20 @@ def _begin(resources: Resources, plain: str, earlier: str | None) -> str | None:
         if earlier:
             sessions.end(earlier)
         return sessions.begin(key, seconds=SESSION_SECONDS)
+
+
+def _wrong_key(request: Request, target: str) -> HTMLResponse:
+    """An address is told to wait after many, but a right key still lets it in: behind a proxy many
+    people share one address, and none of them can lock the others out."""
+    attempts: FailedAttempts = request.app.state.failed_sign_ins
+    address = request.client.host if request.client else ""
+    wait = attempts.wait_seconds(address)
+    if wait > 0:
+        return _refused(request, target, wait)
+    attempts.add(address)
+    log.warning("sign-in refused", address=address)
+    message = "This key is unknown or revoked. Check that you copied all of it."
+    return _form(request, target, message=message, status=401)
 
 
 def _refused(request: Request, target: str, wait: float) -> HTMLResponse:

@@ -104,8 +104,6 @@ def faults_of(
 
 def _row_fields() -> Iterator[str]:
     for row in range(fields.RULE_ROWS):
-        yield from (f"{fields.RULES}/{row}/{part}" for part in ("group", "op", "value"))
+        yield from (f"{fields.RULES}/{row}/{part}" for part in _RULE_PARTS)
     for row in range(fields.GATE_ROWS):
-        yield from (
-            f"{fields.GATES}/{row}/{part}" for part in ("figure", "op", "value", "attribute")
-        )
+        yield from (f"{fields.GATES}/{row}/{part}" for part in _GATE_PARTS)

@@ -4,11 +4,13 @@ import html
 import re
 from typing import Any
 
+import httpx
 import pytest
 
+from api.pages.session import COOKIE
 from api.services import live_figures
 from tests.api.pages.browser import signed_in
-from tests.api.service import ROUNDS, Api, fail, finish, play, spec
+from tests.api.service import ROUNDS, Api, fail, finish, play, served, spec
 
 
 def text_of(answer: Any) -> str:
@@ -186,6 +188,20 @@ def test_the_stream_has_the_events_behind_a_number_under_the_session(api: Api) -
 def test_the_stream_needs_the_session(api: Api) -> None:
     path = f"{path_of(api.submit())}/stream"
     assert api.client.get(path, follow_redirects=False).status_code == 303
+
+
+def test_the_stream_ends_with_the_session(api: Api) -> None:
+    path, visitor = f"{path_of(api.submit())}/stream", signed_in(api)
+    cookies = {COOKIE: visitor.token or ""}
+    with (
+        served(api) as url,
+        httpx.Client(base_url=url, cookies=cookies, timeout=30) as client,
+        client.stream("GET", path) as response,
+    ):
+        lines = response.iter_lines()
+        assert next(lines).startswith("event: ")
+        assert visitor.post("/sign-out").status_code == 303
+        list(lines)
 
 
 def test_vendored_files_are_served_with_their_licence(api: Api) -> None:

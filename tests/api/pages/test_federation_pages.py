@@ -158,3 +158,13 @@ def test_another_projects_federation_is_not_found(api: Api) -> None:
     assert browser.get(f"/federations/{id_}").status_code == 404
     assert browser.post(f"/federations/{id_}/budget", EPSILON).status_code == 404
     assert browser.get("/federations/%00").status_code == 404
+
+
+def test_a_faulty_budget_does_not_show_the_profile_to_a_key_that_may_only_write(api: Api) -> None:
+    id_ = _federation(api)
+    browser = signed_in(api, "federations:write")
+    answer = browser.post(f"/federations/{id_}/budget", {"total": "much"})
+    assert answer.status_code == 422
+    assert "is no number" in answer.text
+    assert "people" not in answer.text
+    assert "aaaa" not in answer.text

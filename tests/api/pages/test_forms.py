@@ -1,5 +1,7 @@
 """Forms are taken from our own pages alone."""
 
+import pytest
+
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.service import Api
 
@@ -50,6 +52,20 @@ def test_a_form_with_a_file_or_too_much_is_refused(api: Api) -> None:
     browser = signed_in(api)
     headers = {"Origin": "http://testserver", "Accept": "text/html"}
     sent = browser.client.post("/sign-out", files={"csrf": b"x"}, headers=headers)
-    assert sent.status_code == 400
+    assert sent.status_code == 415
     sent = browser.client.post("/sign-out", content=b"a=" + b"x" * (2 << 20), headers=headers)
     assert sent.status_code == 413
+
+
+@pytest.mark.parametrize(
+    "charset", ["raw_unicode_escape", "unicode_escape", "punycode", "undefined"]
+)
+def test_a_form_in_an_encoding_of_its_own_is_refused(api: Api, charset: str) -> None:
+    """Half of a surrogate pair would fail wherever the text is encoded again."""
+    part = b'--B\r\nContent-Disposition: form-data; name="next"\r\n\r\n/\\ud800\r\n--B--\r\n'
+    headers = {
+        "Origin": "http://testserver",
+        "Content-Type": f"multipart/form-data; boundary=B; charset={charset}",
+    }
+    for browser, path in ((Browser(api), "/sign-in"), (signed_in(api), "/experiments/new")):
+        assert browser.client.post(path, content=part, headers=headers).status_code == 415
