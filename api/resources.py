@@ -28,6 +28,8 @@ class Resources:
         self.federations = FederationCache(settings.sources_dir)
         self.stopping = threading.Event()
         """Set when the process is about to end: streams then end too."""
+        self.streams = 0
+        """Event streams that are open; only the event loop counts them."""
         self._lock = threading.Lock()
 
     @property

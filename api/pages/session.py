@@ -124,7 +124,7 @@ def visiting(scope: Scope) -> Callable[[Visitor], Visitor]:
     """A dependency that lets visitors pass whose key has the scope."""
 
     def check(visitor: SignedIn) -> Visitor:
-        _require(visitor, scope)
+        require(visitor, scope)
         return visitor
 
     return check
@@ -134,7 +134,7 @@ def posting(scope: Scope) -> Callable[[CheckedForm], CheckedForm]:
     """A dependency that gives a checked form of a visitor whose key has the scope."""
 
     def check(form: PostedForm) -> CheckedForm:
-        _require(form.visitor, scope)
+        require(form.visitor, scope)
         return form
 
     return check
@@ -177,7 +177,8 @@ def clear_cookie(response: Response, request: Request) -> None:
     )
 
 
-def _require(visitor: Visitor, scope: Scope) -> None:
+def require(visitor: Visitor, scope: Scope) -> None:
+    """Raises ProblemError where the visitor's key lacks the scope."""
     if not visitor.may(scope):
         raise ProblemError(
             403,

@@ -15,6 +15,8 @@ from models.tables.events import Event
 
 _BATCH = 500
 _PAUSE_SECONDS = 0.25
+_READS_A_SECOND = 80.0
+"""Of all streams of this process together: with many of them each looks less often."""
 
 
 class EventLog:
@@ -42,15 +44,20 @@ class EventLog:
 
         It ends too where the service is about to.
         """
-        while not self._resources.stopping.is_set():
-            events, ended = await run_in_threadpool(self._after, last_event_id)
-            for event in events:
-                yield _message(event)
-                last_event_id = event.sequence
-            if ended and len(events) < _BATCH:
-                return
-            if not events:
-                await asyncio.sleep(_PAUSE_SECONDS)
+        resources = self._resources
+        resources.streams += 1
+        try:
+            while not resources.stopping.is_set():
+                events, ended = await run_in_threadpool(self._after, last_event_id)
+                for event in events:
+                    yield _message(event)
+                    last_event_id = event.sequence
+                if ended and len(events) < _BATCH:
+                    return
+                if not events:
+                    await asyncio.sleep(pause_seconds(resources.streams))
+        finally:
+            resources.streams -= 1
 
     def _after(self, sequence: int) -> tuple[list[Event], bool]:
         """Events above a number, and whether there was an end before they were read.
@@ -64,6 +71,11 @@ class EventLog:
             ended = row is None or row.status in ENDED
             events = EventRepository(session, self._project_id)
             return events.after(self._experiment_id, sequence, _BATCH), ended
+
+
+def pause_seconds(streams: int) -> float:
+    """How long one of so many streams waits before it looks for events again."""
+    return max(_PAUSE_SECONDS, streams / _READS_A_SECOND)
 
 
 def _message(event: Event) -> ServerSentEvent:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.output import standard_output
+from fedaudit.privacy.guarantee import at_most
 from fedaudit.reports.gate_results import OUTCOME_WORDS, GateResults, condition
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
     yield "privacy", _privacy(report)
     yield "utility", _utility(report)
     for section in report["fairness"]:
-        yield f"fairness by {_plain(section['attribute'])}", _fairness(section)
+        accurate = report["utility"]["accuracy"] is not None
+        yield f"fairness by {_plain(section['attribute'])}", _fairness(section, accurate=accurate)
     if report["gates"]:
         yield "gates", {_condition(gate): _brief_outcome(gate) for gate in report["gates"]}
 
@@ -87,12 +89,14 @@ def _experiment(report: Report) -> dict[str, str]:
 def _privacy(report: Report) -> dict[str, str]:
     guarantee, privacy = report["guarantee"], report["privacy"]
     costs = {
-        f"epsilon, {_plain(one['observer'])}": f"{one['value']:.4g} at delta = {one['delta']:g}"
+        f"epsilon, {_plain(one['observer'])}": (
+            f"{at_most(one['value'], digits=4)} at delta = {one['delta']:g}"
+        )
         for one in privacy["epsilon"]
     } or {
-        "leakage of a release": _figure(privacy, "leakage_per_release"),
-        "leakage, median client": _figure(privacy, "leakage_median"),
-        "leakage, largest": _figure(privacy, "leakage_max"),
+        "leakage of a release": _cost(privacy, "leakage_per_release"),
+        "leakage, median client": _cost(privacy, "leakage_median"),
+        "leakage, largest": _cost(privacy, "leakage_max"),
     }
     return {
         "guarantee": f"{guarantee['kind']} ({guarantee['mechanism']})",
@@ -114,8 +118,13 @@ def _utility(report: Report) -> dict[str, str]:
     return figures
 
 
-def _fairness(section: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _gap(metric) for name, metric in section["metrics"].items()}
+def _fairness(section: Mapping[str, Any], *, accurate: bool) -> dict[str, str]:
+    """The gaps; that of accuracies only where the run has an accuracy."""
+    return {
+        name: _gap(metric)
+        for name, metric in section["metrics"].items()
+        if accurate or name != "accuracy_difference"
+    }
 
 
 def _gap(metric: Mapping[str, Any]) -> str:
@@ -138,6 +147,11 @@ def _brief_outcome(gate: Mapping[str, Any]) -> str:
     if gate["outcome"] == "insufficient_evidence":
         return _outcome(gate)
     return f"{_OUTCOMES[gate['outcome']]} at {gate['value']:.4g}"
+
+
+def _cost(section: Mapping[str, Any], name: str) -> str:
+    value = section[name]
+    return _figure(section, name) if value is None else at_most(value, digits=4)
 
 
 def _figure(section: Mapping[str, Any], name: str) -> str:

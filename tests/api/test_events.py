@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from api.services.event_log import pause_seconds
 from models.repositories import ApiKeyRepository
 from tests.api.service import (
     ROUNDS,
@@ -122,3 +123,8 @@ def test_a_stream_ends_with_its_key(live: tuple[Api, httpx.Client]) -> None:
             assert found is not None
             ApiKeyRepository(session).revoke(api.project_id, found.id)
         list(lines)
+
+
+def test_many_streams_look_less_often_each() -> None:
+    assert pause_seconds(1) == pause_seconds(20) == 0.25
+    assert pause_seconds(800) == 10

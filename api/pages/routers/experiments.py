@@ -3,20 +3,25 @@
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse, RedirectResponse
+from starlette.responses import RedirectResponse, Response
 
 from api.bodies import validated
 from api.pages.experiment_rows import MECHANISMS, row_of
-from api.pages.session import ExperimentsVisitor, Visitor
+from api.pages.session import SignedIn, Visitor, require
 from api.pages.templates import page
 from api.resources import Resources, Shared
 from api.schemas.experiments import ExperimentParameters
+from api.security import Scope
 from api.services.experiment_lists import experiment_page
 from models.repositories import FederationRepository
 
 router = APIRouter()
 
 _ON_A_PAGE = 25
+_OTHER_HOMES: tuple[tuple[Scope, str], ...] = (
+    ("reports:read", "/compare"),
+    ("federations:read", "/federations"),
+)
 _MOST_FEDERATIONS = 200
 _STATES = ("running", "queued", "succeeded", "failed", "cancelled")
 _SORTS = (
@@ -40,10 +45,16 @@ def experiments_address() -> RedirectResponse:
 
 
 @router.get("/")
-def experiments_list(
-    request: Request, visitor: ExperimentsVisitor, resources: Shared
-) -> HTMLResponse:
-    """The project's experiments. A form sends the fields too that were left empty."""
+def experiments_list(request: Request, visitor: SignedIn, resources: Shared) -> Response:
+    """The project's experiments. A form sends the fields too that were left empty.
+
+    Whoever may not read them is led to the first page that the key is good for.
+    """
+    if not visitor.may("experiments:read"):
+        for scope, path in _OTHER_HOMES:
+            if visitor.may(scope):
+                return RedirectResponse(path, status_code=303)
+    require(visitor, "experiments:read")
     asked = {name: value for name, value in request.query_params.items() if value}
     parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
     found = experiment_page(resources, visitor.caller.project_id, parameters)

@@ -47,7 +47,7 @@ class Browser:
 
     def csrf(self) -> str:
         """The word in the forms of this session; every page has one, to sign out."""
-        found = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.get("/").text)
+        found = re.search(r'name="csrf" value="([0-9a-f]{64})"', self.get("/", follow=True).text)
         assert found is not None, "nobody has signed in"
         return found[1]
 

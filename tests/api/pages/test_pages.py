@@ -49,7 +49,10 @@ def test_what_pages_load_is_there_and_kept_until_it_changes(api: Api) -> None:
 
 def test_a_missing_scope_is_a_page_that_names_it(api: Api) -> None:
     browser = signed_in(api, "reports:read")
-    for path, scope in (("/", "experiments:read"), ("/federations", "federations:read")):
+    for path, scope in (
+        ("/experiments/new", "experiments:write"),
+        ("/federations", "federations:read"),
+    ):
         answer = browser.get(path)
         assert answer.status_code == 403
         assert f"lacks the scope {scope}" in answer.text
