@@ -7,6 +7,9 @@ from typing import Annotated, Literal, NoReturn
 import typer
 
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
+from fedaudit.cli.federation_commands import federations
+from fedaudit.cli.key_commands import keys
+from fedaudit.cli.options import AsJson, DataDir
 from fedaudit.cli.output import say, write_json, write_line
 from fedaudit.cli.policy_commands import policies
 
@@ -17,30 +20,12 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-keys = typer.Typer(
-    help="API keys: `create` works on the database itself, `list` and `revoke` over HTTP. "
-    "`signing` makes a key to sign with.",
-    no_args_is_help=True,
-)
 app.add_typer(keys, name="keys")
-federations = typer.Typer(
-    help="The data that experiments name by id, at the service of FEDAUDIT_URL.",
-    no_args_is_help=True,
-)
 app.add_typer(federations, name="federations")
-
 app.add_typer(policies, name="policies")
 
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")]
-FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
 ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-DataDir = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir", help="Where the embedded service keeps everything.", show_default=False
-    ),
-]
 SourcesDir = Annotated[
     Path | None,
     typer.Option("--sources-dir", help="Specs name their files below this folder."),
@@ -297,111 +282,6 @@ def version(*, as_json: AsJson = False) -> None:
         write_json({"version": __version__}, pretty=False)
     else:
         write_line(f"fedaudit {__version__}")
-
-
-@federations.command("add")
-def federations_add(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The data, perhaps gzipped.")],
-    *,
-    registration: Annotated[
-        str | None,
-        typer.Option(help="A YAML or JSON file with `federation` and `fairness`; - is stdin."),
-    ] = None,
-    spec: Annotated[
-        str | None, typer.Option(help="An experiment's spec, to take those two from; - is stdin.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="Rather than the one in the registration.")
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is ready or rejected.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Upload a data file and have it profiled."""
-    from fedaudit.cli.federations import add_command
-
-    raise typer.Exit(
-        add_command(
-            file, registration=registration, spec=spec, name=name, wait=wait, as_json=as_json
-        )
-    )
-
-
-@federations.command("list")
-def federations_list(*, as_json: AsJson = False) -> None:
-    """List the project's federations, newest first."""
-    from fedaudit.cli.federations import list_command
-
-    list_command(as_json=as_json)
-
-
-@federations.command("show")
-def federations_show(federation_id: FederationId, *, as_json: AsJson = False) -> None:
-    """Show a federation and its profile."""
-    from fedaudit.cli.federations import show_command
-
-    show_command(federation_id, as_json=as_json)
-
-
-@federations.command("remove")
-def federations_remove(
-    federation_id: FederationId,
-    *,
-    yes: Annotated[bool, typer.Option("--yes", help="Without asking.")] = False,
-) -> None:
-    """Delete a federation's file and profile; what was spent on the data stays."""
-    from fedaudit.cli.federations import remove_command
-
-    remove_command(federation_id, yes=yes)
-
-
-@keys.command("create")
-def keys_create(
-    *,
-    project: Annotated[str, typer.Option(help="The project that the key opens.")],
-    scopes: Annotated[str, typer.Option(help="Separated by commas, as experiments:read.")],
-    name: Annotated[str, typer.Option(help="For the list of keys.")] = "command line",
-    data_dir: DataDir = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make a key. It is shown once and stored as a hash."""
-    from fedaudit.cli.installation import SCOPES, Installation
-
-    wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
-    if not wanted or not set(wanted) <= set(SCOPES):
-        raise usage_error(f"--scopes: name one or more of {', '.join(SCOPES)}")
-    created = Installation.choose(data_dir).create_key(project=project, scopes=wanted, name=name)
-    if as_json:
-        write_json(created, pretty=False)
-    else:
-        write_line(created["key"])
-        say(f"keep it: it opens project {project} and is not shown again")
-
-
-@keys.command("signing")
-def keys_signing(
-    *, out: Annotated[Path, typer.Option("--out", help="The private key; FILE.pub is public.")]
-) -> None:
-    """Make the key that ledgers and reports are signed with; one that is there is never touched."""
-    from fedaudit.cli.installation import make_signing_key
-
-    write_line(make_signing_key(out))
-    say(f"keep {out} secret, give it to workers and sweepers alone, and hand out the public key")
-
-
-@keys.command("list")
-def keys_list(*, as_json: AsJson = False) -> None:
-    """List the keys of the project that FEDAUDIT_API_KEY opens, at FEDAUDIT_URL."""
-    from fedaudit.cli.remote import list_keys_command
-
-    list_keys_command(as_json=as_json)
-
-
-@keys.command("revoke")
-def keys_revoke(key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id.")]) -> None:
-    """End a key of that project."""
-    from fedaudit.cli.remote import revoke_key_command
-
-    revoke_key_command(key_id)
 
 
 if __name__ == "__main__":

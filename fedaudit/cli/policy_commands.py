@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.cli.options import AsJson
+
 policies = typer.Typer(
     help="Gates under names, at the service of FEDAUDIT_URL; see `gate --policy-name`.",
     no_args_is_help=True,
@@ -25,9 +27,7 @@ def policies_put(
 
 
 @policies.command("list")
-def policies_list(
-    *, as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False
-) -> None:
+def policies_list(*, as_json: AsJson = False) -> None:
     """List the project's policies."""
     from fedaudit.cli.policies import list_command
 
