@@ -6,7 +6,6 @@ from sqlalchemy.orm import Session
 
 from fedaudit.ledger.entries import RELEASED
 from fedaudit.networks.initial import initial_hypotheses
-from fedaudit.reports.between_hypotheses import noised_parts
 from fedaudit.reports.hypotheses_document import Plane
 from fedaudit.reports.material import HypothesesFacts
 from fedaudit.reports.plane import NOT_KEPT, NOT_VALIDATED, plane_section, rounds_to_draw
@@ -22,7 +21,7 @@ def hypotheses_of(
     """The hypotheses, and the radii of the round that they came of."""
     return HypothesesFacts(
         hypotheses=result.hypotheses,
-        parts=noised_parts(experiment.book.inputs),
+        parts=experiment.book.inputs.noised_sizes,
         radii=_radii(session, experiment, result.best_round),
     )
 

@@ -7,7 +7,6 @@ import numpy as np
 from fedaudit.cli.local_ledger import LocalLedger
 from fedaudit.ledger.entries import RELEASED
 from fedaudit.networks.initial import initial_hypotheses
-from fedaudit.reports.between_hypotheses import noised_parts
 from fedaudit.reports.hypotheses_document import Plane
 from fedaudit.reports.material import HypothesesFacts
 from fedaudit.reports.plane import NOT_KEPT, NOT_VALIDATED, plane_section, rounds_to_draw
@@ -26,7 +25,7 @@ def local_hypotheses(ledger: LocalLedger, result: FinalResult) -> HypothesesFact
     ]
     return HypothesesFacts(
         hypotheses=result.hypotheses,
-        parts=noised_parts(inputs),
+        parts=inputs.noised_sizes,
         radii=np.concatenate(radii) if radii else None,
     )
 

@@ -6,7 +6,6 @@ ledger that keeps them is confidential.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from typing import Any, Literal
 
 GuaranteeKind = Literal["formal", "heuristic", "none"]
@@ -80,16 +79,14 @@ class MechanismInputs:
         """Parameters of each component; none where the vector is released as a whole."""
         return tuple(component.n for component in self.components or ())
 
+    @property
+    def noised_sizes(self) -> tuple[int, ...]:
+        """Parameters of each part of the vector that has noise of its own."""
+        return self.component_sizes or (self.n,)
+
     def radii_shape(self, subjects: int) -> tuple[int, ...]:
         """The shape of the radii of so many subjects: one each, or one for each component too."""
         return (subjects,) if self.components is None else (subjects, len(self.components))
-
-    @property
-    def leakage_factor(self) -> Fraction | None:
-        """n / nu, exactly, nu taken as the decimal that was asked for; None without leakage."""
-        if self.noise_multiplier is None or self.counts_epsilon:
-            return None
-        return Fraction(self.n) / Fraction(repr(self.noise_multiplier))
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as JSON-able values."""

@@ -15,7 +15,7 @@ from fedaudit.privacy.between_hypotheses import (
 )
 from fedaudit.privacy.guarantee import at_most, number
 from fedaudit.privacy.guarantees import guarantee_kind
-from fedaudit.privacy.inputs import GuaranteeKind, MechanismInputs
+from fedaudit.privacy.inputs import GuaranteeKind
 from fedaudit.privacy.metric import epsilon
 from fedaudit.reports.hypotheses_document import BetweenHypotheses, HypothesisPair
 from fedaudit.reports.material import HypothesesFacts, ReportMaterial
@@ -85,13 +85,6 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
         pairs_in_all=k * (k - 1) // 2,
         statement=_statement(run, pairs, by_part),
     )
-
-
-def noised_parts(inputs: MechanismInputs) -> tuple[int, ...]:
-    """Parameters of each part of the vector that has noise of its own."""
-    if inputs.components is None:
-        return (inputs.n,)
-    return tuple(component.n for component in inputs.components)
 
 
 def why_no_pairs(spec: ExperimentSpec) -> str | None:

@@ -13,7 +13,6 @@ from fedaudit.privacy.between_hypotheses import MOST_LISTED, clipped_reach
 from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.reports.between_hypotheses import (
     Rates,
-    noised_parts,
     pair_figures,
     rates_of,
     why_no_pairs,
@@ -62,7 +61,7 @@ def _follow(
     listed = in_all if k <= MOST_LISTED else 2
     if value_at(between, "pairs_in_all") != in_all or len(pairs) != listed:
         return False
-    parts = noised_parts(inputs)
+    parts = inputs.noised_sizes
     assert isinstance(spec.privacy, LaplaceL2)
     rates = rates_of(spec.privacy, parts=parts, radii=totals.best_radii)
     for pair in pairs:

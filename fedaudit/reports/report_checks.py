@@ -196,8 +196,8 @@ def _of_the_ledger(
     for name, value in figures.items():
         yield _agrees(report, f"privacy.{name}", value)
     if value_at(report, "privacy", "log_ratio_max") is not None:
-        sizes = _layers(spec, report) or (inputs.n,)
-        bounded = log_ratio_max(spec.privacy, int(totals.releases.max(initial=0)), sizes=sizes)
+        most = int(totals.releases.max(initial=0))
+        bounded = log_ratio_max(spec.privacy, most, sizes=inputs.noised_sizes)
         yield _agrees(report, "privacy.log_ratio_max", bounded)
     yield from hypotheses_checks(spec, report, totals, inputs)
 

@@ -81,7 +81,8 @@ class GroupCounter:
             place += favourable
             found = np.bincount(place.ravel(order="K"), minlength=slots * cells)
             of_groups = found.reshape(*shape, cells)[..., : groups * 4]
-            counts[name] = of_groups.reshape(*shape, groups, 4)[..., _GIVEN]
+            # `take` rather than an index: its result lies in order, as those who store it need it.
+            counts[name] = of_groups.reshape(*shape, groups, 4).take(_GIVEN, axis=-1)
         return counts
 
     def codes(self, columns: NDArray[np.int64]) -> dict[str, tuple[int, NDArray[np.int64]]]:

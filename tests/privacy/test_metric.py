@@ -93,9 +93,7 @@ def test_medians_count_training_clients_that_never_took_part_and_no_others():
         summarise_leakage(releases, training_clients=2, n=2, noise_multiplier=5.0)
 
 
-def test_the_leakage_factor_is_exact():
+def test_inputs_come_back_as_they_were_stored():
     inputs = MechanismInputs("laplace-l2", 2, 0.1, 1.0, None, None, "release", "formal")
-    assert inputs.leakage_factor == 20
     assert MechanismInputs.from_dict(inputs.as_dict()) == inputs
-    none = MechanismInputs("none", 2, None, None, None, None, "simulation", "none")
-    assert none.leakage_factor is None
+    assert inputs.noised_sizes == (2,)

@@ -204,7 +204,6 @@ def test_the_ledger_keeps_the_event_and_what_it_is_counted_for():
     )
     assert (inputs.noise_multiplier, inputs.clip, inputs.radius) == (1.1, 1.0, None)
     assert inputs.counts_epsilon
-    assert inputs.leakage_factor is None
     assert MechanismInputs.from_dict(inputs.as_dict()) == inputs
     with pytest.raises(ValueError, match="spending plan"):
         mechanism_inputs(spec, n=3)

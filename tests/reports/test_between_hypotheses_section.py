@@ -9,7 +9,6 @@ import pytest
 from fedaudit.privacy.guarantees import mechanism_inputs
 from fedaudit.privacy.inputs import layer_components
 from fedaudit.reports.assemble import assemble
-from fedaudit.reports.between_hypotheses import noised_parts
 from fedaudit.reports.html import render
 from fedaudit.reports.hypotheses_checks import hypotheses_checks
 from fedaudit.reports.material import HypothesesFacts
@@ -163,9 +162,9 @@ def test_exponents_of_layers_add_up(material):
 
 def test_parts_are_those_of_the_ledger():
     inputs = mechanism_inputs(parse_spec({**SPEC, "fairness": {}, "gates": []}), n=3)
-    assert noised_parts(inputs) == (3,)
+    assert inputs.noised_sizes == (3,)
     layered = inputs.__class__(**{**vars(inputs), "components": layer_components((2, 1))})
-    assert noised_parts(layered) == (2, 1)
+    assert layered.noised_sizes == (2, 1)
 
 
 def test_the_page_has_a_table_and_rounds_up(material):
