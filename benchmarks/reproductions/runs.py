@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from fedaudit.federations.split import validation_clients
 from fedaudit.privacy.metric import summarise_leakage
 from fedaudit.spec.privacy import LaplaceL2
-from fedaudit.training.cell import Cell, stack_key
+from fedaudit.training.cell import Cell
 from fedaudit.training.records import FinalResult, RoundRecord
 from fedaudit.training.stack import Stack
+from fedaudit.training.stack_key import stack_key
 
 _ROUNDS_A_CALL = 64
 _LARGEST_STACK = 60

@@ -4,12 +4,20 @@ For convolutions on a processor this is the fastest way: stacking clients needs 
 convolutions, which are slower than one client's own.
 """
 
+from typing import assert_never
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.shape import Convolution, ConvolutionalShape, Layer, NetworkShape
+from fedaudit.networks.shape import (
+    Convolution,
+    ConvolutionalShape,
+    DenseShape,
+    Layer,
+    NetworkShape,
+)
 
 _MOST_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in single precision
 
@@ -43,11 +51,14 @@ class ClientNetwork:
     def outputs(self, features: Tensor) -> Tensor:
         """Outputs [out, rows] on features [rows, inputs]."""
         parameters = list(zip(self._weights, self._biases, strict=True))
-        values = features
-        if isinstance(self.shape, ConvolutionalShape):
-            count = len(self.shape.convolutions)
-            values = self._convolve(features)
-            parameters = parameters[count:]
+        match self.shape:
+            case DenseShape():
+                values = features
+            case ConvolutionalShape():
+                values = self._convolve(self.shape, features)
+                parameters = parameters[len(self.shape.convolutions) :]
+            case _:
+                assert_never(self.shape)
         for position, (weights, bias) in enumerate(parameters):
             inputs = functional.relu(values) if position else values
             values = functional.linear(inputs, weights, bias)
@@ -71,12 +82,11 @@ class ClientNetwork:
             for leaf, part in zip(leaves, gradient, strict=True):
                 leaf.sub_(part, alpha=step)
 
-    def _convolve(self, features: Tensor) -> Tensor:
+    def _convolve(self, shape: ConvolutionalShape, features: Tensor) -> Tensor:
         """What the convolutions and the pool make of images [rows, pixels]: [rows, ...]."""
-        assert isinstance(self.shape, ConvolutionalShape)
         # Rows hold channels innermost, which is the layout that convolutions are fastest with.
-        maps = torch.unflatten(features, 1, self.shape.image).permute(0, 3, 1, 2)
-        last = len(self.shape.convolutions) - 1
+        maps = torch.unflatten(features, 1, shape.image).permute(0, 3, 1, 2)
+        last = len(shape.convolutions) - 1
         for position in range(last + 1):
             maps = functional.conv2d(maps, self._weights[position], self._biases[position])
             if position == last:
@@ -90,6 +100,10 @@ class ClientNetwork:
 
 
 def _sizes(layer: Layer | Convolution) -> tuple[int, ...]:
-    if isinstance(layer, Convolution):
-        return layer.outputs, layer.inputs, layer.size, layer.size
-    return layer.outputs, layer.inputs
+    match layer:
+        case Convolution():
+            return layer.outputs, layer.inputs, layer.size, layer.size
+        case Layer():
+            return layer.outputs, layer.inputs
+        case _:
+            assert_never(layer)

@@ -1,12 +1,14 @@
 """Which implementation sums clipped per-record gradients."""
 
+from typing import assert_never
+
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.per_record import ClippedGradients
 from fedaudit.networks.per_record_dense import DenseClippedGradients
 from fedaudit.networks.per_record_tiny import TinyClippedGradients
 from fedaudit.networks.per_record_vmap import VmapClippedGradients
 from fedaudit.networks.record_loss import RecordLoss
-from fedaudit.networks.shape import DenseShape, NetworkShape
+from fedaudit.networks.shape import ConvolutionalShape, DenseShape, NetworkShape
 
 # Beyond this many weights of a layer the temporaries leave the cache and a matrix product wins.
 _TINY_WEIGHTS = 256
@@ -23,8 +25,12 @@ def clipped_gradients(shape: NetworkShape, loss: Loss) -> ClippedGradients:
             f"the loss {loss.kind} is no mean over records, so that no record's gradient can be "
             "clipped; use mse or cross-entropy"
         )
-    if not isinstance(shape, DenseShape):
-        return VmapClippedGradients(RecordLoss(shape, loss), n=shape.n)
-    if max(layer.inputs * layer.outputs for layer in shape.layers) <= _TINY_WEIGHTS:
-        return TinyClippedGradients(shape, loss)
-    return DenseClippedGradients(shape, loss)
+    match shape:
+        case ConvolutionalShape():
+            return VmapClippedGradients(RecordLoss(shape, loss), n=shape.n)
+        case DenseShape():
+            if max(layer.inputs * layer.outputs for layer in shape.layers) <= _TINY_WEIGHTS:
+                return TinyClippedGradients(shape, loss)
+            return DenseClippedGradients(shape, loss)
+        case _:
+            assert_never(shape)

@@ -9,24 +9,37 @@ same in a vectorised body and in its tail are used (`exp`, `log`; not `sigmoid`,
 """
 
 from dataclasses import dataclass
+from typing import Literal, assert_never
 
 import torch
 from torch import Tensor
 
 from fedaudit.networks.folding import fold
 
+LossKind = Literal["rmse", "mse", "cross-entropy"]
+
 
 @dataclass(frozen=True)
 class Loss:
-    """`kind` is rmse, mse or cross-entropy; `classes` is 0 for regression."""
+    """`classes` is 0 for regression. Raises ValueError for a cross-entropy without classes."""
 
-    kind: str
+    kind: LossKind
     classes: int
+
+    def __post_init__(self) -> None:
+        if self.kind == "cross-entropy" and not self.classes:
+            raise ValueError("cross-entropy needs classes")
 
     @property
     def rooted(self) -> bool:
         """Whether a client's loss is the root of the mean of its rows' values."""
-        return self.kind == "rmse"
+        match self.kind:
+            case "rmse":
+                return True
+            case "mse" | "cross-entropy":
+                return False
+            case _:
+                assert_never(self.kind)
 
     def values(self, outputs: Tensor, target: Tensor) -> Tensor:
         """Each row's value: outputs [out, ...], target [...] (broadcast); result [...]."""
@@ -38,12 +51,16 @@ class Loss:
             residual = outputs[0] - target
             return residual * residual, (2 * residual).unsqueeze(0)
         log_share, share, hot = self._shares(outputs, target)
-        if self.kind == "cross-entropy":
-            return -fold(log_share * hot, 0), self._own_outputs(share - hot)
-        error = share - hot
-        inner = fold(error * share, 0)
-        slope = (error - inner) * share * (2 / self.classes)
-        return fold(error * error, 0) / self.classes, self._own_outputs(slope)
+        match self.kind:
+            case "cross-entropy":
+                return -fold(log_share * hot, 0), self._own_outputs(share - hot)
+            case "rmse" | "mse":
+                error = share - hot
+                inner = fold(error * share, 0)
+                slope = (error - inner) * share * (2 / self.classes)
+                return fold(error * error, 0) / self.classes, self._own_outputs(slope)
+            case _:
+                assert_never(self.kind)
 
     def client_loss(self, mean: Tensor) -> Tensor:
         """A client's loss from the mean of its rows' values."""
@@ -61,10 +78,14 @@ class Loss:
             residual = outputs[0] - target
             return residual * residual
         log_share, share, hot = self._shares(outputs, target)
-        if self.kind == "cross-entropy":
-            return -fold(log_share * hot, 0)
-        error = share - hot
-        return fold(error * error, 0) / self.classes
+        match self.kind:
+            case "cross-entropy":
+                return -fold(log_share * hot, 0)
+            case "rmse" | "mse":
+                error = share - hot
+                return fold(error * error, 0) / self.classes
+            case _:
+                assert_never(self.kind)
 
     def _shares(self, outputs: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logarithm of softmax, softmax, and the one-hot target, each [classes, ...]."""

@@ -3,12 +3,14 @@
 Written in plain torch operations, so that `torch.func` can take its gradient record by record.
 """
 
+from typing import assert_never
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.shape import ConvolutionalShape, NetworkShape
+from fedaudit.networks.shape import ConvolutionalShape, DenseShape, NetworkShape
 
 
 class RecordLoss:
@@ -20,11 +22,14 @@ class RecordLoss:
 
     def __call__(self, theta: Tensor, features: Tensor, target: Tensor) -> Tensor:
         """A scalar, at parameters [n], of features [inputs] and target []."""
-        values = features
-        layers = self._shape.layers
-        if isinstance(self._shape, ConvolutionalShape):
-            values = self._convolved(self._shape, theta, features)
-            layers = self._shape.dense
+        match self._shape:
+            case DenseShape():
+                values, layers = features, self._shape.layers
+            case ConvolutionalShape():
+                values = self._convolved(self._shape, theta, features)
+                layers = self._shape.dense
+            case _:
+                assert_never(self._shape)
         for position, layer in enumerate(layers):
             weights = theta[layer.weights].view(layer.outputs, layer.inputs)
             bias = None if layer.bias is None else theta[layer.bias]

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import assert_never
 
-from fedaudit.spec.model import FEMNIST_IMAGE, CnnFemnist, Mlp, ModelSpec
+from fedaudit.spec.model import FEMNIST_IMAGE, CnnFemnist, Linear, Logistic, Mlp, ModelSpec
 
 _CNN_CHANNELS, _CNN_UNITS = (32, 64), 128
 """Of `cnn-femnist`: outputs of its convolutions, and its hidden units."""
@@ -157,14 +158,20 @@ def network_shape(model: ModelSpec, *, features: int, classes: int) -> NetworkSh
     Raises ValueError where a convolutional network is asked for rows that are no such images.
     """
     outputs = classes if classes > 2 else 1
-    if isinstance(model, CnnFemnist):
-        height, width, channels = FEMNIST_IMAGE
-        if features != height * width * channels:
-            raise ValueError(f"`cnn-femnist` takes images of {height} by {width}")
-        units = (_CNN_UNITS, outputs)
-        return ConvolutionalShape(FEMNIST_IMAGE, channels=_CNN_CHANNELS, kernel=3, units=units)
-    hidden = tuple(model.hidden) if isinstance(model, Mlp) else ()
-    return DenseShape(sizes=(features, *hidden, outputs), intercept=model.intercept)
+    match model:
+        case CnnFemnist():
+            height, width, channels = FEMNIST_IMAGE
+            if features != height * width * channels:
+                raise ValueError(f"`cnn-femnist` takes images of {height} by {width}")
+            units = (_CNN_UNITS, outputs)
+            return ConvolutionalShape(FEMNIST_IMAGE, channels=_CNN_CHANNELS, kernel=3, units=units)
+        case Mlp():
+            sizes = (features, *model.hidden, outputs)
+            return DenseShape(sizes=sizes, intercept=model.intercept)
+        case Linear() | Logistic():
+            return DenseShape(sizes=(features, outputs), intercept=model.intercept)
+        case _:
+            assert_never(model)
 
 
 def layer_sizes(shape: NetworkShape) -> tuple[int, ...]:
@@ -176,14 +183,18 @@ def are_layers_of(model: ModelSpec, sizes: Sequence[int]) -> bool:
     """Whether a model has layers of these sizes over some number of features and of classes."""
     if not sizes or min(sizes) < 1:
         return False
-    hidden = tuple(model.hidden) if isinstance(model, Mlp) else ()
-    if isinstance(model, CnnFemnist):
-        height, width, channels = FEMNIST_IMAGE
-        features, outputs = height * width * channels, sizes[-1] // (_CNN_UNITS + 1)
-    else:
-        # A single layer may be split into inputs and outputs in many ways; one output is one.
-        outputs = sizes[-1] // (hidden[-1] + model.intercept) if hidden else 1
-        features = sizes[0] // (hidden[0] if hidden else outputs) - model.intercept
+    match model:
+        case CnnFemnist():
+            height, width, channels = FEMNIST_IMAGE
+            features, outputs = height * width * channels, sizes[-1] // (_CNN_UNITS + 1)
+        case Mlp():
+            outputs = sizes[-1] // (model.hidden[-1] + model.intercept)
+            features = sizes[0] // model.hidden[0] - model.intercept
+        case Linear() | Logistic():
+            # A single layer may be split into inputs and outputs in many ways; one output is one.
+            outputs, features = 1, sizes[0] - model.intercept
+        case _:
+            assert_never(model)
     if min(features, outputs) < 1:
         return False
     classes = outputs if outputs > 1 else 0

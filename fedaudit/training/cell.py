@@ -1,13 +1,14 @@
 """One experiment as training sees it. No torch."""
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.split import training_clients
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import GaussianCentral, is_per_layer
-from fedaudit.spec.training import FixedCohort
+from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.training.mechanisms.applied_by import applied_by
 
 
 @dataclass(frozen=True)
@@ -35,25 +36,40 @@ def is_client_by_client(cell: Cell) -> bool:
 def cohort_clients(cell: Cell) -> int:
     """How many clients are drawn in a round. Raises ValueError where that is left to coins."""
     cohort = cell.spec.training.cohort
-    if not isinstance(cohort, FixedCohort):
-        raise ValueError(f"cohorts here have a fixed size; {cohort.sampling} sampling has none")
-    return cohort.clients
+    match cohort:
+        case FixedCohort():
+            return cohort.clients
+        case PoissonCohort():
+            raise ValueError(f"cohorts here have a fixed size; {cohort.sampling} sampling has none")
+        case _:
+            assert_never(cohort)
 
 
 def expected_cohort(cell: Cell) -> float:
     """How many clients take part in a round on average, which is public; it may be below 1."""
     cohort = cell.spec.training.cohort
-    if isinstance(cohort, FixedCohort):
-        return float(cohort.clients)
-    return cohort.rate * training_clients(cell.federation.clients, cell.spec.federation)
+    match cohort:
+        case FixedCohort():
+            return float(cohort.clients)
+        case PoissonCohort():
+            return cohort.rate * training_clients(cell.federation.clients, cell.spec.federation)
+        case _:
+            assert_never(cohort)
 
 
 def pays_together(cell: Cell) -> bool:
     """Whether everyone is charged for every round as one subject.
 
-    Under `gaussian-central`, rows for those who took part would tell who was drawn.
+    Where a trusted server adds up, rows for those who took part would tell who was drawn.
     """
-    return isinstance(cell.spec.privacy, GaussianCentral)
+    role = applied_by(cell.spec.privacy)
+    match role:
+        case "server":
+            return True
+        case "clients" | "local-steps":
+            return False
+        case _:
+            assert_never(role)
 
 
 def ledger_subjects(cell: Cell) -> int:
@@ -61,39 +77,13 @@ def ledger_subjects(cell: Cell) -> int:
     return 1 if pays_together(cell) else cell.federation.clients
 
 
-def _clip_moves(cell: Cell) -> bool:
-    privacy = cell.spec.privacy
-    return isinstance(privacy, GaussianCentral) and privacy.adaptive_clip is not None
-
-
-def stack_key(cell: Cell) -> tuple[object, ...]:
-    """Cells with equal keys can be trained side by side.
-
-    Seeds, noise multipliers, radii, clips, budgets, deltas, rounds and patience may differ between
-    them. A cell that is computed client by client has nothing to gain from others and is always
-    alone.
-    """
-    training = cell.spec.training
-    return (
-        id(cell) if is_client_by_client(cell) else None,
-        cell.shape,
-        (cell.federation.longest, cell.federation.width),
-        tuple((attribute.name, attribute.values) for attribute in cell.federation.attributes),
-        cell.federation.clients,
-        cell.federation.classes,
-        cell.federation.target_scale,
-        cell.spec.federation.validation_fraction,
-        cell.spec.federation.scoring,
-        training.loss,
-        training.hypotheses,
-        training.cohort,
-        training.local,
-        training.clustering,
-        training.stopping.validate_every,
-        training.stopping.validation_clients,
-        cell.spec.privacy.mechanism,
-        is_per_layer(cell.spec.privacy),
-        _clip_moves(cell),
-        cell.spec.privacy.noise,
-        cell.spec.fairness.model_dump_json(),
-    )
+def draws_in_secret(cell: Cell) -> bool:
+    """Whether coins and noise come from the operating system's entropy, and not from the seed."""
+    noise = cell.spec.privacy.noise
+    match noise:
+        case "release":
+            return True
+        case "simulation":
+            return False
+        case _:
+            assert_never(noise)

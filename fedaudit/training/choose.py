@@ -1,9 +1,11 @@
 """Which trainer trains some cells."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
-from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.training.cell import Cell
+from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
+from fedaudit.training.mechanisms.registry import mechanism_of
 from fedaudit.training.personalised import PersonalisedStack
 from fedaudit.training.stack import Stack
 from fedaudit.training.trainer import Checkpoints, Trainer
@@ -17,6 +19,11 @@ def open_stack(
     Raises ValueError where they cannot be trained together, and InvalidInputError where a spec asks
     more of its records than they have.
     """
-    if any(isinstance(cell.spec.privacy, RecordPersonalised) for cell in cells):
-        return PersonalisedStack(cells, device=device, checkpoints=checkpoints)
-    return Stack(cells, device=device, checkpoints=checkpoints)
+    mechanism = mechanism_of(cells[0].spec.privacy)
+    match mechanism:
+        case RecordMechanism():
+            return PersonalisedStack(cells, device=device, checkpoints=checkpoints)
+        case ClientMechanism() | ServerMechanism():
+            return Stack(cells, device=device, checkpoints=checkpoints)
+        case _:
+            assert_never(mechanism)

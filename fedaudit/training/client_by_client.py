@@ -8,6 +8,7 @@ Everything runs on one thread, so that a run does not depend on their number.
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -16,24 +17,15 @@ from torch import Tensor
 
 from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.one_thread import one_thread
-from fedaudit.privacy.gaussian import LocalGaussian, clip_to_norm, unit_gaussian
-from fedaudit.privacy.laplace import Sanitiser
-from fedaudit.privacy.layers import LayerSanitiser
-from fedaudit.privacy.long_laplace import (
-    release_in_place,
-    release_layers_in_place,
-    unit_laplace_vector,
-)
 from fedaudit.training.cell import Cell, cohort_clients
-from fedaudit.training.central import Central, within_clip
 from fedaudit.training.client_data import ClientData
 from fedaudit.training.client_update import ClientUpdate
 from fedaudit.training.client_validation import ClientValidator
 from fedaudit.training.cohort import Block, rounds_ahead
 from fedaudit.training.group_counts import GroupCounter
-from fedaudit.training.mechanism import build_mechanism
+from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
+from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.method import build_draws, build_loss, build_server
-from fedaudit.training.noise import count_noise, server_noise
 from fedaudit.training.rounds import Cohort, Played, Sent
 from fedaudit.training.splits import Splits
 from fedaudit.training.validation import Figures
@@ -51,7 +43,7 @@ class ClientByClient:
         self._update = ClientUpdate(self._network, loss, cell.spec.training.local, data)
         counter = GroupCounter([federation], cell.spec.fairness)
         self._validator = ClientValidator(self._network, loss, data, counter)
-        self._mechanism = build_mechanism([cell], device)
+        self._protection = build_protection([cell], device)
         self._server = build_server(cell)
         self._draws = build_draws([cell])
         self._cell = cell
@@ -60,11 +52,14 @@ class ClientByClient:
     def arrange(self, positions: Sequence[int]) -> None:
         """Makes room for what clients send: one vector each, or the sums of a trusted server."""
         n, device = self._network.shape.n, self._device
-        if isinstance(self._mechanism, Central):
-            # As in `block_sums`: in single precision one client could move a sum too far.
-            self._sent = torch.zeros(1, self._k, n, dtype=torch.float64, device=device)
-        else:
-            self._sent = torch.zeros(1, cohort_clients(self._cell), n, device=device)
+        match self._protection:
+            case TrustedServer():
+                # As in `block_sums`: in single precision one client could move a sum too far.
+                self._sent = torch.zeros(1, self._k, n, dtype=torch.float64, device=device)
+            case ClientProtection():
+                self._sent = torch.zeros(1, cohort_clients(self._cell), n, device=device)
+            case _:
+                assert_never(self._protection)
 
     def rounds_ahead(self, cells: int) -> int:
         """Rounds worth drawing at once: cohorts alone are drawn ahead."""
@@ -83,26 +78,35 @@ class ClientByClient:
         """One round from hypotheses theta [1, k, n]; `clips` [1] of a trusted server."""
         (cohort,) = cohorts
         with one_thread():
-            if not isinstance(self._mechanism, Central):
-                return [self._bring_together(theta, cohort)]
-            if clips is None:
-                raise ValueError("a trusted server needs clips")
-            return [self._add_up(self._mechanism, theta, cohort, clips)]
+            match self._protection:
+                case ClientProtection() as protection:
+                    return [self._bring_together(protection, theta, cohort)]
+                case TrustedServer() as server:
+                    if clips is None:
+                        raise ValueError("a trusted server needs clips")
+                    return [self._add_up(server, theta, cohort, clips)]
+                case _:
+                    assert_never(self._protection)
 
-    def _bring_together(self, theta: Tensor, cohort: Cohort) -> Played:
+    def _bring_together(
+        self, protection: ClientProtection, theta: Tensor, cohort: Cohort
+    ) -> Played:
         """Each client protects its own upload, and the server averages what it receives."""
         clients, allowed = cohort.clients[0].tolist(), cohort.allowed[0].tolist()
         uploads, round_ = self._sent, int(cohort.rounds[0])
         chosen = self._validator.best(theta[0], clients)
         present = torch.zeros(1, len(clients), dtype=torch.bool, device=self._device)
-        radii = self._no_radii(len(clients))
+        shape = (1, *protection.radii_shape(len(clients)))
+        radii = torch.full(shape, torch.nan, dtype=torch.float64)
         for place, client in enumerate(clients):
             upload = uploads[0, place]
             if allowed[place]:
                 start = theta[0, int(chosen[place])]
                 self._move(client, start, round_)
                 upload.copy_(self._network.theta)
-                radii[0, place] = self._protect(upload, start, client, round_)
+                radii[0, place] = protection.protect_in_place(
+                    upload, start, source=self._draws.source(), round_=round_, client=client
+                )
                 present[0, place] = torch.isfinite(upload.sum()) or torch.isfinite(upload).all()
             if not present[0, place]:
                 upload.zero_()  # nothing leaves this client
@@ -114,42 +118,13 @@ class ClientByClient:
             sent=Sent(chosen[None], uploads, present, radii, clusters.assigned),
         )
 
-    def _no_radii(self, clients: int) -> Tensor:
-        """NaN for each client, and each layer where layers have radii of their own."""
-        shape: tuple[int, ...] = (1, clients)
-        if isinstance(self._mechanism, LayerSanitiser):
-            shape = (*shape, len(self._mechanism.sizes))
-        return torch.full(shape, torch.nan, dtype=torch.float64)
-
     def _move(self, client: int, start: Tensor, round_: int) -> None:
         """Leaves in the network what the client makes of the hypothesis `start` [n]."""
         self._network.load(start)
         self._update(client, source=self._draws.source(), round_=round_)
 
-    def _protect(self, upload: Tensor, start: Tensor, client: int, round_: int) -> Tensor | float:
-        """Turns what a client made of `start` [n], in `upload`, into what leaves it.
-
-        Returns the radius of its noise, [layers] where each layer has its own, NaN without one. An
-        update that is not finite stays so.
-        """
-        source, n = self._draws.source(), len(upload)
-        if isinstance(self._mechanism, Sanitiser):
-            noise = unit_laplace_vector(source, sizes=(n,), round_=round_, client=client)
-            return release_in_place(self._mechanism, start, upload, noise)[0, 0]
-        if isinstance(self._mechanism, LayerSanitiser):
-            sizes = self._mechanism.sizes
-            noise = unit_laplace_vector(source, sizes=sizes, round_=round_, client=client)
-            return release_layers_in_place(self._mechanism, start, upload, noise)[0, 0]
-        if isinstance(self._mechanism, LocalGaussian):
-            unit = unit_gaussian(source, n=n, round_=round_, counters=client)
-            noised, finite = self._mechanism(
-                start, upload[None, None], torch.from_numpy(unit[None]).to(self._device)
-            )
-            upload.copy_(torch.where(finite[0, 0], noised[0, 0], torch.nan))
-        return float("nan")
-
     def _add_up(
-        self, central: Central, theta: Tensor, cohort: Cohort, clips: NDArray[np.float64]
+        self, server: TrustedServer, theta: Tensor, cohort: Cohort, clips: NDArray[np.float64]
     ) -> Played:
         """A trusted server adds up clipped updates, one after the other, and noise."""
         clients, round_ = cohort.clients[0][cohort.allowed[0]].tolist(), int(cohort.rounds[0])
@@ -160,22 +135,19 @@ class ClientByClient:
             start = theta[0, hypothesis]
             self._move(client, start, round_)
             update = self._network.theta - start
-            clipped, finite = clip_to_norm(update, clip=clip[0])
+            clipped, finite = server.clip(update, clip[0])
             sums[0, hypothesis] += clipped
             taking_part += int(finite)
-            within += int(finite & within_clip(update, clip[0]))
-        unit = server_noise(self._draws, cohort.rounds, n=theta.shape[-1], k=self._k)
-        noise = torch.from_numpy(unit).to(self._device)
-        if central.moves:
-            clips = central.next_clips(
-                clips,
-                within=[within],
-                taking_part=[taking_part],
-                noise=count_noise(self._draws, cohort.rounds, k=self._k),
+            if server.clip_moves:
+                within += int(finite & server.within(update, clip[0]))
+        noise = server.draw(self._draws, cohort.rounds)
+        if server.clip_moves:
+            clips = server.next_clips(
+                clips, within=[within], taking_part=[taking_part], noise=noise.counts
             )
         return Played(
             before=theta,
-            hypotheses=central.average(theta, sums, noise, clips=clip[:, None]),
+            hypotheses=server.average(theta, sums, noise.sums, clips=clip[:, None]),
             sizes=torch.zeros(1, self._k, dtype=torch.int64, device=self._device),
             sent=None,
             clips=clips,

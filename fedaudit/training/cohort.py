@@ -5,6 +5,7 @@ numbers are the same however the blocks are cut.
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from fedaudit.randomness import (
     Source,
     sample_without_replacement,
 )
-from fedaudit.spec.training import Cohort, FixedCohort
+from fedaudit.spec.training import Cohort, FixedCohort, PoissonCohort
 from fedaudit.training.client_coins import client_coins
 
 _BLOCK_ROUNDS = 64
@@ -93,10 +94,13 @@ def draw_block(
     numbers = first_rounds[None, :] + np.arange(rounds)[:, None]
     source = draws.source()
     drawn = None
-    if isinstance(cohort, FixedCohort):
-        clients = _sample(source, Purpose.COHORT, numbers, training, cohort.clients)
-    else:
-        clients, drawn = _by_coins(draws.source(1), numbers, training, cohort.rate)
+    match cohort:
+        case FixedCohort():
+            clients = _sample(source, Purpose.COHORT, numbers, training, cohort.clients)
+        case PoissonCohort():
+            clients, drawn = _by_coins(draws.source(1), numbers, training, cohort.rate)
+        case _:
+            assert_never(cohort)
     sample = None
     if validation_size is not None and validation_size < validation.shape[1]:
         sample = _sample(draws.public(), Purpose.VALIDATION, numbers, validation, validation_size)

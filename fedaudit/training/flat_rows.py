@@ -1,5 +1,7 @@
 """Some rows of a federation end to end, on a device."""
 
+from typing import assert_never
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,10 +16,14 @@ Place = tuple[NDArray[np.int64], NDArray[np.int64]]
 def flat_features(federation: Federation, place: Place, device: torch.device) -> Tensor:
     """float32 [rows, features]."""
     kept = federation.features
-    if isinstance(kept, ClientRows):
-        own = kept.values[kept.first[place[0]] + place[1]]
-        return torch.from_numpy(np.divide(own, kept.divisor, dtype=np.float32)).to(device)
-    return torch.from_numpy(kept[place]).to(device)
+    match kept:
+        case ClientRows():
+            own = kept.values[kept.first[place[0]] + place[1]]
+            return torch.from_numpy(np.divide(own, kept.divisor, dtype=np.float32)).to(device)
+        case np.ndarray():
+            return torch.from_numpy(kept[place]).to(device)
+        case _:
+            assert_never(kept)
 
 
 def flat_target(federation: Federation, place: Place, device: torch.device) -> Tensor:

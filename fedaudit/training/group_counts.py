@@ -15,6 +15,8 @@ Number = TypeVar("Number", bound=np.generic)
 # Where a row is counted within its group: by its truth, times 2, and its prediction. Counts are
 # given as true positives, false positives, true negatives, false negatives.
 _GIVEN = (3, 1, 0, 2)
+_DIRECTIONS = {"ge": 1.0, "le": -1.0}
+"""Of the rules that a number can have: where the favourable side of the bound lies."""
 
 
 class GroupCounter:
@@ -174,7 +176,7 @@ def _bounds(federation: Federation, rules: OutcomeRules) -> NDArray[np.float64]:
     rule = np.maximum(rules.rule_index, 0)
     if federation.classes:
         return np.stack([np.zeros(rule.shape), rule])
-    direction = np.array([1.0 if op == "ge" else -1.0 for op in rules.ops])
+    direction = np.array([_DIRECTIONS[op] for op in rules.ops])
     bounds = np.asarray(rules.values, dtype=np.float64) * direction
     return np.stack([federation.target_scale * direction[rule], bounds[rule]])
 

@@ -1,20 +1,22 @@
 """The fixed parts of a round, from the cells' specs."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 import torch
 
 from fedaudit.networks.choose import choose_network
+from fedaudit.networks.general import GeneralNetwork
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.shape import DenseShape
+from fedaudit.networks.shape import ConvolutionalShape, DenseShape
 from fedaudit.networks.tiny import TinyNetwork
-from fedaudit.spec.training import Reported
-from fedaudit.training.cell import Cell
+from fedaudit.spec.training import KMeans, Reported
+from fedaudit.training.cell import Cell, draws_in_secret
 from fedaudit.training.clustering import Server
 from fedaudit.training.cohort import Draws
 from fedaudit.training.local_update import LocalUpdate, whole_data
-from fedaudit.training.mechanism import build_mechanism
+from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.rounds import Method
 
 
@@ -32,7 +34,7 @@ def build_method(cells: Sequence[Cell], device: torch.device) -> Method:
         network=network,
         loss=loss,
         local_update=LocalUpdate(network, loss, training.local, rows=rows),
-        mechanism=build_mechanism(cells, device),
+        protection=build_protection(cells, device),
         server=build_server(first),
     )
 
@@ -40,15 +42,25 @@ def build_method(cells: Sequence[Cell], device: torch.device) -> Method:
 def trims_lanes(cell: Cell) -> bool:
     """Whether lanes may be cut to their longest client without changing a bit of any figure."""
     rows = cell.federation.longest
-    tiny = isinstance(choose_network(_dense(cell), rows=rows), TinyNetwork)
-    return tiny and whole_data(cell.spec.training.local, rows)
+    network = choose_network(_dense(cell), rows=rows)
+    match network:
+        case TinyNetwork():
+            return whole_data(cell.spec.training.local, rows)
+        case GeneralNetwork():
+            return False
+        case _:
+            assert_never(network)
 
 
 def _dense(cell: Cell) -> DenseShape:
     shape = cell.shape
-    if not isinstance(shape, DenseShape):
-        raise ValueError(f"{cell.spec.model.kind} needs a federation of images")
-    return shape
+    match shape:
+        case DenseShape():
+            return shape
+        case ConvolutionalShape():
+            raise ValueError(f"{cell.spec.model.kind} needs a federation of images")
+        case _:
+            assert_never(shape)
 
 
 def build_loss(cell: Cell) -> Loss:
@@ -58,13 +70,30 @@ def build_loss(cell: Cell) -> Loss:
 
 def build_server(cell: Cell) -> Server:
     """How uploads are brought together."""
-    reported = isinstance(cell.spec.training.clustering, Reported)
-    return Server(reported=reported, relocate=cell.spec.relocates)
+    clustering = cell.spec.training.clustering
+    match clustering:
+        case Reported():
+            return Server(reported=True, relocate=False)
+        case KMeans():
+            return Server(reported=False, relocate=_relocates(clustering))
+        case _:
+            assert_never(clustering)
+
+
+def _relocates(clustering: KMeans) -> bool:
+    """Whether an empty cluster is moved to the farthest upload."""
+    match clustering.empty_cluster:
+        case "keep":
+            return False
+        case "relocate":
+            return True
+        case _:
+            assert_never(clustering.empty_cluster)
 
 
 def build_draws(cells: Sequence[Cell]) -> Draws:
     """Where the numbers of these cells come from."""
     return Draws(
         seeds=np.array([cell.spec.seed for cell in cells], dtype=np.uint64),
-        secret=cells[0].spec.privacy.noise == "release",
+        secret=draws_in_secret(cells[0]),
     )

@@ -16,25 +16,29 @@ and so it stays when the other coins are drawn. Nothing here asks P0 to be like 
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.clipped_gradients import clipped_gradients
 from fedaudit.networks.folding import fold
 from fedaudit.one_thread import one_thread
 from fedaudit.privacy.record_plans import RecordPlan
 from fedaudit.randomness import Source
-from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import Local
 from fedaudit.training.cell import Cell
 from fedaudit.training.flat_rows import flat_features, flat_target
+from fedaudit.training.mechanisms.base import (
+    ClientMechanism,
+    RecordMechanism,
+    RecordProtection,
+    ServerMechanism,
+)
+from fedaudit.training.mechanisms.registry import mechanism_of
 from fedaudit.training.method import build_loss
-from fedaudit.training.optimisers import Adam, Optimiser, RmsProp, Sgd
 from fedaudit.training.record_sources import TrainingRecords
-from fedaudit.training.record_steps import RecordSteps, SiloRecords
+from fedaudit.training.record_steps import SiloRecords
 
 _NUMBERS_TOGETHER = 1 << 23
 """Parameters of the clients that are computed at once: an optimiser holds a few times as many."""
@@ -64,9 +68,8 @@ class PersonalisedRound:
         counts = records.counts
         self._first = np.cumsum(counts) - counts
         self._within = np.arange(counts.max()) < counts[:, None]
-        runs = plan.runs or ()
-        self._noise = np.array([run.noise_multiplier for run in runs] or [0.0] * len(counts))
-        self._steps = _steps(cell, private=plan.runs is not None, noise=self._noise)
+        protection = _protection(cell, plan, clients=len(counts))
+        self._noise, self._steps = protection.noise_multipliers, protection.steps
 
     def play(
         self, theta: Tensor, drawn: NDArray[np.int64], *, source: Source, round_: int, paid: int
@@ -126,32 +129,13 @@ def _mean(models: Tensor) -> Tensor:
     return fold(models, 0) / len(models)
 
 
-def _steps(cell: Cell, *, private: bool, noise: NDArray[np.float64]) -> RecordSteps:
-    """The local steps of a cell."""
-    privacy, local = cell.spec.privacy, cell.spec.training.local
-    if not isinstance(privacy, RecordPersonalised) or local.steps is None:
-        raise ValueError(f"{privacy.mechanism} takes no steps record by record")
-    return RecordSteps(
-        gradients=clipped_gradients(cell.shape, build_loss(cell)),
-        optimiser=_optimiser(local),
-        steps=local.steps,
-        clip=privacy.clip if private else float("inf"),
-        normaliser=_normaliser(local, noise),
-    )
-
-
-def _normaliser(local: Local, noise: NDArray[np.float64]) -> float:
-    """What sums of gradients are divided by, a public number: the batch size where one is given.
-
-    Otherwise the noise multiplier, which follows from public numbers where every record has a rate
-    of its own: the noise on a step is then as large as the clip.
-    """
-    if local.batch_size is not None:
-        return float(local.batch_size)
-    return max(1.0, float(noise[0]))
-
-
-def _optimiser(local: Local) -> Optimiser:
-    kind = {"sgd": Sgd, "adam": Adam, "rmsprop": RmsProp}[local.optimiser]
-    optimiser: Optimiser = kind(local.step_size)
-    return optimiser
+def _protection(cell: Cell, plan: RecordPlan, *, clients: int) -> RecordProtection:
+    """The local steps of a cell. ValueError for a mechanism that is not one of records."""
+    mechanism = mechanism_of(cell.spec.privacy)
+    match mechanism:
+        case RecordMechanism():
+            return mechanism.protection(cell, build_loss(cell), plan, clients=clients)
+        case ClientMechanism() | ServerMechanism():
+            raise ValueError(f"{mechanism.name} takes no steps record by record")
+        case _:
+            assert_never(mechanism)

@@ -21,7 +21,7 @@ from fedaudit.randomness import (
     sample_without_replacement,
 )
 from fedaudit.spec.training import PoissonCohort
-from fedaudit.training.cell import Cell
+from fedaudit.training.cell import Cell, draws_in_secret
 from fedaudit.training.client_coins import drawn_clients
 from fedaudit.training.personalised_round import PersonalisedPlayed, PersonalisedRound
 from fedaudit.training.personalised_state import PersonalisedState, first_personalised_state
@@ -53,7 +53,7 @@ class PersonalisedRun:
         self._round = PersonalisedRound(cell, self._records, use.plan, device)
         self._validator = RowValidator(cell, self._held_out, device)
         self._public = CounterSource(spec.seed)
-        self._secret = spec.privacy.noise == "release"
+        self._secret = draws_in_secret(cell)
         self._source: Source = EntropySource() if self._secret else self._public
         self._drawn: dict[int, NDArray[np.int64]] = {}
         self._planned_until = 0

@@ -3,12 +3,14 @@
 Only of synthetic data: uploads of real clients are shown to nobody.
 """
 
+from typing import assert_never
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.spec.model import Linear
-from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
 from fedaudit.training.cell import Cell
+from fedaudit.training.mechanisms.applied_by import applied_by
 from fedaudit.training.records import RoundPlane
 
 PARAMETERS = 2
@@ -27,9 +29,16 @@ def why_no_plane(cell: Cell) -> str | None:
         return _NOT_LINEAR
     if cell.shape.n != PARAMETERS:
         return f"the model has {cell.shape.n} parameters, and a plane has two"
-    if isinstance(cell.spec.privacy, GaussianCentral):
-        return _UNSEEN
-    return _RECORDS if isinstance(cell.spec.privacy, RecordPersonalised) else None
+    role = applied_by(cell.spec.privacy)
+    match role:
+        case "clients":
+            return None
+        case "server":
+            return _UNSEEN
+        case "local-steps":
+            return _RECORDS
+        case _:
+            assert_never(role)
 
 
 def axis_names(cell: Cell) -> tuple[str, str]:

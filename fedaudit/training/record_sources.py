@@ -4,6 +4,7 @@ No torch: a budget is known before a run, and so is what every record will spend
 """
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,8 @@ from fedaudit.privacy.record_use import RecordUse, drawn_budgets, record_use
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.sources import RowSplit
+from fedaudit.spec.sources import LeaveOneOut, RowSplit
+from fedaudit.training.mechanisms.applied_by import applied_by
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +58,15 @@ class ValidationRows:
 
 def training_records(spec: ExperimentSpec, federation: Federation) -> TrainingRecords:
     """The records of the training clients, less the rows that are held out."""
-    if spec.federation.validation_unit == "record":
-        clients = np.arange(federation.clients)
-        training = federation.mask & ~_held_out(spec, federation)
-    else:
-        clients = _split(spec, federation)[0]
-        training = federation.mask[clients]
+    match spec.federation.validation_unit:
+        case "record":
+            clients = np.arange(federation.clients)
+            training = federation.mask & ~_held_out(spec, federation)
+        case "client":
+            clients = _split(spec, federation)[0]
+            training = federation.mask[clients]
+        case _:
+            assert_never(spec.federation.validation_unit)
     client_of, row = np.nonzero(training)
     return TrainingRecords(clients, client_of, row)
 
@@ -71,25 +76,44 @@ def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationR
 
     Raises InvalidInputError where every client has one row and none could be held out.
     """
-    if spec.federation.validation_unit == "record":
-        held_out = _held_out(spec, federation)
-        clients = np.flatnonzero(held_out.any(1))
-        if not len(clients):
-            raise _nothing_held_out()
-        rows = held_out[clients]
-        return ValidationRows(clients, rows, rows, by_client=False)
-    clients = _split(spec, federation)[1]
-    rows = federation.mask[clients]
-    scoring, scored = spec.federation.scoring, rows
-    if isinstance(scoring, RowSplit):
-        scored = scored_rows(
-            rows.sum(1),
-            clients=clients,
-            longest=federation.longest,
-            fraction=scoring.fraction,
-            seed=spec.seed,
-        )
-    return ValidationRows(clients, rows, scored, by_client=True)
+    match spec.federation.validation_unit:
+        case "record":
+            held_out = _held_out(spec, federation)
+            clients = np.flatnonzero(held_out.any(1))
+            if not len(clients):
+                raise _nothing_held_out()
+            rows = held_out[clients]
+            return ValidationRows(clients, rows, rows, by_client=False)
+        case "client":
+            clients = _split(spec, federation)[1]
+            rows = federation.mask[clients]
+            scored = _scored(spec, federation, clients, rows)
+            return ValidationRows(clients, rows, scored, by_client=True)
+        case _:
+            assert_never(spec.federation.validation_unit)
+
+
+def _scored(
+    spec: ExperimentSpec,
+    federation: Federation,
+    clients: NDArray[np.int64],
+    rows: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Those of the held-out clients' rows [clients, rows] that are scored."""
+    scoring = spec.federation.scoring
+    match scoring:
+        case LeaveOneOut():
+            return rows
+        case RowSplit():
+            return scored_rows(
+                rows.sum(1),
+                clients=clients,
+                longest=federation.longest,
+                fraction=scoring.fraction,
+                seed=spec.seed,
+            )
+        case _:
+            assert_never(scoring)
 
 
 def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordUse | None:
@@ -97,8 +121,20 @@ def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordUse | N
 
     Raises InvalidInputError where no noise is enough.
     """
+    role = applied_by(spec.privacy)
+    match role:
+        case "clients" | "server":
+            return None
+        case "local-steps":
+            return _record_use(spec, federation)
+        case _:
+            assert_never(role)
+
+
+def _record_use(spec: ExperimentSpec, federation: Federation) -> RecordUse:
+    """Raises ValueError for a mechanism that gives records no budgets."""
     if not isinstance(spec.privacy, RecordPersonalised):
-        return None
+        raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
     records = training_records(spec, federation)
     return record_use(
         spec, budgets=_budgets(spec.privacy, spec, federation, records), client_of=records.client_of

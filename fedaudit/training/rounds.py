@@ -1,7 +1,7 @@
 """One round of Algorithm 1 (Galli et al., section 4) for a stack of experiments."""
 
-import math
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -10,17 +10,18 @@ from torch import Tensor
 
 from fedaudit.networks.choose import Network
 from fedaudit.networks.losses import Loss
-from fedaudit.privacy.gaussian import LocalGaussian, clip_to_norm
-from fedaudit.privacy.laplace import Sanitiser
-from fedaudit.privacy.layers import LayerSanitiser
 from fedaudit.randomness import Source
 from fedaudit.training.block_sums import block_sums
-from fedaudit.training.central import Central, within_clip
 from fedaudit.training.clustering import Server
 from fedaudit.training.data import Lanes
 from fedaudit.training.hypotheses import choose_hypotheses, own_hypotheses
 from fedaudit.training.local_update import LocalUpdate
-from fedaudit.training.mechanism import Mechanism
+from fedaudit.training.mechanisms.base import (
+    ClientProtection,
+    ProtectedUploads,
+    Protection,
+    TrustedServer,
+)
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class Method:
     network: Network
     loss: Loss
     local_update: LocalUpdate
-    mechanism: Mechanism | None
-    """None where updates leave as they are."""
+    protection: Protection
     server: Server
 
 
@@ -102,44 +102,36 @@ def play_round(
     updated = method.local_update(
         start, lanes, source=batches, rounds=cohort.rounds, clients=cohort.clients
     )
-    if isinstance(method.mechanism, Central):
-        if clips is None:
-            raise ValueError("a trusted server needs clips")
-        return _add_up(
-            method.mechanism, theta, cohort, chosen=chosen, updates=updated - start, clips=clips
-        )
-    return _bring_together(method, theta, cohort, chosen=chosen, start=start, updated=updated)
+    match method.protection:
+        case ClientProtection() as clients:
+            protected = clients.protect(start, updated, cohort.noise)
+            return _bring_together(method.server, theta, cohort, chosen, protected)
+        case TrustedServer() as server:
+            if clips is None:
+                raise ValueError("a trusted server needs clips")
+            return _add_up(
+                server, theta, cohort, chosen=chosen, updates=updated - start, clips=clips
+            )
+        case _:
+            assert_never(method.protection)
 
 
 def _bring_together(
-    method: Method,
-    theta: Tensor,
-    cohort: Cohort,
-    *,
-    chosen: Tensor,
-    start: Tensor,
-    updated: Tensor,
+    server: Server, theta: Tensor, cohort: Cohort, chosen: Tensor, protected: ProtectedUploads
 ) -> Played:
-    """Each client protects its own upload, and the server averages what it receives."""
-    uploads, radii = updated, None
-    if isinstance(method.mechanism, LocalGaussian):
-        uploads, finite = method.mechanism(start, updated, _noise(cohort, theta.device))
-        present = _allowed(finite, cohort.allowed)
-    else:
-        if isinstance(method.mechanism, Sanitiser | LayerSanitiser):
-            uploads, radii = method.mechanism(start, updated, _noise(cohort, theta.device))
-        present = _released(uploads, cohort.allowed)
-    clusters = method.server(theta, uploads, present, chosen)
+    """The server averages what it receives of the uploads that clients have protected."""
+    present = _allowed(protected.finite, cohort.allowed)
+    clusters = server(theta, protected.uploads, present, chosen)
     return Played(
         before=theta,
         hypotheses=clusters.hypotheses,
         sizes=clusters.sizes,
-        sent=Sent(chosen, uploads, present, radii, clusters.assigned),
+        sent=Sent(chosen, protected.uploads, present, protected.radii, clusters.assigned),
     )
 
 
 def _add_up(
-    central: Central,
+    server: TrustedServer,
     theta: Tensor,
     cohort: Cohort,
     *,
@@ -149,12 +141,12 @@ def _add_up(
 ) -> Played:
     """A trusted server adds up clipped updates [cells, clients, n], and noise."""
     column = torch.from_numpy(clips).to(theta.device)[:, None]
-    clipped, finite = clip_to_norm(updates, clip=column)
+    clipped, finite = server.clip(updates, column)
     present = _allowed(finite, cohort.allowed)
     sums = block_sums(clipped, present, chosen, hypotheses=theta.shape[1])
-    if cohort.count_noise is not None:
-        within = within_clip(updates, column) & present
-        clips = central.next_clips(
+    if server.clip_moves:
+        within = server.within(updates, column) & present
+        clips = server.next_clips(
             clips,
             within=within.sum(-1).tolist(),
             taking_part=present.sum(-1).tolist(),
@@ -162,30 +154,11 @@ def _add_up(
         )
     return Played(
         before=theta,
-        hypotheses=central.average(theta, sums, _noise(cohort, theta.device), clips=column),
+        hypotheses=server.average(theta, sums, cohort.noise, clips=column),
         sizes=torch.zeros(theta.shape[:2], dtype=torch.int64, device=theta.device),
         sent=None,
         clips=clips,
     )
-
-
-def _noise(cohort: Cohort, device: torch.device) -> Tensor:
-    """The noise that was drawn ahead. RuntimeError without it: nothing leaves unprotected."""
-    if cohort.noise is None:
-        raise RuntimeError("the noise of this round was not drawn")
-    return torch.from_numpy(cohort.noise).to(device)
-
-
-def _released(uploads: Tensor, allowed: NDArray[np.bool_]) -> Tensor:
-    """Which uploads leave their client: bool [cells, clients].
-
-    An update that is not finite has no norm to scale noise by, so it is withheld.
-    """
-    if math.isfinite(uploads.sum().item()):
-        present = torch.ones(uploads.shape[:2], dtype=torch.bool, device=uploads.device)
-    else:
-        present = torch.isfinite(uploads).all(-1)
-    return _allowed(present, allowed)
 
 
 def _allowed(present: Tensor, allowed: NDArray[np.bool_]) -> Tensor:

@@ -1,18 +1,19 @@
 """The ordinary way to compute rounds: all clients of all cells at once, on padded lanes."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.cell import Cell, expected_cohort, pays_together
+from fedaudit.training.cell import Cell, expected_cohort
 from fedaudit.training.cohort import Block, rounds_ahead, rounds_together
 from fedaudit.training.data import StackData
 from fedaudit.training.group_counts import GroupCounter
+from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.method import build_draws, build_method, trims_lanes
-from fedaudit.training.noise import draw_noise
 from fedaudit.training.rounds import Cohort, Played, play_round
 from fedaudit.training.splits import Splits
 from fedaudit.training.validation import Figures, Validator
@@ -39,13 +40,15 @@ class SideBySide:
 
     def rounds_ahead(self, cells: int) -> int:
         """Rounds worth drawing at once for so many cells."""
-        first = self._cells[0]
-        n = self._method.network.n
-        if pays_together(first):
-            # Every client tosses a coin.
-            elements = first.spec.training.hypotheses * n + first.federation.clients
-        else:
-            elements = int(expected_cohort(first)) * n
+        first, n = self._cells[0], self._method.network.n
+        match self._method.protection:
+            case TrustedServer():
+                # Every client tosses a coin.
+                elements = first.spec.training.hypotheses * n + first.federation.clients
+            case ClientProtection():
+                elements = int(expected_cohort(first)) * n
+            case _:
+                assert_never(self._method.protection)
         return rounds_ahead(cells=cells, elements=cells * elements)
 
     def rounds_together(self, cells: int) -> int:
@@ -54,10 +57,7 @@ class SideBySide:
 
     def draw_noise(self, block: Block) -> None:
         """Draws the noise of all rounds of a block, once."""
-        mechanism = self._method.mechanism
-        if block.noise is None and mechanism is not None:
-            k = self._cells[0].spec.training.hypotheses
-            draw_noise(self._draws, block, mechanism, n=self._method.network.n, k=k)
+        self._method.protection.draw_noise(self._draws, block)
 
     def play(
         self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.split import scored_rows, split_clients
-from fedaudit.spec.sources import RowSplit
+from fedaudit.spec.sources import LeaveOneOut, RowSplit
 from fedaudit.training.cell import Cell
 
 
@@ -60,13 +61,17 @@ def split_cells(cells: Sequence[Cell]) -> Splits:
 
 def _scored_rows(cell: Cell, clients: NDArray[np.int64]) -> NDArray[np.bool_] | None:
     scoring = cell.spec.federation.scoring
-    if not isinstance(scoring, RowSplit):
-        return None
-    mask = cell.federation.mask[clients]
-    return scored_rows(
-        mask.sum(1),
-        clients=clients,
-        longest=mask.shape[1],
-        fraction=scoring.fraction,
-        seed=cell.spec.seed,
-    )
+    match scoring:
+        case LeaveOneOut():
+            return None
+        case RowSplit():
+            mask = cell.federation.mask[clients]
+            return scored_rows(
+                mask.sum(1),
+                clients=clients,
+                longest=mask.shape[1],
+                fraction=scoring.fraction,
+                seed=cell.spec.seed,
+            )
+        case _:
+            assert_never(scoring)

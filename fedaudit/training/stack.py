@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.cell import Cell, pays_together, stack_key
+from fedaudit.training.cell import Cell, draws_in_secret, pays_together
 from fedaudit.training.cohort import Block, draw_block
 from fedaudit.training.engine import build_engine
 from fedaudit.training.method import build_draws
@@ -20,6 +20,7 @@ from fedaudit.training.plane import why_no_plane
 from fedaudit.training.records import FinalResult, PlannedRound, RoundRecord
 from fedaudit.training.rounds import Cohort, Played
 from fedaudit.training.splits import split_cells
+from fedaudit.training.stack_key import stack_key
 from fedaudit.training.state import CellState, first_state, participation_cap
 from fedaudit.training.validation import Figures
 
@@ -54,7 +55,7 @@ class Stack:
         self._splits = split_cells(cells)
         self._engine = build_engine(cells, self._splits, self._device)
         self.n = cells[0].shape.n
-        self._secret = cells[0].spec.privacy.noise == "release"
+        self._secret = draws_in_secret(cells[0])
         self._together = pays_together(cells[0])
         self._running: list[int] = []
         self._theta: Tensor

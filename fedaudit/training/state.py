@@ -2,16 +2,15 @@
 
 import io
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.networks.initial import initial_hypotheses
-from fedaudit.privacy.metric import largest_participation
-from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, LaplaceL2
 from fedaudit.training.cell import Cell, ledger_subjects
-from fedaudit.training.spending import spending_of
+from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
+from fedaudit.training.mechanisms.registry import mechanism_of
 
 
 @dataclass
@@ -64,7 +63,7 @@ def first_state(cell: Cell) -> CellState:
     """The state before the first round."""
     k = cell.spec.training.hypotheses
     hypotheses = initial_hypotheses(cell.shape, hypotheses=k, seed=cell.spec.seed)
-    subjects, privacy = ledger_subjects(cell), cell.spec.privacy
+    subjects = ledger_subjects(cell)
     return CellState(
         round=0,
         release=0,
@@ -78,27 +77,31 @@ def first_state(cell: Cell) -> CellState:
         collapsed_rounds=0,
         releases=np.zeros(subjects, dtype=np.int32),
         taken=np.zeros(subjects, dtype=np.int32),
-        clip=privacy.initial_clip if isinstance(privacy, GaussianCentral) else None,
+        clip=_initial_clip(cell),
     )
+
+
+def _initial_clip(cell: Cell) -> float | None:
+    """What a trusted server clips updates of the first round to; None without one."""
+    mechanism = mechanism_of(cell.spec.privacy)
+    match mechanism:
+        case ServerMechanism():
+            return mechanism.initial_clip
+        case ClientMechanism():
+            return None
+        case RecordMechanism():
+            raise ValueError(f"{mechanism.name} keeps a state of its own")
+        case _:
+            assert_never(mechanism)
 
 
 def participation_cap(cell: Cell) -> int | None:
     """How often a subject may release before its budget is spent; None without a budget."""
-    privacy = cell.spec.privacy
-    if isinstance(privacy, LaplaceL2) and privacy.client_budget is not None:
-        return largest_participation(
-            client_budget=privacy.client_budget,
-            n=cell.shape.n,
-            noise_multiplier=privacy.noise_multiplier,
-        )
-    if isinstance(privacy, GaussianCentral | GaussianLocal) and privacy.epsilon_budget is not None:
-        return _steps_within(cell, privacy.epsilon_budget)
-    return None
-
-
-def _steps_within(cell: Cell, epsilon: float) -> int:
-    plan = spending_of(cell.spec, cell.federation)
-    if plan is None:
-        raise ValueError(f"{cell.spec.privacy.mechanism} counts no epsilon")
-    (observer,) = plan.observers
-    return plan.steps_within(observer, epsilon)
+    mechanism = mechanism_of(cell.spec.privacy)
+    match mechanism:
+        case ClientMechanism() | ServerMechanism():
+            return mechanism.participation_cap(cell)
+        case RecordMechanism():
+            raise ValueError(f"{mechanism.name} gives budgets to records, and not to clients")
+        case _:
+            assert_never(mechanism)

@@ -1,0 +1,291 @@
+"""What training asks of a mechanism.
+
+`registry.mechanism_of` finds the mechanism of a spec, which is one of three: `ClientMechanism`,
+`ServerMechanism` or `RecordMechanism`. What it does to the tensors of a stack of cells is a
+`ClientProtection` or a `TrustedServer`; an engine matches on that pair and knows no mechanism.
+These are base classes, not structural protocols: nothing is taken for a protection by its looks.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.networks.losses import Loss
+from fedaudit.privacy.record_plans import RecordPlan
+from fedaudit.randomness import Source
+from fedaudit.spec.base import SpecPart
+from fedaudit.training.cell import Cell
+from fedaudit.training.cohort import Block, Draws
+from fedaudit.training.record_steps import RecordSteps
+from fedaudit.training.spending import spending_of
+
+Privacy = TypeVar("Privacy", bound=SpecPart)
+
+
+# -- what is done to tensors ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProtectedUploads:
+    """What clients are about to send; the first two axes are [cells, clients]."""
+
+    uploads: Tensor
+    """float32 [cells, clients, n]."""
+    radii: Tensor | None
+    """float64 [cells, clients]; with noise for each layer, [cells, clients, layers]. None where
+    noise has no radius."""
+    finite: Tensor
+    """bool: whether the upload may leave. One that is not finite is withheld."""
+
+
+class ClientProtection(ABC):
+    """What the clients of a stack do to their uploads before these leave."""
+
+    def draw_noise(self, draws: Draws, block: Block) -> None:
+        """Puts the noise of all rounds of a block into it, once."""
+        if block.noise is None:
+            block.noise = self.draw(draws, block.rounds, block.cohort)
+
+    @abstractmethod
+    def draw(
+        self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> NDArray[np.float32] | None:
+        """Unscaled noise, float32 [..., cells, clients, n], for rounds [..., cells] and clients
+        [..., cells, clients]; None from a mechanism without noise."""
+
+    @abstractmethod
+    def protect(
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float32] | None
+    ) -> ProtectedUploads:
+        """What leaves many clients at once.
+
+        `start`, `updated`: float32 [cells, clients, n], the hypothesis that a client chose and what
+        it made of it; `noise` as `draw` gives it. Raises RuntimeError where noise is due and was
+        not drawn.
+        """
+
+    @abstractmethod
+    def protect_in_place(
+        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
+    ) -> Tensor | float:
+        """Turns what a client made of `start` [n], in `upload`, into what leaves it.
+
+        `source` is that of a stack of one. Returns the radius of its noise, [layers] where each
+        layer has its own, NaN where noise has none. An update that is not finite stays so.
+        """
+
+    def radii_shape(self, clients: int) -> tuple[int, ...]:
+        """The shape of the radii of so many clients of one cell."""
+        return (clients,)
+
+
+@dataclass(frozen=True)
+class ServerNoise:
+    """The unscaled noise of a trusted server."""
+
+    sums: NDArray[np.float32]
+    """[..., cells, k, n]: for the sum of the updates of those who chose each hypothesis."""
+    counts: NDArray[np.float32] | None
+    """[..., cells]: for the number of updates within a clip that moves; None where none does."""
+
+
+class TrustedServer(ABC):
+    """What a trusted server does in the rounds of a stack: it clips, adds up and adds noise."""
+
+    @property
+    @abstractmethod
+    def clip_moves(self) -> bool:
+        """Whether the clip of the next round follows from a noised count."""
+
+    def draw_noise(self, draws: Draws, block: Block) -> None:
+        """Puts the noise of all rounds of a block into it, once."""
+        if block.noise is None:
+            noise = self.draw(draws, block.rounds)
+            block.noise, block.count_noise = noise.sums, noise.counts
+
+    @abstractmethod
+    def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
+        """The noise of rounds [..., cells]."""
+
+    @abstractmethod
+    def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
+        """Updates [..., n] cut to norms of at most `clips` [...], and whether each was finite.
+
+        One that is not finite becomes zero.
+        """
+
+    @abstractmethod
+    def within(self, updates: Tensor, clips: Tensor) -> Tensor:
+        """Whether the norms of updates [..., n] are at most `clips` [...]: bool [...]."""
+
+    @abstractmethod
+    def average(
+        self, theta: Tensor, sums: Tensor, noise: NDArray[np.float32] | None, *, clips: Tensor
+    ) -> Tensor:
+        """The next hypotheses, float32 [cells, k, n].
+
+        `theta`: those that were sent out; `sums`: clipped updates of those who chose each, added
+        up; both [cells, k, n]. `noise` as in `ServerNoise.sums`; `clips` [cells, 1]. Raises
+        RuntimeError where the noise was not drawn.
+        """
+
+    @abstractmethod
+    def next_clips(
+        self,
+        clips: NDArray[np.float64],
+        *,
+        within: Sequence[int],
+        taking_part: Sequence[int],
+        noise: NDArray[np.float32] | None,
+    ) -> NDArray[np.float64]:
+        """The clips of the next round, one a cell, of a server whose clip moves.
+
+        `within` of the `taking_part` finite updates had a norm of at most the clip; `noise` as in
+        `ServerNoise.counts`. Raises RuntimeError where it was not drawn.
+        """
+
+
+Protection = ClientProtection | TrustedServer
+
+
+@dataclass(frozen=True)
+class RecordProtection:
+    """Local steps that are private record by record."""
+
+    steps: RecordSteps
+    noise_multipliers: NDArray[np.float64]
+    """[training clients]: standard deviation of each one's noise over the clip; 0 is no privacy."""
+
+
+# -- what a spec asks for -------------------------------------------------------------------------
+
+
+class ClientMechanism(ABC):
+    """A mechanism that clients apply themselves, with the parameters of one cell."""
+
+    name: ClassVar[str]
+    """The spec's literal."""
+
+    @abstractmethod
+    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
+        """What protects the uploads of cells that can be stacked, of which this one's is the first.
+
+        Raises ValueError for cells of another mechanism.
+        """
+
+    @abstractmethod
+    def participation_cap(self, cell: Cell) -> int | None:
+        """How often a client may release before its budget is spent; None without a budget."""
+
+    def stack_key(self) -> tuple[object, ...]:
+        """What cells of this mechanism must have in common to be stacked."""
+        return ()
+
+
+class ServerMechanism(ABC):
+    """A mechanism that a trusted server applies to sums, with the parameters of one cell.
+
+    Everyone is charged for every round as one subject: rows for those who took part would reveal
+    who was drawn.
+    """
+
+    name: ClassVar[str]
+    """The spec's literal."""
+
+    @property
+    @abstractmethod
+    def initial_clip(self) -> float:
+        """What updates of the first round are clipped to."""
+
+    @abstractmethod
+    def protection(self, cells: Sequence[Cell], device: torch.device) -> TrustedServer:
+        """The server of cells that can be stacked, of which this one's is the first.
+
+        Raises ValueError for cells of another mechanism.
+        """
+
+    @abstractmethod
+    def participation_cap(self, cell: Cell) -> int | None:
+        """How many rounds everyone's budget has room for; None without a budget."""
+
+    def stack_key(self) -> tuple[object, ...]:
+        """What cells of this mechanism must have in common to be stacked."""
+        return ()
+
+
+class RecordMechanism(ABC):
+    """A mechanism inside local steps, record by record, with the parameters of one cell."""
+
+    name: ClassVar[str]
+    """The spec's literal."""
+
+    @abstractmethod
+    def protection(
+        self, cell: Cell, loss: Loss, plan: RecordPlan, *, clients: int
+    ) -> RecordProtection:
+        """The local steps of a cell whose `clients` training clients follow this plan.
+
+        Raises ValueError for a plan whose noise is no positive number.
+        """
+
+    def stack_key(self) -> tuple[object, ...]:
+        """See `ClientMechanism`; such cells are computed one by one anyway."""
+        return ()
+
+
+TrainingMechanism = ClientMechanism | ServerMechanism | RecordMechanism
+
+
+# -- what several mechanisms need -----------------------------------------------------------------
+
+
+def privacy_of(cells: Sequence[Cell], kind: type[Privacy]) -> list[Privacy]:
+    """The parameters of cells that share a mechanism. Raises ValueError where one has another."""
+    found: list[Privacy] = []
+    for cell in cells:
+        privacy = cell.spec.privacy
+        if not isinstance(privacy, kind):
+            raise ValueError(f"cells of {privacy.mechanism} are not protected by {kind.__name__}")
+        found.append(privacy)
+    return found
+
+
+def column(values: Sequence[float], device: torch.device) -> Tensor:
+    """One value a cell: float64 [cells, 1]."""
+    return torch.tensor(values, dtype=torch.float64, device=device)[:, None]
+
+
+def drawn(noise: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    """The noise that was drawn. RuntimeError without it: nothing leaves unprotected."""
+    if noise is None:
+        raise RuntimeError("the noise of this round was not drawn")
+    return noise
+
+
+def finite_uploads(uploads: Tensor) -> Tensor:
+    """Which of uploads [cells, clients, n] are finite: bool [cells, clients].
+
+    An update that is not finite has no norm to scale noise by, so it is withheld.
+    """
+    if math.isfinite(uploads.sum().item()):
+        return torch.ones(uploads.shape[:2], dtype=torch.bool, device=uploads.device)
+    return torch.isfinite(uploads).all(-1)
+
+
+def steps_within(cell: Cell, epsilon: float) -> int:
+    """How many charges the observer's epsilon has room for.
+
+    Raises ValueError for a mechanism that counts no epsilon.
+    """
+    plan = spending_of(cell.spec, cell.federation)
+    if plan is None:
+        raise ValueError(f"{cell.spec.privacy.mechanism} counts no epsilon")
+    (observer,) = plan.observers
+    return plan.steps_within(observer, epsilon)

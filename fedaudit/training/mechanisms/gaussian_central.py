@@ -1,0 +1,158 @@
+"""`gaussian-central`: a trusted server adds up clipped updates, and noise to the sums.
+
+What depends on who was drawn, on which hypothesis they chose and on how long their updates were
+leaves the server through noise only. An update that is not finite adds nothing to any sum, which
+nobody learns; its round is charged like every other.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.privacy.adaptive_clipping import (
+    next_clip,
+    noised_share_within,
+    update_noise_multiplier,
+)
+from fedaudit.privacy.gaussian import CentralGaussian, clip_to_norm, unit_gaussian
+from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral
+from fedaudit.training.cell import Cell, expected_cohort
+from fedaudit.training.cohort import Draws
+from fedaudit.training.mechanisms.base import (
+    ServerMechanism,
+    ServerNoise,
+    TrustedServer,
+    column,
+    drawn,
+    privacy_of,
+    steps_within,
+)
+
+_SMALLEST_CLIP, _LARGEST_CLIP = 1e-12, 1e12
+# A noised share farther out than this is nearly all noise, and would throw the clip about.
+_SMALLEST_SHARE, _LARGEST_SHARE = -1.0, 2.0
+
+
+@dataclass(frozen=True)
+class GaussianCentralTraining(ServerMechanism):
+    """`gaussian-central` in training."""
+
+    privacy: GaussianCentral
+    name = "gaussian-central"
+
+    @property
+    def initial_clip(self) -> float:
+        """See `ServerMechanism`."""
+        return self.privacy.initial_clip
+
+    def protection(self, cells: Sequence[Cell], device: torch.device) -> TrustedServer:
+        """See `ServerMechanism`."""
+        privacy, first = privacy_of(cells, GaussianCentral), cells[0]
+        expected, k = expected_cohort(first), first.spec.training.hypotheses
+        return GaussianServer(
+            n=first.shape.n,
+            k=k,
+            noise_multiplier=column([_of_updates(part) for part in privacy], device),
+            denominators=column([expected / k] * len(cells), device),
+            expected=expected,
+            moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
+        )
+
+    def participation_cap(self, cell: Cell) -> int | None:
+        """See `ServerMechanism`."""
+        budget = self.privacy.epsilon_budget
+        return None if budget is None else steps_within(cell, budget)
+
+    def stack_key(self) -> tuple[object, ...]:
+        """Whether the clip moves."""
+        return (self.privacy.adaptive_clip is not None,)
+
+
+@dataclass(frozen=True)
+class GaussianServer(TrustedServer):
+    """Gaussian noise on the sums of clipped updates; tensors float64 [cells, 1]."""
+
+    n: int
+    k: int
+    noise_multiplier: Tensor
+    """Of the updates alone, where the clip takes part of the whole."""
+    denominators: Tensor
+    """Clients that fill a block on average, if all blocks were filled alike."""
+    expected: float
+    """Clients of a round on average: public, and the same for all cells."""
+    moves: tuple[AdaptiveClip, ...]
+    """How each cell's clip moves; empty where it is a number."""
+
+    @property
+    def clip_moves(self) -> bool:
+        """See `TrustedServer`."""
+        return bool(self.moves)
+
+    def draw(self, draws: Draws, rounds: NDArray[np.int64]) -> ServerNoise:
+        """See `TrustedServer`."""
+        places = np.arange(self.k)
+        sums = unit_gaussian(draws.source(1), n=self.n, round_=rounds[..., None], counters=places)
+        if not self.moves:
+            return ServerNoise(sums, counts=None)
+        # Counters below k are the hypotheses'.
+        counts = unit_gaussian(draws.source(), n=1, round_=rounds, counters=self.k)[..., 0]
+        return ServerNoise(sums, counts)
+
+    def clip(self, updates: Tensor, clips: Tensor) -> tuple[Tensor, Tensor]:
+        """See `TrustedServer`."""
+        return clip_to_norm(updates, clip=clips)
+
+    def within(self, updates: Tensor, clips: Tensor) -> Tensor:
+        """See `TrustedServer`."""
+        norms = torch.linalg.vector_norm(updates, dim=-1, dtype=torch.float64)
+        within: Tensor = norms <= clips
+        return within
+
+    def average(
+        self, theta: Tensor, sums: Tensor, noise: NDArray[np.float32] | None, *, clips: Tensor
+    ) -> Tensor:
+        """See `TrustedServer`."""
+        release = CentralGaussian(
+            clip=clips, noise_multiplier=self.noise_multiplier, denominators=self.denominators
+        )
+        return release(theta, sums, torch.from_numpy(drawn(noise)).to(theta.device))
+
+    def next_clips(
+        self,
+        clips: NDArray[np.float64],
+        *,
+        within: Sequence[int],
+        taking_part: Sequence[int],
+        noise: NDArray[np.float32] | None,
+    ) -> NDArray[np.float64]:
+        """See `TrustedServer`; they stay between 1e-12 and 1e12."""
+        moved, unit = clips.copy(), drawn(noise)
+        for cell, rule in enumerate(self.moves):
+            share = noised_share_within(
+                within=within[cell],
+                taking_part=taking_part[cell],
+                noise=float(unit[cell]) * rule.count_noise,
+                expected=self.expected,
+            )
+            clip = next_clip(
+                float(clips[cell]),
+                share_within=min(max(share, _SMALLEST_SHARE), _LARGEST_SHARE),
+                quantile=rule.quantile,
+                step_size=rule.step_size,
+            )
+            moved[cell] = min(max(clip, _SMALLEST_CLIP), _LARGEST_CLIP)
+        return moved
+
+
+def _of_updates(privacy: GaussianCentral) -> float:
+    """The noise multiplier of the updates, beside the noise on the count within the clip."""
+    clip = privacy.adaptive_clip
+    if clip is None:
+        return privacy.noise_multiplier
+    return update_noise_multiplier(
+        noise_multiplier=privacy.noise_multiplier, count_noise=clip.count_noise
+    )

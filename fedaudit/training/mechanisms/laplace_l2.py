@@ -1,0 +1,147 @@
+"""`laplace-l2`: each client adds Laplace noise to its parameters (Galli et al., Algorithm 2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.networks.shape import layer_sizes
+from fedaudit.privacy.laplace import Sanitiser, unit_laplace, unit_layers
+from fedaudit.privacy.layers import LayerSanitiser
+from fedaudit.privacy.long_laplace import (
+    release_in_place,
+    release_layers_in_place,
+    unit_laplace_vector,
+)
+from fedaudit.privacy.metric import largest_participation
+from fedaudit.randomness import Source
+from fedaudit.spec.privacy import LaplaceL2
+from fedaudit.training.cell import Cell
+from fedaudit.training.cohort import Draws
+from fedaudit.training.mechanisms.base import (
+    ClientMechanism,
+    ClientProtection,
+    ProtectedUploads,
+    column,
+    drawn,
+    finite_uploads,
+    privacy_of,
+)
+
+
+@dataclass(frozen=True)
+class LaplaceL2Training(ClientMechanism):
+    """`laplace-l2` in training."""
+
+    privacy: LaplaceL2
+    name = "laplace-l2"
+
+    def protection(self, cells: Sequence[Cell], device: torch.device) -> ClientProtection:
+        """See `ClientMechanism`."""
+        privacy, shape = privacy_of(cells, LaplaceL2), cells[0].shape
+        if self.privacy.per_layer:
+            return LayeredLaplace(_layer_sanitiser(privacy, layer_sizes(shape), device))
+        return WholeVectorLaplace(_sanitiser(privacy, shape.n, device), n=shape.n)
+
+    def participation_cap(self, cell: Cell) -> int | None:
+        """See `ClientMechanism`: whole releases of n / nu within the budget."""
+        if self.privacy.client_budget is None:
+            return None
+        return largest_participation(
+            client_budget=self.privacy.client_budget,
+            n=cell.shape.n,
+            noise_multiplier=self.privacy.noise_multiplier,
+        )
+
+    def stack_key(self) -> tuple[object, ...]:
+        """Whether layers have noise of their own."""
+        return (self.privacy.per_layer,)
+
+
+@dataclass(frozen=True)
+class WholeVectorLaplace(ClientProtection):
+    """One draw, and one radius, for the whole vector of n parameters."""
+
+    sanitise: Sanitiser
+    n: int
+
+    def draw(
+        self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> NDArray[np.float32] | None:
+        """See `ClientProtection`."""
+        return unit_laplace(draws.source(1), n=self.n, round_=rounds[..., None], counters=clients)
+
+    def protect(
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float32] | None
+    ) -> ProtectedUploads:
+        """See `ClientProtection`."""
+        unit = torch.from_numpy(drawn(noise)).to(start.device)
+        uploads, radii = self.sanitise(start, updated, unit)
+        return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))
+
+    def protect_in_place(
+        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
+    ) -> Tensor | float:
+        """See `ClientProtection`."""
+        noise = unit_laplace_vector(source, sizes=(self.n,), round_=round_, client=client)
+        return release_in_place(self.sanitise, start, upload, noise)[0, 0]
+
+
+@dataclass(frozen=True)
+class LayeredLaplace(ClientProtection):
+    """A draw of its own dimension, and a radius, for each layer."""
+
+    sanitise: LayerSanitiser
+
+    def draw(
+        self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
+    ) -> NDArray[np.float32] | None:
+        """See `ClientProtection`."""
+        sizes = self.sanitise.sizes
+        return unit_layers(draws.source(1), sizes=sizes, round_=rounds[..., None], counters=clients)
+
+    def protect(
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float32] | None
+    ) -> ProtectedUploads:
+        """See `ClientProtection`."""
+        unit = torch.from_numpy(drawn(noise)).to(start.device)
+        uploads, radii = self.sanitise(start, updated, unit)
+        return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))
+
+    def protect_in_place(
+        self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
+    ) -> Tensor | float:
+        """See `ClientProtection`."""
+        sizes = self.sanitise.sizes
+        noise = unit_laplace_vector(source, sizes=sizes, round_=round_, client=client)
+        return release_layers_in_place(self.sanitise, start, upload, noise)[0, 0]
+
+    def radii_shape(self, clients: int) -> tuple[int, ...]:
+        """See `ClientProtection`: one for each layer."""
+        return (clients, len(self.sanitise.sizes))
+
+
+def _sanitiser(privacy: Sequence[LaplaceL2], n: int, device: torch.device) -> Sanitiser:
+    fixed = [np.nan if part.radius == "adaptive" else part.radius for part in privacy]
+    return Sanitiser(
+        noise_scale=column([part.noise_multiplier / n for part in privacy], device),
+        fixed_radius=None if np.isnan(fixed).all() else column(fixed, device),
+        radius_floor=column([part.radius_floor for part in privacy], device),
+        clip=_clips(privacy, device),
+    )
+
+
+def _layer_sanitiser(
+    privacy: Sequence[LaplaceL2], sizes: tuple[int, ...], device: torch.device
+) -> LayerSanitiser:
+    layers = [replace(_sanitiser(privacy, size, device), clip=None) for size in sizes]
+    return LayerSanitiser(sizes=sizes, parts=tuple(layers), clip=_clips(privacy, device))
+
+
+def _clips(privacy: Sequence[LaplaceL2], device: torch.device) -> Tensor | None:
+    """The bound on each cell's updates; None where no cell has one."""
+    clips = [np.inf if part.clip is None else part.clip for part in privacy]
+    return None if np.isinf(clips).all() else column(clips, device)

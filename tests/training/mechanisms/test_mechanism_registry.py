@@ -1,0 +1,99 @@
+"""Every mechanism that a spec may name is found, and only among its own cells."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+
+from fedaudit.spec.privacy import PrivacySpec
+from fedaudit.training import mechanisms
+from fedaudit.training.cell import Cell
+from fedaudit.training.choose import open_stack
+from fedaudit.training.mechanisms.applied_by import applied_by
+from fedaudit.training.mechanisms.base import (
+    ClientMechanism,
+    ClientProtection,
+    RecordMechanism,
+    ServerMechanism,
+    TrustedServer,
+)
+from fedaudit.training.mechanisms.registry import build_protection, mechanism_of
+from fedaudit.training.stack import Stack
+from tests.training.gaussian import CENTRAL, LOCAL, REPORTED
+from tests.training.personalised import records_spec
+from tests.training.specs import cell, groups_spec
+
+CPU = torch.device("cpu")
+SPECS: dict[str, dict[str, Any]] = {
+    "none": groups_spec(privacy={"mechanism": "none"}),
+    "laplace-l2": groups_spec(),
+    "gaussian-local": groups_spec(privacy=LOCAL, training__hypotheses=1),
+    "gaussian-central": groups_spec(privacy=CENTRAL, **REPORTED),
+    "record-personalised": records_spec(),
+}
+CELLS: dict[str, Cell] = {name: cell(spec) for name, spec in SPECS.items()}
+KINDS = {
+    "clients": ClientMechanism,
+    "server": ServerMechanism,
+    "local-steps": RecordMechanism,
+}
+HELPERS = {"__init__", "applied_by", "base", "registry"}
+
+
+def literals() -> set[str]:
+    """What a spec may give as its mechanism."""
+    union, _ = get_args(PrivacySpec)
+    return {get_args(part.model_fields["mechanism"].annotation)[0] for part in get_args(union)}
+
+
+def test_the_names_are_those_of_the_spec() -> None:
+    assert literals() == set(SPECS)
+    for name, one in CELLS.items():
+        assert mechanism_of(one.spec.privacy).name == name
+
+
+def test_a_mechanism_is_one_file() -> None:
+    folder = Path(mechanisms.__file__ or "").parent
+    files = {path.stem for path in folder.glob("*.py")} - HELPERS
+    found = [type(mechanism_of(one.spec.privacy)).__module__ for one in CELLS.values()]
+    assert len(set(found)) == len(found)
+    assert {name.rpartition(".")[2] for name in found} == files
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_who_applies_it_is_known_without_its_tensors(name: str) -> None:
+    privacy = CELLS[name].spec.privacy
+    assert isinstance(mechanism_of(privacy), KINDS[applied_by(privacy)])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("none", ClientProtection),
+        ("laplace-l2", ClientProtection),
+        ("gaussian-local", ClientProtection),
+        ("gaussian-central", TrustedServer),
+    ],
+)
+def test_cells_of_another_mechanism_are_not_protected_along(name: str, kind: type) -> None:
+    one = CELLS[name]
+    assert isinstance(build_protection([one, one], CPU), kind)
+    for other in set(SPECS) - {name}:
+        with pytest.raises(ValueError, match=f"cells of {other} are not protected"):
+            build_protection([one, CELLS[other]], CPU)
+
+
+def test_records_are_not_protected_update_by_update() -> None:
+    one = CELLS["record-personalised"]
+    with pytest.raises(ValueError, match="updates are not protected"):
+        build_protection([one], CPU)
+    with pytest.raises(ValueError, match="record-personalised"):
+        Stack([one])
+
+
+@pytest.mark.parametrize("first", ["none", "record-personalised"])
+def test_mechanisms_of_different_trainers_are_not_mixed(first: str) -> None:
+    (second,) = {"none", "record-personalised"} - {first}
+    with pytest.raises(ValueError, match=r"one shape|gives records no budgets"):
+        open_stack([CELLS[first], CELLS[second]])
