@@ -5,27 +5,24 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from fedaudit.federations.group_rows import training_group_rows
-from fedaudit.ledger.chain import ledger_hash
 from fedaudit.ledger.keys import SigningKey
 from fedaudit.reports.assemble import assemble, report_hash
-from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
-from fedaudit.reports.provenance import provenance
 from fedaudit.reports.signing import sign_report
+from fedaudit.runs.figures import ROUND_GAPS
+from fedaudit.runs.material import report_material
 from fedaudit.training.record_table import RecordTable
 from fedaudit.training.records import FinalResult
 from infrastructure.storage import Storage, record_table_key
 from models.database import Database
-from models.records import FinalFigures as StoredFigures
+from models.records import FinalFigures
 from models.repositories import (
     CheckpointRepository,
     EventRepository,
     ExperimentRepository,
-    LedgerRepository,
     ReportRepository,
 )
+from workers.database_sink import DatabaseSink
 from workers.experiment import RunningExperiment
-from workers.hypotheses import hypotheses_of, plane_of
 from workers.report_index import report_index
 from workers.signing import sign_as_stored, sign_checkpoint
 
@@ -33,11 +30,6 @@ GATE_EVALUATED = "gate.evaluated"
 ENDED = ("succeeded", "failed", "cancelled")
 
 _PRIVACY = ("leakage_max", "leakage_median", "epsilon_max")
-_FAIRNESS = (
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "equal_opportunity_difference",
-)
 
 
 def report_of(
@@ -51,54 +43,14 @@ def report_of(
 ) -> dict[str, Any]:
     """The report document of a run that came to its end, signed."""
     with database.read() as session:
-        hashed = ledger_hash(LedgerRepository(session).digests(experiment.id))
-        hypotheses = hypotheses_of(session, experiment, result)
-        plane = plane_of(session, experiment, result)
-    spending, federation = experiment.book.spending, experiment.federation
-    material = ReportMaterial(
-        experiment_id=experiment.id,
-        name=experiment.name,
-        status="succeeded",
-        spec=experiment.spec,
-        n=experiment.book.inputs.n,
-        federation=FederationFacts(
-            fingerprint=federation.fingerprint,
-            clients=federation.clients,
-            training_clients=experiment.training_clients,
-            rows=federation.rows,
-            notes=federation.notes,
-            attributes=experiment.groups,
-            training_rows=training_group_rows(federation, experiment.spec),
-        ),
-        releases=spending.releases,
-        refusals=spending.refusals,
-        withheld=spending.withheld,
-        refused=spending.refused,
-        result=FinalFigures(
-            stopped_by=result.stopped_by,
-            rounds=result.rounds,
-            best_round=result.best_round,
-            selection_loss=result.selection_loss,
-            validation_loss=result.validation_loss,
-            accuracy=result.accuracy,
-            fairness=result.fairness,
-            single_row_clients=result.single_row_clients,
-            collapsed_rounds=result.collapsed_rounds,
-            scores=result.scores,
-            by_hypothesis=result.by_hypothesis,
-        ),
-        ledger_hash=hashed,
-        chain_head=experiment.book.head.hex(),
-        entries=experiment.book.entries,
-        key_id=key.key_id,
-        provenance=provenance(device=device, backend=backend, started_at=experiment.started_at),
-        clusters=experiment.book.clusters,
-        plan=experiment.book.account.plan,
-        compositions=experiment.book.compositions,
-        layers=experiment.book.inputs.component_sizes,
-        hypotheses=hypotheses,
-        plane=plane,
-    )
+        material = report_material(
+            experiment.run,
+            result,
+            DatabaseSink(session, experiment.id, experiment.project_id),
+            device=device,
+            backend=backend,
+            key_id=key.key_id,
+        )
     return sign_report(assemble(material), key)
 
 
@@ -112,7 +64,7 @@ def store_records(
     """Store what every record spent; a repeat stores the same again. Raises StorageError."""
     key = record_table_key(experiment.project_id, experiment.id)
     with storage.writer(key) as file:
-        for piece in records.csv(experiment.federation.client_names):
+        for piece in records.csv(experiment.run.federation.client_names):
             progressed()
             file.write(piece)
 
@@ -160,14 +112,14 @@ def end_without_report(
     CheckpointRepository(session).delete(experiment_id)
 
 
-def _stored_figures(document: Mapping[str, Any]) -> StoredFigures:
+def _stored_figures(document: Mapping[str, Any]) -> FinalFigures:
     """The figures by which the experiment is found; gaps only where one attribute is meant."""
     figures: dict[str, Any] = {name: document["privacy"][name] for name in _PRIVACY}
     utility = document["utility"]
     figures |= {name: utility[name] for name in ("validation_loss", "accuracy")}
     if len(document["fairness"]) == 1:
         metrics = document["fairness"][0]["metrics"]
-        figures |= {name: metrics[name]["value"] for name in _FAIRNESS}
-    return StoredFigures(
+        figures |= {name: metrics[name]["value"] for name in ROUND_GAPS}
+    return FinalFigures(
         delta=document["guarantee"]["delta"], gate_outcome=document["gate_outcome"], **figures
     )

@@ -9,20 +9,18 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
+from fedaudit.runs.blocks import Block
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,
-    EventRepository,
     ExperimentRepository,
-    FairnessRepository,
     LedgerRepository,
-    RoundRepository,
     UnitRepository,
 )
 from workers.claim import Lease
+from workers.database_sink import DatabaseSink
 from workers.experiment import RunningExperiment
 from workers.resume import store_totals
-from workers.rounds import Block
 
 log = structlog.get_logger()
 
@@ -89,13 +87,9 @@ def store_block(
     been stored already.
     """
     experiments = ExperimentRepository(session, experiment.project_id)
-    ledger = LedgerRepository(session)
-    owner = (experiment.id, experiment.project_id)
-    if not (again and ledger.last_link(experiment.id) == experiment.book.head):
-        ledger.insert(*owner, block.ledger)
-        RoundRepository(session).insert(*owner, block.rounds)
-        FairnessRepository(session).insert(*owner, block.fairness)
-        EventRepository(session).append(*owner, block.events)
-        store_totals(session, *owner, experiment.book)
-        CheckpointRepository(session).put(*owner, round=experiment.rounds_done, data=checkpoint)
-    return experiments.progress(experiment.id, experiment.rounds_done)
+    run, owner = experiment.run, (experiment.id, experiment.project_id)
+    if not (again and LedgerRepository(session).last_link(experiment.id) == run.ledger.head):
+        DatabaseSink(session, *owner).write(block)
+        store_totals(session, *owner, run.ledger)
+        CheckpointRepository(session).put(*owner, round=run.rounds_done, data=checkpoint)
+    return experiments.progress(experiment.id, run.rounds_done)

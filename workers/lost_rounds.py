@@ -9,10 +9,10 @@ from fedaudit.ledger.accounts import Account, metric_account, stored_account
 from fedaudit.privacy.guarantees import mechanism_inputs
 from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.spec.parse import parse_spec
-from models.records import LedgerRow
 from models.repositories import ExperimentRepository, LedgerRepository, SubjectSetRepository
 from models.tables.experiments import Experiment
-from workers.resume import store_totals, stored_book
+from workers.database_sink import ledger_row
+from workers.resume import interrupted_rounds, store_totals, stored_ledger
 
 
 def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> int:
@@ -25,23 +25,18 @@ def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> 
     experiment = ExperimentRepository(session, project_id).get(experiment_id)
     if experiment is None:
         raise LookupError(f"no experiment {experiment_id}")
-    ledger = LedgerRepository(session)
     names = SubjectSetRepository(session).names(experiment.subject_set_id)
-    book = stored_book(
+    ledger = stored_ledger(
         session,
         experiment_id,
         account=_account(experiment, names),
         training=np.arange(len(names), dtype=np.int32),
     )
-    rows: list[LedgerRow] = []
-    intents = ledger.open_intents(experiment_id)
-    for lost in intents:
-        rows += book.enter_interrupted(
-            round_=lost.round, release=lost.release, subjects=lost.subjects
-        )
-    ledger.insert(experiment_id, project_id, rows)
-    store_totals(session, experiment_id, project_id, book)
-    return len(intents)
+    interrupted = interrupted_rounds(session, experiment_id)
+    rows = [ledger_row(one) for lost in interrupted for one in ledger.record_interrupted(lost)]
+    LedgerRepository(session).insert(experiment_id, project_id, rows)
+    store_totals(session, experiment_id, project_id, ledger)
+    return len(interrupted)
 
 
 def _account(experiment: Experiment, names: Sequence[str]) -> Account:

@@ -4,12 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from time import monotonic
 
-import numpy as np
 import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.metric import leakage
+from fedaudit.runs.blocks import record_block
+from fedaudit.runs.run import Run
 from fedaudit.training.backend import backend
 from fedaudit.training.cell import expected_cohort
 from fedaudit.training.choose import open_stack
@@ -21,7 +22,6 @@ from workers.experiment import RunningExperiment
 from workers.finish import end_without_report, report_of, store_records, succeed
 from workers.flush import FencedWriter, store_block
 from workers.pace import Pace
-from workers.rounds import block_of
 from workers.signing import CheckpointClock, sign_checkpoint
 
 log = structlog.get_logger()
@@ -45,11 +45,11 @@ class Play:
         self._pace = Pace()
         self._clock = CheckpointClock()
         self._stack = open_stack(
-            [experiment.cell for experiment in experiments],
+            [experiment.run.cell for experiment in experiments],
             device=context.device,
             checkpoints=[experiment.checkpoint for experiment in experiments],
         )
-        self._lost_until = max(map(self._take_over_lost, range(len(experiments))))
+        self._repeat_until = max(map(self._charge_interrupted, range(len(experiments))))
 
     def play(self) -> bool:
         """Whether every experiment has ended; False where the worker was told to stop."""
@@ -61,9 +61,9 @@ class Play:
             if self._context.stopping():
                 self._writer.write(self._sign_all)
                 return False
-            subjects = _subjects_a_round(self._experiments[active[0]])
+            subjects = _subjects_a_round(self._experiments[active[0]].run)
             rounds = self._pace.rounds(experiments=len(active), cohort=subjects)
-            if self._experiments[active[0]].secret:
+            if self._experiments[active[0]].run.noise_mode == "release":
                 rounds = self._charge_ahead(rounds)
             began = monotonic()
             records = self._stack.advance(rounds)
@@ -74,29 +74,29 @@ class Play:
 
     # -- noise that nobody can draw again ---------------------------------------------------------
 
-    def _take_over_lost(self, position: int) -> int:
-        """Charges rounds lost with a worker; they are played again under a new release number.
+    def _charge_interrupted(self, position: int) -> int:
+        """Charges interrupted rounds; they are played again under a new release number.
 
         Returns the last of them, 0 without any.
         """
-        lost = self._experiments[position].lost
-        for intent in lost:
-            self._stack.charge(position, intent.subjects)
-        until = max((intent.round for intent in lost), default=0)
-        if lost:
-            release = 1 + max(intent.release for intent in lost)
+        interrupted = self._experiments[position].run.interrupted_rounds
+        for charged in interrupted:
+            self._stack.charge(position, charged.subjects)
+        until = max((charged.round for charged in interrupted), default=0)
+        if interrupted:
+            release = 1 + max(charged.release for charged in interrupted)
             self._stack.set_release(position, release, until=until)
         return until
 
     def _charge_ahead(self, rounds: int) -> int:
         """Commits the spending of the next rounds before their noise is drawn.
 
-        One block repeats all that was lost, so that ledger rows keep the order of (round,
+        One block repeats all that was interrupted, so that ledger rows keep the order of (round,
         release). Returns how many rounds were charged. Where training stops early within a
         block, the rest of the block stays charged to the budget: its noise was drawn as well.
         """
-        done = min(self._experiments[position].rounds_done for position in self._stack.active)
-        planned = self._stack.plan(max(rounds, self._lost_until - done))
+        done = min(self._experiments[position].run.rounds_done for position in self._stack.active)
+        planned = self._stack.plan(max(rounds, self._repeat_until - done))
         refused = self._writer.write(lambda session: self._reserve(session, planned))
         for position in refused:
             self._stack.stop(position)
@@ -126,14 +126,11 @@ class Play:
         session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
     ) -> bool:
         """Whether the budgets have room for these rounds, in the worst case; books them if so."""
-        inputs = experiment.book.inputs
-        charged = np.stack([spending.releases for spending in experiment.book.spendings])
-        lost = [intent.subjects for intent in experiment.lost]
-        for subjects in (*lost, *(planned.subjects for planned in rounds)):
-            charged[:, subjects] += 1
-        most: list[int] = charged.max(axis=1).tolist()
+        run, ledger = experiment.run, experiment.run.ledger
+        inputs = ledger.inputs
+        most = ledger.largest_charges([*run.interrupted_rounds, *rounds])
         if inputs.counts_epsilon:
-            counts: dict[str, int] = dict(zip(experiment.book.account.observers, most, strict=True))
+            counts: dict[str, int] = dict(zip(ledger.account.observers, most, strict=True))
             epsilons = EpsilonBudgetRepository(session, experiment.project_id)
             return epsilons.draw(experiment.id, counts, price=composed_epsilon)
         if inputs.noise_multiplier is None:
@@ -151,10 +148,10 @@ class Play:
         diverged = {position for position in ended if results[position].stopped_by == "diverged"}
         blocks = {}
         for position, played in records.items():
-            experiment = self._experiments[position]
-            block = block_of(experiment, played, last=position in ended)
+            run = self._experiments[position].run
+            block = record_block(run, played, last=position in ended)
             blocks[position] = block, self._stack.checkpoint(position)
-            self._check_totals(position)
+            run.ledger.check_totals(self._stack.releases(position))
 
         due = [one for one in blocks if self._clock.due(self._experiments[one].id)]
 
@@ -200,12 +197,6 @@ class Play:
         for position in self._stack.active:
             self._sign(session, position)
 
-    def _check_totals(self, position: int) -> None:
-        """Training and ledger count releases independently, and must agree."""
-        counted = self._stack.releases(position)
-        if not np.array_equal(counted, self._experiments[position].book.spending.releases):
-            raise RuntimeError("the ledger's totals differ from what training has released")
-
     def _succeed(self, position: int, result: FinalResult) -> None:
         experiment, device = self._experiments[position], self._context.device
         key = self._context.signing_key
@@ -229,9 +220,9 @@ class Play:
         log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
 
     def _end(self, position: int, *, status: str, reason: str) -> None:
-        """Ends an experiment without a report; rounds lost before are entered in its ledger."""
+        """Ends an experiment without a report; interrupted rounds are entered in its ledger."""
         experiment = self._experiments[position]
-        block = block_of(experiment, [], last=True)
+        block = record_block(experiment.run, [], last=True)
 
         def end(session: Session) -> None:
             if block.ledger:
@@ -259,9 +250,9 @@ class Play:
         )
 
 
-def _subjects_a_round(experiment: RunningExperiment) -> int:
+def _subjects_a_round(run: Run) -> int:
     """Ledger subjects of a round, about."""
-    account = experiment.book.account
+    account = run.ledger.account
     if account.subject_kind != "client":
         return len(account.observers) * len(account.subjects)
-    return math.ceil(expected_cohort(experiment.cell))
+    return math.ceil(expected_cohort(run.cell))

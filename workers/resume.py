@@ -9,17 +9,17 @@ from sqlalchemy.orm import Session
 
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.sources import Files
-from fedaudit.federations.split import split_clients, training_clients
-from fedaudit.ledger.accounts import Account, account_of
+from fedaudit.ledger.accounts import Account
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.checkpoints import subjects_hash
-from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.cluster_leakage import ClusterCounts
 from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.runs.ledger_writer import LedgerWriter
+from fedaudit.runs.run import Run, cell_account, training_subjects
+from fedaudit.runs.spending import Spending
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.cell import Cell
-from fedaudit.training.spending import spending_of
+from fedaudit.training.records import PlannedRound
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,
@@ -29,8 +29,6 @@ from models.repositories import (
 )
 from models.tables.experiments import Experiment
 from workers.experiment import RunningExperiment
-from workers.ledger_book import LedgerBook
-from workers.spending import Spending
 
 _PAGE = 500
 
@@ -50,13 +48,12 @@ def load_cell(database: Database, row: Experiment, *, files: Files) -> Cell:
     return Cell(spec, federation)
 
 
-def take_up(database: Database, row: Experiment, cell: Cell) -> RunningExperiment:
-    """The experiment with its ledger as far as it is stored.
+def resume_experiment(database: Database, row: Experiment, cell: Cell) -> RunningExperiment:
+    """The experiment with its ledger as far as it is stored; at its beginning where nothing is.
 
-    Raises InvalidInputError where others would pay than when it was submitted.
+    Raises InvalidInputError where others would be charged than when it was submitted.
     """
-    federation = cell.federation
-    account = _account(cell)
+    account = cell_account(cell)
     with database.read() as session:
         names = SubjectSetRepository(session).names(row.subject_set_id)
     if names != account.subjects:
@@ -65,38 +62,41 @@ def take_up(database: Database, row: Experiment, cell: Cell) -> RunningExperimen
         raise _changed("what it would spend is not what was reserved when it was submitted")
     with database.read() as session:
         checkpoint = CheckpointRepository(session).get(row.id)
-        lost = LedgerRepository(session).open_intents(row.id)
-        book = stored_book(
-            session,
-            row.id,
-            account=account,
-            training=_training(cell, account),
+        interrupted = interrupted_rounds(session, row.id)
+        ledger = stored_ledger(
+            session, row.id, account=account, training=training_subjects(cell, account)
         )
-        _follow_clients(session, row.id, book)
+        _follow_clients(session, row.id, ledger)
     return RunningExperiment(
-        id=row.id,
+        run=Run(
+            experiment_id=row.id,
+            name=row.name,
+            cell=cell,
+            ledger=ledger,
+            started_at=row.started_at or row.created_at,
+            rounds_done=0 if checkpoint is None else checkpoint.round,
+            interrupted_rounds=interrupted,
+        ),
         project_id=row.project_id,
-        name=row.name,
         spec_hash=row.spec_hash,
         subjects_hash=subjects_hash(account.subjects),
-        cell=cell,
-        training_clients=training_clients(federation.clients, cell.spec.federation),
-        book=book,
-        started_at=row.started_at or row.created_at,
-        by_cluster=_by_cluster(book),
-        rounds_done=0 if checkpoint is None else checkpoint.round,
         checkpoint=None if checkpoint is None else checkpoint.data,
-        lost=lost,
     )
 
 
-def stored_book(
+def interrupted_rounds(session: Session, experiment_id: str) -> list[PlannedRound]:
+    """Rounds that were charged before their noise was drawn, and that no ledger row followed."""
+    intents = LedgerRepository(session).open_intents(experiment_id)
+    return [PlannedRound(one.round, one.release, one.subjects) for one in intents]
+
+
+def stored_ledger(
     session: Session,
     experiment_id: str,
     *,
     account: Account,
     training: NDArray[np.int32],
-) -> LedgerBook:
+) -> LedgerWriter:
     """The experiment's ledger as far as it is stored, without what each client came across.
 
     `training`: the subjects that train.
@@ -108,7 +108,7 @@ def stored_book(
     spendings = [Spending(before, training=training) for before in releases]
     if totals is not None:
         spendings[0].refusals, spendings[0].withheld = totals.refusals, totals.withheld
-    return LedgerBook(
+    return LedgerWriter(
         account=account,
         spendings=spendings,
         head=genesis(experiment_id) if newest is None else newest[1],
@@ -117,30 +117,16 @@ def stored_book(
     )
 
 
-def store_totals(session: Session, experiment_id: str, project_id: str, book: LedgerBook) -> None:
+def store_totals(
+    session: Session, experiment_id: str, project_id: str, ledger: LedgerWriter
+) -> None:
     """Overwrite the experiment's running totals; inside a fenced transaction."""
     LedgerRepository(session).put_totals(
         experiment_id,
         project_id,
-        releases=book.totals,
-        refusals=book.spending.refusals,
-        withheld=book.spending.withheld,
-    )
-
-
-def _by_cluster(book: LedgerBook) -> ClusterCounts | None:
-    if book.inputs.noise_multiplier is None or book.inputs.counts_epsilon:
-        return None
-    return ClusterCounts(book.clusters, book.spending.releases)
-
-
-def _account(cell: Cell) -> Account:
-    federation = cell.federation
-    return account_of(
-        cell.spec,
-        layers=layer_sizes(cell.shape),
-        client_names=federation.client_names,
-        plan=spending_of(cell.spec, federation),
+        releases=ledger.totals,
+        refusals=ledger.spending.refusals,
+        withheld=ledger.spending.withheld,
     )
 
 
@@ -149,27 +135,14 @@ def _same_inputs(stored: Mapping[str, Any] | None, inputs: MechanismInputs) -> b
     return stored is None or MechanismInputs.from_dict(stored) == inputs
 
 
-def _training(cell: Cell, account: Account) -> NDArray[np.int32]:
-    """The subjects that can pay: clients that train, or all where subjects are no clients."""
-    source = cell.spec.federation
-    if account.subject_kind != "client" or source.validation_unit == "record":
-        return np.arange(len(account.subjects), dtype=np.int32)
-    return split_clients(
-        cell.federation.clients,
-        validation_fraction=source.validation_fraction,
-        seed=cell.spec.seed,
-    ).training
-
-
-def _follow_clients(session: Session, experiment_id: str, book: LedgerBook) -> None:
-    """Where each client's newest upload went and how often it was refused, from the ledger."""
-    ledger = LedgerRepository(session)
-    after = None
-    while rows := ledger.rows_after(experiment_id, after=after, limit=_PAGE):
+def _follow_clients(session: Session, experiment_id: str, ledger: LedgerWriter) -> None:
+    """Where each client's newest upload went and how often it was refused, from the stored rows."""
+    stored, after = LedgerRepository(session), None
+    while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
         for row in rows:
-            book.place(row.subjects, row.outcomes, row.clusters)
-            if row.observer == book.account.observers[0]:
-                book.spending.count_refused(row.subjects, row.outcomes)
+            ledger.place_uploads(row.subjects, row.outcomes, row.clusters)
+            if row.observer == ledger.account.observers[0]:
+                ledger.spending.count_refused(row.subjects, row.outcomes)
         last = rows[-1]
         after = (last.round, last.release, last.subject_kind, last.observer)
 

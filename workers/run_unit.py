@@ -13,7 +13,7 @@ from workers.experiment import RunningExperiment
 from workers.finish import ENDED, end_without_report
 from workers.flush import DatabaseAwayError
 from workers.profile_unit import ProfileRun
-from workers.resume import load_cell, take_up
+from workers.resume import load_cell, resume_experiment
 from workers.uploads import ProjectFiles
 
 log = structlog.get_logger()
@@ -89,7 +89,7 @@ class UnitRun(ClaimedUnit):
         self._lease.progressed()
         try:
             files = ProjectFiles(self._context, self._claim.project_id).files
-            return take_up(database, row, load_cell(database, row, files=files))
+            return resume_experiment(database, row, load_cell(database, row, files=files))
         except InvalidInputError as error:
             detail = str(error)[:DETAIL_CHARACTERS]
             log.warning("data refused", experiment_id=row.id, detail=detail)

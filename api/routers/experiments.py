@@ -19,12 +19,13 @@ from api.schemas.experiments import (
     ValidationBody,
 )
 from api.security import ExperimentsReader, ExperimentsWriter
-from api.services.admission import Plan, plan, refusal
+from api.services.admission import plan, refusal
 from api.services.experiment_lists import experiment_page
 from api.services.lookups import find_experiment
 from api.services.once import Once
 from api.services.submission import Submitted, cancel, retry, submit
 from api.services.wake import publish
+from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
@@ -127,7 +128,7 @@ def _accepted(
     return ExperimentBody.of(submitted.experiment, submitted.tags)
 
 
-def _validation(planned: Plan, refused: str | None) -> ValidationBody:
+def _validation(planned: ExperimentPlan, refused: str | None) -> ValidationBody:
     return ValidationBody(
         spec=planned.spec.model_dump(mode="json"),
         spec_hash=spec_hash(planned.spec),

@@ -1,8 +1,5 @@
 """Admission: whether a spec can be run and paid for, and its entry into the queue."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
 from sqlalchemy.orm import Session
 
 from api.problems import ProblemError
@@ -10,13 +7,8 @@ from api.resources import Resources
 from api.services.reservation import reserve
 from api.services.uploads import Uploads, ready_federation
 from api.services.wake import Wake, queue_unit
-from fedaudit.ledger.accounts import Account, account_of
-from fedaudit.networks.shape import layer_sizes, network_shape
-from fedaudit.privacy.projection import Projection, project_cost
-from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import LaplaceL2
 from models.identifiers import new_id
 from models.records import NewExperiment
 from models.repositories import (
@@ -26,27 +18,8 @@ from models.repositories import (
     SubjectSetRepository,
 )
 
-if TYPE_CHECKING:
-    from fedaudit.federations.federation import Federation
 
-# Far below the largest number in double precision, so that sums of reservations stay finite.
-_LARGEST_COST = 1e300
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A spec that can be run, and what it would cost."""
-
-    spec: ExperimentSpec
-    federation: "Federation"
-    parameters: int
-    training_clients: int
-    account: Account
-    projection: Projection
-    profile: dict[str, Any]
-
-
-def plan(resources: Resources, project_id: str, spec: ExperimentSpec) -> Plan:
+def plan(resources: Resources, project_id: str, spec: ExperimentSpec) -> ExperimentPlan:
     """Load the data and project the cost; no transaction. Raises InvalidInputError."""
     uploads = Uploads(
         project_id,
@@ -54,38 +27,13 @@ def plan(resources: Resources, project_id: str, spec: ExperimentSpec) -> Plan:
         storage=resources.storage,
         sources_dir=resources.settings.sources_dir,
     )
-    federation = resources.federations.load(spec, uploads=uploads)
-    # Only now, as in the cache: this room brings pyarrow along.
-    from fedaudit.federations.profile import profile
-    from fedaudit.federations.split import training_clients
-    from fedaudit.training.spending import spending_of
-
-    training = training_clients(federation.clients, spec.federation)
-    shape = network_shape(
-        spec.model,
-        features=federation.width,
-        classes=len(federation.classes),
-    )
-    n = shape.n
-    account = account_of(
-        spec,
-        layers=layer_sizes(shape),
-        client_names=federation.client_names,
-        plan=spending_of(spec, federation),
-    )
-    projection = project_cost(spec, n=n, training_clients=training, plan=account.plan)
-    costs = [projection.leakage_worst_case or 0.0]
-    costs += [float(str(entry["value"])) for entry in projection.epsilon]
-    if not max(costs) <= _LARGEST_COST:
-        message = "is so small that the cost exceeds what can be counted; use a larger one"
-        raise InvalidInputError([FieldError("/privacy/noise_multiplier", message)])
-    return Plan(spec, federation, n, training, account, projection, profile(federation))
+    return plan_experiment(spec, resources.federations.load(spec, uploads=uploads))
 
 
 def admit(
     session: Session,
     project_id: str,
-    planned: Plan,
+    planned: ExperimentPlan,
     *,
     experiment_id: str,
     max_attempts: int,
@@ -95,60 +43,71 @@ def admit(
 
     Raises ProblemError, to be followed by a roll-back, where a budget has no room.
     """
-    spec, federation, account = planned.spec, planned.federation, planned.account
-    federation_id = _federation(session, project_id, planned)
+    wake = queue_unit(
+        session, project_id, kind="run", device=planned.spec.device, max_attempts=max_attempts
+    )
+    admit_to_unit(
+        session,
+        project_id,
+        planned,
+        unit_id=wake.unit_id,
+        experiment_id=experiment_id,
+        retry_of=retry_of,
+    )
+    return wake
+
+
+def admit_to_unit(
+    session: Session,
+    project_id: str,
+    planned: ExperimentPlan,
+    *,
+    unit_id: str,
+    unit_position: int = 0,
+    experiment_id: str,
+    retry_of: str | None = None,
+) -> None:
+    """As `admit`, for a unit that is queued in the same transaction.
+
+    `unit_position`: the experiment's place among those of the unit.
+    """
+    account = planned.account
+    federation_id = store_federation(session, project_id, planned)
     reserve(
         session,
         project_id,
         federation_id,
         experiment_id=experiment_id,
-        privacy=spec.privacy,
+        privacy=planned.spec.privacy,
         projection=planned.projection,
         plan=account.plan,
     )
-    wake = queue_unit(
-        session, project_id, kind="run", device=spec.device, max_attempts=max_attempts
-    )
     experiment = NewExperiment(
+        **planned.stored_fields(),
         id=experiment_id,
-        name=spec.name,
-        spec=spec.model_dump(mode="json"),
-        spec_hash=spec_hash(spec),
-        seed=spec.seed,
-        mechanism=spec.privacy.mechanism,
-        hypotheses=spec.training.hypotheses,
-        noise=spec.privacy.noise,
-        rounds_total=spec.training.rounds,
         federation_id=federation_id,
         subject_set_id=SubjectSetRepository(session).put(account.subjects),
-        unit_id=wake.unit_id,
-        parameters=planned.parameters,
-        noise_multiplier=(
-            spec.privacy.noise_multiplier if isinstance(spec.privacy, LaplaceL2) else None
-        ),
-        mechanism_inputs=None if account.inputs.follow_from_n else account.inputs.as_dict(),
-        attributes={attribute.name: attribute.values for attribute in federation.attributes},
-        tags=spec.tags,
+        unit_id=unit_id,
+        unit_position=unit_position,
         retry_of=retry_of,
     )
     ExperimentRepository(session, project_id).add(experiment)
     event = {"status": "queued", "status_reason": None}
     EventRepository(session).append(experiment_id, project_id, [("status.changed", event)])
-    return wake
 
 
 class _RolledBack(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
     """Nothing of a trial is stored."""
 
 
-def refusal(resources: Resources, project_id: str, planned: Plan) -> str | None:
+def refusal(resources: Resources, project_id: str, planned: ExperimentPlan) -> str | None:
     """Why the federation's budgets would refuse the plan just now; None where they have room.
 
     The reservation itself is tried, and rolled back, so that the answer is that of a submission.
     """
     try:
         with resources.database.write() as session:
-            federation_id = _federation(session, project_id, planned)
+            federation_id = store_federation(session, project_id, planned)
             reserve(
                 session,
                 project_id,
@@ -167,7 +126,11 @@ def refusal(resources: Resources, project_id: str, planned: Plan) -> str | None:
         return error.detail
 
 
-def _federation(session: Session, project_id: str, planned: Plan) -> str:
+def store_federation(session: Session, project_id: str, planned: ExperimentPlan) -> str:
+    """The id of the plan's federation, which is stored where it is new.
+
+    Raises InvalidInputError where the spec names one by an id that cannot be used.
+    """
     source = planned.spec.federation
     uploaded = getattr(source, "id", None)
     if uploaded is not None:

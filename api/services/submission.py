@@ -8,10 +8,11 @@ from sqlalchemy.orm import Session
 from api.problems import ProblemError
 from api.resources import Resources
 from api.security import Caller
-from api.services.admission import Plan, admit, plan
+from api.services.admission import admit, plan
 from api.services.lookups import find_experiment
 from api.services.once import Once
 from api.services.wake import Wake
+from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.parse import parse_spec
 from models.identifiers import new_id
 from models.repositories import ExperimentRepository
@@ -83,7 +84,7 @@ def _earlier(resources: Resources, caller: Caller, once: Once | None) -> Submitt
 def _queue(
     resources: Resources,
     caller: Caller,
-    planned: Plan,
+    planned: ExperimentPlan,
     once: Once | None,
     *,
     retry_of: str | None = None,

@@ -6,6 +6,7 @@ nobody was drawn, or a group had left, counts like any other. Without noise (the
 """
 
 from collections.abc import Mapping
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from fedaudit.training.record_sources import record_use_of, training_records, va
 from fedaudit.training.record_table import record_table
 from fedaudit.training.records import FinalResult, Outcome, PlannedRound, RoundRecord
 from fedaudit.training.row_validation import RowValidator
+from fedaudit.training.stopping import EarlyStopping, release_number
 from fedaudit.training.validation import Figures
 
 
@@ -55,6 +57,7 @@ class PersonalisedRun:
         self._public = CounterSource(spec.seed)
         self._secret = draws_in_secret(cell)
         self._source: Source = EntropySource() if self._secret else self._public
+        self._stopping = EarlyStopping.of_training(spec.training)
         self._drawn: dict[int, NDArray[np.int64]] = {}
         self._planned_until = 0
         self.stopped_by: str | None = None
@@ -73,7 +76,7 @@ class PersonalisedRun:
         last = min(self.state.round + rounds, self._spec.training.rounds)
         self._planned_until = max(self._planned_until, last)
         return [
-            PlannedRound(number, self._release_of(number), self._subjects(number))
+            PlannedRound(number, release_number(self.state, number), self._subjects(number))
             for number in range(first, last + 1)
         ]
 
@@ -135,7 +138,7 @@ class PersonalisedRun:
             sizes = (int(played.present.sum()),)
         return RoundRecord(
             round=self.state.round,
-            release=self._release_of(self.state.round),
+            release=release_number(self.state, self.state.round),
             subjects=subjects,
             outcomes=outcomes,
             radii=np.full(len(subjects), np.nan),
@@ -184,9 +187,9 @@ class PersonalisedRun:
 
     def _validate(self, number: int) -> Figures | None:
         """The figures of a round; None where it is not validated."""
-        stopping = self._spec.training.stopping
-        if number % stopping.validate_every and number != self._spec.training.rounds:
+        if not self._stopping.validates(number, last_round=self._stopping.rounds):
             return None
+        stopping = self._spec.training.stopping
         chosen, clients = None, len(self._held_out.clients)
         if stopping.validation_clients is not None and stopping.validation_clients < clients:
             chosen = sample_without_replacement(
@@ -199,28 +202,21 @@ class PersonalisedRun:
         return self._validator.score(self._theta, chosen=chosen)
 
     def _observe(self, loss: float) -> None:
-        """Early stopping: keeps the model with the smallest selection loss."""
-        state = self.state
-        if not np.isfinite(loss):
-            self.stopped_by = "diverged"
-            return
-        state.without_improvement += 1
-        if loss < state.best_loss:
-            state.best_loss, state.best_round = loss, state.round
-            state.best_theta = state.theta.copy()
-            state.without_improvement = 0
+        """Keeps the model with the smallest selection loss."""
+        match self._stopping.observe(self.state, loss):
+            case "diverged":
+                self.stopped_by = "diverged"
+            case "improved":
+                self.state.best_theta = self.state.theta.copy()
+            case "not-improved":
+                pass
+            case unknown:
+                assert_never(unknown)
 
     def _check_stop(self) -> None:
-        patience = self._spec.training.stopping.patience
-        if self.stopped_by is not None:
-            return
-        if patience is not None and self.state.without_improvement >= patience:
-            self.stopped_by = "patience"
-        elif self.state.round >= self._spec.training.rounds:
-            self.stopped_by = "rounds"
-
-    def _release_of(self, number: int) -> int:
-        return self.state.release if number <= self.state.release_until else 0
+        if self.stopped_by is None:
+            last = self._stopping.rounds
+            self.stopped_by = self._stopping.stop_reason(self.state, last_round=last)
 
     def result(self) -> FinalResult:
         """What the run amounts to, at its best model."""

@@ -5,6 +5,7 @@ into calls, and wherever it was resumed, its numbers are the same (simulation no
 """
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from fedaudit.training.rounds import Cohort, Played
 from fedaudit.training.splits import split_cells
 from fedaudit.training.stack_key import stack_key
 from fedaudit.training.state import CellState, first_state, participation_cap
+from fedaudit.training.stopping import EarlyStopping, release_number
 from fedaudit.training.validation import Figures
 
 
@@ -51,6 +53,7 @@ class Stack:
         ]
         self._caps = [participation_cap(cell) for cell in cells]
         self._in_plane = [why_no_plane(cell) is None for cell in cells]
+        self._stopping = [EarlyStopping.of_training(cell.spec.training) for cell in cells]
         self._stopped: dict[int, str] = {}
         self._splits = split_cells(cells)
         self._engine = build_engine(cells, self._splits, self._device)
@@ -89,7 +92,7 @@ class Stack:
                 number = int(block.rounds[step, row])
                 charged = self._charged(position, taken, block.cohort[step, row])
                 if number <= self._last_round(position):
-                    release = self._release_of(position, number)
+                    release = release_number(self._states[position], number)
                     planned[position].append(PlannedRound(number, release, charged))
         return planned
 
@@ -192,7 +195,7 @@ class Stack:
             record = drawn.record(
                 row,
                 state,
-                release=self._release_of(position, number),
+                release=release_number(state, number),
                 figures=figures if validated else None,
                 place=(place or 0) + row,
                 in_plane=self._in_plane[position],
@@ -201,31 +204,38 @@ class Stack:
             state.round = number
             state.collapsed_rounds += record.collapsed
             if record.selection_loss is not None:
-                self._observe(position, record, played.hypotheses[row])
+                self._observe(
+                    position,
+                    record.selection_loss,
+                    hypotheses=played.hypotheses[row],
+                    sizes=record.cluster_sizes,
+                )
             self._check_stop(position)
             if position in self._stopped:
                 state.hypotheses = played.hypotheses[row].cpu().numpy().copy()
                 state.clip = None if played.clips is None else float(played.clips[row])
 
-    def _observe(self, position: int, record: RoundRecord, hypotheses: Tensor) -> None:
-        """Early stopping: keeps the hypotheses with the smallest selection loss."""
-        state, loss = self._states[position], record.selection_loss
-        if loss is None or not np.isfinite(loss):
-            self._stopped[position] = "diverged"
-            return
-        state.without_improvement += 1
-        if loss < state.best_loss:
-            state.best_loss, state.best_round = loss, record.round
-            state.best_hypotheses = hypotheses.cpu().numpy().copy()
-            if record.cluster_sizes:
-                state.best_sizes = np.array(record.cluster_sizes, dtype=np.int64)
-            state.without_improvement = 0
+    def _observe(
+        self, position: int, loss: float, *, hypotheses: Tensor, sizes: Sequence[int]
+    ) -> None:
+        """Keeps the hypotheses with the smallest selection loss, and their clusters' sizes."""
+        state = self._states[position]
+        match self._stopping[position].observe(state, loss):
+            case "diverged":
+                self._stopped[position] = "diverged"
+            case "improved":
+                state.best_hypotheses = hypotheses.cpu().numpy().copy()
+                if sizes:
+                    state.best_sizes = np.array(sizes, dtype=np.int64)
+            case "not-improved":
+                pass
+            case unknown:
+                assert_never(unknown)
 
     # -- validation -----------------------------------------------------------------------------
 
     def _validates(self, position: int, number: int) -> bool:
-        every = self._cells[position].spec.training.stopping.validate_every
-        return number % every == 0 or number == self._last_round(position)
+        return self._stopping[position].validates(number, last_round=self._last_round(position))
 
     def _due(self, cohort: Cohort) -> bool:
         return any(
@@ -309,14 +319,11 @@ class Stack:
         self._stopped.setdefault(position, "cancelled")
 
     def _check_stop(self, position: int) -> None:
-        state = self._states[position]
-        patience = self._cells[position].spec.training.stopping.patience
-        if patience is not None and state.without_improvement >= patience:
-            self._stopped.setdefault(position, "patience")
-        if state.round >= self._cells[position].spec.training.rounds:
-            self._stopped.setdefault(position, "rounds")
-        elif state.round >= self._last_round(position):
-            self._stopped.setdefault(position, "budget")
+        why = self._stopping[position].stop_reason(
+            self._states[position], last_round=self._last_round(position)
+        )
+        if why is not None:
+            self._stopped.setdefault(position, why)
 
     def _last_round(self, position: int) -> int:
         """The spec's, or the last before the one that would pass everyone's budget."""
@@ -325,10 +332,6 @@ class Stack:
             return last
         state = self._states[position]
         return min(last, state.round + cap - int(state.taken[0]))
-
-    def _release_of(self, position: int, number: int) -> int:
-        state = self._states[position]
-        return state.release if number <= state.release_until else 0
 
     # -- layout ---------------------------------------------------------------------------------
 

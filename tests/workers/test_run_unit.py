@@ -158,7 +158,10 @@ def test_a_finished_run_leaves_ledger_rounds_report_and_events(
 
     types = [type_ for type_, _ in events_of(database, submitted.id)]
     assert types == (
-        ["status.changed"] + ["round.completed"] * 12 + ["gate.evaluated"] * 2 + ["status.changed"]
+        ["status.changed"] * 2
+        + ["round.completed"] * 12
+        + ["gate.evaluated"] * 2
+        + ["status.changed"]
     )
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import yaml
 
 from api.pages.wording import cost, small_number
-from api.services.admission import Plan
 from fedaudit.privacy.guarantees import guarantee_kind
 from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 
 _OBSERVERS = {"final_model": "whoever sees the final model", "server": "the server"}
@@ -41,7 +41,7 @@ class Preview:
     spec_hash: str
 
 
-def preview(planned: Plan, refusal: str | None) -> Preview:
+def preview(planned: ExperimentPlan, refusal: str | None) -> Preview:
     """The preview of a plan."""
     return Preview(
         guarantee=guarantee_kind(planned.spec),
@@ -61,7 +61,7 @@ def as_yaml(value: dict[str, Any]) -> str:
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
 
 
-def _lines(planned: Plan) -> list[CostLine]:
+def _lines(planned: ExperimentPlan) -> list[CostLine]:
     projection, rounds = planned.projection, planned.spec.training.rounds
     reasons = projection.reasons
     lines = []

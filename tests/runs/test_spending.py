@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.privacy.metric import summarise_leakage
-from workers.spending import Spending
+from fedaudit.runs.spending import Spending
 
 CLIENTS = 12
 INPUTS = MechanismInputs("laplace-l2", 11, 3.7, None, 1e-6, None, "simulation", "heuristic")
@@ -32,7 +32,7 @@ def test_median_and_maximum_are_those_of_the_report(
     refusals = withheld = 0
     for subjects, all_outcomes in rounds:
         outcomes = np.array(all_outcomes[: len(subjects)], dtype=np.uint8)
-        spending.book(np.array(subjects, dtype=np.int32), outcomes)
+        spending.count_round(np.array(subjects, dtype=np.int32), outcomes)
         for subject, outcome in zip(subjects, outcomes, strict=True):
             counted[subject] += outcome == 0
             refusals += outcome == 1
@@ -53,7 +53,7 @@ def test_totals_that_were_stored_are_taken_up() -> None:
     training = np.array([0, 1, 2], dtype=np.int32)
     spending = Spending(releases, training=training, refusals=4, withheld=5)
     assert (spending.most, spending.median) == (3, 1.0)
-    spending.book(np.array([1, 2], dtype=np.int32), np.array([0, 1], dtype=np.uint8))
+    spending.count_round(np.array([1, 2], dtype=np.int32), np.array([0, 1], dtype=np.uint8))
     assert (spending.most, spending.median) == (3, 1.0)
     assert (spending.refusals, spending.withheld) == (5, 5)
     assert releases.tolist() == [3, 0, 1, 0]

@@ -1,4 +1,4 @@
-"""How often each subject has paid so far before one observer, and the leakage that follows."""
+"""How often each subject was charged so far against one observer, and the leakage of that."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,10 @@ _REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
 
 
 class Spending:
-    """The running totals of one experiment before one observer.
+    """The running totals of one experiment against one observer.
 
-    Beside the totals it keeps how many subjects that train have paid how often, so that a round's
-    median and maximum cost no pass over all of them.
+    Beside the totals it keeps how many of the subjects that train were charged how often, so that a
+    round's median and maximum cost no pass over all of them.
     """
 
     def __init__(
@@ -25,7 +25,8 @@ class Spending:
         refusals: int = 0,
         withheld: int = 0,
     ) -> None:
-        """`releases`: [subjects], those that never train included; `training`: who does."""
+        """`releases`: [subjects], those that never train included; `training`: indices of
+        those that do."""
         self.releases = np.array(releases, dtype=np.int32)
         self.refusals = refusals
         self.withheld = withheld
@@ -34,7 +35,7 @@ class Spending:
         self._training_clients = len(training)
         self._clients_with = np.bincount(self.releases[training], minlength=1)
 
-    def book(self, subjects: NDArray[np.int32], outcomes: NDArray[np.uint8]) -> None:
+    def count_round(self, subjects: NDArray[np.int32], outcomes: NDArray[np.uint8]) -> None:
         """Count one round in."""
         self.refusals += int(np.count_nonzero(outcomes == _REFUSED))
         self.count_refused(subjects, outcomes)

@@ -1,0 +1,77 @@
+"""An experiment before it runs: who is charged, what it can cost, and what is stored of it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.split import training_clients
+from fedaudit.ledger.accounts import Account
+from fedaudit.privacy.projection import Projection, project_cost
+from fedaudit.runs.run import cell_account
+from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import LaplaceL2
+from fedaudit.training.cell import Cell
+
+# Far below the largest number in double precision, so that sums of reservations stay finite.
+_MAX_COST = 1e300
+
+
+@dataclass(frozen=True)
+class ExperimentPlan:
+    """A spec that can be run, and what it would cost."""
+
+    spec: ExperimentSpec
+    federation: Federation
+    parameters: int
+    """Of the network."""
+    training_clients: int
+    account: Account
+    projection: Projection
+    profile: dict[str, Any]
+    """Of the data, as the service shows it."""
+
+    def stored_fields(self) -> dict[str, Any]:
+        """What is stored of the experiment beside its ids, under the names of the columns.
+
+        The subjects are stored by themselves: those of `account`.
+        """
+        spec, inputs = self.spec, self.account.inputs
+        return {
+            "name": spec.name,
+            "spec": spec.model_dump(mode="json"),
+            "spec_hash": spec_hash(spec),
+            "seed": spec.seed,
+            "mechanism": spec.privacy.mechanism,
+            "hypotheses": spec.training.hypotheses,
+            "noise": spec.privacy.noise,
+            "rounds_total": spec.training.rounds,
+            "parameters": self.parameters,
+            "noise_multiplier": (
+                spec.privacy.noise_multiplier if isinstance(spec.privacy, LaplaceL2) else None
+            ),
+            "mechanism_inputs": None if inputs.follow_from_n else inputs.as_dict(),
+            "attributes": {one.name: one.values for one in self.federation.attributes},
+            "tags": spec.tags,
+        }
+
+
+def plan_experiment(spec: ExperimentSpec, federation: Federation) -> ExperimentPlan:
+    """Project what a spec costs over its data, which was checked against it.
+
+    Raises InvalidInputError where the cost is beyond what can be counted, or no noise is enough.
+    """
+    # Only now: it brings pyarrow along, which would double the time that the API needs to start.
+    from fedaudit.federations.profile import profile
+
+    cell = Cell(spec, federation)
+    n, training = cell.shape.n, training_clients(federation.clients, spec.federation)
+    account = cell_account(cell)
+    projection = project_cost(spec, n=n, training_clients=training, plan=account.plan)
+    costs = [projection.leakage_worst_case or 0.0]
+    costs += [float(str(entry["value"])) for entry in projection.epsilon]
+    if not max(costs) <= _MAX_COST:
+        message = "is so small that the cost exceeds what can be counted; use a larger one"
+        raise InvalidInputError([FieldError("/privacy/noise_multiplier", message)])
+    return ExperimentPlan(spec, federation, n, training, account, projection, profile(federation))

@@ -1,0 +1,59 @@
+"""What a run's report says of its hypotheses, from the rounds that its sink has kept."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.entries import RELEASED
+from fedaudit.networks.initial import initial_hypotheses
+from fedaudit.reports.hypotheses_document import Plane
+from fedaudit.reports.material import HypothesesFacts
+from fedaudit.reports.plane import NOT_KEPT, NOT_VALIDATED, plane_section, rounds_to_draw
+from fedaudit.runs.run import Run
+from fedaudit.runs.sink import RunSink
+from fedaudit.training.plane import axis_names, truth_points
+from fedaudit.training.records import FinalResult
+
+
+def hypotheses_facts(run: Run, result: FinalResult, sink: RunSink) -> HypothesesFacts:
+    """The hypotheses, and the radii of the round that they came of."""
+    return HypothesesFacts(
+        hypotheses=result.hypotheses,
+        parts=run.ledger.inputs.noised_sizes,
+        radii=_radii(run, sink, result.best_round),
+    )
+
+
+def plane_of_run(run: Run, result: FinalResult, sink: RunSink) -> Plane | str:
+    """The plane of the run's two parameters, or why there is none."""
+    cell, best = run.cell, result.best_round
+    if run.why_no_plane is not None:
+        return run.why_no_plane
+    if best == 0:
+        return NOT_VALIDATED
+    rounds = rounds_to_draw(sink.drawn_rounds(up_to=best), best_round=best)
+    if not rounds:
+        return NOT_KEPT
+    hypotheses = cell.spec.training.hypotheses
+    return plane_section(
+        sink.planes(rounds),
+        best_round=best,
+        start=initial_hypotheses(cell.shape, hypotheses=hypotheses, seed=cell.spec.seed),
+        truth=truth_points(cell),
+        parameters=axis_names(cell),
+    )
+
+
+def _radii(run: Run, sink: RunSink, round_: int) -> NDArray[np.float64] | None:
+    """Of the releases of a round, [releases, parts]; None where no radius is secret."""
+    inputs = run.ledger.inputs
+    if inputs.radius_floor is None:
+        return None
+    # Of a round that was interrupted and repeated, only the repeat has radii.
+    found = [
+        entry.radii.reshape(len(entry.subjects), len(inputs.noised_sizes))[
+            entry.outcomes == RELEASED
+        ]
+        for entry in sink.entries_of_round(round_)
+        if not entry.interrupted
+    ]
+    return np.concatenate(found) if found else None

@@ -1,0 +1,197 @@
+"""The ledger of one experiment while it is being written: totals, chain and newest clusters."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.accounts import Account
+from fedaudit.ledger.chain import Row, genesis, link
+from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.entries import RELEASED, LedgerEntry
+from fedaudit.privacy.events import Observer
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.runs.spending import Spending
+from fedaudit.training.records import PlannedRound, RoundRecord
+
+_NO_COMPOSITIONS: Mapping[Observer, NDArray[np.int32]] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenEntry:
+    """An entry and its place in the hash chain."""
+
+    entry: LedgerEntry
+    digest: bytes
+    link: bytes
+
+    @property
+    def hashed(self) -> Row:
+        """What the ledger hash takes in of it."""
+        entry = self.entry
+        return entry.round, entry.release, entry.subject_kind, entry.observer, self.digest
+
+
+class LedgerWriter:
+    """Turns rounds into ledger entries, in the order of (round, release, observer)."""
+
+    def __init__(
+        self,
+        *,
+        account: Account,
+        spendings: Sequence[Spending],
+        head: bytes,
+        entries: int = 0,
+        last_round: int = 0,
+    ) -> None:
+        """`spendings`: against each of the account's observers.
+
+        `head`: the link of the newest entry, or the experiment's genesis. `entries`: how many
+        there are. `last_round`: that of the newest, 0 without any.
+        """
+        self.account = account
+        self.spendings = tuple(spendings)
+        self.head = head
+        self.entries = entries
+        self.last_round = last_round
+        self.clusters = np.full(len(account.subjects), -1, dtype=np.int16)
+        """The cluster of each client's newest upload, -1 for none."""
+        self._encoder = EntryEncoder(account.subjects)
+
+    @classmethod
+    def from_beginning(
+        cls, account: Account, *, experiment_id: str, training: NDArray[np.int32]
+    ) -> "LedgerWriter":
+        """An empty ledger. `training`: indices of the subjects that train."""
+        none = np.zeros(len(account.subjects), dtype=np.int32)
+        spendings = [Spending(none, training=training) for _ in account.observers]
+        return cls(account=account, spendings=spendings, head=genesis(experiment_id))
+
+    @property
+    def inputs(self) -> MechanismInputs:
+        """The mechanism of every entry."""
+        return self.account.inputs
+
+    @property
+    def spending(self) -> Spending:
+        """Against the first observer: all who take part in a round are charged against it."""
+        return self.spendings[0]
+
+    @property
+    def totals(self) -> NDArray[np.int32]:
+        """The releases of all subjects, observer after observer: [observers * subjects]."""
+        return np.concatenate([spending.releases for spending in self.spendings])
+
+    @property
+    def compositions(self) -> Mapping[Observer, NDArray[np.int32]]:
+        """How often each subject was charged against each observer: [subjects]."""
+        return {
+            observer: spending.releases
+            for observer, spending in zip(self.account.observers, self.spendings, strict=True)
+        }
+
+    def epsilon_max(self) -> float | None:
+        """The largest epsilon that anyone can have spent so far; None without an epsilon.
+
+        Every round counts against every observer: how often the busiest client really took part
+        would disclose, round by round, when it was drawn.
+        """
+        most = max(spending.most for spending in self.spendings)
+        return self.account.largest([most] * len(self.spendings))
+
+    def largest_charges(self, rounds: Sequence[PlannedRound]) -> list[int]:
+        """The releases of the subject that has most, against each observer, after more rounds.
+
+        In the worst case: each of the rounds charges its subjects against every observer.
+        """
+        charged = np.stack([spending.releases for spending in self.spendings])
+        for planned in rounds:
+            charged[:, planned.subjects] += 1
+        most: list[int] = charged.max(axis=1).tolist()
+        return most
+
+    def record_round(self, record: RoundRecord) -> list[WrittenEntry]:
+        """The entries of a round, one against each observer; moves totals and chain on."""
+        return self._record(
+            PlannedRound(record.round, record.release, record.subjects),
+            outcomes=record.outcomes,
+            radii=record.radii,
+            clusters=record.clusters,
+            compositions=record.compositions,
+        )
+
+    def record_interrupted(self, charged: PlannedRound) -> list[WrittenEntry]:
+        """The entries of a round whose noise may have left the process and whose results are lost.
+
+        Everyone who was to take part in it is charged.
+        """
+        count = len(charged.subjects)
+        return self._record(
+            charged,
+            outcomes=np.full(count, RELEASED, dtype=np.uint8),
+            radii=np.full(self.inputs.radii_shape(count), np.nan),
+            clusters=np.full(count, -1, dtype=np.int16),
+            compositions=_NO_COMPOSITIONS,
+            interrupted=True,
+        )
+
+    def place_uploads(
+        self,
+        subjects: NDArray[np.int32],
+        outcomes: NDArray[np.integer],
+        clusters: NDArray[np.int16],
+    ) -> None:
+        """Note which cluster each upload went into."""
+        placed = (outcomes == RELEASED) & (clusters >= 0)
+        self.clusters[subjects[placed]] = clusters[placed]
+
+    def check_totals(self, counted: NDArray[np.int32]) -> None:
+        """Compare with what training has counted by itself: [subjects].
+
+        Raises RuntimeError where the two differ.
+        """
+        if not np.array_equal(counted, self.spending.releases):
+            raise RuntimeError("the ledger's totals differ from what training has released")
+
+    def _record(
+        self,
+        charged: PlannedRound,
+        *,
+        outcomes: NDArray[np.uint8],
+        radii: NDArray[np.float64],
+        clusters: NDArray[np.int16],
+        compositions: Mapping[Observer, NDArray[np.int32]],
+        interrupted: bool = False,
+    ) -> list[WrittenEntry]:
+        """`compositions`: where subjects are not charged against every observer in every round,
+        how often each of them has been by now."""
+        subjects = charged.subjects
+        self.place_uploads(subjects, outcomes, clusters)
+        written = []
+        for observer, spending in zip(self.account.observers, self.spendings, strict=True):
+            paying = np.ones(len(subjects), dtype=np.bool_)
+            if observer in compositions:
+                paying = compositions[observer] > spending.releases[subjects]
+            who = subjects[paying]
+            spending.count_round(who, outcomes[paying])
+            entry = self.account.entry(
+                observer,
+                round_=charged.round,
+                release=charged.release,
+                subjects=who,
+                outcomes=outcomes[paying],
+                radii=radii[paying],
+                releases=spending.releases[who],
+                clusters=clusters[paying],
+                interrupted=interrupted,
+            )
+            written.append(self._chained(entry))
+        return written
+
+    def _chained(self, entry: LedgerEntry) -> WrittenEntry:
+        digest = self._encoder.digest(entry)
+        self.head = link(self.head, digest, entry.clusters)
+        self.entries += 1
+        self.last_round = entry.round
+        return WrittenEntry(entry, digest, self.head)

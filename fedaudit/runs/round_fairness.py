@@ -1,0 +1,59 @@
+"""How groups fare in the rounds of a block."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.combination import combination_of
+from fedaudit.fairness.gaps import Figure, gaps
+from fedaudit.runs.figures import FairnessFigures
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.training.records import RoundRecord
+
+
+def fairness_of_rounds(
+    spec: ExperimentSpec, groups: Mapping[str, Sequence[str]], records: Sequence[RoundRecord]
+) -> list[FairnessFigures]:
+    """The figures of each round that was validated, attribute after attribute.
+
+    `groups`: the values of each sensitive attribute, in the order of the counts.
+    """
+    validated = [record for record in records if record.fairness]
+    if not validated:
+        return []
+    found: list[FairnessFigures] = []
+    for attribute in groups:
+        counts = np.stack([record.fairness[attribute] for record in validated])
+        gaps_of_rounds = _gaps(spec, groups, attribute, counts)
+        if not spec.declares_outcome:
+            counts = counts[:, :0]  # nothing was counted, which is not the same as no rows
+        found += [
+            FairnessFigures(
+                round=record.round,
+                attribute=attribute,
+                figures=[figure._asdict() for figure in figures],
+                counts=counted,
+            )
+            for record, figures, counted in zip(validated, gaps_of_rounds, counts, strict=True)
+        ]
+    return found
+
+
+def _gaps(
+    spec: ExperimentSpec,
+    groups: Mapping[str, Sequence[str]],
+    attribute: str,
+    counts: NDArray[np.int64],
+) -> list[list[Figure]]:
+    """The gaps of one attribute from its counts [rounds, groups, 4]."""
+    fairness, values = spec.fairness, groups[attribute]
+    return gaps(
+        counts,
+        values,
+        minimum_group_size=fairness.minimum_group_size,
+        # A reference group belongs to one attribute; the others are compared between all groups.
+        reference_group=fairness.reference_group if fairness.reference_group in values else None,
+        combination=combination_of(attribute, fairness.combinations, groups),
+        declared=spec.declares_outcome,
+    )

@@ -1,0 +1,113 @@
+"""The figures of one round, each that is missing with its reason."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from fedaudit.privacy.cluster_leakage import ClusterLeakage
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE, NO_MECHANISM, NO_NOISE
+from fedaudit.runs.figures import ROUND_GAPS, FairnessFigures, RoundFigures
+from fedaudit.runs.run import Run
+from fedaudit.training.records import RoundRecord
+
+_NOT_VALIDATED = "this round was not validated"
+_NOT_FINITE = "the loss is not finite"
+_NO_ACCURACY = "the target is a number, so there is no accuracy"
+_NOT_FINITE_HYPOTHESIS = "a hypothesis is not finite"
+_NO_SEPARATION = "needs two or more hypotheses, and uploads to compare"
+_NO_ATTRIBUTE = "fairness.sensitive names no attribute"
+_SEVERAL = "fairness.sensitive names several attributes; see the fairness of the round"
+
+
+def round_figures(
+    run: Run, record: RoundRecord, fairness: Mapping[str, FairnessFigures]
+) -> RoundFigures:
+    """The figures of the round that the run's ledger has recorded last.
+
+    `fairness`: by attribute, of this round; empty where it was not validated.
+    """
+    reasons: dict[str, str] = {}
+    ledger = run.ledger
+    values: dict[str, float | None] = {
+        "selection_loss": _finite(record.selection_loss),
+        "validation_loss": _finite(record.validation_loss),
+        "accuracy": _finite(record.accuracy),
+        "separation": _finite(record.separation),
+        "leakage_median": ledger.spending.leakage_median(ledger.inputs),
+        "leakage_max": ledger.spending.leakage_most(ledger.inputs),
+        "epsilon_max": ledger.epsilon_max(),
+    }
+    values |= _gaps_of_round(run, record, fairness, reasons)
+    by_cluster = _by_cluster(run)
+    if by_cluster is None:
+        reasons["leakage_by_cluster"] = _why_no_cost(ledger.inputs)
+    if record.plane is None:
+        reasons["plane"] = _why_no_plane(run, record)
+    for name, value in values.items():
+        if value is None and name not in reasons:
+            reasons[name] = _why_missing(name, record, ledger.inputs)
+    return RoundFigures(
+        round=record.round,
+        cluster_sizes=record.cluster_sizes,
+        collapsed=record.collapsed,
+        leakage_by_cluster=by_cluster,
+        plane=record.plane,
+        reasons=reasons,
+        **values,
+    )
+
+
+def _gaps_of_round(
+    run: Run,
+    record: RoundRecord,
+    fairness: Mapping[str, FairnessFigures],
+    reasons: dict[str, str],
+) -> dict[str, float | None]:
+    """The gaps of the only attribute, where there is just one; reasons go into `reasons`."""
+    attributes = list(run.groups)
+    common = None
+    if len(attributes) != 1:
+        common = _SEVERAL if attributes else _NO_ATTRIBUTE
+    elif not record.fairness:
+        common = _NOT_VALIDATED
+    if common is not None:
+        reasons |= dict.fromkeys(ROUND_GAPS, common)
+        return dict.fromkeys(ROUND_GAPS)
+    found = {figure["metric"]: figure for figure in fairness[attributes[0]].figures}
+    reasons |= {name: why for name in ROUND_GAPS if (why := found[name]["reason"])}
+    return {name: found[name]["value"] for name in ROUND_GAPS}
+
+
+def _by_cluster(run: Run) -> Sequence[ClusterLeakage] | None:
+    inputs = run.ledger.inputs
+    if run.by_cluster is None or inputs.noise_multiplier is None:
+        return None
+    return run.by_cluster.leakage(n=inputs.n, noise_multiplier=inputs.noise_multiplier)
+
+
+def _why_no_plane(run: Run, record: RoundRecord) -> str:
+    if record.selection_loss is None:
+        return _NOT_VALIDATED
+    return run.why_no_plane or _NOT_FINITE_HYPOTHESIS
+
+
+def _why_missing(name: str, record: RoundRecord, inputs: MechanismInputs) -> str:
+    if name.startswith(("leakage", "epsilon")):
+        return _why_no_cost(inputs)
+    if name == "separation":
+        return _NO_SEPARATION
+    if record.selection_loss is None:
+        return _NOT_VALIDATED
+    return _NO_ACCURACY if name == "accuracy" else _NOT_FINITE
+
+
+def _why_no_cost(inputs: MechanismInputs) -> str:
+    if inputs.counts_epsilon:
+        return NO_LEAKAGE
+    if inputs.noise_multiplier is not None:
+        return NO_EPSILON
+    return NO_MECHANISM if inputs.mechanism == "none" else NO_NOISE
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,112 @@
+"""One run while it goes on: what is known of it between blocks of rounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.split import split_clients, training_clients
+from fedaudit.ledger.accounts import Account, account_of
+from fedaudit.networks.shape import layer_sizes
+from fedaudit.privacy.cluster_leakage import ClusterCounts
+from fedaudit.runs.ledger_writer import LedgerWriter
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import Noise
+from fedaudit.training.cell import Cell
+from fedaudit.training.plane import why_no_plane
+from fedaudit.training.records import PlannedRound
+from fedaudit.training.spending import spending_of
+
+
+@dataclass
+class Run:
+    """An experiment, its data, and where its ledger stands."""
+
+    experiment_id: str
+    name: str
+    cell: Cell
+    ledger: LedgerWriter
+    started_at: datetime
+    rounds_done: int = 0
+    interrupted_rounds: list[PlannedRound] = field(default_factory=list)
+    """Rounds that were charged, whose results are lost, and that are not yet in the ledger; by
+    round."""
+    by_cluster: ClusterCounts | None = field(init=False)
+    """Moved on with the ledger; None where the cost is no leakage."""
+
+    def __post_init__(self) -> None:
+        inputs, ledger = self.ledger.inputs, self.ledger
+        self.by_cluster = None
+        if inputs.noise_multiplier is not None and not inputs.counts_epsilon:
+            self.by_cluster = ClusterCounts(ledger.clusters, ledger.spending.releases)
+
+    @property
+    def spec(self) -> ExperimentSpec:
+        """What was asked for."""
+        return self.cell.spec
+
+    @property
+    def federation(self) -> Federation:
+        """Its data."""
+        return self.cell.federation
+
+    @property
+    def noise_mode(self) -> Noise:
+        """Under `release` noise comes from entropy, so that no round can be played again."""
+        return self.spec.privacy.noise
+
+    @property
+    def groups(self) -> Mapping[str, tuple[str, ...]]:
+        """Sensitive attribute -> its groups, in the order of the counts."""
+        return {attribute.name: attribute.values for attribute in self.federation.attributes}
+
+    @cached_property
+    def training_clients(self) -> int:
+        """How many clients train."""
+        return training_clients(self.federation.clients, self.spec.federation)
+
+    @cached_property
+    def why_no_plane(self) -> str | None:
+        """Why its rounds cannot be drawn in a plane; None where they can."""
+        return why_no_plane(self.cell)
+
+
+def new_run(cell: Cell, *, experiment_id: str, started_at: datetime) -> Run:
+    """A run before its first round. Raises InvalidInputError where no noise is enough."""
+    account = cell_account(cell)
+    ledger = LedgerWriter.from_beginning(
+        account, experiment_id=experiment_id, training=training_subjects(cell, account)
+    )
+    return Run(experiment_id, cell.spec.name, cell, ledger, started_at)
+
+
+def cell_account(cell: Cell) -> Account:
+    """Who is charged for a spec over its data, by which mechanism and against whom.
+
+    Raises InvalidInputError where no noise is enough for its records' budgets.
+    """
+    return account_of(
+        cell.spec,
+        layers=layer_sizes(cell.shape),
+        client_names=cell.federation.client_names,
+        plan=spending_of(cell.spec, cell.federation),
+    )
+
+
+def training_subjects(cell: Cell, account: Account) -> NDArray[np.int32]:
+    """Indices of the subjects that can be charged.
+
+    Clients that train; all subjects where these are no clients, or records are held out instead.
+    """
+    source = cell.spec.federation
+    if account.subject_kind != "client" or source.validation_unit == "record":
+        return np.arange(len(account.subjects), dtype=np.int32)
+    return split_clients(
+        cell.federation.clients,
+        validation_fraction=source.validation_fraction,
+        seed=cell.spec.seed,
+    ).training

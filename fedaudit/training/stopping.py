@@ -1,0 +1,75 @@
+"""Early stopping: when training ends, and which of its rounds was the best. No torch."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from fedaudit.spec.training import Training
+
+Observation = Literal["diverged", "improved", "not-improved"]
+"""What a validated loss says: it is not finite, below every one before, or neither."""
+StopReason = Literal["patience", "rounds", "budget"]
+
+
+class Progress(Protocol):
+    """What the state of every run holds of how far it came."""
+
+    round: int
+    """Rounds done."""
+    release: int
+    release_until: int
+    """Rounds up to this one repeat a round that was already charged, under `release`."""
+    best_loss: float
+    best_round: int
+    without_improvement: int
+    """Validations in a row without a lower selection loss."""
+
+
+@dataclass(frozen=True)
+class EarlyStopping:
+    """The rule by which one run ends."""
+
+    rounds: int
+    patience: int | None
+    """None never stops before the last round."""
+    validate_every: int
+
+    @classmethod
+    def of_training(cls, training: Training) -> "EarlyStopping":
+        """The rule that a spec asks for."""
+        stopping = training.stopping
+        return cls(training.rounds, stopping.patience, stopping.validate_every)
+
+    def validates(self, number: int, *, last_round: int) -> bool:
+        """Whether a round is validated; the last one always is."""
+        return number % self.validate_every == 0 or number == last_round
+
+    def observe(self, progress: Progress, loss: float) -> Observation:
+        """Count in the selection loss of the round that was just done.
+
+        The caller keeps the hypotheses where it `improved`, and ends the run where it `diverged`.
+        """
+        if not math.isfinite(loss):
+            return "diverged"
+        progress.without_improvement += 1
+        if not loss < progress.best_loss:
+            return "not-improved"
+        progress.best_loss, progress.best_round = loss, progress.round
+        progress.without_improvement = 0
+        return "improved"
+
+    def stop_reason(self, progress: Progress, *, last_round: int) -> StopReason | None:
+        """Why a run ends where it stands; None where it goes on.
+
+        `last_round`: the spec's, or an earlier one after which no budget has room.
+        """
+        if self.patience is not None and progress.without_improvement >= self.patience:
+            return "patience"
+        if progress.round >= self.rounds:
+            return "rounds"
+        return "budget" if progress.round >= last_round else None
+
+
+def release_number(progress: Progress, round_: int) -> int:
+    """The release under which a round is charged: 0, unless it repeats one that was interrupted."""
+    return progress.release if round_ <= progress.release_until else 0

@@ -1,0 +1,101 @@
+"""The rounds of a run, kept in the database."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from fedaudit.ledger.chain import Row
+from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.rows import entry_of
+from fedaudit.runs.blocks import Block
+from fedaudit.runs.figures import FairnessFigures, RoundFigures
+from fedaudit.runs.ledger_writer import WrittenEntry
+from models.records import FairnessRow, LedgerRow, RoundRow
+from models.repositories import (
+    EventRepository,
+    FairnessRepository,
+    LedgerRepository,
+    RoundRepository,
+)
+
+ROUND_COMPLETED = "round.completed"
+_COSTS = ("leakage_max", "epsilon_max")
+
+
+class DatabaseSink:
+    """A `RunSink` of one stored experiment, within one transaction.
+
+    What is written must be fenced: the caller holds the experiment's unit in the same transaction.
+    """
+
+    def __init__(self, session: Session, experiment_id: str, project_id: str) -> None:
+        self._owner = (experiment_id, project_id)
+        self._id = experiment_id
+        self._session = session
+        self._ledger = LedgerRepository(session)
+        self._rounds = RoundRepository(session)
+
+    # What these do is said in `RunSink`.
+
+    def write(self, block: Block) -> None:
+        self._ledger.insert(*self._owner, [ledger_row(one) for one in block.ledger])
+        self._rounds.insert(*self._owner, [_round_row(one) for one in block.rounds])
+        fairness = [_fairness_row(one) for one in block.fairness]
+        FairnessRepository(self._session).insert(*self._owner, fairness)
+        events = [(ROUND_COMPLETED, _event(one)) for one in block.rounds]
+        EventRepository(self._session).append(*self._owner, events)
+
+    def hashed_rows(self) -> Iterator[Row]:
+        return self._ledger.digests(self._id)
+
+    def entries_of_round(self, round_: int) -> list[LedgerEntry]:
+        rows = self._ledger.rows_after(self._id, round_from=round_, round_to=round_)
+        return [entry_of(row) for row in rows]
+
+    def drawn_rounds(self, *, up_to: int) -> list[int]:
+        return self._rounds.drawn_rounds(self._id, up_to=up_to)
+
+    def planes(self, rounds: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+        return self._rounds.planes(self._id, rounds)
+
+
+def ledger_row(written: WrittenEntry) -> LedgerRow:
+    """The row that holds an entry."""
+    entry = written.entry
+    return LedgerRow(
+        round=entry.round,
+        release=entry.release,
+        subject_kind=entry.subject_kind,
+        observer=entry.observer,
+        subjects=entry.subjects,
+        outcomes=entry.outcomes,
+        radii=entry.radii.ravel(),
+        releases=entry.releases,
+        clusters=entry.clusters,
+        epsilons=entry.epsilons,
+        inputs=entry.inputs.as_dict(),
+        digest=written.digest,
+        link=written.link,
+        interrupted=entry.interrupted,
+    )
+
+
+def _round_row(figures: RoundFigures) -> RoundRow:
+    plane = None if figures.plane is None else figures.plane.as_dict()
+    return RoundRow(**{**vars(figures), "plane": plane})
+
+
+def _fairness_row(figures: FairnessFigures) -> FairnessRow:
+    return FairnessRow(**vars(figures))
+
+
+def _event(figures: RoundFigures) -> dict[str, Any]:
+    return {
+        "round": figures.round,
+        "selection_loss": figures.selection_loss,
+        "validation_loss": figures.validation_loss,
+        "leakage_max": figures.leakage_max,
+        "epsilon_max": figures.epsilon_max,
+        "reasons": {name: figures.reasons[name] for name in _COSTS if name in figures.reasons},
+    }
