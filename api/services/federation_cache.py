@@ -59,10 +59,7 @@ class FederationCache:
         if uploaded is not None:
             # Asked for each time: whose it is, and whether it may still be used.
             files.append((uploads.project_id, uploads.fingerprint(uploaded)))
-        for field in ("path", "zip_table"):
-            name = getattr(spec.federation, field, None)
-            if name is None:
-                continue
+        for name in spec.federation.traits.files:
             if self._sources_dir is None:
                 return None
             try:

@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from fedaudit.federations.faults import invalid, listed, pointer, refuse
 from fedaudit.spec.errors import FieldError
-from fedaudit.spec.table import ByColumn, Feature, Table
+from fedaudit.spec.table import ByColumn, Dirichlet, Feature, Iid, Shards, Table
 
 _FEATURES = "/federation/features"
 _TARGET = "/federation/target"
@@ -32,7 +33,13 @@ class FeatureColumn:
     @property
     def one_hot(self) -> bool:
         """Whether it becomes a column of 0 and 1 per category."""
-        return bool(self.categories) and self.feature.encoding == "one-hot"
+        match self.feature.encoding:
+            case "one-hot":
+                return bool(self.categories)
+            case "ordinal":
+                return False
+            case _:
+                assert_never(self.feature.encoding)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,11 +101,15 @@ def find_columns(
 
 
 def _client_key(source: Table) -> ClientKey | None:
-    if isinstance(source.partition, ByColumn):
-        return ClientKey(source.partition.column, "/federation/partition/column")
-    if source.client_key is None:
-        return None
-    return ClientKey(source.client_key, "/federation/client_key")
+    match source.partition:
+        case ByColumn():
+            return ClientKey(source.partition.column, "/federation/partition/column")
+        case None | Iid() | Dirichlet() | Shards():
+            if source.client_key is None:
+                return None
+            return ClientKey(source.client_key, "/federation/client_key")
+        case _:
+            assert_never(source.partition)
 
 
 def _check_named(

@@ -31,6 +31,8 @@ class CsvFile:
         """`header`: whether the first line names the columns; else they are column_1 and so on."""
         self._source = source
         self._header = header
+        self.rows = None
+        """Known only once the file has been read."""
         # The reader itself splits the header, so that both readings agree on quotes.
         with source.open() as stream, self._reader(_Text(stream, source)) as reader:
             try:

@@ -62,7 +62,7 @@ def complete_rows(
     kept = np.ones(len(rows), dtype=np.bool_)
     blamed: list[str] = []
     for column in columns:
-        if column.feature.missing != "drop-row":
+        if not column.feature.drops_rows:
             continue
         empty = rows.empty(column.name, column.where)
         if empty.any():
@@ -143,7 +143,7 @@ def _check_width(rows: int, features: int) -> None:
 
 def _filled(rows: TableRows, column: FeatureColumn) -> int:
     """How many cells take the value declared for empty ones."""
-    if column.feature.missing != "constant":
+    if not column.feature.fills_gaps:
         return 0
     return int(np.count_nonzero(rows.empty(column.name, column.where)))
 

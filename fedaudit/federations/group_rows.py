@@ -17,7 +17,7 @@ def training_group_rows(
     """
     trains = np.ones(federation.clients, dtype=np.bool_)
     source = spec.federation
-    if source.validation_unit == "client":
+    if not source.holds_out_rows:
         trains[:] = False
         split = split_clients(
             federation.clients, validation_fraction=source.validation_fraction, seed=spec.seed

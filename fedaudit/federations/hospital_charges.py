@@ -17,6 +17,7 @@ from fedaudit.federations.hospital_columns import (
 from fedaudit.federations.packing import Rows, pack
 from fedaudit.federations.scaling import EVERY_NUMBER, as_float32, check_scales, scaled
 from fedaudit.federations.sensitive import read_sensitive
+from fedaudit.federations.source_kind import FileKind, LoadRequest
 from fedaudit.federations.sources import Files, SourceFile, open_path, open_source
 from fedaudit.federations.table import read_client_key
 from fedaudit.federations.table_rows import TableRows
@@ -31,6 +32,19 @@ ATTRIBUTES = ("state", "region")
 TARGET = "average_total_payments"
 FEATURES = ("service_index", "longitude", "latitude")
 _ZIP_TABLE = "/federation/zip_table"
+
+
+class HospitalChargesKind(FileKind):
+    """Inpatient charges by condition and place."""
+
+    def __init__(self, source: HospitalCharges) -> None:
+        self._source = source
+
+    def load(self, asked: LoadRequest) -> Federation:
+        """The same data whatever the seed. Raises InvalidInputError."""
+        return load_hospital_charges(
+            self._source, sensitive=asked.fairness.sensitive, files=asked.files
+        )
 
 
 def load_hospital_charges(

@@ -23,11 +23,49 @@ from fedaudit.federations.leaf import read_leaf
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.npz import NumpyArchive, open_numpy
 from fedaudit.federations.rotation import ATTRIBUTE, rotate, rotated_clients, rotation_levels
+from fedaudit.federations.source_kind import FileKind, LoadRequest
 from fedaudit.federations.sources import Files, open_source
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.images import Femnist, Images, Rotate
 
 _CLIENT_KEY = "/federation/client_key"
+_TURNED = "images are turned by each experiment; the groups of 'rotated' are those of seed 0"
+
+
+class ImagesKind(FileKind):
+    """Images of a NumPy archive."""
+
+    def __init__(self, source: Images) -> None:
+        self._source = source
+
+    def load(self, asked: LoadRequest) -> Federation:
+        """Some clients' images turned by the experiment's seed. Raises InvalidInputError."""
+        return load_images(
+            self._source, fairness=asked.fairness, seed=asked.seed, files=asked.files
+        )
+
+    def profile_notes(self) -> list[str]:
+        return _turned(self._source.rotate)
+
+
+class FemnistKind(FileKind):
+    """Handwriting in the format of LEAF."""
+
+    def __init__(self, source: Femnist) -> None:
+        self._source = source
+
+    def load(self, asked: LoadRequest) -> Federation:
+        """Some clients' images turned by the experiment's seed. Raises InvalidInputError."""
+        return load_femnist(
+            self._source, fairness=asked.fairness, seed=asked.seed, files=asked.files
+        )
+
+    def profile_notes(self) -> list[str]:
+        return _turned(self._source.rotate)
+
+
+def _turned(rotation: Rotate | None) -> list[str]:
+    return [] if rotation is None else [_TURNED]
 
 
 def load_images(source: Images, *, fairness: Groups, seed: int, files: Files) -> Federation:

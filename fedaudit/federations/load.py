@@ -4,16 +4,11 @@ from pathlib import Path
 
 from fedaudit.federations.checks import check_agreement
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.hospital_charges import load_hospital_charges
-from fedaudit.federations.images import load_femnist, load_images
 from fedaudit.federations.intersections import with_intersections
+from fedaudit.federations.source_kind import LoadRequest
+from fedaudit.federations.source_kinds import source_kind
 from fedaudit.federations.sources import Files, OpenUpload
-from fedaudit.federations.synthetic_groups import load_synthetic_groups
-from fedaudit.federations.synthetic_linear import load_synthetic_linear
-from fedaudit.federations.table import load_table
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.federation import HospitalCharges, SyntheticGroups, SyntheticLinear
-from fedaudit.spec.images import Femnist, Images
 from fedaudit.spec.privacy import RecordPersonalised
 
 
@@ -32,25 +27,14 @@ def load_federation(
 
 
 def _load(spec: ExperimentSpec, files: Files) -> Federation:
-    source, fairness = spec.federation, spec.fairness
-    if isinstance(source, SyntheticLinear):
-        return load_synthetic_linear(source, seed=spec.seed)
-    if isinstance(source, SyntheticGroups):
-        return load_synthetic_groups(source, sensitive=fairness.sensitive, seed=spec.seed)
-    if isinstance(source, HospitalCharges):
-        return load_hospital_charges(source, sensitive=fairness.sensitive, files=files)
-    if isinstance(source, Images):
-        return load_images(source, fairness=fairness, seed=spec.seed, files=files)
-    if isinstance(source, Femnist):
-        return load_femnist(source, fairness=fairness, seed=spec.seed, files=files)
-    return load_table(
-        source,
-        fairness=fairness,
+    asked = LoadRequest(
+        fairness=spec.fairness,
         classification=spec.classifies,
         seed=spec.seed,
         files=files,
         budgets=_budgets_column(spec),
     )
+    return source_kind(spec.federation).load(asked)
 
 
 def _budgets_column(spec: ExperimentSpec) -> str | None:

@@ -3,21 +3,21 @@
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.model import FEMNIST_IMAGE
 
 
 def image_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
-    """A fault at /model/kind where `cnn-femnist` is to take rows that are no images of its size."""
-    if spec.model.kind != "cnn-femnist":
+    """A fault at /model/kind where rows are not images of the size that the network takes."""
+    taken = spec.model.image
+    if taken is None:
         return []
     features = federation.features
     image = features.image if isinstance(features, ClientRows) else None
-    if image == FEMNIST_IMAGE:
+    if image == taken:
         return []
-    height, width, channels = FEMNIST_IMAGE
+    height, width, channels = taken
     found = "no images" if image is None else f"images of {_size(*image)}"
     message = (
-        f"`cnn-femnist` takes images of {_size(height, width, channels)}, and these rows are "
+        f"`{spec.model.kind}` takes images of {_size(height, width, channels)}, and these rows are "
         f"{found}; bring them to that size, or use `mlp` or `logistic`"
     )
     return [FieldError("/model/kind", message)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from fedaudit.federations.faults import invalid, listed, refuse
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.levels import number_in
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from fedaudit.spec.fairness import GroupRule, Groups, Rule
+from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
 
 _WHERE = "/fairness/favourable"
 
@@ -24,7 +25,7 @@ class OutcomeRules:
     the op `in`, and `values` holds the favourable class indices.
     """
 
-    ops: tuple[str, ...]
+    ops: tuple[RuleOp, ...]
     values: NDArray[np.float64] | tuple[frozenset[int], ...]
     rule_index: NDArray[np.int16]
     """[clients, rows]; -1 where no rule speaks of the row, which is then not scored."""
@@ -34,12 +35,28 @@ class OutcomeRules:
         favourable = np.zeros(raw.shape, dtype=np.bool_)
         for index, (op, value) in enumerate(zip(self.ops, self.values, strict=True)):
             spoken_of = self.rule_index == index
-            if op == "in":
-                holds = np.isin(raw, list(value))
-            else:
-                holds = raw >= value if op == "ge" else raw <= value
+            match op:
+                case "in":
+                    holds = np.isin(raw, list(value))
+                case "ge" | "le":
+                    holds = meets_bound(raw, op, value)
+                case _:
+                    assert_never(op)
             favourable |= spoken_of & holds
         return favourable
+
+
+def meets_bound(values: NDArray[np.float64], op: RuleOp, bound: float) -> NDArray[np.bool_]:
+    """Where numbers meet a bound. Raises ValueError for a rule that lists values."""
+    match op:
+        case "ge":
+            return values >= bound
+        case "le":
+            return values <= bound
+        case "in":
+            raise ValueError("a list of values is no bound")
+        case _:
+            assert_never(op)
 
 
 def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
@@ -83,7 +100,7 @@ def _rules(
 ) -> OutcomeRules:
     if federation.classes:
         members = tuple(_class_indices(rule, federation.classes, where) for rule, where in rules)
-        return OutcomeRules(("in",) * len(members), members, rule_index)
+        return OutcomeRules(tuple("in" for _ in rules), members, rule_index)
     bounds = np.array([_bound(rule, where) for rule, where in rules])
     return OutcomeRules(tuple(rule.op for rule, _ in rules), bounds, rule_index)
 
@@ -124,7 +141,7 @@ def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozense
                 f"{where}/op",
                 f"the classes are no numbers ({listed(classes)}); use `in` with a list of classes",
             )
-        if number >= bound if rule.op == "ge" else number <= bound:
+        if meets_bound(np.array(number), rule.op, bound):
             members.add(index)
     return frozenset(members)
 

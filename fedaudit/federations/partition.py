@@ -4,13 +4,15 @@ Everything is drawn by counter from (seed, PARTITION), so the same seed deals th
 same clients on any machine, but for the last bit of logarithms in Dirichlet shares.
 """
 
+from typing import assert_never
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.faults import invalid
 from fedaudit.federations.levels import Levels
 from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
-from fedaudit.spec.table import Dirichlet, Iid, Shards
+from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards
 
 WHERE = "/federation/partition"
 MOST_SHARES = 2**24
@@ -20,7 +22,7 @@ _ATTEMPT_WORDS = 4
 
 
 def deal_rows(
-    partition: Iid | Dirichlet | Shards,
+    partition: Dealt,
     target: NDArray[np.float64],
     *,
     classes: int,
@@ -34,12 +36,15 @@ def deal_rows(
     not fit the target.
     """
     _check_enough_rows(partition, len(target))
-    if isinstance(partition, Iid):
-        dealt = _evenly(len(target), partition.clients, seed=seed)
-    elif isinstance(partition, Shards):
-        dealt = _by_shards(target, partition, seed=seed)
-    else:
-        dealt = _by_shares(target, partition, classes=classes, seed=seed)
+    match partition:
+        case Iid():
+            dealt = _evenly(len(target), partition.clients, seed=seed)
+        case Shards():
+            dealt = _by_shards(target, partition, seed=seed)
+        case Dirichlet():
+            dealt = _by_shares(target, partition, classes=classes, seed=seed)
+        case _:
+            assert_never(partition)
     clients = _named(dealt, partition.clients)
     notes = [f"rows dealt to {partition.clients} clients by the seed ({partition.method})"]
     if empty := partition.clients - len(clients.values):
@@ -47,12 +52,15 @@ def deal_rows(
     return clients, tuple(notes)
 
 
-def _check_enough_rows(partition: Iid | Dirichlet | Shards, rows: int) -> None:
-    parts = partition.clients
-    if isinstance(partition, Shards):
-        parts *= partition.shards_per_client
+def _check_enough_rows(partition: Dealt, rows: int) -> None:
+    match partition:
+        case Shards():
+            parts, what = partition.clients * partition.shards_per_client, "shards"
+        case Iid() | Dirichlet():
+            parts, what = partition.clients, "clients"
+        case _:
+            assert_never(partition)
     if parts > rows:
-        what = "shards" if isinstance(partition, Shards) else "clients"
         raise invalid(
             f"{WHERE}/clients", f"{parts} {what} are more than the {rows} rows; ask for fewer"
         )

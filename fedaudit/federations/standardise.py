@@ -1,7 +1,7 @@
 """Columns brought to mean 0 and deviation 1, by statistics of the data themselves."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from fedaudit.federations.levels import Levels
 from fedaudit.federations.packing import places
 from fedaudit.federations.split import held_out_rows, split_clients
 from fedaudit.spec.sources import Source
+from fedaudit.spec.table import Standardise
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,36 +43,47 @@ class Standardiser:
         return np.where(varies[self.groups], centred / deviation[self.groups], 0.0)
 
 
-def standardiser(
-    how: Literal["global", "client"], clients: Levels, *, source: Source, seed: int
-) -> Standardiser:
+def standardiser(how: Standardise, clients: Levels, *, source: Source, seed: int) -> Standardiser:
     """Standardisation over the rows of all training clients, or within each client.
 
     What is held out depends on the experiment's seed. Where it is rows, only those that train are
     counted. There must be at least two clients.
     """
     codes = clients.codes
-    if source.validation_unit == "record":
-        training, whose = ~_held_out(codes, source, seed), "the rows that train"
-    elif how == "client":
-        training, whose = np.ones(len(codes), dtype=np.bool_), "its own rows"
-    else:
-        split = split_clients(
-            len(clients.values), validation_fraction=source.validation_fraction, seed=seed
-        )
-        training, whose = np.isin(codes, split.training), "all training clients' rows"
-    if how == "client":
-        return Standardiser(
-            codes,
-            training,
-            f"features standardised within each client, by the mean and deviation of {whose}, "
-            "taken without noise",
-        )
-    return Standardiser(
-        np.zeros(len(codes), dtype=np.int64),
-        training,
-        f"features standardised by the mean and deviation of {whose}, taken without noise",
-    )
+    match how:
+        case "client":
+            counted, whose = np.ones(len(codes), dtype=np.bool_), "its own rows"
+        case "global":
+            split = split_clients(
+                len(clients.values), validation_fraction=source.validation_fraction, seed=seed
+            )
+            counted, whose = np.isin(codes, split.training), "all training clients' rows"
+        case _:
+            assert_never(how)
+    if source.holds_out_rows:
+        counted, whose = ~_held_out(codes, source, seed), "the rows that train"
+    return _standardiser(how, codes, counted, whose)
+
+
+def _standardiser(
+    how: Standardise, codes: NDArray[np.int64], counted: NDArray[np.bool_], whose: str
+) -> Standardiser:
+    match how:
+        case "client":
+            return Standardiser(
+                codes,
+                counted,
+                f"features standardised within each client, by the mean and deviation of {whose}, "
+                "taken without noise",
+            )
+        case "global":
+            return Standardiser(
+                np.zeros(len(codes), dtype=np.int64),
+                counted,
+                f"features standardised by the mean and deviation of {whose}, taken without noise",
+            )
+        case _:
+            assert_never(how)
 
 
 def _held_out(codes: NDArray[np.int64], source: Source, seed: int) -> NDArray[np.bool_]:

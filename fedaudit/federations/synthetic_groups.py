@@ -8,12 +8,26 @@ from numpy.typing import NDArray
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.linear_data import linear_federation
 from fedaudit.federations.packing import check_size
+from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.randomness import Purpose, permutation
 from fedaudit.spec.federation import SyntheticGroups
 
 THETAS = ((5.0, 6.0), (4.0, -4.5))
 GROUPS = ("g1", "g2")
 _ATTRIBUTE = "group"
+
+
+class SyntheticGroupsKind(SourceKind):
+    """A majority and a minority whose targets differ by a shift."""
+
+    def __init__(self, source: SyntheticGroups) -> None:
+        self._source = source
+
+    def load(self, asked: LoadRequest) -> Federation:
+        """Drawn by the experiment's seed. Raises InvalidInputError."""
+        return load_synthetic_groups(
+            self._source, sensitive=asked.fairness.sensitive, seed=asked.seed
+        )
 
 
 def load_synthetic_groups(

@@ -5,7 +5,19 @@ import numpy as np
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.linear_data import linear_federation
 from fedaudit.federations.packing import check_size
+from fedaudit.federations.source_kind import LoadRequest, SourceKind
 from fedaudit.spec.federation import SyntheticLinear
+
+
+class SyntheticLinearKind(SourceKind):
+    """Linear data around one parameter vector per distribution."""
+
+    def __init__(self, source: SyntheticLinear) -> None:
+        self._source = source
+
+    def load(self, asked: LoadRequest) -> Federation:
+        """Drawn by the experiment's seed. Raises InvalidInputError."""
+        return load_synthetic_linear(self._source, seed=asked.seed)
 
 
 def load_synthetic_linear(source: SyntheticLinear, *, seed: int) -> Federation:

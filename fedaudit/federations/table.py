@@ -25,7 +25,7 @@ from fedaudit.federations.table_rows import TableRows
 from fedaudit.federations.tables import TableFile
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.sources import Range
-from fedaudit.spec.table import ByColumn, Table
+from fedaudit.spec.table import Table
 
 _TARGET = "/federation/target"
 _MEANT_BY_TARGET = "fill the gap or leave the row out"
@@ -153,9 +153,9 @@ def _clients(
         clients = keys.where(kept)
         empty = len(keys.values) - len(clients.values)
         return clients, (f"clients without a row, left out: {empty}",) * bool(empty)
-    if source.partition is None or isinstance(source.partition, ByColumn):
+    if source.dealt is None:
         raise ValueError("a table without a client key is partitioned")
-    return deal_rows(source.partition, target, classes=len(classes), seed=seed)
+    return deal_rows(source.dealt, target, classes=len(classes), seed=seed)
 
 
 def _target(

@@ -104,12 +104,12 @@ class TablePass:
         """Where no feature is empty whose rule leaves such a row out, [rows]."""
         kept = np.ones(len(rows), dtype=np.bool_)
         for column in self._features:
-            if column.feature.missing == "reject":
-                continue
+            if not (column.feature.drops_rows or column.feature.fills_gaps):
+                continue  # an empty cell is an error, raised where the column is read
             empty = rows.empty(column.name, column.where)
             if count := int(np.count_nonzero(empty)):
                 self.missing[column.name] = self.missing.get(column.name, 0) + count
-            if column.feature.missing == "drop-row":
+            if column.feature.drops_rows:
                 kept &= ~empty
         return kept
 

@@ -1,8 +1,8 @@
 """CSV and Parquet files as columns of text or numbers, read as streams."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,34 @@ LARGEST_TABLE = 20_000_000
 MOST_COLUMNS = 10_000
 MOST_ROWS = 1_000_000_000
 """That are read at all, one after the other: a small Parquet file can claim any number."""
-_PARQUET = b"PAR1"
 _TOGETHER = 8 * 2**20
+
+
+class TableReader(Protocol):
+    """A file of one format whose column names have been read."""
+
+    @property
+    def names(self) -> list[str]:
+        """The columns, in their order."""
+
+    @property
+    def rows(self) -> int | None:
+        """How many the file claims to have; None where it does not say."""
+
+    def batches(self, columns: Sequence[int]) -> Iterator[Any]:
+        """Record batches of some columns (by position). Raises InvalidInputError."""
+
+
+class ColumnarFormat(NamedTuple):
+    """A format that names its columns itself, and is known by how a file starts."""
+
+    name: str
+    magic: bytes
+    read: Callable[[SourceFile], TableReader]
+
+
+COLUMNAR = (ColumnarFormat("Parquet", b"PAR1", ParquetFile),)
+"""Whatever starts otherwise is read as CSV."""
 
 
 class TableFile:
@@ -32,14 +58,10 @@ class TableFile:
         """`header`: whether the first line of a CSV file names its columns."""
         self.source = source
         with source.open() as stream:
-            start = stream.read(len(_PARQUET))
+            start = stream.read(max(len(one.magic) for one in COLUMNAR))
         if not start:
             raise source.fault("is empty; name a CSV file with a header, or a Parquet file")
-        self._file: CsvFile | ParquetFile
-        if start == _PARQUET:
-            self._file = self._parquet(header=header)
-        else:
-            self._file = CsvFile(source, header=header)
+        self._file = self._reader(start, header=header)
         self.names = tuple(name.strip() for name in self._file.names)
         """Column names without the blanks around them."""
         self._check_header()
@@ -50,7 +72,7 @@ class TableFile:
         Only these columns are kept in memory. Raises InvalidInputError at the file's pointer.
         """
         wanted = list(dict.fromkeys(names))
-        if isinstance(self._file, ParquetFile):
+        if self._file.rows is not None:
             self._check_cells(self._file.rows, len(wanted))
         batches: list[Any] = []
         rows = size = 0
@@ -89,16 +111,21 @@ class TableFile:
         if rows == 0:
             raise self.source.fault("has a header but no rows; add the data")
 
-    def _parquet(self, *, header: bool) -> ParquetFile:
-        if self.source.compressed:
-            raise self.source.fault(
-                "is a Parquet file within a gzip file; undo the gzip, Parquet is compressed itself"
-            )
-        if not header:
-            raise invalid(
-                "/federation/header", "a Parquet file names its columns itself; leave this out"
-            )
-        return ParquetFile(self.source)
+    def _reader(self, start: bytes, *, header: bool) -> TableReader:
+        for name, magic, read in COLUMNAR:
+            if not start.startswith(magic):
+                continue
+            if self.source.compressed:
+                raise self.source.fault(
+                    f"is a {name} file within a gzip file; undo the gzip, {name} is compressed "
+                    "itself"
+                )
+            if not header:
+                raise invalid(
+                    "/federation/header", f"a {name} file names its columns itself; leave this out"
+                )
+            return read(self.source)
+        return CsvFile(self.source, header=header)
 
     def _check_header(self) -> None:
         names = self.names

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedaudit.federations.classes import MOST_CLASSES, class_levels, find_classes
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import Levels, number_in
-from fedaudit.federations.outcomes import outcome_rules
+from fedaudit.federations.outcomes import meets_bound, outcome_rules
 from fedaudit.federations.sources import SourceFile
 from fedaudit.federations.table_rows import TableRows
 from fedaudit.federations.tallies import ValueTally
@@ -101,7 +101,7 @@ class TargetPass:
 
         Without naming the others, as one would name classes: they are measurements.
         """
-        if self._not_a_number is None or not any(rule.op != "in" for rule in self._rules):
+        if self._not_a_number is None or all(rule.lists_values for rule in self._rules):
             return
         if any(number_in(value) is not None for value in self._values.values):
             raise self._not_a_number
@@ -121,8 +121,7 @@ class TargetPass:
         for place, one in enumerate(self._rules):
             if not isinstance(one.value, list | str):  # `found` refuses the others
                 bound = float(one.value)
-                holds = numbers >= bound if one.op == "ge" else numbers <= bound
-                favourable |= (rule == place) & holds
+                favourable |= (rule == place) & meets_bound(numbers, one.op, bound)
         return rule >= 0, favourable
 
     def _rule_of(self, groups: GroupValues, rows: int) -> NDArray[np.int64]:
@@ -148,7 +147,7 @@ class TargetPass:
 
         Numbers are where they are two, or few whole ones that come again and again.
         """
-        if self._source.positive is not None or any(rule.op == "in" for rule in self._rules):
+        if self._source.positive is not None or any(rule.lists_values for rule in self._rules):
             return True
         if self._values.many:
             return False
@@ -173,9 +172,8 @@ def _holds(rule: Rule | GroupRule, values: Sequence[str]) -> list[bool]:
         labels = [str(label) for label in rule.value]
         return [max(find_classes([value], labels)) >= 0 for value in values]
     bound, numbers = float(rule.value), [number_in(value) for value in values]
-    if rule.op == "ge":
-        return [number is not None and number >= bound for number in numbers]
-    return [number is not None and number <= bound for number in numbers]
+    found = np.array([np.nan if number is None else number for number in numbers])
+    return [bool(holds) for holds in meets_bound(found, rule.op, bound)]
 
 
 def _specimen(

@@ -3,9 +3,7 @@
 from fedaudit.privacy.guarantees import guarantee_kind
 from fedaudit.reports.epsilon_limits import SIMULATED, epsilon_limits, withheld_updates
 from fedaudit.reports.material import ReportMaterial
-from fedaudit.spec.federation import SyntheticGroups
 from fedaudit.spec.privacy import LaplaceL2
-from fedaudit.spec.table import Table
 
 _UNSIGNED = (
     "The report is not signed. Its hash chain shows changed or missing entries, but not that the "
@@ -82,22 +80,15 @@ def _of_the_mechanism(material: ReportMaterial) -> list[str]:
 
 
 def _of_the_data(material: ReportMaterial) -> list[str]:
-    source = material.spec.federation
-    found = [
-        "How many clients and rows there are, and a hash of the data, are told without noise: "
-        "whoever can guess the data whole can confirm it."
-    ]
-    if not isinstance(source, Table) or source.standardise is None:
-        return found
     return [
-        *found,
-        "Features were standardised by means and deviations of the data, taken without noise: no "
-        "guarantee covers what these reveal.",
+        "How many clients and rows there are, and a hash of the data, are told without noise: "
+        "whoever can guess the data whole can confirm it.",
+        *material.spec.federation.traits.data_limits,
     ]
 
 
 def _of_validation(material: ReportMaterial) -> list[str]:
-    by_record = material.spec.federation.validation_unit == "record"
+    by_record = material.spec.federation.holds_out_rows
     rows, who = (
         ("the rows held out of every client", "held-out rows")
         if by_record
@@ -139,13 +130,7 @@ def _of_fairness(material: ReportMaterial) -> list[str]:
             "No outcome was declared favourable: groups are compared by their losses alone, which "
             "do not say whom an error favours."
         )
-    source = material.spec.federation
-    if isinstance(source, SyntheticGroups) and not source.independent_attribute:
-        found.append(
-            "In these synthetic data the group is the distribution that the hypotheses tell apart, "
-            "which in part explains why more hypotheses are fairer; set independent_attribute for "
-            "the control."
-        )
+    found += material.spec.federation.traits.fairness_limits
     if material.result.single_row_clients:
         found.append(
             f"{material.result.single_row_clients} validation clients have one row only and were "

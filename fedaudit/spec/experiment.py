@@ -1,25 +1,20 @@
 """The whole spec, and what its parts must agree on."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, assert_never
 
 from pydantic import Field, field_validator, model_validator
 
 from fedaudit.spec.base import LARGEST_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import pointer, refuse_at
 from fedaudit.spec.fairness import Fairness
-from fedaudit.spec.federation import (
-    FederationSpec,
-    HospitalCharges,
-    SyntheticGroups,
-    SyntheticLinear,
-)
+from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
-from fedaudit.spec.images import Femnist, Images
 from fedaudit.spec.mechanism_rules import check_mechanism, one_client_rate
 from fedaudit.spec.model import ModelSpec
 from fedaudit.spec.privacy import PrivacySpec
-from fedaudit.spec.table import ByColumn, Table
-from fedaudit.spec.training import FixedCohort, KMeans, Training
+from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
+
+Device = Literal["auto", "cpu", "cuda"]
 
 
 class ExperimentSpec(SpecPart):
@@ -36,7 +31,7 @@ class ExperimentSpec(SpecPart):
     fairness: Fairness = Fairness()
     attacks: Annotated[list[object], Field(max_length=0)] = []
     gates: Annotated[list[Gate], Field(max_length=100)] = []
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: Device = "auto"
     """Where it may run; `auto` takes whichever worker is free."""
 
     @field_validator("attacks", mode="before")
@@ -63,46 +58,50 @@ class ExperimentSpec(SpecPart):
 
     def _check_clusters(self) -> None:
         cohort = self.training.cohort
-        if isinstance(cohort, FixedCohort) and self.training.hypotheses > cohort.clients:
-            raise refuse_at(
-                "/training/hypotheses",
-                f"{self.training.hypotheses} hypotheses cannot be clustered from a cohort of "
-                f"{cohort.clients} clients; ask for fewer hypotheses or a larger cohort",
-            )
+        match cohort:
+            case FixedCohort():
+                if self.training.hypotheses > cohort.clients:
+                    raise refuse_at(
+                        "/training/hypotheses",
+                        f"{self.training.hypotheses} hypotheses cannot be clustered from a cohort "
+                        f"of {cohort.clients} clients; ask for fewer hypotheses or a larger cohort",
+                    )
+            case PoissonCohort():
+                pass  # how many clients come is a matter of chance
+            case _:
+                assert_never(cohort)
 
     def _check_model(self) -> None:
-        source, kind = self.federation, self.model.kind
-        if not isinstance(source, Images | Femnist):
-            if kind == "cnn-femnist":
-                raise refuse_at(
-                    "/model/kind",
-                    f"`cnn-femnist` is for the sources `images` and `femnist`; {source.source} "
-                    "has no images, so use `linear`, `logistic` or `mlp`",
-                )
+        source, model = self.federation, self.model
+        if model.image is not None and not source.traits.images:
+            raise refuse_at(
+                "/model/kind",
+                f"`{model.kind}` is for the sources `images` and `femnist`; {source.source} "
+                "has no images, so use `linear`, `logistic` or `mlp`",
+            )
+        if source.traits.target != "class":
             return
-        if kind == "linear":
+        if model.output == "number":
             raise refuse_at(
                 "/model/kind", "images have classes; use `logistic`, `mlp` or `cnn-femnist`"
             )
-        if self.training.loss != "cross-entropy":
+        if not self.training.compares_classes:
             raise refuse_at("/training/loss", "images have classes; use `cross-entropy`")
 
     def _check_loss(self) -> None:
-        classifies = self.training.loss == "cross-entropy"
-        synthetic = isinstance(self.federation, SyntheticLinear | SyntheticGroups | HospitalCharges)
-        if synthetic and (classifies or self.model.kind == "logistic"):
-            field = "/training/loss" if classifies else "/model/kind"
+        compares_classes = self.training.compares_classes
+        if self.federation.traits.target == "number" and self.classifies:
+            field = "/training/loss" if compares_classes else "/model/kind"
             raise refuse_at(
                 field,
                 f"the target of {self.federation.source} is a number; use a `linear` or `mlp` "
                 "model with `rmse` or `mse`",
             )
-        if self.model.kind == "linear" and classifies:
+        if self.model.output == "number" and compares_classes:
             raise refuse_at("/model/kind", "a linear model has no classes; use `logistic` or `mlp`")
 
     def _check_fairness(self) -> None:
-        known = {"synthetic-linear": set(), "synthetic-groups": {"group"}}
-        attributes = known.get(self.federation.source)
+        attributes = self.federation.traits.attributes
         for position, attribute in enumerate(self.fairness.sensitive):
             if attributes is not None and attribute not in attributes:
                 raise refuse_at(
@@ -111,7 +110,7 @@ class ExperimentSpec(SpecPart):
                     f"{sorted(attributes) or 'none'}",
                 )
         for attribute in self.fairness.edges:
-            if not isinstance(self.federation, Table | Images):
+            if not self.federation.traits.cuts_attributes:
                 raise refuse_at(
                     pointer("fairness", "edges", attribute),
                     f"the attributes of {self.federation.source} are no numbers to be cut; leave "
@@ -144,7 +143,13 @@ class ExperimentSpec(SpecPart):
     def classifies(self) -> bool:
         """Whether the target is a class: with cross-entropy, or a logistic model whatever its
         loss."""
-        return self.training.loss == "cross-entropy" or self.model.kind == "logistic"
+        match self.model.output:
+            case "class":
+                return True
+            case "number" | "either":
+                return self.training.compares_classes
+            case _:
+                assert_never(self.model.output)
 
     @property
     def declares_outcome(self) -> bool:
@@ -154,8 +159,7 @@ class ExperimentSpec(SpecPart):
     @property
     def relocates(self) -> bool:
         """Whether an empty cluster is moved to the farthest upload."""
-        clustering = self.training.clustering
-        return isinstance(clustering, KMeans) and clustering.empty_cluster == "relocate"
+        return self.training.relocates
 
     @property
     def draws_data(self) -> bool:
@@ -164,13 +168,4 @@ class ExperimentSpec(SpecPart):
         They do where they are synthetic, dealt to clients, turned, or standardised over those
         clients or rows that the seed lets train.
         """
-        source = self.federation
-        if isinstance(source, Table):
-            dealt = source.partition is not None and not isinstance(source.partition, ByColumn)
-            by_training = source.standardise == "global" or (
-                source.standardise is not None and source.validation_unit == "record"
-            )
-            return dealt or by_training
-        if isinstance(source, Images | Femnist):
-            return source.rotate is not None
-        return not isinstance(source, HospitalCharges)
+        return self.federation.traits.draws_data

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from itertools import pairwise
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -10,21 +10,32 @@ from fedaudit.spec.base import LARGEST_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import refuse_at
 
 Label = float | Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)] | Text
+RuleOp = Literal["ge", "le", "in"]
 
 
 class Rule(SpecPart):
     """An outcome is favourable where it compares so with a value in the target's own units."""
 
-    op: Literal["ge", "le", "in"]
+    op: RuleOp
     value: Label | Annotated[list[Label], Field(min_length=1, max_length=1000)]
 
     @model_validator(mode="after")
     def _operands(self) -> Self:
-        if self.op == "in" and not isinstance(self.value, list):
-            raise ValueError("`in` takes a list of values")
-        if self.op != "in" and not isinstance(self.value, int | float):
-            raise ValueError(f"`{self.op}` takes a number")
+        match self.op:
+            case "in":
+                if not isinstance(self.value, list):
+                    raise ValueError("`in` takes a list of values")
+            case "ge" | "le":
+                if not isinstance(self.value, int | float):
+                    raise ValueError(f"`{self.op}` takes a number")
+            case _:
+                assert_never(self.op)
         return self
+
+    @property
+    def lists_values(self) -> bool:
+        """Whether favourable values are listed, and not bounded by a number."""
+        return isinstance(self.value, list)
 
 
 class GroupRule(Rule):

@@ -6,6 +6,7 @@ from pydantic import Field, field_validator
 
 from fedaudit.spec.base import Text
 from fedaudit.spec.images import Femnist, Images
+from fedaudit.spec.source_traits import SourceTraits
 from fedaudit.spec.sources import (
     Divisor,
     FilePath,
@@ -15,6 +16,11 @@ from fedaudit.spec.sources import (
     below_the_sources,
 )
 from fedaudit.spec.table import Table
+
+_GROUPS_ARE_DISTRIBUTIONS = (
+    "In these synthetic data the group is the distribution that the hypotheses tell apart, which "
+    "in part explains why more hypotheses are fairer; set independent_attribute for the control."
+)
 
 
 class SyntheticLinear(Source):
@@ -36,6 +42,20 @@ class SyntheticLinear(Source):
             raise ValueError("every parameter vector must have the same length")
         return thetas
 
+    @property
+    def traits(self) -> SourceTraits:
+        return SourceTraits(
+            draws_data=True,
+            target="number",
+            images=False,
+            attributes=frozenset(),
+            cuts_attributes=False,
+            training_columns=None,
+            files=(),
+            data_limits=(),
+            fairness_limits=(),
+        )
+
 
 class SyntheticGroups(Source):
     """A majority and a minority whose targets differ by a shift (SN Computer Science 2023)."""
@@ -49,6 +69,20 @@ class SyntheticGroups(Source):
     independent_attribute: bool = False
     """The control: group membership is drawn independently of the client's distribution."""
     validation_fraction: ValidationFraction = 0.5
+
+    @property
+    def traits(self) -> SourceTraits:
+        return SourceTraits(
+            draws_data=True,
+            target="number",
+            images=False,
+            attributes=frozenset({"group"}),
+            cuts_attributes=False,
+            training_columns=None,
+            files=(),
+            data_limits=(),
+            fairness_limits=() if self.independent_attribute else (_GROUPS_ARE_DISTRIBUTIONS,),
+        )
 
 
 class HospitalCharges(FileSource):
@@ -80,8 +114,24 @@ class HospitalCharges(FileSource):
             raise ValueError("must not name a condition twice")
         return conditions
 
+    @property
+    def traits(self) -> SourceTraits:
+        return SourceTraits(
+            draws_data=False,
+            target="number",
+            images=False,
+            attributes=None,
+            cuts_attributes=False,
+            training_columns=None,
+            files=self.paths if self.zip_table is None else (*self.paths, self.zip_table),
+            data_limits=(),
+            fairness_limits=(),
+        )
+
+
+FileSpec = HospitalCharges | Table | Images | Femnist
+"""The sources that are kept in files, and can be registered."""
 
 FederationSpec = Annotated[
-    SyntheticLinear | SyntheticGroups | HospitalCharges | Table | Images | Femnist,
-    Field(discriminator="source"),
+    SyntheticLinear | SyntheticGroups | FileSpec, Field(discriminator="source")
 ]

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from fedaudit.spec.base import SpecPart, Text
+from fedaudit.spec.source_traits import SourceTraits
 from fedaudit.spec.sources import FileSource
 
 
@@ -41,6 +42,20 @@ class Images(FileSource):
     of the data."""
     rotate: Rotate | None = None
 
+    @property
+    def traits(self) -> SourceTraits:
+        return SourceTraits(
+            draws_data=self.rotate is not None,
+            target="class",
+            images=True,
+            attributes=None,
+            cuts_attributes=True,
+            training_columns=None,
+            files=self.paths,
+            data_limits=(),
+            fairness_limits=(),
+        )
+
 
 class Femnist(FileSource):
     """Handwriting in the format of LEAF (Caldas et al. 2018): one JSON file or a zip of them.
@@ -52,3 +67,17 @@ class Femnist(FileSource):
     classes: ClassCount = 62
     """How many classes there are, called "0", "1", ...; labels run from 0 to one less."""
     rotate: Rotate | None = None
+
+    @property
+    def traits(self) -> SourceTraits:
+        return SourceTraits(
+            draws_data=self.rotate is not None,
+            target="class",
+            images=True,
+            attributes=None,
+            cuts_attributes=False,
+            training_columns=None,
+            files=self.paths,
+            data_limits=(),
+            fairness_limits=(),
+        )

@@ -15,7 +15,6 @@ from fedaudit.spec.privacy import (
     PrivacySpec,
     RecordPersonalised,
 )
-from fedaudit.spec.table import Table
 from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
 
 
@@ -81,7 +80,7 @@ def _check_records_stay_out(
             f"{privacy.mechanism} describes a client's update as plain gradient descent; use "
             "`sgd`, or the mechanism `record-personalised`",
         )
-    if federation.validation_unit == "record":
+    if federation.holds_out_rows:
         raise refuse_at(
             "/federation/validation_unit",
             f"{privacy.mechanism} validates on clients that take no part in training; use "
@@ -104,7 +103,7 @@ def _check_central(privacy: GaussianCentral, training: Training) -> None:
             "`accountant: rdp`, or keep `pld` with `cohort: {sampling: poisson, rate: ...}`, "
             "under add-or-remove-one",
         )
-    if training.hypotheses > 1 and training.clustering.method != "reported":
+    if training.hypotheses > 1 and not training.reports_choices:
         raise refuse_at(
             "/training/clustering/method",
             "the server of gaussian-central sees sums and no single uploads to cluster: with "
@@ -154,7 +153,7 @@ def _check_record_steps(privacy: RecordPersonalised, training: Training) -> None
             "is required: records are drawn anew in every step, and epsilon counts steps; give "
             "`steps` in place of `epochs`",
         )
-    if training.loss == "rmse":
+    if training.rooted:
         raise refuse_at(
             "/training/loss",
             "the root of a mean has no gradient for each record to clip; use `mse` or "
@@ -172,15 +171,14 @@ def _check_budgets(privacy: RecordPersonalised, federation: FederationSpec) -> N
     column = privacy.budgets.column
     if column is None:
         return
-    if not isinstance(federation, Table):
+    training_columns = federation.traits.training_columns
+    if training_columns is None:
         raise refuse_at(
             "/privacy/budgets/column",
             f"{federation.source} has no columns of its caller's; use a `distribution`, or the "
             "source `table`",
         )
-    features = () if federation.features == "all" else federation.features
-    named = {feature if isinstance(feature, str) else feature.name for feature in features}
-    if column in named | {federation.target}:
+    if column in training_columns:
         raise refuse_at(
             "/privacy/budgets/column",
             f"{column!r} is a feature or the target; budgets need a column of their own",

@@ -8,13 +8,9 @@ from pydantic import Field, ValidationError
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors
 from fedaudit.spec.fairness import Groups
-from fedaudit.spec.federation import HospitalCharges
-from fedaudit.spec.images import Femnist, Images
-from fedaudit.spec.table import Table
+from fedaudit.spec.federation import FileSpec
 
-RegisteredSource = Annotated[
-    Table | HospitalCharges | Images | Femnist, Field(discriminator="source")
-]
+RegisteredSource = Annotated[FileSpec, Field(discriminator="source")]
 
 
 class RegistrationFairness(Groups):

@@ -1,12 +1,14 @@
 """What every source of clients' data has in common."""
 
 import math
-from typing import Annotated, Literal, Self
+from abc import abstractmethod
+from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.source_traits import SourceTraits
 
 ValidationFraction = Annotated[float, Field(gt=0, lt=1)]
 FilePath = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -29,6 +31,7 @@ class RowSplit(SpecPart):
     """Share of a client's rows that is scored, drawn with the experiment's seed."""
 
 
+ValidationUnit = Literal["client", "record"]
 Scoring = Annotated[LeaveOneOut | RowSplit, Field(discriminator="method")]
 
 
@@ -38,11 +41,27 @@ class Source(SpecPart):
     validation_fraction: ValidationFraction = 0.3
     """Share held out for validation, drawn with the experiment's seed: of the clients, or of every
     client's rows."""
-    validation_unit: Literal["client", "record"] = "client"
+    validation_unit: ValidationUnit = "client"
     """What is held out: whole clients, or (with `record-personalised`) rows of every client, all
     of which then train."""
     scoring: Scoring = LeaveOneOut(method="leave-one-out")
     """How a hypothesis is chosen for a held-out client without the rows that it is scored on."""
+
+    @property
+    def holds_out_rows(self) -> bool:
+        """Whether rows of every client are held out, and not whole clients."""
+        match self.validation_unit:
+            case "client":
+                return False
+            case "record":
+                return True
+            case _:
+                assert_never(self.validation_unit)
+
+    @property
+    @abstractmethod
+    def traits(self) -> SourceTraits:
+        """What the rest of the project asks of this source."""
 
 
 class FileSource(Source):
@@ -52,6 +71,11 @@ class FileSource(Source):
     """Below the service's sources folder."""
     id: FederationId | None = None
     """An uploaded federation, as `POST /v1/federations` answered."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """`path`, where the data lie below the sources folder."""
+        return () if self.path is None else (self.path,)
 
     @field_validator("path")
     @classmethod

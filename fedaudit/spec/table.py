@@ -1,26 +1,34 @@
 """Data in a table: its columns, and clients for rows that name none."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.source_traits import SourceTraits
 from fedaudit.spec.sources import FileSource, Scales
 
 Clients = Annotated[int, Field(ge=2, le=1_000_000)]
+_STANDARDISED = (
+    "Features were standardised by means and deviations of the data, taken without noise: no "
+    "guarantee covers what these reveal."
+)
+FeatureKind = Literal["numeric", "categorical"]
+Encoding = Literal["one-hot", "ordinal"]
+Missing = Literal["reject", "drop-row", "constant"]
 
 
 class Feature(SpecPart):
     """One feature column, and what becomes of its values."""
 
     name: Text
-    kind: Literal["numeric", "categorical"] = "numeric"
+    kind: FeatureKind = "numeric"
     categories: Annotated[list[Text], Field(min_length=1, max_length=1000)] | None = None
     """For a categorical feature: its values, declared and public; any other is an error."""
-    encoding: Literal["one-hot", "ordinal"] = "one-hot"
+    encoding: Encoding = "one-hot"
     """A column per category, or the category's position in the list."""
-    missing: Literal["reject", "drop-row", "constant"] = "reject"
+    missing: Missing = "reject"
     """What an empty cell means: an error, a row to leave out, or the value of `fill`."""
     fill: float | Text | None = None
 
@@ -41,6 +49,28 @@ class Feature(SpecPart):
         if self.kind == "numeric" and isinstance(self.fill, str):
             raise ValueError("`fill` of a numeric feature must be a number")
         return self
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether a row is left out where this feature is empty."""
+        match self.missing:
+            case "drop-row":
+                return True
+            case "reject" | "constant":
+                return False
+            case _:
+                assert_never(self.missing)
+
+    @property
+    def fills_gaps(self) -> bool:
+        """Whether an empty cell takes the value of `fill`."""
+        match self.missing:
+            case "constant":
+                return True
+            case "reject" | "drop-row":
+                return False
+            case _:
+                assert_never(self.missing)
 
 
 class Iid(SpecPart):
@@ -75,7 +105,10 @@ class ByColumn(SpecPart):
     column: Text
 
 
-Partition = Annotated[Iid | Dirichlet | Shards | ByColumn, Field(discriminator="method")]
+Standardise = Literal["global", "client"]
+Dealt = Iid | Dirichlet | Shards
+"""The partitions that deal rows out by the experiment's seed."""
+Partition = Annotated[Dealt | ByColumn, Field(discriminator="method")]
 
 
 def _all_or_some(features: object) -> str:
@@ -129,7 +162,7 @@ class Table(FileSource):
     """Public constants per column, never taken from the data: a divisor, or the range {low, high},
     whose ends become 0 and 1 (values outside are brought to its ends). The target takes a divisor.
     "*" stands for every numeric feature that is not named."""
-    standardise: Literal["global", "client"] | None = None
+    standardise: Standardise | None = None
     """Bring numeric features, once scaled, to mean 0 and deviation 1 over the rows of all training
     clients or within each client: this looks at the data, without noise, and the report says so."""
 
@@ -142,3 +175,47 @@ class Table(FileSource):
                 "dealt to clients; one of the two",
             )
         return self
+
+    @property
+    def dealt(self) -> Dealt | None:
+        """How the seed deals rows to clients; None where a column names the client."""
+        match self.partition:
+            case None | ByColumn():
+                return None
+            case Iid() | Dirichlet() | Shards():
+                return self.partition
+            case _:
+                assert_never(self.partition)
+
+    @property
+    def traits(self) -> SourceTraits:
+        return SourceTraits(
+            draws_data=self.dealt is not None or self._standardised_over_training,
+            target="either",
+            images=False,
+            attributes=None,
+            cuts_attributes=True,
+            training_columns=frozenset({self.target, *self.named_features}),
+            files=self.paths,
+            data_limits=() if self.standardise is None else (_STANDARDISED,),
+            fairness_limits=(),
+        )
+
+    @property
+    def named_features(self) -> frozenset[str]:
+        """The features that the spec names; none where it takes all columns."""
+        features = () if self.features == "all" else self.features
+        return frozenset(one if isinstance(one, str) else one.name for one in features)
+
+    @property
+    def _standardised_over_training(self) -> bool:
+        """Whether the seed decides over which rows features are standardised."""
+        match self.standardise:
+            case None:
+                return False
+            case "global":
+                return True
+            case "client":
+                return self.holds_out_rows
+            case _:
+                assert_never(self.standardise)

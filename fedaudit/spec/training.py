@@ -1,6 +1,6 @@
 """How the model is trained: the arguments of Algorithm 1 (Galli et al., section 4)."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, assert_never
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -29,6 +29,8 @@ def _fixed_unless_said(cohort: Any) -> Any:
     return cohort
 
 
+Loss = Literal["rmse", "mse", "cross-entropy"]
+Optimiser = Literal["sgd", "adam", "rmsprop"]
 Cohort = Annotated[
     FixedCohort | PoissonCohort,
     Field(discriminator="sampling"),
@@ -46,7 +48,7 @@ class Local(SpecPart):
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """B_s; null is the client's whole data."""
     step_size: Annotated[float, Field(gt=0, le=1e6)] = 0.1
-    optimiser: Literal["sgd", "adam", "rmsprop"] = "sgd"
+    optimiser: Optimiser = "sgd"
     """`adam` and `rmsprop` are for `record-personalised`, whose steps have noise in them."""
 
     @model_validator(mode="before")
@@ -70,11 +72,25 @@ class KMeans(SpecPart):
     empty_cluster: Literal["keep", "relocate"] = "keep"
     """`keep` the hypothesis, or `relocate` it to the farthest upload."""
 
+    @property
+    def relocates(self) -> bool:
+        """Whether an empty cluster is moved to the farthest upload."""
+        match self.empty_cluster:
+            case "keep":
+                return False
+            case "relocate":
+                return True
+            case _:
+                assert_never(self.empty_cluster)
+
 
 class Reported(SpecPart):
     """Clients report the hypothesis they chose: IFCA (Ghosh et al. 2020)."""
 
     method: Literal["reported"]
+
+
+Clustering = Annotated[KMeans | Reported, Field(discriminator="method")]
 
 
 class Stopping(SpecPart):
@@ -90,19 +106,56 @@ class Stopping(SpecPart):
 class Training(SpecPart):
     """Rounds of sampling, local updates, clustering and averaging."""
 
-    loss: Literal["rmse", "mse", "cross-entropy"]
+    loss: Loss
     hypotheses: Annotated[int, Field(ge=1, le=1000)] = 1
     """k."""
     rounds: Annotated[int, Field(ge=1, le=1_000_000)]
     """T."""
     cohort: Cohort
     local: Local = Local()
-    clustering: Annotated[KMeans | Reported, Field(discriminator="method")] = KMeans(
-        method="k-means"
-    )
+    clustering: Clustering = KMeans(method="k-means")
     stopping: Stopping = Stopping()
 
     @property
     def rooted(self) -> bool:
         """Whether a loss is the root of the mean of its rows' values."""
-        return self.loss == "rmse"
+        match self.loss:
+            case "rmse":
+                return True
+            case "mse" | "cross-entropy":
+                return False
+            case _:
+                assert_never(self.loss)
+
+    @property
+    def compares_classes(self) -> bool:
+        """Whether the loss is that of classes, and not of numbers."""
+        match self.loss:
+            case "cross-entropy":
+                return True
+            case "rmse" | "mse":
+                return False
+            case _:
+                assert_never(self.loss)
+
+    @property
+    def relocates(self) -> bool:
+        """Whether an empty cluster is moved to the farthest upload."""
+        match self.clustering:
+            case KMeans():
+                return self.clustering.relocates
+            case Reported():
+                return False
+            case _:
+                assert_never(self.clustering)
+
+    @property
+    def reports_choices(self) -> bool:
+        """Whether clients say which hypothesis they chose."""
+        match self.clustering:
+            case KMeans():
+                return False
+            case Reported():
+                return True
+            case _:
+                assert_never(self.clustering)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.federations import profile_file, sensitive, table_pass, tables, tallies, target_pass
+from fedaudit.federations import sensitive, table_pass, table_profile, tables, tallies, target_pass
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.profile import profile
 from fedaudit.federations.profile_file import profile_registration
@@ -227,7 +227,7 @@ def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatc
         faults = refused(sources, names)
         assert "more than 2 distinct values" in faults["/fairness/sensitive/0"]
     with monkeypatch.context() as patch:
-        patch.setattr(profile_file, "LARGEST_TABLE", 100)
+        patch.setattr(table_profile, "LARGEST_TABLE", 100)
         (warning,) = [
             one
             for one in profile_in(sources, names)["warnings"]

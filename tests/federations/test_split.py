@@ -12,7 +12,7 @@ from fedaudit.federations.split import (
     training_clients,
     validation_clients,
 )
-from fedaudit.spec.sources import Source
+from fedaudit.spec.federation import SyntheticLinear
 
 
 @given(
@@ -120,7 +120,7 @@ def test_every_client_trains_on_some_of_its_rows(
 
 def test_all_clients_train_where_rows_are_held_out() -> None:
     units = [
-        Source.model_validate({"validation_fraction": 0.25, "validation_unit": unit})
+        SyntheticLinear(source="synthetic-linear", validation_fraction=0.25, validation_unit=unit)
         for unit in ("client", "record")
     ]
     assert [training_clients(8, source) for source in units] == [6, 8]

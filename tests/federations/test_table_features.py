@@ -16,8 +16,8 @@ from fedaudit.federations.levels import Levels
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.split import held_out_rows, split_clients
 from fedaudit.federations.standardise import standardiser
+from fedaudit.spec.federation import SyntheticLinear
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.sources import Source
 
 from .conftest import CLASSIFIER, Load, Refuse, spec_value
 
@@ -268,7 +268,7 @@ NUMBERS = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([0.0, 0.1, 3.0]))
 
 
 HELD_OUT = {
-    unit: Source.model_validate({"validation_fraction": 0.3, "validation_unit": unit})
+    unit: SyntheticLinear(source="synthetic-linear", validation_fraction=0.3, validation_unit=unit)
     for unit in ("client", "record")
 }
 

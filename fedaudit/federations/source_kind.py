@@ -1,0 +1,79 @@
+"""What a kind of source does with its data: one subclass per kind, beside its loader."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.federations.faults import invalid
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.profile import profile
+from fedaudit.federations.sources import Files
+from fedaudit.spec.fairness import Groups
+
+_SEED_OF_PROFILES = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRequest:
+    """What an experiment asks of its data, beside the source itself."""
+
+    fairness: Groups
+    classification: bool
+    """Whether the target is a class."""
+    seed: int
+    files: Files
+    budgets: str | None
+    """The column with every row's privacy budget."""
+
+
+class SourceKind(ABC):
+    """A source of clients' data."""
+
+    @abstractmethod
+    def load(self, asked: LoadRequest) -> Federation:
+        """The clients' data. Raises InvalidInputError naming field, column and row."""
+
+
+class FileKind(SourceKind):
+    """A source that is kept in files, and can be registered."""
+
+    def profile(
+        self,
+        fairness: Groups,
+        *,
+        files: Files,
+        progress: Callable[[], None],
+        fingerprint: str | None,
+    ) -> dict[str, Any]:
+        """Sizes and names as JSON; the data are loaded for it, as experiments with seed 0 do.
+
+        `progress` is called now and then, `fingerprint` is what the data must have. Raises
+        InvalidInputError with what loading the data would say.
+        """
+        asked = LoadRequest(
+            fairness=fairness,
+            classification=False,
+            seed=_SEED_OF_PROFILES,
+            files=files,
+            budgets=None,
+        )
+        federation = self.load(asked)
+        check_fingerprint(federation.fingerprint, fingerprint)
+        progress()
+        figures = profile(federation, fairness)
+        figures["notes"] += self.profile_notes()
+        return figures
+
+    def profile_notes(self) -> list[str]:
+        """What differs between the profile and the data of an experiment."""
+        return []
+
+
+def check_fingerprint(found: str, expected: str | None) -> None:
+    """Raises InvalidInputError where a file is not the one that was registered."""
+    if expected not in (None, found):
+        raise invalid(
+            "/federation/path",
+            "the file is not what it was when it was registered; register it anew",
+        )

@@ -1,0 +1,48 @@
+"""The kind of each source: the one place in which kinds are registered."""
+
+from typing import assert_never
+
+from fedaudit.federations.hospital_charges import HospitalChargesKind
+from fedaudit.federations.images import FemnistKind, ImagesKind
+from fedaudit.federations.source_kind import FileKind, SourceKind
+from fedaudit.federations.synthetic_groups import SyntheticGroupsKind
+from fedaudit.federations.synthetic_linear import SyntheticLinearKind
+from fedaudit.federations.table_kind import TableKind
+from fedaudit.spec.federation import (
+    FederationSpec,
+    FileSpec,
+    HospitalCharges,
+    SyntheticGroups,
+    SyntheticLinear,
+)
+from fedaudit.spec.images import Femnist, Images
+from fedaudit.spec.sources import FileSource
+from fedaudit.spec.table import Table
+
+
+def source_kind(source: FederationSpec) -> SourceKind:
+    """How this source is loaded."""
+    match source:
+        case SyntheticLinear():
+            return SyntheticLinearKind(source)
+        case SyntheticGroups():
+            return SyntheticGroupsKind(source)
+        case FileSource():
+            return file_kind(source)
+        case _:
+            assert_never(source)
+
+
+def file_kind(source: FileSpec) -> FileKind:
+    """How this source is loaded and profiled."""
+    match source:
+        case HospitalCharges():
+            return HospitalChargesKind(source)
+        case Table():
+            return TableKind(source)
+        case Images():
+            return ImagesKind(source)
+        case Femnist():
+            return FemnistKind(source)
+        case _:
+            assert_never(source)

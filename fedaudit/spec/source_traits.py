@@ -1,0 +1,34 @@
+"""What the rest of the project has to know of a source of data, whichever it is."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+TargetKind = Literal["number", "class", "either"]
+"""What the target of a source is; `either` where the loss decides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTraits:
+    """The answers of one source.
+
+    No field has a default: mypy names each source that does not answer a question added here.
+    """
+
+    draws_data: bool
+    """Whether the loaded data depend on the experiment's seed."""
+    target: TargetKind
+    images: bool
+    """Whether rows are images."""
+    attributes: frozenset[str] | None
+    """The only sensitive attributes that it can have; None where the data name them."""
+    cuts_attributes: bool
+    """Whether a numeric attribute may be cut into groups by `fairness.edges`."""
+    training_columns: frozenset[str] | None
+    """The named features and the target; None where the data have no columns of the caller's, so
+    that no further column can be named."""
+    files: tuple[str, ...]
+    """Every path below the sources folder that is read."""
+    data_limits: tuple[str, ...]
+    """Sentences for a report's limits: what loading reveals without protection."""
+    fairness_limits: tuple[str, ...]
+    """Sentences for a report's limits: what explains gaps between groups."""
