@@ -60,7 +60,7 @@ def _radii(
     )
     # Of a round that was lost and repeated, only the repeat has radii.
     found = [
-        row.radii.reshape(len(row.subjects), -1)[np.asarray(row.outcomes) == RELEASED]
+        row.radii.reshape(-1, len(inputs.noised_sizes))[np.asarray(row.outcomes) == RELEASED]
         for row in rows
         if not row.interrupted
     ]

@@ -19,7 +19,7 @@ def local_hypotheses(ledger: LocalLedger, result: FinalResult) -> HypothesesFact
     """The hypotheses, and the radii of the round that they came of."""
     inputs = ledger.account.inputs
     radii = [
-        entry.radii.reshape(len(entry.subjects), -1)[entry.outcomes == RELEASED]
+        entry.radii.reshape(-1, len(inputs.noised_sizes))[entry.outcomes == RELEASED]
         for entry in ledger.entries
         if entry.round == result.best_round and inputs.radius_floor is not None
     ]
