@@ -20,6 +20,9 @@ import httpx
 import numpy as np
 
 import migrations
+from api.security import SCOPES
+from benchmarks.served_api import http, make_key, served
+from benchmarks.servers import start_postgres
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
@@ -28,6 +31,8 @@ from fedaudit.privacy.guarantees import mechanism_inputs
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.parse import parse_spec
+from infrastructure.settings import Settings
+from models.database import Database
 from models.records import FairnessRow, LedgerRow, RoundRow
 from models.repositories import (
     ExperimentRepository,
@@ -38,8 +43,6 @@ from models.repositories import (
     SubjectSetRepository,
 )
 from models.tables.experiments import Experiment
-from tests.api.service import Api, http, running_api, served, settings_for
-from tests.servers import start_postgres
 
 _RESULTS = Path(__file__).parent / "results" / "report_pages.json"
 _COHORT = 100
@@ -71,38 +74,42 @@ def specification(*, rounds: int, clients: int) -> dict[str, Any]:
     }
 
 
-def fill(api: Api, *, rounds: int, clients: int) -> str:
-    """A finished run; gives the experiment's id."""
-    asked = specification(rounds=rounds, clients=clients)
-    row = api.stored(api.submit(asked)["id"])
-    owner = (row.id, api.project_id)
-    rng = np.random.default_rng(5)
-    run = _Run(api, row, rng)
-    with api.database.write() as session:
-        ExperimentRepository(session, api.project_id).start(row.id)
+def fill(
+    database: Database, client: httpx.Client, project_id: str, *, rounds: int, clients: int
+) -> str:
+    """A finished run of the project that the client's key belongs to; gives the experiment's id."""
+    answer = client.post("/v1/experiments", json=specification(rounds=rounds, clients=clients))
+    answer.raise_for_status()
+    experiment_id: str = answer.json()["id"]
+    owner = (experiment_id, project_id)
+    run = _Run(database, experiment_id, np.random.default_rng(5))
+    with database.write() as session:
+        ExperimentRepository(session, project_id).start(experiment_id)
     for first in range(1, rounds + 1, _ROUNDS_AT_ONCE):
         numbers = range(first, min(rounds, first + _ROUNDS_AT_ONCE - 1) + 1)
         rows = [run.rows(number) for number in numbers]
         ledger, figures, fairness = zip(*rows, strict=True)
-        with api.database.write() as session:
+        with database.write() as session:
             LedgerRepository(session).insert(*owner, ledger)
             RoundRepository(session).insert(*owner, figures)
             FairnessRepository(session).insert(*owner, fairness)
-    with api.database.write() as session:
+    with database.write() as session:
         document = run.report(rounds)
         ReportRepository(session).put(*owner, document=document, report_hash=report_hash(document))
-        ExperimentRepository(session, api.project_id).progress(row.id, rounds)
-    return row.id
+        ExperimentRepository(session, project_id).progress(experiment_id, rounds)
+    return experiment_id
 
 
 class _Run:
     """The rows of a run that nobody trained."""
 
-    def __init__(self, api: Api, row: Experiment, rng: np.random.Generator) -> None:
+    def __init__(self, database: Database, experiment_id: str, rng: np.random.Generator) -> None:
+        with database.read() as session:
+            row = session.get(Experiment, experiment_id)
+            assert row is not None
+            self._names = SubjectSetRepository(session).names(row.subject_set_id)
         self._row, self._rng = row, rng
         self._spec = parse_spec(row.spec)
-        with api.database.read() as session:
-            self._names = SubjectSetRepository(session).names(row.subject_set_id)
         self._trained = len(self._names) - int(0.3 * len(self._names))
         self._inputs = mechanism_inputs(self._spec, n=row.parameters)
         self._encoder, self._head = EntryEncoder(self._names), genesis(row.id)
@@ -264,10 +271,17 @@ def main() -> None:
         for name, url in urls.items():
             home = Path(folder) / name
             home.mkdir()
-            with running_api(settings_for(url, home)) as api:
-                id_ = fill(api, rounds=options.rounds, clients=options.clients)
-                with served(api) as address, http(address, api.key) as client:
-                    found[name] = measure(client, f"/v1/experiments/{id_}/report", options.turns)
+            settings = Settings(
+                data_dir=home / "data", database_url=url, broker_url=f"filesystem://{home}/queue"
+            )
+            database = Database(url)
+            project_id, key = make_key(database, "benchmarks", SCOPES, name="benchmarks")
+            with served(settings) as address, http(address, key) as client:
+                id_ = fill(
+                    database, client, project_id, rounds=options.rounds, clients=options.clients
+                )
+                found[name] = measure(client, f"/v1/experiments/{id_}/report", options.turns)
+            database.dispose()
             for form, row in found[name].items():
                 figures = " | ".join(f"{value:,}" for value in row.values())
                 print(f"| {name} | {form} | {figures} |", flush=True)

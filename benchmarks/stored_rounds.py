@@ -25,12 +25,12 @@ import httpx
 
 import migrations
 from benchmarks.machine import machine
+from benchmarks.servers import start_postgres, start_valkey
 from benchmarks.workloads import HOSPITAL_FILE, hospital_charges, synthetic_linear
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.cell import Cell
 from fedaudit.training.stack import Stack
-from tests.servers import start_postgres, start_valkey
 
 _ROUNDS = 3000
 

@@ -112,14 +112,6 @@ class Queue:
         except (OperationalError, KombuError, OSError) as error:
             raise QueueUnavailableError(str(error)) from error
 
-    def ping(self) -> None:
-        """Ask the broker for a sign of life. Raises QueueUnavailableError."""
-        try:
-            with self._app.connection_for_write() as connection:
-                connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
-        except (OperationalError, KombuError, OSError) as error:
-            raise QueueUnavailableError(str(error)) from error
-
     def close(self) -> None:
         """Close the connections to the broker."""
         self._app.close()

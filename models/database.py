@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any, Literal, cast
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.orm import Session, sessionmaker
 
 from models.arrays import register_array_dumper
@@ -63,11 +63,6 @@ class Database:
         """
         with self._writer.begin() as session:
             yield session
-
-    def ping(self) -> None:
-        """Raises sqlalchemy.exc.SQLAlchemyError where the database does not answer."""
-        with self.engine.connect() as connection:
-            connection.execute(text("SELECT 1"))
 
     def dispose(self) -> None:
         """Closes the pool's connections."""

@@ -19,10 +19,10 @@ from psycopg import sql
 from sqlalchemy import make_url
 
 import migrations
+from benchmarks.servers import Server, start_postgres, start_valkey
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
 from models.tables import Base
-from tests.servers import Server, start_postgres, start_valkey
 
 _VALKEY_DATABASES = 16
 

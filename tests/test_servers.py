@@ -1,4 +1,4 @@
-"""The tests' own servers end with the process that started them, however it ends."""
+"""The servers of tests and benchmarks end with the process that started them, however it ends."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 _REPOSITORY = Path(__file__).resolve().parents[1]
 _START = """
 import time
-from tests.servers import start_postgres, start_valkey
+from benchmarks.servers import start_postgres, start_valkey
 for server in (start_postgres(), start_valkey()):
     print(server.process.pid, server.folder, flush=True)
 time.sleep(60)

@@ -7,11 +7,6 @@ Every array of counts here ends in [groups, 4], in the order below.
 import numpy as np
 from numpy.typing import NDArray
 
-TRUE_POSITIVES = 0
-FALSE_POSITIVES = 1
-TRUE_NEGATIVES = 2
-FALSE_NEGATIVES = 3
-
 RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")
 """The rates of `group_rates`, in order."""
 

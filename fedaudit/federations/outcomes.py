@@ -81,11 +81,6 @@ def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
     return _rules(federation, list(zip(favourable, places, strict=True)), rule_index)
 
 
-def favourable_rows(federation: Federation, fairness: Groups) -> NDArray[np.bool_]:
-    """Where the true outcome is favourable, [clients, rows]. Raises InvalidInputError."""
-    return outcome_rules(federation, fairness).label(federation.raw_target)
-
-
 def _check_two_classes(federation: Federation) -> None:
     if len(federation.classes) != 2:
         raise invalid(

@@ -41,18 +41,6 @@ def link(previous: bytes, digest: bytes, clusters: NDArray[np.integer]) -> bytes
     return hashlib.sha256(_LINK + previous + digest + placed).digest()
 
 
-def first_broken_link(
-    experiment_id: str, links: Iterable[tuple[bytes, NDArray[np.integer], bytes]]
-) -> int | None:
-    """The position of the first (digest, clusters, link) that does not follow from those before."""
-    previous = genesis(experiment_id)
-    for position, (digest, clusters, stored) in enumerate(links):
-        previous = link(previous, digest, clusters)
-        if previous != stored:
-            return position
-    return None
-
-
 class LedgerHash:
     """The ledger hash while entries come in ascending order of round, release, kind, observer."""
 

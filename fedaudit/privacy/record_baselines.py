@@ -71,7 +71,6 @@ def baseline_plan(
         rounds=rounds,
         spends=_spends(runs, client_of, rates, rounds),
         budgets=budgets,
-        treated_as_public=TREATED_AS_PUBLIC[baseline],
     )
 
 

@@ -3,9 +3,6 @@
 A plan says with how much noise each client trains, how often each record is sampled and for how
 many rounds, and what each record then spends. The paper's baselines are plans too
 (`fedaudit.privacy.record_baselines`).
-
-What follows from the budgets, and not from public numbers alone, is named in `treated_as_public`:
-a guarantee that uses the plan takes these as known to everybody.
 """
 
 from dataclasses import dataclass
@@ -49,7 +46,6 @@ class RecordPlan:
     spends: NDArray[np.float64]
     """The epsilon of each record against the settings' observer; infinite without noise."""
     budgets: NDArray[np.float64]
-    treated_as_public: tuple[str, ...]
 
     @property
     def left_out(self) -> NDArray[np.bool_]:
@@ -84,7 +80,6 @@ def personalised_plan(
         rounds=np.full(len(found.rates), run.rounds, dtype=np.int64),
         spends=found.spends,
         budgets=found.budgets,
-        treated_as_public=(),
     )
 
 

@@ -52,7 +52,8 @@ class LedgerTotals:
         if not entry.interrupted:
             self.rounds.add(entry.round)
             if entry.round == self._best_round:
-                self.best_radii = entry.radii.reshape(len(released), -1)[released]
+                by_part = entry.radii.reshape(len(released), len(entry.inputs.noised_sizes))
+                self.best_radii = by_part[released]
                 self.best_clusters = entry.clusters[released]
 
     def _compose(self, entry: LedgerEntry) -> None:

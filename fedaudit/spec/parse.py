@@ -21,11 +21,6 @@ def parse_spec(value: object) -> ExperimentSpec:
         raise InvalidInputError(field_errors(error, value)) from None
 
 
-def parse_spec_text(text: str) -> ExperimentSpec:
-    """The spec in a YAML or JSON text. Raises InvalidInputError."""
-    return parse_spec(decode_text(text))
-
-
 def decode_text(text: str) -> Any:
     """The value in a YAML or JSON text.
 

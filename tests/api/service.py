@@ -1,23 +1,20 @@
 """An API under test, its database, and experiments in every state."""
 
 import copy
-import socket
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import monotonic, sleep
 from typing import Any
 
-import httpx
 import numpy as np
-import uvicorn
 from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
 from api.app import create_app
 from api.security import SCOPES
+from benchmarks import served_api
+from benchmarks.served_api import make_key
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.checkpoints import Checkpoint
@@ -34,13 +31,11 @@ from models.database import Database
 from models.records import FairnessRow, LedgerRow, RoundRow
 from models.records import FinalFigures as StoredFigures
 from models.repositories import (
-    ApiKeyRepository,
     EventRepository,
     ExperimentRepository,
     FairnessRepository,
     LedgerCheckpointRepository,
     LedgerRepository,
-    ProjectRepository,
     ReportRepository,
     RoundRepository,
     SigningKeyRepository,
@@ -120,7 +115,9 @@ class Api:
     def key_with(self, *scopes: str, project: str = "hospital") -> str:
         """A key of a project with these scopes only."""
         if (project, scopes) not in self._other_keys:
-            self._other_keys[project, scopes] = make_key(self.database, project, scopes)[1]
+            self._other_keys[project, scopes] = make_key(
+                self.database, project, scopes, name="tests"
+            )[1]
         return self._other_keys[project, scopes]
 
     def request(
@@ -181,19 +178,11 @@ def all_operations() -> list[tuple[str, str]]:
     )
 
 
-def make_key(database: Database, project: str, scopes: Sequence[str]) -> tuple[str, str]:
-    """A project's id, and a key of it."""
-    with database.write() as session:
-        project_id = ProjectRepository(session).get_or_create(project).id
-        keys = ApiKeyRepository(session)
-        return project_id, keys.create(project_id=project_id, name="tests", scopes=scopes)[1]
-
-
 @contextmanager
 def running_api(settings: Settings) -> Iterator[Api]:
     """The application on a migrated database."""
     database = Database(settings.database_url)
-    project_id, key = make_key(database, "hospital", SCOPES)
+    project_id, key = make_key(database, "hospital", SCOPES, name="tests")
     with TestClient(create_app(settings), raise_server_exceptions=False) as client:
         yield Api(settings, database, client, project_id, key)
     database.dispose()
@@ -202,29 +191,8 @@ def running_api(settings: Settings) -> Iterator[Api]:
 @contextmanager
 def served(api: Api) -> Iterator[str]:
     """The address of a real server of the same database, in a thread."""
-    bound = socket.create_server(("127.0.0.1", 0))
-    # Opened anew by its number it knows that it speaks TCP, and asyncio then sends without delay.
-    with socket.socket(fileno=bound.detach()) as listener:
-        app = create_app(api.settings)
-        config = uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=2)
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        thread.start()
-        deadline = monotonic() + 30
-        while not server.started and monotonic() < deadline:
-            sleep(0.01)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            app.state.resources.stopping.set()
-            server.should_exit = True
-            thread.join(10)
-
-
-def http(url: str, key: str) -> httpx.Client:
-    """A plain HTTP client of a real server."""
-    headers = {"Authorization": f"Bearer {key}"}
-    return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
+    with served_api.served(api.settings) as address:
+        yield address
 
 
 # -- what a worker would write ---------------------------------------------------------------------

@@ -8,13 +8,13 @@ import httpx
 import pytest
 
 from api.services.event_log import pause_seconds
+from benchmarks.served_api import http
 from models.repositories import ApiKeyRepository
 from tests.api.service import (
     ROUNDS,
     Api,
     fail,
     finish,
-    http,
     play,
     running_api,
     served,

@@ -12,8 +12,9 @@ import httpx
 import pytest
 import structlog
 
+from benchmarks.served_api import http
 from models.database import Database
-from tests.api.service import SPEC, Api, http, running_api, served, settings_for
+from tests.api.service import SPEC, Api, running_api, served, settings_for
 
 JSON = {"Content-Type": "application/json"}
 

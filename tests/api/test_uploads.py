@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from benchmarks.served_api import http
 from infrastructure.storage import Storage, StorageFullError, StorageWriter
 from models.repositories import OutboxRepository, UnitRepository
-from tests.api.service import Api, http, running_api, served, settings_for
+from tests.api.service import Api, running_api, served, settings_for
 from tests.api.uploads import (
     CONTENT,
     REGISTRATION,

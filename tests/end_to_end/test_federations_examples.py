@@ -9,7 +9,7 @@ import yaml
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.profile_file import profile_registration
 from fedaudit.federations.sources import Files
-from fedaudit.spec.parse import decode_text, parse_spec_text
+from fedaudit.spec.parse import decode_text, parse_spec
 from fedaudit.spec.registration import parse_registration, parse_uploaded
 
 REPOSITORY = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def test_what_the_page_sends_is_profiled() -> None:
 
 
 def test_the_people_are_as_the_page_says() -> None:
-    spec = parse_spec_text((EXAMPLES / "people.yaml").read_text("utf-8"))
+    spec = parse_spec(decode_text((EXAMPLES / "people.yaml").read_text("utf-8")))
     assert load_federation(spec, sources_dir=EXAMPLES).clients == 20
     [path] = [path for path in REGISTRATIONS if path.stem == "people"]
     registration = parse_uploaded(decode_text(path.read_text("utf-8")), file_name="people.csv")

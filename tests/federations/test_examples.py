@@ -9,16 +9,16 @@ import pytest
 
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.outcomes import favourable_rows
+from fedaudit.federations.outcomes import outcome_rules
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec, parse_spec_text
+from fedaudit.spec.parse import decode_text, parse_spec
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 
 
 def example(name: str) -> ExperimentSpec:
     (path,) = (path for path in EXAMPLES if path.stem == name)
-    return parse_spec_text(path.read_text(encoding="utf-8"))
+    return parse_spec(decode_text(path.read_text(encoding="utf-8")))
 
 
 def check_usable(federation: Federation, spec: ExperimentSpec) -> None:
@@ -28,13 +28,15 @@ def check_usable(federation: Federation, spec: ExperimentSpec) -> None:
         assert np.isfinite(federation.features).all()
         assert np.abs(federation.features).max() < 20, "in the range of the units"
     if spec.fairness.sensitive:
-        favourable = favourable_rows(federation, spec.fairness)[federation.mask]
+        favourable = outcome_rules(federation, spec.fairness).label(federation.raw_target)[
+            federation.mask
+        ]
         assert 0.05 < favourable.mean() < 0.95, "both outcomes occur"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_is_a_spec_that_loads(path: Path, request: pytest.FixtureRequest) -> None:
-    spec = parse_spec_text(path.read_text(encoding="utf-8"))
+    spec = parse_spec(decode_text(path.read_text(encoding="utf-8")))
     folder = None
     if hasattr(spec.federation, "path"):
         folder = path.parent

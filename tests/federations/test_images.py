@@ -8,7 +8,7 @@ import pytest
 
 from fedaudit.federations import array_levels, client_rows, images, label_classes
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.outcomes import favourable_rows
+from fedaudit.federations.outcomes import outcome_rules
 from fedaudit.federations.sources import Files
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Fairness, GroupRule
@@ -132,7 +132,8 @@ def test_rules_about_even_and_odd_labels_of_turned_clients(tmp_path: Path) -> No
     rotated = federation.attribute("rotated").codes == 1
     assert 0 < rotated.sum() < 60
     even = federation.raw_target % 2 == 0
-    assert np.array_equal(favourable_rows(federation, fairness), even ^ rotated)
+    favourable = outcome_rules(federation, fairness).label(federation.raw_target)
+    assert np.array_equal(favourable, even ^ rotated)
 
 
 @pytest.mark.parametrize(

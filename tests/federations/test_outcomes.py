@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.federations.outcomes import OutcomeRules, favourable_rows, outcome_rules
+from fedaudit.federations.outcomes import OutcomeRules, outcome_rules
 from fedaudit.spec.parse import parse_spec
 
 from .conftest import CLASSIFIER, Load, Refuse, spec_value
@@ -30,7 +30,7 @@ def test_one_rule_for_everyone_in_the_units_of_the_target(load: Load) -> None:
     assert list(rules.values) == [7000]
     assert rules.rule_index.dtype == np.int16
     assert rules.rule_index.tolist() == [[0, 0, -1], [0, 0, 0]]
-    favourable = favourable_rows(federation, parse_spec(spec_value(changes)).fairness)
+    favourable = rules.label(federation.raw_target)
     assert favourable.tolist() == [[True, False, False], [True, False, True]]
 
 

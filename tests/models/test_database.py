@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError, OperationalError, StatementError
 
+from benchmarks.servers import free_port
 from models.clock import seconds_from_now
 from models.database import Database
 from models.repositories import ProjectRepository
 from models.tables import Project, SweeperLease
-from tests.servers import free_port
 
 
 def test_a_write_is_committed_and_a_failed_one_is_not(database: Database) -> None:
@@ -101,8 +101,8 @@ def test_sqlite_is_set_up_for_readers_beside_a_writer(sqlite_url: str) -> None:
 
 def test_a_database_that_is_away_is_an_error_and_not_a_wait() -> None:
     database = Database(f"postgresql://nobody@127.0.0.1:{free_port()}/none")
-    with pytest.raises(OperationalError):
-        database.ping()
+    with pytest.raises(OperationalError), database.read() as session:
+        session.execute(select(1))
     database.dispose()
 
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from fedaudit.privacy.accountants.conversion import added_epsilon
 from fedaudit.privacy.accountants.two_stage import TwoStageRun
-from fedaudit.privacy.record_filter import RecordFilter, longest_lasting
+from fedaudit.privacy.record_filter import longest_lasting
+from tests.privacy.renyi_filter import RecordFilter
 
 RUN = TwoStageRun(
     client_rate=0.8,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fedaudit.spec.canonical import spec_hash
-from fedaudit.spec.parse import parse_spec, parse_spec_text
+from fedaudit.spec.parse import decode_text, parse_spec
 from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 from tests.spec.documents import TABLE, changed, fault, faults
@@ -59,8 +59,9 @@ def test_a_stored_spec_parses_to_itself(document: dict[str, Any]) -> None:
 
 
 def test_the_names_of_the_contract_parse() -> None:
-    spec = parse_spec_text(
-        """
+    spec = parse_spec(
+        decode_text(
+            """
         name: contract
         federation: {source: table, path: a.csv, client_key: who, target: sick}
         model: {kind: logistic}
@@ -81,6 +82,7 @@ def test_the_names_of_the_contract_parse() -> None:
           baseline: null
           uniform_epsilon: 5
         """
+        )
     )
     assert isinstance(spec.privacy, RecordPersonalised)
     assert spec.privacy.budgets.column == "epsilon"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.spec.errors import InvalidInputError
-from fedaudit.spec.parse import decode_text, parse_spec_text
+from fedaudit.spec.parse import decode_text, parse_spec
 
 # PyYAML writes a text like 1e5 without quotes, which is a number to everyone else.
 NAMES = st.text(st.characters(categories=("L", "N", "P", "Z")), max_size=8).filter(
@@ -132,7 +132,7 @@ def test_what_is_neither_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "# nothing", "null", "[]", "just words", "3"])
 def test_what_is_no_object_is_no_spec(text: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        parse_spec_text(text)
+        parse_spec(decode_text(text))
     (error,) = refused.value.errors
     assert (error.pointer, error.message) == ("", "must be an object with named fields")
 
@@ -140,4 +140,4 @@ def test_what_is_no_object_is_no_spec(text: str) -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_a_value_or_refused(text: str) -> None:
     with suppress(InvalidInputError):
-        assert parse_spec_text(text)
+        assert parse_spec(decode_text(text))

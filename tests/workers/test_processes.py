@@ -14,7 +14,7 @@ import pytest
 import torch
 from sqlalchemy import make_url, select
 
-from fedaudit.ledger.chain import first_broken_link
+from benchmarks.servers import Server, start_valkey
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import create_key_file
@@ -27,7 +27,7 @@ from models.repositories import (
 )
 from models.tables.sweeper_leases import SweeperLease
 from models.tables.units import Unit
-from tests.servers import Server, start_valkey
+from tests.ledger.whole_chain import first_broken_link
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from tests.workers.processes import LEASE_SECONDS, Service, service, wait_until
 from workers.context import WorkerContext

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import workers.play
-from fedaudit.ledger.chain import first_broken_link
 from fedaudit.training.stack import Stack
 from models.database import Database
 from models.records import LedgerRow
@@ -17,6 +16,7 @@ from models.repositories import (
     LedgerRepository,
     RoundRepository,
 )
+from tests.ledger.whole_chain import first_broken_link
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit

@@ -10,7 +10,6 @@ from celery.worker import state as celery_state
 
 import workers.play
 from fedaudit.fairness.gaps import METRICS, NO_OUTCOME
-from fedaudit.ledger.chain import first_broken_link
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document import Report
 from models.database import Database
@@ -25,6 +24,7 @@ from models.repositories import (
     RoundRepository,
     UnitRepository,
 )
+from tests.ledger.whole_chain import first_broken_link
 from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit

@@ -16,6 +16,7 @@ from models.database import Database
 from models.repositories import (
     ExperimentRepository,
     LedgerCheckpointRepository,
+    LedgerRepository,
     ReportRepository,
     SigningKeyRepository,
     UnitRepository,
@@ -94,6 +95,41 @@ def test_a_finished_run_is_valid_under_its_key(
     with database.read() as session:
         [key] = SigningKeyRepository(session).list()
     assert key.key_id == context.signing_key.key_id
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5, 7])
+def test_a_round_that_charged_nobody_against_the_server_can_be_verified(
+    seed: int, database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(
+        database,
+        spec_with(
+            seed=seed,
+            federation__clients=12,
+            training__hypotheses=1,
+            training__rounds=15,
+            training__loss="mse",
+            training__cohort={"sampling": "poisson", "rate": 0.5},
+            training__local={"steps": 2, "step_size": 0.1},
+            privacy={
+                "mechanism": "record-personalised",
+                "budgets": {"distribution": "three-levels"},
+                "delta": 1e-3,
+            },
+        ),
+    )
+    run_unit(context, submitted.unit_id)
+    with database.read() as session:
+        report = ReportRepository(session).get(submitted.id)
+        rows = LedgerRepository(session).rows_after(submitted.id, limit=100)
+    assert report is not None
+    best = report.document["utility"]["best_round"]
+    charged = {row.observer: len(row.subjects) for row in rows if row.round == best}
+    assert charged["server"] == 0, "the seed no longer has such a round"
+    assert charged["final_model"] == 3
+    found = judged(database, submitted, context)
+    assert [check for check in found.checks if check.outcome != "pass"] == []
+    assert found.verdict == "valid"
 
 
 def test_the_newest_rows_of_a_run_are_missed(database: Database, context: WorkerContext) -> None:

