@@ -5,7 +5,7 @@ from typing import assert_never
 
 from fedaudit.training.cell import Cell
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
-from fedaudit.training.mechanisms.registry import mechanism_of
+from fedaudit.training.mechanisms.registry import training_mechanism
 from fedaudit.training.personalised import PersonalisedStack
 from fedaudit.training.stack import Stack
 from fedaudit.training.trainer import Checkpoints, Trainer
@@ -19,7 +19,7 @@ def open_stack(
     Raises ValueError where they cannot be trained together, and InvalidInputError where a spec asks
     more of its records than they have.
     """
-    mechanism = mechanism_of(cells[0].spec.privacy)
+    mechanism = training_mechanism(cells[0].spec.privacy)
     match mechanism:
         case RecordMechanism():
             return PersonalisedStack(cells, device=device, checkpoints=checkpoints)

@@ -35,7 +35,7 @@ from fedaudit.training.mechanisms.base import (
     RecordProtection,
     ServerMechanism,
 )
-from fedaudit.training.mechanisms.registry import mechanism_of
+from fedaudit.training.mechanisms.registry import training_mechanism
 from fedaudit.training.method import build_loss
 from fedaudit.training.record_sources import TrainingRecords
 from fedaudit.training.record_steps import SiloRecords
@@ -131,7 +131,7 @@ def _mean(models: Tensor) -> Tensor:
 
 def _protection(cell: Cell, plan: RecordPlan, *, clients: int) -> RecordProtection:
     """The local steps of a cell. ValueError for a mechanism that is not one of records."""
-    mechanism = mechanism_of(cell.spec.privacy)
+    mechanism = training_mechanism(cell.spec.privacy)
     match mechanism:
         case RecordMechanism():
             return mechanism.protection(cell, build_loss(cell), plan, clients=clients)

@@ -1,7 +1,7 @@
 """Which cells can be trained side by side."""
 
 from fedaudit.training.cell import Cell, is_client_by_client
-from fedaudit.training.mechanisms.registry import mechanism_of
+from fedaudit.training.mechanisms.registry import training_mechanism
 
 
 def stack_key(cell: Cell) -> tuple[object, ...]:
@@ -11,7 +11,7 @@ def stack_key(cell: Cell) -> tuple[object, ...]:
     them. A cell that is computed client by client has nothing to gain from others and is always
     alone.
     """
-    training, mechanism = cell.spec.training, mechanism_of(cell.spec.privacy)
+    training, mechanism = cell.spec.training, training_mechanism(cell.spec.privacy)
     return (
         id(cell) if is_client_by_client(cell) else None,
         cell.shape,

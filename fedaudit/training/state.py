@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.training.cell import Cell, ledger_subjects
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
-from fedaudit.training.mechanisms.registry import mechanism_of
+from fedaudit.training.mechanisms.registry import training_mechanism
 
 
 @dataclass
@@ -83,7 +83,7 @@ def first_state(cell: Cell) -> CellState:
 
 def _initial_clip(cell: Cell) -> float | None:
     """What a trusted server clips updates of the first round to; None without one."""
-    mechanism = mechanism_of(cell.spec.privacy)
+    mechanism = training_mechanism(cell.spec.privacy)
     match mechanism:
         case ServerMechanism():
             return mechanism.initial_clip
@@ -97,7 +97,7 @@ def _initial_clip(cell: Cell) -> float | None:
 
 def participation_cap(cell: Cell) -> int | None:
     """How often a subject may release before its budget is spent; None without a budget."""
-    mechanism = mechanism_of(cell.spec.privacy)
+    mechanism = training_mechanism(cell.spec.privacy)
     match mechanism:
         case ClientMechanism() | ServerMechanism():
             return mechanism.participation_cap(cell)

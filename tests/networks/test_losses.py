@@ -56,3 +56,8 @@ def test_the_predicted_class_is_the_most_likely_one() -> None:
     assert predicted_class(logits, 2).tolist() == [0, 0, 1]
     two = torch.stack([torch.zeros(3), logits[0]])
     assert torch.equal(predicted_class(logits, 2), two.argmax(0))
+
+
+def test_cross_entropy_needs_classes() -> None:
+    with pytest.raises(ValueError, match="needs classes"):
+        Loss("cross-entropy", 0)

@@ -1,8 +1,9 @@
 """What training asks of a mechanism.
 
-`registry.mechanism_of` finds the mechanism of a spec, which is one of three: `ClientMechanism`,
-`ServerMechanism` or `RecordMechanism`. What it does to the tensors of a stack of cells is a
-`ClientProtection` or a `TrustedServer`; an engine matches on that pair and knows no mechanism.
+`registry.training_mechanism` finds the mechanism of a spec, which is one of three:
+`ClientMechanism`, `ServerMechanism` or `RecordMechanism`. What it does to the tensors of a stack of
+cells is a `ClientProtection` or a `TrustedServer`; an engine matches on that pair and knows no
+mechanism.
 These are base classes, not structural protocols: nothing is taken for a protection by its looks.
 """
 

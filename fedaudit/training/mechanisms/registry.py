@@ -32,7 +32,7 @@ from fedaudit.training.mechanisms.no_mechanism import NoMechanismTraining
 from fedaudit.training.mechanisms.record_personalised import RecordPersonalisedTraining
 
 
-def mechanism_of(privacy: PrivacySpec) -> TrainingMechanism:
+def training_mechanism(privacy: PrivacySpec) -> TrainingMechanism:
     """The mechanism of a spec, with its parameters."""
     match privacy:
         case NoMechanism():
@@ -54,7 +54,7 @@ def build_protection(cells: Sequence[Cell], device: torch.device) -> Protection:
 
     Raises ValueError for a mechanism that is not trained update by update.
     """
-    mechanism = mechanism_of(cells[0].spec.privacy)
+    mechanism = training_mechanism(cells[0].spec.privacy)
     match mechanism:
         case ClientMechanism() | ServerMechanism():
             return mechanism.protection(cells, device)

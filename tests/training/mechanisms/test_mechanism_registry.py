@@ -18,7 +18,7 @@ from fedaudit.training.mechanisms.base import (
     ServerMechanism,
     TrustedServer,
 )
-from fedaudit.training.mechanisms.registry import build_protection, mechanism_of
+from fedaudit.training.mechanisms.registry import build_protection, training_mechanism
 from fedaudit.training.stack import Stack
 from tests.training.gaussian import CENTRAL, LOCAL, REPORTED
 from tests.training.personalised import records_spec
@@ -50,13 +50,13 @@ def literals() -> set[str]:
 def test_the_names_are_those_of_the_spec() -> None:
     assert literals() == set(SPECS)
     for name, one in CELLS.items():
-        assert mechanism_of(one.spec.privacy).name == name
+        assert training_mechanism(one.spec.privacy).name == name
 
 
 def test_a_mechanism_is_one_file() -> None:
     folder = Path(mechanisms.__file__ or "").parent
     files = {path.stem for path in folder.glob("*.py")} - HELPERS
-    found = [type(mechanism_of(one.spec.privacy)).__module__ for one in CELLS.values()]
+    found = [type(training_mechanism(one.spec.privacy)).__module__ for one in CELLS.values()]
     assert len(set(found)) == len(found)
     assert {name.rpartition(".")[2] for name in found} == files
 
@@ -64,7 +64,7 @@ def test_a_mechanism_is_one_file() -> None:
 @pytest.mark.parametrize("name", SPECS)
 def test_who_applies_it_is_known_without_its_tensors(name: str) -> None:
     privacy = CELLS[name].spec.privacy
-    assert isinstance(mechanism_of(privacy), KINDS[applied_by(privacy)])
+    assert isinstance(training_mechanism(privacy), KINDS[applied_by(privacy)])
 
 
 @pytest.mark.parametrize(

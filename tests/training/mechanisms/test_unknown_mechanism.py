@@ -157,7 +157,7 @@ def test_a_protection_that_is_lost_on_the_way_stops_the_round(
 def test_records_are_not_trained_by_what_only_looks_right(
     received: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(personalised_round, "mechanism_of", lambda privacy: LooksRight())
+    monkeypatch.setattr(personalised_round, "training_mechanism", lambda privacy: LooksRight())
     with pytest.raises(AssertionError, match="LooksRight"):
         PersonalisedStack([of_records()])
     assert received == []
