@@ -1,0 +1,148 @@
+"""The ledger of a run while it is written: who is charged, against whom, in which order."""
+
+import numpy as np
+import pytest
+
+from fedaudit.federations.load import load_federation
+from fedaudit.ledger.chain import first_broken_link
+from fedaudit.ledger.entries import RELEASED
+from fedaudit.privacy.events import Observer
+from fedaudit.runs.ledger_writer import LedgerWriter
+from fedaudit.runs.run import cell_account, training_subjects
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.cell import Cell
+from fedaudit.training.records import Outcome, PlannedRound, RoundRecord
+from tests.training.specs import groups_spec
+
+ID = "01a2019d-eb06-707e-8176-418d586cfa12"
+BY_RECORD = groups_spec(
+    training__hypotheses=1,
+    training__loss="mse",
+    training__cohort={"sampling": "poisson", "rate": 0.3},
+    training__local={"steps": 2, "step_size": 0.1},
+    privacy={
+        "mechanism": "record-personalised",
+        "budgets": {"distribution": "three-levels"},
+        "delta": 1e-3,
+    },
+)
+
+
+def writer(**changes: object) -> LedgerWriter:
+    """An empty ledger."""
+    return writer_of(groups_spec(**changes))
+
+
+def writer_of(spec: dict[str, object]) -> LedgerWriter:
+    """The empty ledger of a spec."""
+    parsed = parse_spec(spec)
+    cell = Cell(parsed, load_federation(parsed, sources_dir=None))
+    account = cell_account(cell)
+    return LedgerWriter.from_beginning(
+        account, experiment_id=ID, training=training_subjects(cell, account)
+    )
+
+
+def played(
+    number: int,
+    subjects: list[int],
+    outcomes: list[int] | None = None,
+    compositions: dict[Observer, list[int]] | None = None,
+) -> RoundRecord:
+    """A round as far as the ledger looks at it."""
+    count = len(subjects)
+    return RoundRecord(
+        round=number,
+        release=0,
+        subjects=np.array(subjects, dtype=np.int32),
+        outcomes=np.array(outcomes or [RELEASED] * count, dtype=np.uint8),
+        radii=np.full(count, 0.5),
+        releases=np.zeros(count, dtype=np.int32),
+        chosen=np.zeros(count, dtype=np.int16),
+        clusters=np.zeros(count, dtype=np.int16),
+        selection_loss=None,
+        validation_loss=None,
+        accuracy=None,
+        cluster_sizes=(count,),
+        separation=None,
+        collapsed=False,
+        fairness={},
+        compositions={
+            observer: np.array(counts, dtype=np.int32)
+            for observer, counts in (compositions or {}).items()
+        },
+    )
+
+
+def test_totals_count_releases_alone_and_links_follow_each_other() -> None:
+    ledger = writer()
+    written = ledger.record_round(played(1, [0, 1]))
+    refused, withheld = int(Outcome.REFUSED), int(Outcome.WITHHELD)
+    written += ledger.record_round(played(2, [0, 1, 2], [RELEASED, refused, withheld]))
+    assert ledger.totals[:3].tolist() == [2, 1, 0]
+    assert [one.entry.releases.tolist() for one in written] == [[1, 1], [2, 1, 0]]
+    assert (ledger.spending.refusals, ledger.spending.withheld) == (1, 1)
+    assert (ledger.entries, ledger.last_round) == (2, 2)
+    assert ledger.head == written[-1].link
+    links = [(one.digest, one.entry.clusters, one.link) for one in written]
+    assert first_broken_link(ID, links) is None
+
+
+def test_an_interrupted_round_charges_everyone_and_has_no_results() -> None:
+    ledger = writer()
+    subjects = np.array([0, 3], dtype=np.int32)
+    [written] = ledger.record_interrupted(PlannedRound(4, 1, subjects))
+    entry = written.entry
+    assert (entry.round, entry.release, entry.interrupted) == (4, 1, True)
+    assert entry.outcomes.tolist() == [RELEASED, RELEASED]
+    assert np.isnan(entry.radii).all()
+    assert ledger.clusters.max() == -1
+    assert ledger.totals[[0, 3]].tolist() == [1, 1]
+
+
+def test_the_largest_charges_foresee_the_worst_case_and_change_nothing() -> None:
+    ledger = writer_of(BY_RECORD)
+    groups = np.arange(len(ledger.account.subjects), dtype=np.int32)
+    assert ledger.largest_charges([PlannedRound(1, 0, groups), PlannedRound(2, 0, groups)]) == [
+        2
+    ] * len(ledger.account.observers)
+    assert ledger.totals.max() == 0
+
+
+def test_epsilon_of_a_round_does_not_follow_the_coins() -> None:
+    """The busiest client took part in the first round and not in the second."""
+    coins, always = writer_of(BY_RECORD), writer_of(BY_RECORD)
+    groups = list(range(len(coins.account.subjects)))
+    model, server = coins.account.observers
+    found: dict[str, list[float | None]] = {"coins": [], "always": []}
+    for number, drawn in ((1, 1), (2, 1), (3, 2)):
+        of_model, everyone = [number] * len(groups), [drawn] * len(groups)
+        coins.record_round(played(number, groups, None, {model: of_model, server: everyone}))
+        always.record_round(played(number, groups, None, {model: of_model, server: of_model}))
+        found["coins"].append(coins.epsilon_max())
+        found["always"].append(always.epsilon_max())
+    assert coins.compositions[server].max() == 2
+    assert found["coins"] == found["always"]
+    values = [value for value in found["coins"] if value is not None]
+    assert len(values) == 3
+    assert values == sorted(set(values))
+
+
+def test_who_is_not_charged_against_an_observer_has_no_line_in_its_entry() -> None:
+    ledger = writer_of(BY_RECORD)
+    groups = list(range(len(ledger.account.subjects)))
+    model, server = ledger.account.observers
+    none, one = [0] * len(groups), [1] * len(groups)
+    of_model, of_server = ledger.record_round(played(1, groups, None, {model: one, server: none}))
+    assert of_model.entry.subjects.tolist() == groups
+    assert of_server.entry.subjects.tolist() == []
+
+
+def test_totals_that_differ_from_trainings_stop_the_run() -> None:
+    ledger = writer()
+    ledger.record_round(played(1, [0, 1]))
+    ledger.check_totals(ledger.spending.releases.copy())
+    counted = ledger.spending.releases.copy()
+    counted[2] = 1
+    with pytest.raises(RuntimeError, match="totals differ"):
+        ledger.check_totals(counted)
