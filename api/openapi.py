@@ -14,8 +14,7 @@ from api.schemas.gates import GatesRequest, PolicyRequest
 from api.schemas.keys import KeyRequest
 from fedaudit import __version__
 from fedaudit.reports.document import Report
-from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
-from fedaudit.reports.readings.nist_800_226 import NistReading
+from fedaudit.reports.readings.choose import READINGS
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration
 
@@ -42,7 +41,11 @@ _SENT: tuple[type[BaseModel], ...] = (
     PolicyRequest,
     KeyRequest,
 )
-_READ: tuple[type[BaseModel], ...] = (Problem, Report, NistReading, ImpactRatioReading)
+_READ: tuple[type[BaseModel], ...] = (
+    Problem,
+    Report,
+    *(one.schema for one in READINGS.values() if isinstance(one.schema, type)),
+)
 _DESCRIPTION = """\
 Privacy and fairness audits of federated learning: submit an experiment, follow it, and read its
 epsilon ledger, fairness gaps and audit report. Failures are problem documents (RFC 9457)."""

@@ -1,12 +1,14 @@
 """Experiments as the list shows them: a line each, with the figures that one compares by."""
 
 from dataclasses import dataclass
+from typing import assert_never
 
 from api.pages.wording import cost, figure, small_number
-from api.schemas.experiments import ExperimentBody
+from api.schemas.experiments import ExperimentBody, Status
 from fedaudit.privacy.guarantees import guarantee_kind
 from fedaudit.privacy.inputs import GuaranteeKind
 from fedaudit.spec.parse import parse_spec
+from models.repositories.experiments import ENDED
 
 MECHANISMS = {
     "none": "no noise",
@@ -22,7 +24,6 @@ _GAPS = (
     ("demographic_parity_difference", "demographic parity"),
     ("equal_opportunity_difference", "equal opportunity"),
 )
-_UNENDED = ("queued", "running", "cancelling")
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Row:
 def row_of(experiment: ExperimentBody, federation: str | None) -> Row:
     """The line of an experiment."""
     spec, done = parse_spec(experiment.spec), experiment.progress
-    waiting = experiment.status in _UNENDED
+    waiting = experiment.status not in ENDED
     return Row(
         experiment=experiment,
         mechanism=MECHANISMS[spec.privacy.mechanism],
@@ -68,11 +69,17 @@ def row_of(experiment: ExperimentBody, federation: str | None) -> Row:
     )
 
 
-def _reason(status: str) -> str:
+def _reason(status: Status) -> str:
     """Why a figure is missing. A run that failed may have spent all the same."""
-    if status in _UNENDED:
-        return "not yet"
-    return "no figure" if status == "succeeded" else "no report"
+    match status:
+        case "queued" | "running" | "cancelling":
+            return "not yet"
+        case "succeeded":
+            return "no figure"
+        case "failed" | "cancelled":
+            return "no report"
+        case _:
+            assert_never(status)
 
 
 def _cost(experiment: ExperimentBody) -> Shown | None:

@@ -56,6 +56,11 @@ def page(
     return HTMLResponse(text, status, _HEADERS)
 
 
+def has_template(name: str) -> bool:
+    """Whether there is such a template."""
+    return (_HERE / "templates" / name).is_file()
+
+
 @cache
 def asset(name: str) -> str:
     """The address of a file below `assets/`, with a mark that changes with its content."""

@@ -15,9 +15,8 @@ from api.services.lookups import find_experiment, find_report
 from api.services.report_pages import stored_page
 from api.services.verification import verification_of
 from fedaudit.reports.document import Report as ReportDocument
-from fedaudit.reports.readings.choose import ReadingName, reading
-from fedaudit.reports.readings.impact_ratio import ImpactRatioReading
-from fedaudit.reports.readings.nist_800_226 import NistReading
+from fedaudit.reports.readings.choose import READINGS, ReadingName, reading
+from fedaudit.reports.readings.reading import ReportReading
 
 router = APIRouter(prefix="/experiments/{experiment_id}", tags=["reports"])
 
@@ -31,16 +30,17 @@ _BUNDLE: Responses = {
     },
 }
 _HTML = {"text/html": {"schema": {"type": "string"}}}
-_RECORD = {
-    "type": "object",
-    "description": "A record of the Differential Privacy Deployments Registry.",
-    "required": ["url_slug", "status", "tier", "deployment"],
-}
+
+
+def _schema(one: ReportReading) -> dict[str, Any] | None:
+    if one.schema is None:
+        return None
+    return schema_of(one.schema) if isinstance(one.schema, type) else dict(one.schema)
+
+
 _FORMS = [
     schema_of(ReportDocument),
-    schema_of(NistReading),
-    schema_of(ImpactRatioReading),
-    _RECORD,
+    *(schema for one in READINGS.values() if (schema := _schema(one)) is not None),
 ]
 _READINGS: dict[str, dict[str, Any]] = {
     "application/json": {"schema": {"anyOf": _FORMS}},

@@ -9,9 +9,8 @@ from api.services.evidence import evidence_of, stored_rows
 from fedaudit.ledger.bundle import BundleParts, bundle_chunks
 from models.database import Database
 from models.repositories import ReportRepository
+from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
-
-_ENDED = ("succeeded", "failed", "cancelled")
 
 
 def bundle_of(database: Database, session: Session, experiment: Experiment) -> Iterator[bytes]:
@@ -19,7 +18,7 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
 
     Raises ProblemError where it has not ended.
     """
-    if experiment.status not in _ENDED:
+    if experiment.status not in ENDED:
         raise ProblemError(
             409, "conflict", f"the experiment has not ended: it is {experiment.status}"
         )

@@ -5,7 +5,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, assert_never
 
 import orjson
 from starlette.responses import StreamingResponse
@@ -37,13 +37,17 @@ def export(
 def _encoded(
     blocks: Iterator[list[Line]], columns: Sequence[str], *, what: What, form: Form
 ) -> Iterator[bytes]:
-    if form == "csv":
-        return _csv(blocks, columns)
-    if form == "ndjson":
-        return _ndjson(blocks, columns)
-    from api.services.parquet_tables import parquet
+    match form:
+        case "csv":
+            return _csv(blocks, columns)
+        case "ndjson":
+            return _ndjson(blocks, columns)
+        case "parquet":
+            from api.services.parquet_tables import parquet
 
-    return parquet(chain.from_iterable(blocks), what=what)
+            return parquet(chain.from_iterable(blocks), what=what)
+        case _:
+            assert_never(form)
 
 
 def _ndjson(blocks: Iterator[list[Line]], columns: Sequence[str]) -> Iterator[bytes]:

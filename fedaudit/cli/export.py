@@ -5,30 +5,39 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, assert_never
 
 from fedaudit.cli.failures import usage_error
+from fedaudit.cli.forms import TableForm, TableName
 from fedaudit.cli.output import say
 from fedaudit.cli.remote import connected
 
-Table = Literal["ledger", "rounds", "fairness", "records"]
-Format = Literal["csv", "ndjson", "parquet"]
 
-
-def export_command(experiment_id: str, *, what: Table, form: Format, out: Path | None) -> None:
+def export_command(
+    experiment_id: str, *, what: TableName, form: TableForm, out: Path | None
+) -> None:
     """Write a whole table to a file or to standard output. Raises CommandError."""
     if form == "parquet" and out is None and sys.stdout.isatty():
         raise usage_error("--out: name a file; Parquet is no text for a terminal")
-    if what == "records" and form != "csv":
-        raise usage_error("--format: records are there as csv only")
-    with connected() as client, _target(out) as file:
-        if what == "records":
-            with client.record_table(experiment_id) as chunks:
+    match what:
+        case "records":
+            if form != "csv":
+                raise usage_error("--format: records are there as csv only")
+            with (
+                connected() as client,
+                _target(out) as file,
+                client.record_table(experiment_id) as chunks,
+            ):
                 file.writelines(chunks)
-            return
-        with client.export(experiment_id, what, form=form) as chunks:
-            for chunk in chunks:
-                file.write(chunk)
+        case "ledger" | "rounds" | "fairness":
+            with (
+                connected() as client,
+                _target(out) as file,
+                client.export(experiment_id, what, form=form) as chunks,
+            ):
+                file.writelines(chunks)
+        case _:
+            assert_never(what)
 
 
 @contextmanager

@@ -1,6 +1,9 @@
 """How a command ends, and how it says what went wrong."""
 
 from enum import IntEnum
+from typing import cast
+
+from fedaudit.reports.outcomes import GateOutcome
 
 
 class ExitCode(IntEnum):
@@ -33,10 +36,11 @@ def usage_error(message: str) -> CommandError:
 
 def gate_exit(outcome: str | None) -> ExitCode:
     """The exit code for the outcome of an experiment's gates; None where it has no gate."""
-    codes = {
-        None: ExitCode.DONE,
+    if outcome is None:
+        return ExitCode.DONE
+    codes: dict[GateOutcome, ExitCode] = {
         "pass": ExitCode.DONE,
         "fail": ExitCode.FAILED,
         "insufficient_evidence": ExitCode.NO_EVIDENCE,
     }
-    return codes[outcome]
+    return codes[cast(GateOutcome, outcome)]

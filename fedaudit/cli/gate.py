@@ -1,9 +1,10 @@
 """The command `gate`: an experiment held against gates, with an exit code for pipelines."""
 
 from pathlib import Path
-from typing import Literal
+from typing import assert_never
 
 from fedaudit.cli.failures import ExitCode, gate_exit, usage_error
+from fedaudit.cli.forms import GateForm
 from fedaudit.cli.output import json_text, write_bytes
 from fedaudit.cli.remote import connected
 from fedaudit.cli.specs import explain, read_value
@@ -15,15 +16,13 @@ from fedaudit.reports.gate_results import Evaluation, GateResults
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.policies import PolicyFile, parse_policies
 
-Form = Literal["text", "json", "junit", "markdown"]
-
 
 def gate_command(
     experiment_id: str | None,
     *,
     policy: str | None,
     policy_name: str | None,
-    form: Form,
+    form: GateForm,
     out: Path | None,
 ) -> ExitCode:
     """Evaluate a file's policies, a stored policy's gates, or the experiment's own."""
@@ -39,9 +38,10 @@ def gate_command(
         results = _evaluated(client, experiment_id, file, policy_name)
     if results.outcome is None:
         raise usage_error("gate: the experiment's spec has no gate; give some with --policy")
-    if form != "text":
-        write_bytes(_document(results, form).encode(), out)
-    if form == "text" or out is not None:
+    document = _document(results, form)
+    if document is not None:
+        write_bytes(document.encode(), out)
+    if document is None or out is not None:
         show_gates(results)
     return gate_exit(results.outcome)
 
@@ -68,9 +68,16 @@ def _evaluated(
     return GateResults(experiment_id, tuple(evaluations))
 
 
-def _document(results: GateResults, form: Form) -> str:
-    if form == "junit":
-        return junit(results)
-    if form == "markdown":
-        return markdown(results)
-    return f"{json_text(results.as_dict())}\n"
+def _document(results: GateResults, form: GateForm) -> str | None:
+    """What to write; None where the results are only shown."""
+    match form:
+        case "text":
+            return None
+        case "json":
+            return f"{json_text(results.as_dict())}\n"
+        case "junit":
+            return junit(results)
+        case "markdown":
+            return markdown(results)
+        case _:
+            assert_never(form)

@@ -2,14 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.federation_commands import federations
+from fedaudit.cli.forms import GateForm, ReportForm, TableForm, TableName
 from fedaudit.cli.key_commands import keys
-from fedaudit.cli.options import AsJson, DataDir
+from fedaudit.cli.options import AsJson, DataDir, known_reading
 from fedaudit.cli.output import say, write_json, write_line
 from fedaudit.cli.policy_commands import policies
 
@@ -121,12 +122,16 @@ def report(
     experiment_id: ExperimentId,
     *,
     form: Annotated[
-        Literal["json", "html", "pdf", "text"],
+        ReportForm,
         typer.Option("--format", help="text is for reading here; pdf needs the extra `pdf`."),
     ] = "json",
     reading: Annotated[
-        Literal["registry", "nist-800-226", "impact-ratio", "model-card"] | None,
-        typer.Option(help="In the form that its reader has to fill; see docs/readings.md."),
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            callback=known_reading,
+            help="In the form that its reader has to fill; see docs/readings.md.",
+        ),
     ] = None,
     out: Out = None,
 ) -> None:
@@ -184,8 +189,8 @@ def compare(
 def export(
     experiment_id: ExperimentId,
     *,
-    what: Annotated[Literal["ledger", "rounds", "fairness", "records"], typer.Option()],
-    form: Annotated[Literal["csv", "ndjson", "parquet"], typer.Option("--format")] = "ndjson",
+    what: Annotated[TableName, typer.Option()],
+    form: Annotated[TableForm, typer.Option("--format")] = "ndjson",
     out: Out = None,
 ) -> None:
     """Write an experiment's ledger, rounds, fairness or records to a file or to standard output.
@@ -209,7 +214,7 @@ def gate(
         str | None, typer.Option(help="A policy that the service keeps; see `policies`.")
     ] = None,
     form: Annotated[
-        Literal["text", "json", "junit", "markdown"],
+        GateForm,
         typer.Option("--format", help="junit for test reports, markdown for a comment."),
     ] = "text",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,

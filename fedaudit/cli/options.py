@@ -5,6 +5,19 @@ from typing import Annotated
 
 import typer
 
+
+def known_reading(name: str | None) -> str | None:
+    """The name, if a reading has it. Raises typer.BadParameter."""
+    if name is None:
+        return None
+    # Only where one is asked for: the readings bring the report along, which takes a second.
+    from fedaudit.reports.readings.choose import READINGS
+
+    if name not in READINGS:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, READINGS))}.")
+    return name
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DataDir = Annotated[
     Path | None,

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
 from fedaudit.cli.follow import follow
+from fedaudit.cli.forms import ReportForm
 from fedaudit.cli.output import json_text, say, write_bytes, write_json, write_line, yaml_text
 from fedaudit.cli.specs import read_spec
 from fedaudit.cli.summary import show
@@ -74,21 +75,24 @@ def watch_command(experiment_id: str, *, as_json: bool) -> ExitCode:
         return _outcome(experiment)
 
 
-def report_command(experiment_id: str, *, form: str, out: Path | None) -> None:
+def report_command(experiment_id: str, *, form: ReportForm, out: Path | None) -> None:
     """Print a report, or save it."""
     if form == "text" and out is not None:
         raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
     if form == "pdf" and out is None:
         raise usage_error("--format pdf: name a file with --out")
     with connected() as client:
-        if form == "text":
-            show(client.report(experiment_id))
-        elif form == "html":
-            write_bytes(client.report_page(experiment_id).encode(), out)
-        elif form == "pdf":
-            write_bytes(_pdf(client.report_page(experiment_id)), out)
-        else:
-            write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
+        match form:
+            case "text":
+                show(client.report(experiment_id))
+            case "html":
+                write_bytes(client.report_page(experiment_id).encode(), out)
+            case "pdf":
+                write_bytes(_pdf(client.report_page(experiment_id)), out)
+            case "json":
+                write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
+            case _:
+                assert_never(form)
 
 
 def _pdf(page: str) -> bytes:

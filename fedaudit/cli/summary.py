@@ -5,22 +5,23 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.output import standard_output
 from fedaudit.privacy.guarantee import at_most
+from fedaudit.reports.endings import IN_TABLES
 from fedaudit.reports.gate_results import OUTCOME_WORDS, GateResults, condition
+from fedaudit.reports.outcomes import GateOutcome
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 Report = Mapping[str, Any]
 
-_COLOURS = {"pass": "green", "fail": "red", "insufficient_evidence": "yellow"}
+_COLOURS: dict[GateOutcome, str] = {
+    "pass": "green",
+    "fail": "red",
+    "insufficient_evidence": "yellow",
+}
 _OUTCOMES = {
     outcome: f"[{colour}]{OUTCOME_WORDS[outcome]}[/{colour}]"
     for outcome, colour in _COLOURS.items()
-}
-_ENDINGS = {
-    "rounds": "all of them",
-    "patience": "patience ran out",
-    "budget": "the epsilon budget",
 }
 _NOTHING = "none"
 
@@ -108,7 +109,8 @@ def _privacy(report: Report) -> dict[str, str]:
 
 def _utility(report: Report) -> dict[str, str]:
     utility = report["utility"]
-    ending = _ENDINGS.get(utility["stopped_by"], utility["stopped_by"])
+    stopped_by = utility["stopped_by"]
+    ending = IN_TABLES.get(stopped_by, stopped_by)  # a newer service may know another reason
     figures = {
         "rounds": f"{utility['rounds']} ({ending})",
         "validation loss": _figure(utility, "validation_loss"),

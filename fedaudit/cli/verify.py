@@ -13,11 +13,12 @@ from fedaudit.cli.output import say, write_json, write_line
 from fedaudit.cli.remote import connected
 from fedaudit.ledger.bundle import NotABundleError, opened_bundle
 from fedaudit.ledger.keys import PublicKey, public_keys_in
+from fedaudit.reports.checks import Outcome as CheckOutcome
 from fedaudit.reports.verification import ALTERED, UNTRUSTED, VALID, Verification, verify
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
-_MARKS = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
+_MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
 _LARGEST_KEY_FILE = 1 << 20
 
 

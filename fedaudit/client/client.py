@@ -171,9 +171,7 @@ class Client:
     def reading(self, experiment_id: str, name: "ReadingName") -> Json | str:
         """The report in the form that its reader has to fill: JSON, or Markdown for a card."""
         path, asked = f"{_experiment(experiment_id)}/report", {"reading": name}
-        if name == "model-card":
-            return self._transport.request("GET", path, params=asked).text
-        return self._transport.json("GET", path, params=asked)
+        return self._transport.json_or_markdown("GET", path, params=asked)
 
     def reports(self, **filters: Any) -> Iterator[Json]:
         """Every report that the filters let through, with its figures, newest first.

@@ -54,6 +54,11 @@ class Transport:
         """The JSON object of an answer."""
         return _object(self.request(method, path, **options))
 
+    def json_or_markdown(self, method: str, path: str, **options: Any) -> dict[str, Any] | str:
+        """The JSON object of an answer, or its text where the answer is Markdown."""
+        answer = self.request(method, path, **options)
+        return answer.text if _media_type(answer) == "text/markdown" else _object(answer)
+
     @contextmanager
     def stream(self, path: str, **options: Any) -> Iterator[httpx.Response]:
         """An answer whose body is read while the block runs."""
@@ -94,8 +99,7 @@ def path_part(value: str) -> str:
 def _check(response: httpx.Response) -> None:
     if response.status_code < 400:
         return
-    media_type = response.headers.get("content-type", "").partition(";")[0]
-    if media_type != "application/problem+json":
+    if _media_type(response) != "application/problem+json":
         raise UnreachableError(
             f"{response.url} answered {response.status_code} without saying why; "
             "is it the address of a fedaudit service?"
@@ -112,6 +116,11 @@ def _check(response: httpx.Response) -> None:
         str(problem.get("detail") or problem.get("title") or response.reason_phrase),
         errors,
     )
+
+
+def _media_type(response: httpx.Response) -> str:
+    found: str = response.headers.get("content-type", "").partition(";")[0]
+    return found
 
 
 def _object(response: httpx.Response) -> dict[str, Any]:

@@ -4,6 +4,7 @@ A table starts at 0, never falls, and is an upper bound at each of its places.
 """
 
 from functools import lru_cache
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +13,19 @@ from fedaudit.privacy.accountants.conversion import added_epsilon
 from fedaudit.privacy.accountants.pld import COARSE_LOSS_STEP, PldAccountant
 from fedaudit.privacy.accountants.rdp import RDP_ORDERS, event_curve
 from fedaudit.privacy.accountants.two_stage import TWO_STAGE_ORDERS, round_curve
-from fedaudit.privacy.events import Adjacency, Event, Observer, TwoStage
+from fedaudit.privacy.events import (
+    Adjacency,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    LaplaceL2,
+    NonPrivate,
+    Observer,
+    PoissonSampled,
+    TwoStage,
+    known_event,
+)
 
 _AT_ONCE = 1 << 12  # compositions at a time
 _PLD_POINTS = 32
@@ -68,19 +81,34 @@ def shared_curve(event: Event, *, adjacency: Adjacency, observer: Observer) -> N
     So that events of different runs can be added up. A two-stage round is known at whole orders
     only; divergences grow with the order, so the next whole one bounds a fraction.
     """
-    if not isinstance(event, TwoStage):
-        return event_curve(event, RDP_ORDERS, adjacency)
-    whole, place = np.unique(np.ceil(np.maximum(RDP_ORDERS, 2)), return_inverse=True)
-    found = round_curve(event, [int(order) for order in whole], observer=observer)
-    curve: NDArray[np.float64] = found[place]
-    return curve
+    known = known_event(event)
+    match known:
+        case TwoStage():
+            whole, place = np.unique(np.ceil(np.maximum(RDP_ORDERS, 2)), return_inverse=True)
+            found = round_curve(known, [int(order) for order in whole], observer=observer)
+            curve: NDArray[np.float64] = found[place]
+            return curve
+        case Gaussian() | PoissonSampled() | FixedSizeSampled():
+            return event_curve(known, RDP_ORDERS, adjacency)
+        case NonPrivate() | LaplaceL2() | Composed():
+            raise TypeError(f"no Renyi divergences are known of {event}")
+        case _:
+            assert_never(known)
 
 
 def _own_curve(
     event: Event, *, adjacency: Adjacency, observer: Observer
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The orders of the event's accountant, and its divergences there."""
-    if isinstance(event, TwoStage):
-        orders = TWO_STAGE_ORDERS
-        return np.array(orders, dtype=np.float64), round_curve(event, orders, observer=observer)
-    return np.array(RDP_ORDERS), event_curve(event, RDP_ORDERS, adjacency)
+    known = known_event(event)
+    match known:
+        case TwoStage():
+            orders = TWO_STAGE_ORDERS
+            curve = round_curve(known, orders, observer=observer)
+            return np.array(orders, dtype=np.float64), curve
+        case Gaussian() | PoissonSampled() | FixedSizeSampled():
+            return np.array(RDP_ORDERS), event_curve(known, RDP_ORDERS, adjacency)
+        case NonPrivate() | LaplaceL2() | Composed():
+            raise TypeError(f"no Renyi divergences are known of {event}")
+        case _:
+            assert_never(known)

@@ -13,7 +13,7 @@ replaced, and is the accountant's business.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 Adjacency = Literal["add-or-remove-one", "replace-one"]
 """How two neighbouring datasets differ: by one unit more, or by the content of one unit."""
@@ -146,18 +146,19 @@ class Composed(Event):
         return event, self.count * count
 
 
-_KINDS: dict[str, type[Event]] = {
-    event.kind: event
-    for event in (
-        NonPrivate,
-        Gaussian,
-        PoissonSampled,
-        FixedSizeSampled,
-        TwoStage,
-        LaplaceL2,
-        Composed,
-    )
-}
+SingleEvent = NonPrivate | Gaussian | PoissonSampled | FixedSizeSampled | TwoStage | LaplaceL2
+"""What happens once."""
+AnyEvent = SingleEvent | Composed
+"""Every event there is: what accountants match to the end."""
+
+_KINDS: dict[str, type[Event]] = {event.kind: event for event in get_args(AnyEvent)}
+
+
+def known_event(event: Event) -> AnyEvent:
+    """The event as one of those there are, to be matched. Raises TypeError for any other."""
+    if not isinstance(event, AnyEvent):
+        raise TypeError(f"{type(event).__name__} is no event that is known")
+    return event
 
 
 def event_from_dict(values: Mapping[str, Any]) -> Event:

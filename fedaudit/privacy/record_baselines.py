@@ -1,6 +1,6 @@
 """The baselines that rPDP-FL is compared with: every record of a client is sampled alike."""
 
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,12 +59,17 @@ def baseline_plan(
     rates = np.where(staying, client_rates[client_of], 0.0)
     rounds = np.where(staying, settings.rounds, 0)
     runs: tuple[TwoStageRun, ...] | None = None
-    if baseline == "filter":
-        runs = (run_within(settings.epsilon_max, settings),) * len(client_rates)
-        _, rounds = longest_lasting(budgets, rates, runs[0])
-    elif baseline != "privacy-free":
-        target, pointer = _target(baseline, budgets, uniform_epsilon)
-        runs = _client_runs(settings, client_rates, target, pointer)
+    match baseline:
+        case "privacy-free":
+            pass  # nothing is added
+        case "filter":
+            runs = (run_within(settings.epsilon_max, settings),) * len(client_rates)
+            _, rounds = longest_lasting(budgets, rates, runs[0])
+        case "uniform" | "strong-for-all" | "dropout":
+            target, pointer = _target(baseline, budgets, uniform_epsilon)
+            runs = _client_runs(settings, client_rates, target, pointer)
+        case _:
+            assert_never(baseline)
     return RecordPlan(
         runs=runs,
         rates=rates,
@@ -85,16 +90,22 @@ def _client_rates(
 
 
 def _target(
-    baseline: Baseline, budgets: NDArray[np.float64], uniform_epsilon: float | None
+    baseline: Literal["uniform", "strong-for-all", "dropout"],
+    budgets: NDArray[np.float64],
+    uniform_epsilon: float | None,
 ) -> tuple[float, str]:
     """What every record may spend, and the field that sets it."""
-    if baseline == "strong-for-all":
-        return float(budgets.min()), "/privacy/epsilon_min"
-    if baseline == "dropout":
-        return float(budgets.mean()), "/privacy/epsilon_max"
-    if uniform_epsilon is None:
-        raise ValueError("the baseline 'uniform' needs uniform_epsilon")
-    return uniform_epsilon, "/privacy/uniform_epsilon"
+    match baseline:
+        case "strong-for-all":
+            return float(budgets.min()), "/privacy/epsilon_min"
+        case "dropout":
+            return float(budgets.mean()), "/privacy/epsilon_max"
+        case "uniform":
+            if uniform_epsilon is None:
+                raise ValueError("the baseline 'uniform' needs uniform_epsilon")
+            return uniform_epsilon, "/privacy/uniform_epsilon"
+        case _:
+            assert_never(baseline)
 
 
 def _client_runs(

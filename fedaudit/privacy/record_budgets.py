@@ -5,7 +5,7 @@ numbers of its own, so a record more or less changes nobody else's budget.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,17 +53,21 @@ def _budgets(
     distribution: Distribution, first: NDArray[np.float64], second: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """A budget for every pair of uniform numbers, before clipping."""
-    if distribution == "bounded-pareto":
-        pareto: NDArray[np.float64] = first ** (-1 / _PARETO_SHAPE) - 1 + _PARETO_SHIFT
-        return pareto
     level = np.searchsorted(np.cumsum(_SHARES[:-1]), first, side="right")
     budgets = np.array(_LEVELS)[level]
-    if distribution == "three-levels":
-        return budgets
-    from scipy.special import ndtri
+    match distribution:
+        case "bounded-pareto":
+            pareto: NDArray[np.float64] = first ** (-1 / _PARETO_SHAPE) - 1 + _PARETO_SHIFT
+            return pareto
+        case "three-levels":
+            return budgets
+        case "bounded-mix-gauss":
+            from scipy.special import ndtri
 
-    mixed: NDArray[np.float64] = budgets + np.array(_SPREADS)[level] * ndtri(second)
-    return mixed
+            mixed: NDArray[np.float64] = budgets + np.array(_SPREADS)[level] * ndtri(second)
+            return mixed
+        case _:
+            assert_never(distribution)
 
 
 def given_budgets(

@@ -10,13 +10,14 @@ from pydantic import Field
 
 from fedaudit.privacy.inputs import GuaranteeKind
 from fedaudit.reports.hypotheses_document import BetweenHypotheses, Plane
+from fedaudit.reports.outcomes import GateOutcome
 from fedaudit.reports.part import Part as _Part
 
 REPORT_VERSION = 1
 
 Reasons = dict[str, str]
 Share = Annotated[float, Field(ge=0, le=1)]
-Outcome = Literal["pass", "fail", "insufficient_evidence"]
+Outcome = GateOutcome
 
 
 class Experiment(_Part):

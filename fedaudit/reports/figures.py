@@ -9,9 +9,17 @@ from fedaudit.spec.gates import FairnessFigure
 
 Section = Literal["privacy", "utility", "fairness"]
 
-GUARANTEED = ("leakage_median", "leakage_max", "leakage_per_release", "epsilon_max")
-"""What rests on the guarantee; the other privacy figures are counted, whatever the mechanism."""
-PRIVACY = (*GUARANTEED, "participations_max", "refusals", "withheld")
+PRIVACY = (
+    "leakage_median",
+    "leakage_max",
+    "leakage_per_release",
+    "epsilon_max",
+    "participations_max",
+    "refusals",
+    "withheld",
+)
+COUNTED = frozenset({"participations_max", "refusals", "withheld"})
+"""Plain counts, whatever the mechanism; every other privacy figure rests on the guarantee."""
 UTILITY = ("validation_loss", "accuracy", "rounds")
 FAIRNESS: tuple[str, ...] = get_args(FairnessFigure)
 FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)

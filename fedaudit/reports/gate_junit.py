@@ -11,11 +11,15 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from fedaudit.reports.gate_results import Evaluation, GateResults, condition
-from fedaudit.reports.gates import FAIL, INSUFFICIENT
+from fedaudit.reports.outcomes import FAIL, INSUFFICIENT, GateOutcome
 
 # What XML 1.0 has no place for, not even escaped.
 _NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ELEMENTS = {FAIL: "failure", INSUFFICIENT: "error"}
+_ELEMENTS: dict[GateOutcome, str | None] = {
+    "pass": None,
+    "fail": "failure",
+    "insufficient_evidence": "error",
+}
 
 
 def junit(results: GateResults) -> str:
@@ -42,7 +46,7 @@ def _add_suite(root: Element, evaluation: Evaluation, experiment_id: str) -> Non
 def _add_case(suite: Element, gate: Mapping[str, Any], policy: str) -> None:
     named = {"name": _text(condition(gate)), "classname": f"fedaudit.{policy}", "time": "0"}
     case = SubElement(suite, "testcase", named)
-    reason, element = _text(gate["reason"]), _ELEMENTS.get(gate["outcome"])
+    reason, element = _text(gate["reason"]), _ELEMENTS[gate["outcome"]]
     if element is None:
         SubElement(case, "system-out").text = reason
     else:

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedaudit.reports.gate_results import OUTCOME_WORDS, GateResults, condition
-from fedaudit.reports.gates import FAIL, INSUFFICIENT, PASS
+from fedaudit.reports.outcomes import INSUFFICIENT, PASS, GateOutcome
 from fedaudit.reports.readings.markdown import plain, table
 
-_TITLES = {
-    PASS: "The gates passed",
-    FAIL: "The gates failed",
-    INSUFFICIENT: "The evidence does not suffice for the gates",
-    None: "No gate was given",
+_TITLES: dict[GateOutcome, str] = {
+    "pass": "The gates passed",
+    "fail": "The gates failed",
+    "insufficient_evidence": "The evidence does not suffice for the gates",
 }
+_NO_GATE = "No gate was given"
 _HEAD = ("Outcome", "Gate", "Figure", "Why")
 _NO_EVIDENCE = "Where evidence lacks, a gate has neither passed nor failed."
 
@@ -23,7 +23,7 @@ def markdown(results: GateResults) -> str:
 
 
 def _lines(results: GateResults) -> Iterator[str]:
-    yield f"## {_TITLES[results.outcome]}"
+    yield f"## {_NO_GATE if results.outcome is None else _TITLES[results.outcome]}"
     yield ""
     counts = [f"{results.count(one)} {word}" for one, word in OUTCOME_WORDS.items()]
     yield f"Experiment {_shown(results.experiment_id)}: {', '.join(counts)}."

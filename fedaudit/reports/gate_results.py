@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.reports.gates import FAIL, INSUFFICIENT, PASS, overall
+from fedaudit.reports.gates import overall
+from fedaudit.reports.outcomes import GateOutcome
+from fedaudit.spec.gates import GateOp
 
-OUTCOME_WORDS = {PASS: "passed", FAIL: "failed", INSUFFICIENT: "not enough evidence"}
-_SIGNS = {"le": "<=", "ge": ">="}
+OUTCOME_WORDS: dict[GateOutcome, str] = {
+    "pass": "passed",
+    "fail": "failed",
+    "insufficient_evidence": "not enough evidence",
+}
+_SIGNS: dict[GateOp, str] = {"le": "<=", "ge": ">="}
 _UNNAMED = "gates"
 
 
@@ -25,11 +31,11 @@ class Evaluation:
         return self.policy or _UNNAMED
 
     @property
-    def outcome(self) -> str | None:
+    def outcome(self) -> GateOutcome | None:
         """The worst outcome; None without gates."""
         return overall(self.gates)
 
-    def count(self, outcome: str) -> int:
+    def count(self, outcome: GateOutcome) -> int:
         """How many gates have this outcome."""
         return sum(gate["outcome"] == outcome for gate in self.gates)
 
@@ -47,11 +53,11 @@ class GateResults:
         return tuple(gate for one in self.evaluations for gate in one.gates)
 
     @property
-    def outcome(self) -> str | None:
+    def outcome(self) -> GateOutcome | None:
         """The worst outcome; None without gates."""
         return overall(self.gates)
 
-    def count(self, outcome: str) -> int:
+    def count(self, outcome: GateOutcome) -> int:
         """How many gates have this outcome."""
         return sum(one.count(outcome) for one in self.evaluations)
 

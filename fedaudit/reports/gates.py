@@ -5,17 +5,18 @@ whoever verifies a bundle.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never, get_args
 
-from fedaudit.spec.gates import Gate
+from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.reports.outcomes import FAIL, INSUFFICIENT, PASS, GateOutcome
+from fedaudit.spec.gate_figures import GateFigure, Proof
+from fedaudit.spec.gates import Gate, GateOp
 
-PASS, FAIL, INSUFFICIENT = "pass", "fail", "insufficient_evidence"
-
-_UTILITY = ("validation_loss", "accuracy")
-# These rest on the guarantee; participations are counted, whatever the mechanism.
-_GUARANTEED = ("leakage_max", "leakage_median", "epsilon_max")
-_PROVEN = {False: "use a fixed radius", True: "use exact rates without a baseline"}
-_SIGNS = {"le": "at most", "ge": "at least"}
+_PROVEN: dict[Proof, str] = {
+    "fixed radius": "use a fixed radius",
+    "exact rates": "use exact rates without a baseline",
+}
+_SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
 _EARLY_END = (
     ", for the rounds that were played; validation losses ended the run early, and what is proven "
     "is the larger epsilon of all planned rounds, which the guarantee's statement tells"
@@ -37,10 +38,11 @@ def without_report(gates: Sequence[Gate], reason: str) -> list[dict[str, Any]]:
     return [_found(gate, None, INSUFFICIENT, reason) for gate in gates]
 
 
-def overall(evaluated: Sequence[Mapping[str, Any]]) -> str | None:
+def overall(evaluated: Sequence[Mapping[str, Any]]) -> GateOutcome | None:
     """The worst outcome: a failure before missing evidence before a pass; None without gates."""
     outcomes = {gate["outcome"] for gate in evaluated}
-    return next((one for one in (FAIL, INSUFFICIENT, PASS) if one in outcomes), None)
+    worst_first: tuple[GateOutcome, ...] = (FAIL, INSUFFICIENT, PASS)
+    return next((one for one in worst_first if one in outcomes), None)
 
 
 def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,25 +66,66 @@ def _found(gate: Gate, value: float | None, outcome: str, reason: str) -> dict[s
 def _judge(
     gate: Gate, value: float | None, reason: str | None, report: Mapping[str, Any]
 ) -> tuple[str, str]:
-    guarantee = report["guarantee"]
-    kind = guarantee["kind"]
     if value is None:
         return INSUFFICIENT, reason or _ABSENT
-    if gate.figure in _GUARANTEED and kind == "none":
-        return INSUFFICIENT, "there is no guarantee, so the figure bounds nothing"
-    if gate.figure in _GUARANTEED and kind == "heuristic" and not gate.allow_heuristic:
-        return INSUFFICIENT, (
-            "the guarantee is heuristic and the gate does not allow that; set allow_heuristic, or "
-            + _PROVEN[gate.figure == "epsilon_max"]
-        )
-    met = value <= gate.value if gate.op == "le" else value >= gate.value
+    figure = gate.plain_figure
+    doubt = None if figure is None else _doubt(gate, figure, report)
+    if doubt is not None:
+        return INSUFFICIENT, doubt
+    met = _is_met(value, gate)
     relation = "is" if met else "is not"
     shown, bound = _apart(value, gate.value)
     sentence = f"{shown} {relation} {_SIGNS[gate.op]} {bound}"
-    if gate.figure == "epsilon_max":
-        sentence += f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
-        sentence += _EARLY_END * (report["utility"]["stopped_by"] == "patience")
+    if figure is not None and figure.has_delta:
+        sentence += _at_delta(report)
     return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
+
+
+def _doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | None:
+    """Why the guarantee makes no evidence of the figure; None where it does."""
+    if not figure.rests_on_guarantee:
+        return None
+    kind = _kind_of(report)
+    match kind:
+        case None:
+            return "the report names no known kind of guarantee, so the figure bounds nothing"
+        case "none":
+            return "there is no guarantee, so the figure bounds nothing"
+        case "heuristic":
+            if gate.allow_heuristic:
+                return None
+            return (
+                "the guarantee is heuristic and the gate does not allow that; set allow_heuristic, "
+                f"or {_PROVEN[figure.proof]}"
+            )
+        case "formal":
+            return None
+        case _:
+            assert_never(kind)
+
+
+def _kind_of(report: Mapping[str, Any]) -> GuaranteeKind | None:
+    """None where the document names a kind that there is not: it may come from anywhere."""
+    found = report["guarantee"]["kind"]
+    kinds: tuple[GuaranteeKind, ...] = get_args(GuaranteeKind)
+    return next((kind for kind in kinds if kind == found), None)
+
+
+def _is_met(value: float, gate: Gate) -> bool:
+    match gate.op:
+        case "le":
+            return value <= gate.value
+        case "ge":
+            return value >= gate.value
+        case _:
+            assert_never(gate.op)
+
+
+def _at_delta(report: Mapping[str, Any]) -> str:
+    guarantee = report["guarantee"]
+    sentence = f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
+    early = report["utility"]["stopped_by"] == "patience"
+    return sentence + _EARLY_END if early else sentence
 
 
 def _apart(value: float, bound: float) -> tuple[str, str]:
@@ -92,9 +135,10 @@ def _apart(value: float, bound: float) -> tuple[str, str]:
 
 
 def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str | None]:
-    if gate.compares_groups:
+    figure = gate.plain_figure
+    if figure is None:
         return _fairness_figure(gate, report["fairness"])
-    section = report["utility" if gate.figure in _UTILITY else "privacy"]
+    section = report[figure.section]
     return section.get(gate.figure), section["reasons"].get(gate.figure)
 
 

@@ -13,17 +13,17 @@ from markupsafe import Markup
 
 from fedaudit.reports.charts.chart import bound_text, figure_text
 from fedaudit.reports.charts.choose import charts_of
+from fedaudit.reports.endings import ON_PAGES
 from fedaudit.reports.fairness_tables import fairness_tables
+from fedaudit.reports.outcomes import GateOutcome
 from fedaudit.reports.series import Series
 from fedaudit.reports.verdict import gap_told
 
 _HERE = Path(__file__).parent
-_OUTCOMES = {"pass": "pass", "fail": "fail", "insufficient_evidence": "insufficient evidence"}
-_ENDINGS = {
-    "rounds": "all rounds done",
-    "patience": "patience ran out",
-    "budget": "the epsilon budget",
-    "diverged": "divergence",
+_OUTCOMES: dict[GateOutcome, str] = {
+    "pass": "pass",
+    "fail": "fail",
+    "insufficient_evidence": "insufficient evidence",
 }
 
 
@@ -72,7 +72,7 @@ def _template() -> Template:
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(
         outcomes=_OUTCOMES,
-        endings=_ENDINGS,
+        endings=ON_PAGES,
         fairness_tables=fairness_tables,
         gap_told=gap_told,
         style=Markup(_style()),

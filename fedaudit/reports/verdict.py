@@ -5,19 +5,18 @@ from typing import Any
 
 from fedaudit.fairness.gaps import METRICS, NO_OUTCOME
 from fedaudit.privacy.guarantee import at_most
+from fedaudit.reports.endings import SENTENCES
+from fedaudit.reports.outcomes import GateOutcome
 
-_OUTCOMES = {
+_OUTCOMES: dict[GateOutcome, str] = {
     "pass": "All gates passed",
     "fail": "The gates failed",
     "insufficient_evidence": "The evidence does not suffice for the gates",
 }
-_ENDINGS = {
-    "rounds": "Training ended with round {rounds}, the last one",
-    "patience": "Training ended with round {rounds}, when its patience ran out",
-    "budget": (
-        "Training ended with round {rounds}: the next would have passed privacy.epsilon_budget"
-    ),
-    "diverged": "Training diverged in round {rounds}",
+_COUNTS: dict[GateOutcome, str] = {
+    "pass": "passed",
+    "fail": "failed",
+    "insufficient_evidence": "lacked evidence",
 }
 _BASIS = {
     "formal": (
@@ -60,16 +59,11 @@ def gap_told(metrics: Mapping[str, Mapping[str, Any]]) -> str:
     return "loss_difference" if metrics[told]["reason"] == NO_OUTCOME else told
 
 
-def _gates(gates: Sequence[Mapping[str, Any]], outcome: str | None) -> str:
+def _gates(gates: Sequence[Mapping[str, Any]], outcome: GateOutcome | None) -> str:
     if outcome is None:
         return "No gate was set."
-    told = {
-        "pass": "passed",
-        "fail": "failed",
-        "insufficient_evidence": "lacked evidence",
-    }
     counts = [
-        f"{sum(gate['outcome'] == one for gate in gates)} {word}" for one, word in told.items()
+        f"{sum(gate['outcome'] == one for gate in gates)} {word}" for one, word in _COUNTS.items()
     ]
     return f"{_OUTCOMES[outcome]}: {', '.join(counts)}."
 
@@ -118,7 +112,7 @@ def _fairness(section: Mapping[str, Any]) -> str:
 
 
 def _utility(utility: Mapping[str, Any]) -> str:
-    told = _ENDINGS[utility["stopped_by"]].format(rounds=utility["rounds"])
+    told = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
     told += f". The best hypotheses are those of round {utility['best_round']}"
     if utility["validation_loss"] is not None:
         told += f", with a validation loss of {utility['validation_loss']:.4g}"

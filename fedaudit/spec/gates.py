@@ -1,10 +1,11 @@
 """Conditions that a finished experiment must meet."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, cast, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from fedaudit.spec.base import SpecPart, Text
+from fedaudit.spec.gate_figures import PLAIN_FIGURES, GateFigure, PlainFigure
 
 FairnessFigure = Literal[
     "demographic_parity_difference",
@@ -17,16 +18,15 @@ FairnessFigure = Literal[
     "loss_difference",
     "loss_ratio",
 ]
-PrivacyFigure = Literal["leakage_max", "leakage_median", "participations_max", "epsilon_max"]
-UtilityFigure = Literal["validation_loss", "accuracy"]
+GateOp = Literal["le", "ge"]
 FAIRNESS_FIGURES: tuple[str, ...] = get_args(FairnessFigure)
 
 
 class Gate(SpecPart):
     """One figure of the report against one bound."""
 
-    figure: Literal[PrivacyFigure, FairnessFigure, UtilityFigure]
-    op: Literal["le", "ge"]
+    figure: Literal[PlainFigure, FairnessFigure]
+    op: GateOp
     value: Annotated[float, Field(ge=-1e300, le=1e300)]
     attribute: Text | None = None
     """Which sensitive attribute, where the experiment has several."""
@@ -44,6 +44,16 @@ class Gate(SpecPart):
         return attribute
 
     @property
+    def plain_figure(self) -> GateFigure | None:
+        """Where the figure stands and what it rests on; None for one of a sensitive attribute.
+
+        Raises KeyError for a figure that is neither: it has no row in PLAIN_FIGURES.
+        """
+        if self.figure in FAIRNESS_FIGURES:
+            return None
+        return PLAIN_FIGURES[cast(PlainFigure, self.figure)]
+
+    @property
     def compares_groups(self) -> bool:
         """Whether the figure is that of a sensitive attribute."""
-        return self.figure in FAIRNESS_FIGURES
+        return self.plain_figure is None

@@ -4,7 +4,7 @@ Every figure of a mechanism is for one kind of sampling, one unit and one form o
 that no accountant covers is refused here, with the pair that would fit.
 """
 
-from typing import Any
+from typing import Any, assert_never
 
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.federation import FederationSpec
@@ -12,6 +12,7 @@ from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianLocal,
     LaplaceL2,
+    NoMechanism,
     PrivacySpec,
     RecordPersonalised,
 )
@@ -53,6 +54,10 @@ def check_mechanism(
             _check_record_rates(privacy, training)
             _check_record_steps(privacy, training)
             _check_budgets(privacy, federation)
+        case NoMechanism():
+            pass
+        case _:
+            assert_never(privacy)
 
 
 def _part(spec: Any, name: str) -> dict[Any, Any]:

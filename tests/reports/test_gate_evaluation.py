@@ -1,9 +1,13 @@
 """Gates: pass, fail, or not enough evidence, each with its reason."""
 
+from typing import get_args
+
 import pytest
 
 from fedaudit.reports.assemble import assemble
+from fedaudit.reports.figures import COUNTED
 from fedaudit.reports.gates import evaluate, overall
+from fedaudit.spec.gate_figures import PLAIN_FIGURES, GateFigure, PlainFigure
 from fedaudit.spec.gates import Gate
 
 FIXED = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5, "radius": 1.0}}
@@ -47,6 +51,28 @@ def test_without_a_guarantee_no_privacy_figure_is_evidence(material):
     report = assemble(material(NONE))
     for figure in ("leakage_max", "leakage_median", "epsilon_max"):
         assert outcome(report, figure=figure, allow_heuristic=True) == "insufficient_evidence"
+    assert outcome(report, figure="participations_max") == "pass"
+
+
+def test_a_figure_rests_on_the_guarantee_unless_its_row_says_that_it_does_not(material):
+    assert set(get_args(PlainFigure)) == set(PLAIN_FIGURES)
+    assert GateFigure(section="privacy").rests_on_guarantee
+    counted = {name for name, row in PLAIN_FIGURES.items() if not row.rests_on_guarantee}
+    assert counted == {"participations_max", "validation_loss", "accuracy"}
+    for name, row in PLAIN_FIGURES.items():
+        if row.section == "privacy":
+            assert row.rests_on_guarantee == (name not in COUNTED)
+    report = assemble(material(NONE))
+    for name, row in PLAIN_FIGURES.items():
+        report[row.section][name] = 1.0
+        expected = "insufficient_evidence" if row.rests_on_guarantee else "pass"
+        assert outcome(report, figure=name, allow_heuristic=True) == expected
+
+
+def test_a_guarantee_of_an_unknown_kind_is_no_evidence(material):
+    report = assemble(material(FIXED))
+    report["guarantee"]["kind"] = "empirical"
+    assert outcome(report, figure="leakage_max", allow_heuristic=True) == "insufficient_evidence"
     assert outcome(report, figure="participations_max") == "pass"
 
 

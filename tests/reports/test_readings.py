@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.reports.assemble import assemble
-from fedaudit.reports.readings.choose import ReadingName, reading
+from fedaudit.reports.readings.choose import READINGS, ReadingName, reading
 from fedaudit.reports.readings.markdown import plain
 from tests.reports.reading_documents import NAMES, documents
 
@@ -74,3 +74,16 @@ def test_escaped_text_marks_nothing_up(text):
 
 def test_underscores_within_names_stay():
     assert plain("final_model of _x_") == "final_model of \\_x\\_"
+
+
+def test_a_reading_is_registered_under_its_own_name():
+    assert list(READINGS) == [one.name for one in READINGS.values()] == list(NAMES)
+    for one in READINGS.values():
+        assert one.title
+        assert one.note
+        assert (one.schema is None) == isinstance(one.make({}), str)
+
+
+def test_an_unknown_reading_is_refused():
+    with pytest.raises(KeyError):
+        reading({}, "poem")

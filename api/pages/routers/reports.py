@@ -8,22 +8,18 @@ from fastapi import APIRouter, Request
 from starlette.responses import HTMLResponse, Response
 
 from api.pages.session import ReportsVisitor, Visitor
-from api.pages.templates import page
+from api.pages.templates import has_template, page
 from api.resources import Resources, Shared
 from api.services.lookups import find_report
 from api.services.report_pages import stored_page
 from api.services.verification import verification_of
 from fedaudit.reports.html import Link
-from fedaudit.reports.readings.choose import ReadingName, reading
+from fedaudit.reports.readings.choose import READINGS, ReadingName, reading
 
 router = APIRouter(prefix="/experiments/{experiment_id}")
 
-_READINGS: dict[ReadingName, str] = {
-    "nist-800-226": "NIST SP 800-226",
-    "impact-ratio": "Impact ratios",
-    "registry": "Deployments registry",
-    "model-card": "Model card",
-}
+_PLAIN_TEXT = "reading_text.html"
+"""For a reading that has no template of its own."""
 
 
 @router.get("/report")
@@ -34,7 +30,7 @@ def report_page(experiment_id: str, visitor: ReportsVisitor, resources: Shared) 
         Link("/", "All experiments"),
         Link(base, "How it ran"),
         Link(f"{base}/verification", "Verification"),
-        *(Link(f"{base}/readings/{name}", text) for name, text in _READINGS.items()),
+        *(Link(f"{base}/readings/{one.name}", one.title) for one in READINGS.values()),
         Link(f"/compare?experiment_id={experiment_id}", "Compare"),
         Link(f"{base}/report.html", "Save as HTML"),
         Link(f"{base}/report.json", "Save as JSON"),
@@ -81,13 +77,14 @@ def reading_page(
     """The report in the form that one of its readers has to fill."""
     document = _document(resources, visitor, experiment_id)
     found = reading(document, name)
-    text = yaml.safe_dump(found, sort_keys=False) if name == "registry" else found
+    text = found if isinstance(found, str) else yaml.safe_dump(found, sort_keys=False)
+    own = f"reading_{name.replace('-', '_')}.html"
     return page(
         request,
-        f"reading_{name.replace('-', '_')}.html",
+        own if has_template(own) else _PLAIN_TEXT,
         visitor=visitor,
         experiment=document["experiment"],
-        readings=_READINGS,
+        readings=READINGS,
         chosen=name,
         reading=found,
         text=text,

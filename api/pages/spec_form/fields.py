@@ -1,9 +1,8 @@
 """The common fields of a spec; everything else is written as a document."""
 
-from typing import get_args
-
 from api.pages.spec_form.field import Field, Section
-from fedaudit.spec.gates import Gate
+from fedaudit.spec.gate_figures import PLAIN_FIGURES
+from fedaudit.spec.gates import FAIRNESS_FIGURES, GateOp
 
 UPLOADED = "uploaded"
 """Stands for whichever registered federation is chosen."""
@@ -314,8 +313,8 @@ RULE_OPS = (("ge", "at least"), ("le", "at most"), ("in", "one of"))
 
 GATES = "/gates"
 GATE_ROWS = 4
-GATE_FIGURES: tuple[str, ...] = get_args(Gate.model_fields["figure"].annotation)
-GATE_OPS = (("le", "at most"), ("ge", "at least"))
+GATE_FIGURES: tuple[str, ...] = (*PLAIN_FIGURES, *FAIRNESS_FIGURES)
+GATE_OPS: tuple[tuple[GateOp, str], ...] = (("le", "at most"), ("ge", "at least"))
 
 SUGGESTED_GROUPS: dict[str, dict[str, object]] = {
     "synthetic-groups": {

@@ -15,9 +15,9 @@ MISSING = object()
 
 def value_of(field: Field, typed: str) -> Any:
     """The JSON value, or MISSING."""
-    if field.kind == "switch":
-        return bool(typed)
-    return _READERS[field.kind](typed) if typed else MISSING
+    if not typed and field.kind != "switch":  # a switch that is off sends nothing
+        return MISSING
+    return _READERS[field.kind](typed)
 
 
 def number(typed: str) -> int | float | str:
@@ -42,5 +42,6 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     "numbers": lambda typed: [number(part) for part in parts(typed)],
     "vectors": lambda typed: [list(map(number, parts(one))) for one in parts(typed, ";")],
     "words": parts,
+    "switch": bool,
     "sets": lambda typed: [parts(one, "+") for one in parts(typed, ";")],
 }

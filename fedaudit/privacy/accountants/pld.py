@@ -5,10 +5,22 @@ is an upper bound.
 """
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from fedaudit.privacy.accountants.base import Accountant, Spending
 from fedaudit.privacy.accountants.refusals import sampled_gaussian_refusal
-from fedaudit.privacy.events import Adjacency, Event, PoissonSampled
+from fedaudit.privacy.events import (
+    Adjacency,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    LaplaceL2,
+    NonPrivate,
+    PoissonSampled,
+    TwoStage,
+    known_event,
+)
 
 LOSS_STEP = 1e-4
 COARSE_LOSS_STEP = 1e-3
@@ -49,7 +61,13 @@ class PldAccountant(Accountant):
 def _library_event(event: Event) -> object:
     import dp_accounting
 
-    if isinstance(event, PoissonSampled):
-        inner = _library_event(event.event)
-        return dp_accounting.PoissonSampledDpEvent(event.rate, inner)
-    return dp_accounting.GaussianDpEvent(event.noise_multiplier)  # type: ignore[attr-defined]
+    known = known_event(event)
+    match known:
+        case Gaussian():
+            return dp_accounting.GaussianDpEvent(known.noise_multiplier)
+        case PoissonSampled():
+            return dp_accounting.PoissonSampledDpEvent(known.rate, _library_event(known.event))
+        case NonPrivate() | FixedSizeSampled() | TwoStage() | LaplaceL2() | Composed():
+            raise TypeError(f"no (Poisson-sampled) Gaussian sum: {event}")
+        case _:
+            assert_never(known)

@@ -9,7 +9,7 @@ sampling; the smaller of the two is taken here, for a sample never tells more th
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,19 @@ from fedaudit.privacy.accountants.conversion import renyi_spending
 from fedaudit.privacy.accountants.refusals import sampled_gaussian_refusal
 from fedaudit.privacy.events import (
     Adjacency,
+    Composed,
     Event,
     FixedSizeSampled,
     Gaussian,
+    LaplaceL2,
+    NonPrivate,
     PoissonSampled,
+    TwoStage,
+    known_event,
 )
 
+_CLIPS_APART: dict[Adjacency, float] = {"add-or-remove-one": 1.0, "replace-one": 2.0}
+"""How many clips neighbouring sums lie apart."""
 RDP_ORDERS: tuple[float, ...] = (
     *(1 + tenths / 10 for tenths in range(1, 100)),
     *(float(order) for order in range(11, 64)),
@@ -83,7 +90,7 @@ def event_curve(
         "replace-one": NeighboringRelation.REPLACE_ONE,
     }[adjacency]
     # The library's noise multiplier is relative to the sensitivity, two clips under replacement.
-    clips = 2.0 if adjacency == "replace-one" else 1.0
+    clips = _CLIPS_APART[adjacency]
     library = Library(list(orders), relation).compose(_library_event(event, clips=clips))
     curve: NDArray[np.float64] = np.array(library._rdp, dtype=np.float64)
     if isinstance(event, FixedSizeSampled):
@@ -96,15 +103,19 @@ def _library_event(event: Event, *, clips: float) -> Any:
     """The event in dp-accounting's terms, for sums that lie `clips` clips apart."""
     import dp_accounting
 
-    match event:
+    known = known_event(event)
+    match known:
         case Gaussian():
-            return dp_accounting.GaussianDpEvent(event.noise_multiplier / clips)
+            return dp_accounting.GaussianDpEvent(known.noise_multiplier / clips)
         case PoissonSampled():
-            inner = _library_event(event.event, clips=clips)
-            return dp_accounting.PoissonSampledDpEvent(event.rate, inner)
+            inner = _library_event(known.event, clips=clips)
+            return dp_accounting.PoissonSampledDpEvent(known.rate, inner)
         case FixedSizeSampled():
-            inner = _library_event(event.event, clips=clips)
+            inner = _library_event(known.event, clips=clips)
             return dp_accounting.SampledWithoutReplacementDpEvent(
-                event.population, event.sample, inner
+                known.population, known.sample, inner
             )
-    raise TypeError(f"no Gaussian sum: {event}")
+        case NonPrivate() | TwoStage() | LaplaceL2() | Composed():
+            raise TypeError(f"no Gaussian sum: {event}")
+        case _:
+            assert_never(known)

@@ -1,13 +1,18 @@
 """Which pairs of sampling and adjacency have a bound, and which pair to take instead."""
 
+from typing import assert_never
+
 from fedaudit.privacy.events import (
     Adjacency,
+    Composed,
     Event,
     FixedSizeSampled,
     Gaussian,
     LaplaceL2,
+    NonPrivate,
     PoissonSampled,
     TwoStage,
+    known_event,
 )
 
 METRIC_REFUSAL = (
@@ -24,7 +29,8 @@ def sampled_gaussian_refusal(
     `fixed_size`: whether it has a bound for samples of a fixed size.
     """
     reason: str | None
-    match event:
+    known = known_event(event)
+    match known:
         case Gaussian():
             reason = None
         case PoissonSampled(event=Gaussian()):
@@ -34,7 +40,7 @@ def sampled_gaussian_refusal(
         case PoissonSampled() | FixedSizeSampled():
             reason = (
                 f"{accountant!r} knows samples of a 'gaussian' event only, not of a "
-                f"{event.event.kind!r} one"
+                f"{known.event.kind!r} one"
             )
         case TwoStage():
             reason = (
@@ -43,26 +49,37 @@ def sampled_gaussian_refusal(
             )
         case LaplaceL2():
             reason = METRIC_REFUSAL
-        case _:
+        case NonPrivate() | Composed():
             reason = f"{accountant!r} does not know an event of kind {event.kind!r}"
+        case _:
+            assert_never(known)
     return reason
 
 
 def _poisson(adjacency: Adjacency) -> str | None:
-    if adjacency == "add-or-remove-one":
-        return None
-    return (
-        f"Poisson sampling is accounted for under 'add-or-remove-one', not {adjacency!r}: change "
-        "the adjacency, or draw samples of a fixed size and use 'rdp'"
-    )
+    match adjacency:
+        case "add-or-remove-one":
+            return None
+        case "replace-one":
+            return (
+                f"Poisson sampling is accounted for under 'add-or-remove-one', not {adjacency!r}: "
+                "change the adjacency, or draw samples of a fixed size and use 'rdp'"
+            )
+        case _:
+            assert_never(adjacency)
 
 
 def _fixed_size(accountant: str, adjacency: Adjacency, *, offered: bool) -> str | None:
-    if adjacency != "replace-one":
-        return (
-            f"a sample of a fixed size is accounted for under 'replace-one', not {adjacency!r}: "
-            "change the adjacency and use 'rdp', or sample by Poisson coins"
-        )
+    match adjacency:
+        case "replace-one":
+            pass
+        case "add-or-remove-one":
+            return (
+                "a sample of a fixed size is accounted for under 'replace-one', not "
+                f"{adjacency!r}: change the adjacency and use 'rdp', or sample by Poisson coins"
+            )
+        case _:
+            assert_never(adjacency)
     if not offered:
         return (
             f"{accountant!r} has no bound for a sample of a fixed size; use 'rdp' under "

@@ -12,6 +12,7 @@ a round hang on one coin of the client.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +21,19 @@ from fedaudit.privacy.accountants.base import Accountant, Spending
 from fedaudit.privacy.accountants.conversion import added_epsilon, best_epsilon, renyi_spending
 from fedaudit.privacy.accountants.moments import round_divergence
 from fedaudit.privacy.accountants.refusals import METRIC_REFUSAL
-from fedaudit.privacy.events import Adjacency, Event, LaplaceL2, Observer, TwoStage
+from fedaudit.privacy.events import (
+    Adjacency,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    LaplaceL2,
+    NonPrivate,
+    Observer,
+    PoissonSampled,
+    TwoStage,
+    known_event,
+)
 
 TWO_STAGE_ORDERS: tuple[int, ...] = tuple(sorted({int(1.07**i + 1) for i in range(103)}))
 """The distinct integers floor(1.07^i + 1) up to about 1000, as in the authors' code."""
@@ -50,17 +63,20 @@ class TwoStageAccountant(Accountant):
         return self._observer
 
     def _refusal(self, event: Event) -> str | None:
-        match event:
+        known = known_event(event)
+        match known:
             case TwoStage():
                 return None
             case LaplaceL2():
                 return METRIC_REFUSAL
-            case _:
+            case NonPrivate() | Gaussian() | PoissonSampled() | FixedSizeSampled() | Composed():
                 return (
                     f"{self.name!r} knows the 'two-stage' event only, not {event.kind!r}; use "
                     "'rdp' under 'add-or-remove-one' for Poisson samples and 'replace-one' for "
                     "samples of a fixed size"
                 )
+            case _:
+                assert_never(known)
 
     def _spent(self, counts: Mapping[Event, int], delta: float) -> Spending:
         divergences = np.zeros(len(self._orders))
@@ -178,7 +194,13 @@ def round_curve(
 
 def seen_client_rate(client_rate: float, observer: Observer) -> float:
     """The rate that amplifies a round against the observer; 1 does not."""
-    return client_rate if observer == "final_model" else 1.0
+    match observer:
+        case "final_model":
+            return client_rate
+        case "server":
+            return 1.0
+        case _:
+            assert_never(observer)
 
 
 def checked_orders(orders: Sequence[int]) -> tuple[int, ...]:

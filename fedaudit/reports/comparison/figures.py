@@ -6,7 +6,7 @@ from typing import NamedTuple
 from fedaudit.privacy.inputs import GuaranteeKind
 from fedaudit.reports.comparison.parts import Cell, FigureRow
 from fedaudit.reports.document import Report
-from fedaudit.reports.figures import GUARANTEED, ReportFigure, Section, figures_of
+from fedaudit.reports.figures import COUNTED, ReportFigure, Section, figures_of
 from fedaudit.reports.readings.fields import text_at
 
 _SECTIONS = ("privacy", "utility", "fairness")
@@ -49,7 +49,7 @@ def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
 
 
 def _meaning(report: Report, one: ReportFigure) -> _Meaning:
-    guaranteed = one.figure in GUARANTEED
+    guaranteed = one.section == "privacy" and one.figure not in COUNTED
     return _Meaning(
         section=one.section,
         figure=one.figure,

@@ -1,27 +1,36 @@
 """Which readings there are, and the one that is asked for."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from fedaudit.reports.readings.impact_ratio import impact_ratio
-from fedaudit.reports.readings.model_card import model_card
-from fedaudit.reports.readings.nist_800_226 import nist_800_226
-from fedaudit.reports.readings.registry import registry
+from fedaudit.reports.readings.impact_ratio import IMPACT_RATIO
+from fedaudit.reports.readings.model_card import MODEL_CARD
+from fedaudit.reports.readings.nist_800_226 import NIST_800_226
+from fedaudit.reports.readings.reading import ReportReading
+from fedaudit.reports.readings.registry import REGISTRY
 
-ReadingName = Literal["registry", "nist-800-226", "impact-ratio", "model-card"]
+READINGS: dict[str, ReportReading] = {
+    one.name: one
+    for one in (
+        REGISTRY,
+        NIST_800_226,
+        IMPACT_RATIO,
+        MODEL_CARD,
+    )
+}
+"""By name. The command line, the HTTP interface and the pages offer what is registered here."""
+
+if TYPE_CHECKING:
+    ReadingName = str
+else:
+    # The names themselves, for whoever validates one or publishes a schema of it.
+    ReadingName = Literal[tuple(READINGS)]
 
 
 def reading(document: Mapping[str, Any], name: ReadingName) -> dict[str, Any] | str:
     """A reading of a stored report: JSON-able values, and Markdown for `model-card`.
 
-    What an older report lacks is told as not stated; no document is refused for it.
+    What an older report lacks is told as not stated; no document is refused for it. Raises
+    KeyError for a name that is not registered.
     """
-    match name:
-        case "registry":
-            return registry(document)
-        case "nist-800-226":
-            return nist_800_226(document).model_dump(mode="json")
-        case "impact-ratio":
-            return impact_ratio(document).model_dump(mode="json")
-        case "model-card":
-            return model_card(document)
+    return READINGS[name].make(document)

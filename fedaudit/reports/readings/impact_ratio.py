@@ -23,6 +23,7 @@ from fedaudit.reports.readings.fields import (
     text_at,
     texts_at,
 )
+from fedaudit.reports.readings.reading import ReportReading
 
 NOTICE = (
     "A table of figures, not legal advice and no bias audit: the law asks for an independent "
@@ -91,6 +92,15 @@ def impact_ratio(document: Document) -> ImpactRatioReading:
         tables=tables,
         notes=_notes(document, tables),
     )
+
+
+IMPACT_RATIO = ReportReading(
+    name="impact-ratio",
+    title="Impact ratios",
+    note=NOTICE,
+    make=lambda document: impact_ratio(document).model_dump(mode="json"),
+    schema=ImpactRatioReading,
+)
 
 
 def _table(document: Document, section: Document) -> ImpactRatioTable:

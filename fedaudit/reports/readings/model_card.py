@@ -16,6 +16,7 @@ from fedaudit.reports.readings.fields import (
     texts_at,
 )
 from fedaudit.reports.readings.markdown import bullets, plain, table
+from fedaudit.reports.readings.reading import ReportReading
 
 _RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")
 
@@ -43,6 +44,15 @@ def model_card(document: Document) -> str:
     for title, content in sections.items():
         lines += ["", f"## {title}", "", *content]
     return "\n".join([*lines, ""])
+
+
+MODEL_CARD = ReportReading(
+    name="model-card",
+    title="Model card",
+    note="A model card in Markdown. What the run cannot know is marked, for you to fill in.",
+    make=model_card,
+    schema=None,
+)
 
 
 def _details(document: Document) -> list[str]:

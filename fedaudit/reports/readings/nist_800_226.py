@@ -23,6 +23,7 @@ from fedaudit.reports.readings.nist_statements import (
     side_channels,
     trust_model,
 )
+from fedaudit.reports.readings.reading import ReportReading
 
 NOTICE = (
     "Statements of one audit report, put in the order of NIST SP 800-226. NIST has reviewed none "
@@ -72,6 +73,15 @@ def nist_800_226(document: Document) -> NistReading:
             )
         )
     return NistReading(report=report_name(document), notice=NOTICE, topics=topics)
+
+
+NIST_800_226 = ReportReading(
+    name="nist-800-226",
+    title="NIST SP 800-226",
+    note=NOTICE,
+    make=lambda document: nist_800_226(document).model_dump(mode="json"),
+    schema=NistReading,
+)
 
 
 def _overall(found: set[Status]) -> Status:

@@ -21,6 +21,7 @@ from fedaudit.reports.readings.fields import (
     texts_at,
 )
 from fedaudit.reports.readings.markdown import bullets, plain
+from fedaudit.reports.readings.reading import ReportReading
 
 _PREPARATION = "/deployment/implementation/preprocessing_and_hyperparameter_tuning"
 _FOR_A_PERSON = {
@@ -60,6 +61,22 @@ def registry(document: Document) -> dict[str, Any]:
             "administrative": _administrative(document),
         },
     }
+
+
+REGISTRY = ReportReading(
+    name="registry",
+    title="Deployments registry",
+    note=(
+        "A record of the Differential Privacy Deployments Registry. What the run cannot know is "
+        "marked, for you to fill in."
+    ),
+    make=registry,
+    schema={
+        "type": "object",
+        "description": "A record of the Differential Privacy Deployments Registry.",
+        "required": ["url_slug", "status", "tier", "deployment"],
+    },
+)
 
 
 def _slug(document: Document) -> str:
