@@ -61,6 +61,7 @@ def report_of(
         status="succeeded",
         spec=experiment.spec,
         n=experiment.book.inputs.n,
+        inputs=experiment.book.inputs,
         federation=FederationFacts(
             fingerprint=federation.fingerprint,
             clients=federation.clients,

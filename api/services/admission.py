@@ -12,11 +12,11 @@ from api.services.uploads import Uploads, ready_federation
 from api.services.wake import Wake, queue_unit
 from fedaudit.ledger.accounts import Account, account_of
 from fedaudit.networks.shape import layer_sizes, network_shape
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.projection import Projection, project_cost
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import LaplaceL2
 from models.identifiers import new_id
 from models.records import NewExperiment
 from models.repositories import (
@@ -102,7 +102,7 @@ def admit(
         project_id,
         federation_id,
         experiment_id=experiment_id,
-        privacy=spec.privacy,
+        mechanism=mechanism_of(spec),
         projection=planned.projection,
         plan=account.plan,
     )
@@ -124,7 +124,7 @@ def admit(
         unit_id=wake.unit_id,
         parameters=planned.parameters,
         noise_multiplier=(
-            spec.privacy.noise_multiplier if isinstance(spec.privacy, LaplaceL2) else None
+            account.inputs.noise_multiplier if account.inputs.cost_kind == "leakage" else None
         ),
         mechanism_inputs=None if account.inputs.follow_from_n else account.inputs.as_dict(),
         attributes={attribute.name: attribute.values for attribute in federation.attributes},
@@ -154,7 +154,7 @@ def refusal(resources: Resources, project_id: str, planned: Plan) -> str | None:
                 project_id,
                 federation_id,
                 experiment_id=new_id(),
-                privacy=planned.spec.privacy,
+                mechanism=mechanism_of(planned.spec),
                 projection=planned.projection,
                 plan=planned.account.plan,
             )

@@ -149,6 +149,7 @@ def _material(
         status="failed" if result.stopped_by == "diverged" else "succeeded",
         spec=spec,
         n=n,
+        inputs=ledger.account.inputs,
         federation=facts,
         releases=ledger.releases(),
         refusals=ledger.count(Outcome.REFUSED),

@@ -14,7 +14,7 @@ from fedaudit.federations.table import load_table
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.federation import HospitalCharges, SyntheticGroups, SyntheticLinear
 from fedaudit.spec.images import Femnist, Images
-from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.privacy import budget_column
 
 
 def load_federation(
@@ -49,10 +49,5 @@ def _load(spec: ExperimentSpec, files: Files) -> Federation:
         classification=spec.classifies,
         seed=spec.seed,
         files=files,
-        budgets=_budgets_column(spec),
+        budgets=budget_column(spec.privacy),
     )
-
-
-def _budgets_column(spec: ExperimentSpec) -> str | None:
-    privacy = spec.privacy
-    return privacy.budgets.column if isinstance(privacy, RecordPersonalised) else None

@@ -4,7 +4,7 @@ Every figure of a mechanism is for one kind of sampling, one unit and one form o
 that no accountant covers is refused here, with the pair that would fit.
 """
 
-from typing import Any
+from typing import Any, assert_never
 
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.federation import FederationSpec
@@ -12,6 +12,7 @@ from fedaudit.spec.privacy import (
     GaussianCentral,
     GaussianLocal,
     LaplaceL2,
+    NoMechanism,
     PrivacySpec,
     RecordPersonalised,
 )
@@ -41,19 +42,27 @@ def check_mechanism(
     privacy: PrivacySpec, *, training: Training, federation: FederationSpec
 ) -> None:
     """Raises a validation error that names the field and the remedy."""
-    if not isinstance(privacy, RecordPersonalised):
-        _check_records_stay_out(privacy, training, federation)
     match privacy:
+        case NoMechanism():
+            _check_records_stay_out(privacy, training, federation)
+            _check_no_coins(privacy, training)
         case LaplaceL2():
+            _check_records_stay_out(privacy, training, federation)
+            _check_no_coins(privacy, training)
             _check_floor(privacy)
         case GaussianCentral():
+            _check_records_stay_out(privacy, training, federation)
             _check_central(privacy, training)
         case GaussianLocal():
+            _check_records_stay_out(privacy, training, federation)
+            _check_no_coins(privacy, training)
             _check_one_hypothesis(privacy.mechanism, training)
         case RecordPersonalised():
             _check_record_rates(privacy, training)
             _check_record_steps(privacy, training)
             _check_budgets(privacy, federation)
+        case _:
+            assert_never(privacy)
 
 
 def _part(spec: Any, name: str) -> dict[Any, Any]:
@@ -87,7 +96,11 @@ def _check_records_stay_out(
             f"{privacy.mechanism} validates on clients that take no part in training; use "
             "`client`, or the mechanism `record-personalised`",
         )
-    if isinstance(training.cohort, PoissonCohort) and not isinstance(privacy, GaussianCentral):
+
+
+def _check_no_coins(privacy: PrivacySpec, training: Training) -> None:
+    """A cohort of fixed size, where secret coins amplify nothing."""
+    if isinstance(training.cohort, PoissonCohort):
         raise refuse_at(
             "/training/cohort/sampling",
             f"{privacy.mechanism} gains nothing from secret coins and draws a fixed number of "

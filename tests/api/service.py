@@ -386,6 +386,7 @@ def _report(row: Experiment, *, names: Sequence[str], hashed: str, head: bytes) 
             status="succeeded",
             spec=parse_spec(row.spec),
             n=row.parameters,
+            inputs=mechanism_inputs(parse_spec(row.spec), n=row.parameters),
             federation=FederationFacts(
                 fingerprint="f" * 64,
                 clients=len(names),

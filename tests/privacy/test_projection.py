@@ -72,6 +72,7 @@ def test_without_a_mechanism_nothing_is_projected_and_each_null_says_why():
         "leakage_expected",
         "epsilon",
         "budget_ends_in_round",
+        "noise_multiplier",
     }
 
 
@@ -137,6 +138,7 @@ def test_an_epsilon_is_projected_for_whoever_looks():
         "leakage_worst_case",
         "leakage_expected",
         "budget_ends_in_round",
+        "noise_multiplier",
     }
 
 
