@@ -12,7 +12,8 @@ from fedaudit.fairness.combination import combination_of
 from fedaudit.fairness.gaps import Figure, gaps
 from fedaudit.privacy.cluster_leakage import ClusterLeakage
 from fedaudit.privacy.inputs import MechanismInputs
-from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE, NO_MECHANISM, NO_NOISE
+from fedaudit.privacy.mechanisms.registry import why_unbounded
+from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.training.records import RoundRecord
 from models.records import FairnessRow, LedgerRow, RoundRow
 from workers.experiment import RunningExperiment
@@ -223,7 +224,7 @@ def _why_no_cost(inputs: MechanismInputs) -> str:
         return NO_LEAKAGE
     if inputs.noise_multiplier is not None:
         return NO_EPSILON
-    return NO_MECHANISM if inputs.mechanism == "none" else NO_NOISE
+    return why_unbounded(inputs)
 
 
 def _event(row: RoundRow) -> dict[str, Any]:

@@ -138,7 +138,6 @@ def test_an_epsilon_is_projected_for_whoever_looks():
         "leakage_worst_case",
         "leakage_expected",
         "budget_ends_in_round",
-        "noise_multiplier",
     }
 
 
