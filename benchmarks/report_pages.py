@@ -178,6 +178,7 @@ class _Run:
                 status="succeeded",
                 spec=self._spec,
                 n=self._row.parameters,
+                inputs=mechanism_inputs(self._spec, n=self._row.parameters),
                 federation=FederationFacts(
                     fingerprint="f" * 64,
                     clients=len(self._names),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,6 +199,14 @@ class Budget:
     def remaining(self) -> float | None:
         """What is left to reserve, never below zero; None without a bound."""
         return None if self.total is None else max(0.0, self.total - self.reserved - self.spent)
+
+
+class LeakagePrice(Protocol):
+    """What releases cost as leakage, by the rule that whoever accounts for them hands in."""
+
+    def __call__(self, releases: int, *, n: int, noise_multiplier: float) -> float:
+        """The leakage of so many releases of `n` parameters."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.keys import SigningKey
+from fedaudit.privacy.metric import leakage
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.signing import sign_report
 from fedaudit.runs.figures import ROUND_GAPS
@@ -89,7 +90,9 @@ def succeed(
     )
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
     EventRepository(session).append(*owner, events)
-    experiments.conclude(experiment.id, status="succeeded", figures=_stored_figures(document))
+    experiments.conclude(
+        experiment.id, status="succeeded", price=leakage, figures=_stored_figures(document)
+    )
     checkpoint = experiment.ledger_checkpoint("succeeded")
     sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     CheckpointRepository(session).delete(experiment.id)
@@ -107,7 +110,9 @@ def end_without_report(
 ) -> None:
     """End an experiment as `failed` or `cancelled`; what it spent stays spent, and is signed."""
     experiments = ExperimentRepository(session, project_id)
-    if experiments.conclude(experiment_id, status=status, reason=reason, detail=detail):
+    if experiments.conclude(
+        experiment_id, status=status, price=leakage, reason=reason, detail=detail
+    ):
         sign_as_stored(session, experiment_id, project_id, key=key)
     CheckpointRepository(session).delete(experiment_id)
 

@@ -14,6 +14,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from fedaudit.privacy.metric import leakage
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
 from infrastructure.settings import Settings
 from models.database import Database
@@ -87,7 +88,7 @@ class Sweeper:
             for unit in taken:
                 log.warning("unit taken back", unit_id=unit.unit_id, state=unit.state)
                 if unit.state == "failed":
-                    fail_unit(session, unit)
+                    fail_unit(session, unit, price=leakage)
                 self._sign(session, unit)
         return [(unit.unit_id, unit.device) for unit in taken if unit.state == "waiting"]
 

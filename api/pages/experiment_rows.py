@@ -5,19 +5,10 @@ from typing import assert_never
 
 from api.pages.wording import cost, figure, small_number
 from api.schemas.experiments import ExperimentBody, Status
-from fedaudit.privacy.guarantees import guarantee_kind
 from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.parse import parse_spec
 from models.repositories.experiments import ENDED
-
-MECHANISMS = {
-    "none": "no noise",
-    "laplace-l2": "Laplace, metric privacy",
-    "gaussian-local": "Gaussian, at each client",
-    "gaussian-central": "Gaussian, at the server",
-    "record-personalised": "budgets of records",
-}
-"""What each mechanism is, in few words."""
 
 _GAPS = (
     ("equalized_odds_difference", "equalized odds"),
@@ -54,12 +45,12 @@ class Row:
 
 def row_of(experiment: ExperimentBody, federation: str | None) -> Row:
     """The line of an experiment."""
-    spec, done = parse_spec(experiment.spec), experiment.progress
+    mechanism, done = mechanism_of(parse_spec(experiment.spec)), experiment.progress
     waiting = experiment.status not in ENDED
     return Row(
         experiment=experiment,
-        mechanism=MECHANISMS[spec.privacy.mechanism],
-        guarantee=guarantee_kind(spec),
+        mechanism=mechanism.facts.label,
+        guarantee=mechanism.guarantee_kind,
         cost=_cost(experiment),
         gap=_gap(experiment),
         utility=_utility(experiment),

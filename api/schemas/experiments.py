@@ -81,6 +81,8 @@ class ProjectionBody(BaseModel):
     leakage_expected: float | None
     epsilon: list[dict[str, Any]]
     budget_ends_in_round: int | None
+    noise_multiplier: float | None
+    """As the spec sets it, or calibrated from public numbers."""
     reasons: Reasons
 
 

@@ -7,6 +7,7 @@ from api.resources import Resources
 from api.services.reservation import reserve
 from api.services.uploads import Uploads, ready_federation
 from api.services.wake import Wake, queue_unit
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.experiment import ExperimentSpec
 from models.identifiers import new_id
@@ -78,7 +79,7 @@ def admit_to_unit(
         project_id,
         federation_id,
         experiment_id=experiment_id,
-        privacy=planned.spec.privacy,
+        mechanism=mechanism_of(planned.spec),
         projection=planned.projection,
         plan=account.plan,
     )
@@ -113,7 +114,7 @@ def refusal(resources: Resources, project_id: str, planned: ExperimentPlan) -> s
                 project_id,
                 federation_id,
                 experiment_id=new_id(),
-                privacy=planned.spec.privacy,
+                mechanism=mechanism_of(planned.spec),
                 projection=planned.projection,
                 plan=planned.account.plan,
             )

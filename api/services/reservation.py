@@ -6,9 +6,9 @@ from sqlalchemy.orm import Session
 
 from api.problems import ProblemError
 from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.projection import Projection
 from fedaudit.privacy.spending_plan import SpendingPlan
-from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, PrivacySpec
 from models.records import Budget, EpsilonCost, EpsilonRefusal
 from models.repositories import (
     BudgetGapRepository,
@@ -26,7 +26,7 @@ def reserve(
     federation_id: str,
     *,
     experiment_id: str,
-    privacy: PrivacySpec,
+    mechanism: PrivacyMechanism,
     projection: Projection,
     plan: SpendingPlan | None,
 ) -> None:
@@ -37,7 +37,7 @@ def reserve(
     """
     federations = FederationRepository(session, project_id)
     federations.lock(federation_id)
-    book = privacy.noise
+    book = mechanism.spec.privacy.noise
     budgets = [one for one in federations.budgets(federation_id) if one.total is not None]
     limited = {
         figure: [_composed(session, project_id, federation_id, one) for one in found]
@@ -52,11 +52,11 @@ def reserve(
             federation_id,
             experiment_id=experiment_id,
             book=book,
-            costs=epsilon_costs(privacy, plan),
+            costs=epsilon_costs(mechanism, plan),
             price=composed_epsilon,
         )
         if refusal is not None:
-            raise _refused(refusal, federation_id, plan)
+            raise _refused(refusal, federation_id, plan, unit=mechanism.facts.unit)
         return
     amount = projection.leakage_worst_case
     for figure, found in limited.items():
@@ -78,18 +78,17 @@ def composed_budgets(session: Session, project_id: str, federation_id: str) -> l
     return BudgetGapRepository(session, project_id).uncounted(federation_id, composed)
 
 
-def epsilon_costs(privacy: PrivacySpec, plan: SpendingPlan) -> list[EpsilonCost]:
+def epsilon_costs(mechanism: PrivacyMechanism, plan: SpendingPlan) -> list[EpsilonCost]:
     """The worst case of a run, before each observer."""
     costs = []
     for observer in plan.observers:
-        steps = plan.steps
-        if isinstance(privacy, GaussianCentral | GaussianLocal) and privacy.epsilon_budget:
-            steps = plan.steps_within(observer, privacy.epsilon_budget)
+        allowed = mechanism.compositions_within_budget(plan, observer)
+        steps = plan.steps if allowed is None else allowed
         costs.append(
             EpsilonCost(
                 observer=observer,
                 adjacency=plan.adjacency,
-                unit="record" if plan.subject_kind == "record_group" else "client",
+                unit=mechanism.facts.unit,
                 delta=plan.delta,
                 epsilon=plan.largest(observer, steps),
                 curve=plan.curve(observer, steps),
@@ -107,18 +106,19 @@ def _composed(session: Session, project_id: str, federation_id: str, budget: Bud
     return epsilons.composed(federation_id, budget, composed_epsilon)
 
 
-def _refused(refusal: EpsilonRefusal, federation_id: str, plan: SpendingPlan) -> ProblemError:
+def _refused(
+    refusal: EpsilonRefusal, federation_id: str, plan: SpendingPlan, *, unit: PrivacyUnit
+) -> ProblemError:
     budget = refusal.budget
     if refusal.requested is not None and refusal.composed_total is not None:
         return _no_room(budget, federation_id, refusal.requested, refusal.composed_total)
-    unit = "a record" if plan.subject_kind == "record_group" else "a client"
     why = {
         "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
         f"adjacency {plan.adjacency}",
         "other-observer": f"before {budget.observer}, and the experiment guarantees nothing "
         "before it",
         "other-unit": "with figures of another unit in it, and the experiment's figures are for "
-        f"{unit}",
+        f"a {unit}",
     }
     return _problem(
         budget,

@@ -12,6 +12,7 @@ from api.services.admission import admit, plan
 from api.services.lookups import find_experiment
 from api.services.once import Once
 from api.services.wake import Wake
+from fedaudit.privacy.metric import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.parse import parse_spec
 from models.identifiers import new_id
@@ -67,7 +68,7 @@ def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitte
         row = find_experiment(session, caller, experiment_id)
         if row.status in ENDED and row.status != "cancelled":
             raise ProblemError(409, "conflict", f"the experiment has ended: it is {row.status}")
-        ExperimentRepository(session, caller.project_id).request_cancel(row.id)
+        ExperimentRepository(session, caller.project_id).request_cancel(row.id, price=leakage)
         return _submitted(session, caller, row.id, None)
 
 

@@ -9,7 +9,7 @@ from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.source_kinds import source_kind
 from fedaudit.federations.sources import Files, OpenUpload
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.privacy import budget_column
 
 
 def load_federation(
@@ -32,11 +32,6 @@ def _load(spec: ExperimentSpec, files: Files) -> Federation:
         classification=spec.classifies,
         seed=spec.seed,
         files=files,
-        budgets=_budgets_column(spec),
+        budgets=budget_column(spec.privacy),
     )
     return source_kind(spec.federation).load(asked)
-
-
-def _budgets_column(spec: ExperimentSpec) -> str | None:
-    privacy = spec.privacy
-    return privacy.budgets.column if isinstance(privacy, RecordPersonalised) else None

@@ -18,17 +18,11 @@ from fedaudit.privacy.epsilon_tables import pld_table
 from fedaudit.privacy.events import Adjacency, Observer, event_from_dict
 from fedaudit.privacy.guarantees import mechanism_inputs
 from fedaudit.privacy.inputs import MechanismInputs
-from fedaudit.privacy.record_spending import RECORD_OBSERVERS
+from fedaudit.privacy.mechanisms.registry import mechanism_facts
 from fedaudit.privacy.spending_plan import PlanAccountant, SpendingPlan, SubjectKind
 from fedaudit.spec.experiment import ExperimentSpec
 
 _METRIC_OBSERVERS: tuple[Observer, ...] = ("server",)
-_SEEN_BY: dict[str, tuple[SubjectKind, tuple[Observer, ...]]] = {
-    "gaussian-central": ("population", ("final_model",)),
-    "gaussian-local": ("client", ("server",)),
-    "record-personalised": ("record_group", RECORD_OBSERVERS),
-}
-"""Mechanism -> who pays, and before whom."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,10 +117,12 @@ def stored_account(inputs: MechanismInputs, subjects: Sequence[str], *, rounds: 
     """
     if not inputs.counts_epsilon:
         return metric_account(inputs, subjects)
-    kind, observers = _SEEN_BY[inputs.mechanism]
+    facts = mechanism_facts(inputs.mechanism)
+    if inputs.cost_kind not in facts.cost_kinds:
+        raise ValueError(f"{inputs.mechanism} is not counted as an epsilon with a delta")
     courses = _courses(inputs, subjects)
     plan = SpendingPlan(
-        subject_kind=kind,
+        subject_kind=facts.subject_kind,
         subjects=tuple(subjects),
         delta=float(inputs.delta or 0.0),
         adjacency=_one_of(get_args(Adjacency), inputs.adjacency),
@@ -134,10 +130,10 @@ def stored_account(inputs: MechanismInputs, subjects: Sequence[str], *, rounds: 
         steps=rounds,
         lines={
             observer: tuple(_line(inputs, observer, some, rounds) for some in courses)
-            for observer in observers
+            for observer in facts.observers
         },
     )
-    return Account(inputs, kind, plan.subjects, plan.observers, plan)
+    return Account(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
 
 
 def _courses(inputs: MechanismInputs, subjects: Sequence[str]) -> list[tuple[Course, ...]]:

@@ -49,6 +49,7 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
 from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.metric import leakage, release_epsilons
 
 METRIC_VERSION = 1
 EPSILON_VERSION = 2
@@ -175,9 +176,9 @@ def _fill_metric(
         table["epsilon"] = table["leakage"] = _ABSENT
         return
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        epsilons = n / (nu * radii)
+        epsilons = release_epsilons(n, noise_multiplier=nu, radii=radii)
     table["epsilon"] = _or_absent(epsilons)
-    table["leakage"] = np.where(outcomes == RELEASED, n / nu, 0.0)
+    table["leakage"] = np.where(outcomes == RELEASED, leakage(1, n=n, noise_multiplier=nu), 0.0)
 
 
 def _or_absent(values: NDArray[np.float64]) -> NDArray[np.float64]:

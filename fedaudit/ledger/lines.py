@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
 from fedaudit.privacy.inputs import Component
-from fedaudit.privacy.projection import NO_LEAKAGE, NO_MECHANISM, NO_NOISE
+from fedaudit.privacy.mechanisms.registry import why_unbounded
+from fedaudit.privacy.metric import leakages, release_epsilons
+from fedaudit.privacy.projection import NO_LEAKAGE
 
 _WHOLE = "all"
 """The component of a vector that is released as a whole."""
@@ -84,12 +86,11 @@ def _costs(
     if nu is None:
         return nothing, nothing, nothing
     with np.errstate(all="ignore"):
-        epsilons = sizes / (nu * radii)
-        leakages = np.where(released, sizes / np.float64(nu), np.nan)
-        # An exact product of integers and one division: the same to the last bit everywhere.
-        products = entry.releases[chosen].astype(np.int64)[:, None] * sizes
-        totals = products.astype(np.float64) / nu
-    return epsilons, leakages, totals
+        epsilons = release_epsilons(sizes, noise_multiplier=nu, radii=radii)
+        once = np.where(released, leakages(1, n=sizes, noise_multiplier=nu), np.nan)
+        counts = entry.releases[chosen].astype(np.int64)[:, None]
+        totals = leakages(counts, n=sizes, noise_multiplier=nu)
+    return epsilons, once, totals
 
 
 def _reason(entry: LedgerEntry, outcome: int, figures: tuple[float, ...]) -> str | None:
@@ -99,7 +100,7 @@ def _reason(entry: LedgerEntry, outcome: int, figures: tuple[float, ...]) -> str
         happened = _REASONS[outcome]
         return NO_LEAKAGE if happened is None else f"{happened}; {NO_LEAKAGE}"
     if entry.inputs.noise_multiplier is None:
-        return NO_MECHANISM if entry.inputs.mechanism == "none" else NO_NOISE
+        return why_unbounded(entry.inputs)
     if entry.interrupted:
         return _INTERRUPTED
     return _REASONS[outcome] or _NOT_FINITE

@@ -62,7 +62,11 @@ class ClusterCounts:
                 cluster=cluster,
                 clients=int(sizes[cluster]),
                 # As the report computes it: the median of the counts, then the shared factor.
-                leakage_median=float(low[cluster] + high[cluster]) / 2 * n / noise_multiplier,
+                leakage_median=leakage(
+                    float(low[cluster] + high[cluster]) / 2,
+                    n=n,
+                    noise_multiplier=noise_multiplier,
+                ),
                 leakage_max=leakage(int(most[cluster]), n=n, noise_multiplier=noise_multiplier),
             )
             for cluster in np.flatnonzero(sizes).tolist()

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 GuaranteeKind = Literal["formal", "heuristic", "none"]
+CostKind = Literal["leakage", "epsilon", "unbounded"]
+"""How a cost is counted: as leakage under metric privacy, as an epsilon with a delta, or not at
+all, since nothing bounds it."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,13 @@ class MechanismInputs:
         return self.event is not None
 
     @property
+    def cost_kind(self) -> CostKind:
+        """How the cost of an entry is counted."""
+        if self.event is not None:
+            return "epsilon"
+        return "unbounded" if self.noise_multiplier is None else "leakage"
+
+    @property
     def follow_from_n(self) -> bool:
         """Whether a spec and the number of parameters tell all of it, without data."""
         return not self.counts_epsilon and self.components is None
@@ -101,6 +111,20 @@ class MechanismInputs:
         components that are none."""
         components = fields.get("components")
         return cls(**{**fields, "components": None if components is None else _read(components)})
+
+
+def unbounded_inputs(mechanism: str, *, n: int, noise: str) -> MechanismInputs:
+    """What is recorded of training without noise."""
+    return MechanismInputs(
+        mechanism=mechanism,
+        n=n,
+        noise_multiplier=None,
+        radius=None,
+        radius_floor=None,
+        clip=None,
+        noise=noise,
+        guarantee="none",
+    )
 
 
 def _read(components: Any) -> tuple[Component, ...]:

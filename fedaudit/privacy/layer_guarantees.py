@@ -9,10 +9,10 @@ A clip bounds whole updates, so that two of them lie within 2c of each other as 
 and Schwarz the sum is then at most 2c times the norm of the rates, 2c / (nu * r) * sqrt(sum n_l^2).
 """
 
-import math
 from collections.abc import Sequence
 
 from fedaudit.privacy.guarantee import at_most, number
+from fedaudit.privacy.metric import leakage, leakage_norm
 from fedaudit.spec.privacy import LaplaceL2
 
 LAYER_ADJACENCY = (
@@ -31,7 +31,7 @@ def adaptive_layers(privacy: LaplaceL2, sizes: Sequence[int]) -> list[str]:
         f"Heuristic. Each of the {len(sizes)} layers has noise of its own. By the paper's "
         f"convention a release costs n_l/nu in layer l ({_each(sizes, nu)}) within a radius that "
         f"is the norm of the layer's own update ({bounds}); over layers that is n/nu = "
-        f"{at_most(sum(sizes) / nu)}, and releases add up.",
+        f"{at_most(leakage(1, n=sum(sizes), noise_multiplier=nu))}, and releases add up.",
         "This is no theorem: the radii depend on the data, the scales of the noise reveal them, "
         "and the proof for public rates does not cover it.",
     ]
@@ -40,7 +40,7 @@ def adaptive_layers(privacy: LaplaceL2, sizes: Sequence[int]) -> list[str]:
 def fixed_layers(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> list[str]:
     """Of one public radius for every layer; `label` says how far that is proven."""
     radius, nu = float(privacy.radius), privacy.noise_multiplier
-    cost = sum(sizes) / nu
+    cost = leakage(1, n=sum(sizes), noise_multiplier=nu)
     return [
         f"{label}. Each of the {len(sizes)} layers has independent noise of its own public rate "
         f"epsilon_l = n_l/(nu*r) per unit of distance (r = {number(radius)} for every layer; "
@@ -50,7 +50,7 @@ def fixed_layers(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> lis
         f"The figure n/nu = {at_most(cost)} for each release, the sum of n_l/nu over the layers, "
         "bounds that exponent only between datasets whose uploads lie within r of each other in "
         "every layer.",
-        _reach(privacy.clip, radius, cost, spread=math.hypot(*sizes) / nu),
+        _reach(privacy.clip, radius, cost, spread=leakage_norm(sizes, noise_multiplier=nu)),
     ]
 
 
@@ -69,7 +69,7 @@ def layer_choice(privacy: LaplaceL2) -> str:
 
 
 def _each(sizes: Sequence[int], nu: float) -> str:
-    return ", ".join(at_most(size / nu) for size in sizes)
+    return ", ".join(at_most(leakage(1, n=size, noise_multiplier=nu)) for size in sizes)
 
 
 def _reach(clip: float | None, radius: float, cost: float, *, spread: float) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 
 def epsilon(*, n: int, noise_multiplier: float, radius: float) -> float:
@@ -26,13 +26,39 @@ def epsilon(*, n: int, noise_multiplier: float, radius: float) -> float:
     return n / (noise_multiplier * radius)
 
 
-def leakage(releases: int, *, n: int, noise_multiplier: float) -> float:
+def release_epsilons(
+    sizes: ArrayLike, *, noise_multiplier: float, radii: ArrayLike
+) -> NDArray[np.float64]:
+    """`epsilon` of many releases: float64, of the shape that `sizes` and `radii` make together.
+
+    `sizes`: parameters of the parts that have noise of their own.
+    """
+    rates: NDArray[np.float64] = np.asarray(sizes) / (
+        noise_multiplier * np.asarray(radii, dtype=np.float64)
+    )
+    return rates
+
+
+def leakage(releases: float, *, n: int, noise_multiplier: float) -> float:
     """releases * n / nu by the paper's convention.
 
-    The integer product is exact and divided once, in double precision, so that Python, SQLite and
-    Postgres agree to the last bit; rounded costs are never summed.
+    `releases`: a whole number, or a mean or median of some. The product of integers is exact and
+    divided once, in double precision, so that Python, SQLite and Postgres agree to the last bit;
+    rounded costs are never summed.
     """
     return float(releases * n) / noise_multiplier
+
+
+def leakages(releases: ArrayLike, *, n: ArrayLike, noise_multiplier: float) -> NDArray[np.float64]:
+    """`leakage` of many: float64, of the shape that `releases` and `n` make together."""
+    products = np.asarray(np.multiply(releases, n), dtype=np.float64)
+    found: NDArray[np.float64] = products / noise_multiplier
+    return found
+
+
+def leakage_norm(sizes: Sequence[int], *, noise_multiplier: float) -> float:
+    """The Euclidean norm of n_l / nu over the layers, of `sizes` n_l."""
+    return math.hypot(*sizes) / noise_multiplier
 
 
 def largest_participation(client_budget: float, n: int, noise_multiplier: float) -> int:
@@ -107,7 +133,7 @@ def summarise_leakage(
     ordered = training_releases(releases, training_clients=training_clients)
     levels = np.percentile(ordered, QUANTILES)
     named = {
-        f"p{level:02d}": float(count) * n / noise_multiplier
+        f"p{level:02d}": leakage(float(count), n=n, noise_multiplier=noise_multiplier)
         for level, count in zip(QUANTILES, levels, strict=True)
     }
     return LeakageSummary(

@@ -1,164 +1,30 @@
-"""What a run with an (epsilon, delta) mechanism will spend, after every number of compositions.
+"""The spending plan of a spec, and the names of its parts.
 
-A composition is one thing that leaves with noise on it: a round of `gaussian-central`, an upload
-of a `gaussian-local` client, a round of `record-personalised`. Everything is known before the run,
-so that training counts compositions only and whoever keeps the ledger looks epsilon up.
-
-Who pays, the plan's subjects:
-
-- `gaussian-central`: one subject, everyone. Who was drawn is secret, so everybody pays for every
-  round. The server is trusted; the models are what is looked at.
-- `gaussian-local`: every client, for each of its own uploads, before the server. It sees who sends,
-  so no sampling amplifies.
-- `record-personalised`: groups of records by budget (`fedaudit.privacy.record_groups`), for every
-  round before the final model, and for the rounds of the busiest client before the server.
+How a mechanism's events are composed is in its own file (`fedaudit.privacy.mechanisms`), what a
+plan can tell in `fedaudit.privacy.plan`.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Sequence
 
-import numpy as np
-import rfc8785
-from numpy.typing import ArrayLike, NDArray
-
-from fedaudit.privacy.accountants.base import Accountant
-from fedaudit.privacy.accountants.rdp import RdpAccountant
-from fedaudit.privacy.accountants.two_stage import TwoStageAccountant
-from fedaudit.privacy.epsilon_lines import Course, EpsilonLine
-from fedaudit.privacy.epsilon_tables import pld_table, renyi_epsilons
-from fedaudit.privacy.events import (
-    Adjacency,
-    Event,
-    FixedSizeSampled,
-    Gaussian,
-    Observer,
-    PoissonSampled,
-    TwoStage,
-)
-from fedaudit.privacy.record_spending import (
-    RECORD_ADJACENCY,
-    RecordSpending,
-    record_spending,
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.plan import (
+    EVERYONE,
+    ObserverEpsilon,
+    PlanAccountant,
+    SpendingPlan,
+    SubjectKind,
 )
 from fedaudit.privacy.record_use import RecordUse
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import (
-    AccountantName,
-    GaussianCentral,
-    GaussianLocal,
-    RecordPersonalised,
-)
-from fedaudit.spec.training import FixedCohort
 
-SubjectKind = Literal["client", "population", "record_group"]
-PlanAccountant = Literal["rdp", "pld", "two-stage"]
-EVERYONE = "everyone"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ObserverEpsilon:
-    """What was spent before one observer, by whoever spent most."""
-
-    observer: Observer
-    delta: float
-    adjacency: Adjacency
-    value: float
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class SpendingPlan:
-    """The epsilons of a run; of every subject of its ledger, before every observer."""
-
-    subject_kind: SubjectKind
-    subjects: tuple[str, ...]
-    """Names, by the index that the ledger has for them."""
-    delta: float
-    adjacency: Adjacency
-    accountant: PlanAccountant
-    steps: int
-    """Compositions of the whole run, if nothing is repeated."""
-    lines: Mapping[Observer, tuple[EpsilonLine, ...]]
-    """One line for all subjects, or one each."""
-    records: RecordSpending | None = None
-    """Every record's own figures; None but for `record-personalised`."""
-    warnings: tuple[str, ...] = ()
-    """Of the accountant, about the figures of the whole run."""
-
-    @property
-    def observers(self) -> tuple[Observer, ...]:
-        """Before whom epsilon is counted, in one order."""
-        return tuple(self.lines)
-
-    def line(self, observer: Observer, subject: int = 0) -> EpsilonLine:
-        """The line of a subject."""
-        lines = self.lines[observer]
-        return lines[subject] if len(lines) > 1 else lines[0]
-
-    def epsilons(
-        self, observer: Observer, *, subjects: ArrayLike, compositions: ArrayLike
-    ) -> NDArray[np.float64]:
-        """Cumulative epsilon of these subjects after so many compositions each: float64."""
-        who, counts = np.broadcast_arrays(
-            np.asarray(subjects, dtype=np.int64), np.asarray(compositions, dtype=np.int64)
-        )
-        if len(self.lines[observer]) == 1:
-            return self.lines[observer][0].after(counts)
-        found = np.zeros(counts.shape)
-        for subject in np.unique(who).tolist():
-            mine = who == subject
-            found[mine] = self.line(observer, subject).after(counts[mine])
-        return found
-
-    def largest(self, observer: Observer, compositions: ArrayLike) -> float:
-        """The largest epsilon of any subject.
-
-        `compositions`: a number that holds for whoever takes part most, or one each, [subjects].
-        """
-        counts = np.asarray(compositions, dtype=np.int64)
-        if counts.ndim == 0:
-            return max(float(line.after(counts)) for line in self.lines[observer])
-        found = self.epsilons(observer, subjects=np.arange(len(self.subjects)), compositions=counts)
-        return float(found.max(initial=0.0))
-
-    def spent(self, compositions: Mapping[Observer, ArrayLike]) -> tuple[ObserverEpsilon, ...]:
-        """The figures of a report: for every observer, what the subjects went through."""
-        return tuple(
-            ObserverEpsilon(
-                observer=observer,
-                delta=self.delta,
-                adjacency=self.adjacency,
-                value=self.largest(observer, compositions[observer]),
-            )
-            for observer in self.observers
-        )
-
-    def steps_within(self, observer: Observer, epsilon: float) -> int:
-        """The most compositions after which no subject has passed `epsilon`."""
-        return min(line.steps_within(epsilon) for line in self.lines[observer])
-
-    def curve(self, observer: Observer, compositions: int) -> NDArray[np.float64]:
-        """Renyi divergences at RDP_ORDERS that nobody exceeds after so many compositions."""
-        curves = [line.curve(compositions) for line in self.lines[observer]]
-        most: NDArray[np.float64] = np.max(curves, axis=0)
-        return most
-
-    @property
-    def events_json(self) -> str:
-        """What the ledger keeps of the events: canonical JSON.
-
-        The event of one composition; for record groups, per group, the courses of its records:
-        `{"group": [{"event": ..., "lasts": ...}]}`.
-        """
-        lines = self.lines[self.observers[0]]
-        if self.subject_kind != "record_group":
-            return _canonical(lines[0].event.as_dict())
-        return _canonical(
-            {
-                name: [course.as_dict() for course in line.courses]
-                for name, line in zip(self.subjects, lines, strict=True)
-            }
-        )
+__all__ = [
+    "EVERYONE",
+    "ObserverEpsilon",
+    "PlanAccountant",
+    "SpendingPlan",
+    "SubjectKind",
+    "spending_plan",
+]
 
 
 def spending_plan(
@@ -175,115 +41,6 @@ def spending_plan(
     ValueError; its baseline without noise, `privacy-free`, has no plan. Raises InvalidInputError
     where no record can be used.
     """
-    privacy, rounds = spec.privacy, spec.training.rounds
-    if isinstance(privacy, GaussianCentral):
-        event, adjacency = _central(privacy, spec, training_clients)
-        return _of_one_event(
-            event,
-            subjects=("population", (EVERYONE,)),
-            seen=("final_model", adjacency),
-            privacy=privacy,
-            steps=rounds,
-        )
-    if isinstance(privacy, GaussianLocal):
-        return _of_one_event(
-            Gaussian(privacy.noise_multiplier),
-            subjects=("client", tuple(client_names)),
-            seen=("server", "replace-one"),
-            privacy=privacy,
-            steps=rounds,
-        )
-    if not isinstance(privacy, RecordPersonalised) or privacy.baseline == "privacy-free":
-        return None
-    if records is None:
-        raise ValueError("a plan for records needs how they are used (record_use)")
-    return _of_records(privacy, records, rounds)
-
-
-def _central(
-    privacy: GaussianCentral, spec: ExperimentSpec, training_clients: int
-) -> tuple[Event, Adjacency]:
-    """One round, and for which neighbours it is accounted for."""
-    cohort, noised = spec.training.cohort, Gaussian(privacy.noise_multiplier)
-    if isinstance(cohort, FixedCohort):
-        drawn = min(cohort.clients, training_clients)
-        return FixedSizeSampled(training_clients, drawn, noised), "replace-one"
-    return PoissonSampled(cohort.rate, noised), "add-or-remove-one"
-
-
-def _of_one_event(
-    event: Event,
-    *,
-    subjects: tuple[SubjectKind, tuple[str, ...]],
-    seen: tuple[Observer, Adjacency],
-    privacy: GaussianCentral | GaussianLocal,
-    steps: int,
-) -> SpendingPlan:
-    """A plan in which one event is composed, alike for all subjects."""
-    observer, adjacency = seen
-    line = EpsilonLine(
-        observer=observer,
-        delta=privacy.delta,
-        adjacency=adjacency,
-        courses=(Course(event),),
-        epsilons=_table(
-            event, steps, adjacency=adjacency, delta=privacy.delta, accountant=privacy.accountant
-        ),
+    return mechanism_of(spec).spending_plan(
+        training_clients=training_clients, client_names=client_names, records=records
     )
-    return SpendingPlan(
-        subject_kind=subjects[0],
-        subjects=subjects[1],
-        delta=privacy.delta,
-        adjacency=adjacency,
-        accountant=privacy.accountant,
-        steps=steps,
-        lines={observer: (line,)},
-        warnings=_warnings([line], steps) if privacy.accountant == "rdp" else (),
-    )
-
-
-def _table(
-    event: Event, steps: int, *, adjacency: Adjacency, delta: float, accountant: AccountantName
-) -> NDArray[np.float64]:
-    if accountant == "pld":
-        return pld_table(event, steps, adjacency=adjacency, delta=delta)
-    counts = np.arange(steps + 1)
-    return renyi_epsilons(event, counts, adjacency=adjacency, observer="final_model", delta=delta)
-
-
-def _of_records(privacy: RecordPersonalised, use: RecordUse, rounds: int) -> SpendingPlan:
-    found = record_spending(use, rounds=rounds, delta=privacy.delta)
-    keeps = privacy.baseline != "uniform" and privacy.inversion == "exact"
-    if keeps and found.overspent(rounds):
-        raise RuntimeError(f"{found.overspent(rounds)} records would pass their budgets")
-    lines = found.lines()
-    return SpendingPlan(
-        subject_kind="record_group",
-        subjects=tuple(group.name for group in found.groups),
-        delta=privacy.delta,
-        adjacency=RECORD_ADJACENCY,
-        accountant="two-stage",
-        steps=rounds,
-        lines=lines,
-        records=found,
-        warnings=_warnings([line for some in lines.values() for line in some], rounds),
-    )
-
-
-def _warnings(lines: Sequence[EpsilonLine], steps: int) -> tuple[str, ...]:
-    """What the accountants of these lines say about them, each thing once."""
-    found: dict[str, None] = {}
-    for line in lines:
-        accountant: Accountant = (
-            TwoStageAccountant(observer=line.observer)
-            if isinstance(line.event, TwoStage)
-            else RdpAccountant(adjacency=line.adjacency)
-        )
-        count = int(line.courses[0].lasting(steps))
-        found |= dict.fromkeys(accountant.compose(line.event, count).spent(line.delta).warnings)
-    return tuple(found)
-
-
-def _canonical(value: Any) -> str:
-    encoded: bytes = rfc8785.dumps(value)
-    return encoded.decode()

@@ -14,13 +14,11 @@ from fedaudit.privacy.between_hypotheses import (
     part_distances,
 )
 from fedaudit.privacy.guarantee import at_most, number
-from fedaudit.privacy.guarantees import guarantee_kind
-from fedaudit.privacy.inputs import GuaranteeKind
-from fedaudit.privacy.metric import epsilon
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.metric import release_epsilons
 from fedaudit.reports.hypotheses_document import BetweenHypotheses, HypothesisPair
 from fedaudit.reports.material import HypothesesFacts, ReportMaterial
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import LaplaceL2
 
 _ONE = "there is one hypothesis, so no client chooses"
 _REPORTED = "clients report the hypothesis that they chose, without any noise: nothing hides it"
@@ -94,62 +92,58 @@ def why_no_pairs(spec: ExperimentSpec) -> str | None:
     return _REPORTED if spec.training.clustering.method == "reported" else None
 
 
-def rates_of(
-    privacy: LaplaceL2, *, parts: Sequence[int], radii: NDArray[np.float64] | None
-) -> Rates | None:
+def rates_of(inputs: MechanismInputs, *, radii: NDArray[np.float64] | None) -> Rates | None:
     """The rates of a public radius, or of releases with secret radii [releases, parts].
 
-    None of too few releases to be told.
+    None of too few releases to be told. Raises ValueError for inputs that are not of metric
+    privacy.
     """
-    nu = float(privacy.noise_multiplier)
-    if not isinstance(privacy.radius, str):
-        radius = float(privacy.radius)
-        values = [epsilon(n=n, noise_multiplier=nu, radius=radius) for n in parts]
-        return Rates(np.array([values]), public=True)
+    nu, parts = inputs.noise_multiplier, inputs.noised_sizes
+    if inputs.cost_kind != "leakage" or nu is None:
+        raise ValueError(f"{inputs.mechanism} has no rates per unit of distance")
+    if inputs.radius is not None:
+        values = release_epsilons(parts, noise_multiplier=nu, radii=inputs.radius)
+        return Rates(values[None], public=True)
     if radii is None or len(radii) < FEWEST_RELEASES:
         return None
-    return Rates(np.asarray(parts) / (nu * radii), public=False)
+    return Rates(release_epsilons(parts, noise_multiplier=nu, radii=radii), public=False)
 
 
 @dataclass(frozen=True)
 class _Run:
     """What all pairs of a run have in common."""
 
-    privacy: LaplaceL2
-    guarantee: GuaranteeKind
+    inputs: MechanismInputs
     rates: Rates | None
     missing: str
     """Why there are no rates, where there are none."""
 
 
 def _run(material: ReportMaterial, facts: HypothesesFacts) -> _Run:
-    privacy = material.spec.privacy
-    assert isinstance(privacy, LaplaceL2)
     return _Run(
-        privacy=privacy,
-        guarantee=guarantee_kind(material.spec),
-        rates=rates_of(privacy, parts=facts.parts, radii=facts.radii),
+        inputs=material.inputs,
+        rates=rates_of(material.inputs, radii=facts.radii),
         missing=_NO_ROUND if material.result.best_round == 0 else _FEW,
     )
 
 
 def _pair(run: _Run, pair: tuple[int, int], by_part: NDArray[np.float64]) -> HypothesisPair:
-    privacy, rates, distance = run.privacy, run.rates, float(np.linalg.norm(by_part))
-    figures = pair_figures(by_part, rates, clip=privacy.clip)
+    inputs, rates, distance = run.inputs, run.rates, float(np.linalg.norm(by_part))
+    figures = pair_figures(by_part, rates, clip=inputs.clip)
     reasons = dict.fromkeys((name for name, value in figures.items() if value is None), run.missing)
-    if privacy.radius == "adaptive":
+    if inputs.radius is None:
         reasons["worst_case"] = _SECRET_RATE
-    elif privacy.clip is None:
+    elif inputs.clip is None:
         reasons["worst_case"] = _NO_CLIP
     if rates is not None and len(by_part) > 1:
         reasons |= dict.fromkeys(("epsilon", "epsilon_median", "epsilon_max"), _BY_LAYER)
-    elif privacy.radius == "adaptive":
+    elif inputs.radius is None:
         reasons["epsilon"] = _SECRET_RATE
     return HypothesisPair(
         first=pair[0],
         second=pair[1],
         distance=distance,
-        guarantee=run.guarantee,
+        guarantee=inputs.guarantee,
         reasons=reasons,
         **figures,
     )
@@ -184,7 +178,7 @@ def pair_figures(
 
 def _statement(run: _Run, pairs: Sequence[HypothesisPair], by_part: NDArray[np.float64]) -> str:
     """In words, from the pairs that are told and all distances [k, k, parts]."""
-    privacy, adaptive = run.privacy, run.privacy.radius == "adaptive"
+    adaptive = run.inputs.radius is None
     layered = ", added up over the layers" if by_part.shape[-1] > 1 else ""
     sentences = [
         "The hypothesis that a client chose has no noise of its own. Where the same update starts "
@@ -202,7 +196,7 @@ def _statement(run: _Run, pairs: Sequence[HypothesisPair], by_part: NDArray[np.f
         "releases add up.",
         _of_any_two(run, by_part),
     ]
-    if privacy.noise == "simulation":
+    if run.inputs.noise == "simulation":
         sentences.append(
             "This is what secret noise gives; the noise of this run can be drawn again from its "
             "seed and hides nothing."
@@ -241,7 +235,7 @@ def _exponent(pair: HypothesisPair, *, adaptive: bool) -> str:
 
 def _of_any_two(run: _Run, by_part: NDArray[np.float64]) -> str:
     """Of all pairs, listed or not: over layers the farthest need not have the largest exponent."""
-    rates, clip = run.rates, run.privacy.clip
+    rates, clip = run.rates, run.inputs.clip
     if rates is None or not rates.public or clip is None:
         return "Datasets whose updates differ too are bounded by no number."
     apart = float((by_part @ rates.values[0]).max())

@@ -118,6 +118,8 @@ class Privacy(_Part):
     epsilon: list[EpsilonSection]
     """One for each observer; empty where there is no epsilon with a delta."""
     records: RecordsSection | None
+    noise_multiplier: float | None = None
+    """Of the mechanism: as the spec sets it, or calibrated from public numbers."""
     reasons: Reasons
 
 

@@ -6,7 +6,7 @@ event for the whole ledger, and what would take too long is left unchecked.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from fedaudit.ledger.accounts import stored_account
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.privacy.guarantees import mechanism_inputs
 from fedaudit.privacy.inputs import MechanismInputs
-from fedaudit.privacy.spending_plan import SpendingPlan, spending_plan
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.record_evidence import record_courses
+from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.checks import Check, check, shown, unchecked
-from fedaudit.reports.epsilon_checks import record_courses
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.privacy import RecordPersonalised
 
 NAME = "ledger.epsilons"
 
@@ -146,20 +145,24 @@ def _plan(
     if len(inputs.event or "") > _LONGEST_EVENT:
         raise _UncheckedError("the entries' event is too long to be composed anew")
     rounds = spec.training.rounds
-    if isinstance(spec.privacy, RecordPersonalised):
-        courses = record_courses(spec, inputs, inputs.n, names)
-        rounds += _REPEATS
-        if courses is not None and sum(map(len, courses)) * rounds > _MOST_PLACES:
-            raise _UncheckedError("the entries' events take too long to be composed anew")
-        known = courses is not None
-    else:
-        population = _population(json.loads(inputs.event or "null"))
-        plan = spending_plan(spec, training_clients=population, client_names=names)
-        known = (
-            plan is not None
-            and plan.subjects == names
-            and mechanism_inputs(spec, n=inputs.n, plan=plan) == inputs
-        )
+    mechanism = mechanism_of(spec)
+    match mechanism.facts.subject_kind:
+        case "record_group":
+            courses = record_courses(spec, inputs, inputs.n, names)
+            rounds += _REPEATS
+            if courses is not None and sum(map(len, courses)) * rounds > _MOST_PLACES:
+                raise _UncheckedError("the entries' events take too long to be composed anew")
+            known = courses is not None
+        case "client" | "population":
+            population = _population(json.loads(inputs.event or "null"))
+            plan = mechanism.spending_plan(training_clients=population, client_names=names)
+            known = (
+                plan is not None
+                and plan.subjects == names
+                and mechanism.inputs(n=inputs.n, plan=plan) == inputs
+            )
+        case other:
+            assert_never(other)
     return stored_account(inputs, names, rounds=rounds).plan if known else None
 
 

@@ -5,30 +5,25 @@ that are not part of the evidence: each is held against the spec's public number
 are computed from them.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 
 from fedaudit.federations.split import training_clients
-from fedaudit.privacy.epsilon_lines import Course, course_from_dict, worst_epsilons
-from fedaudit.privacy.events import TwoStage
-from fedaudit.privacy.guarantees import guarantee_kind, mechanism_inputs
-from fedaudit.privacy.inputs import MechanismInputs
-from fedaudit.privacy.record_plans import run_within
+from fedaudit.privacy.epsilon_lines import worst_epsilons
+from fedaudit.privacy.guarantees import mechanism_inputs
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.record_evidence import record_courses
 from fedaudit.privacy.record_spending import RECORD_ADJACENCY, RECORD_OBSERVERS
 from fedaudit.privacy.record_use import record_settings
 from fedaudit.privacy.spending_plan import spending_plan
 from fedaudit.reports.checks import Check, check, same, shown, value_at
 from fedaudit.reports.recompute import LedgerTotals
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import RecordPersonalised
 
 _DIGITS = 1e-6
 """Relative: another library or machine may round differently, by far less."""
-_NOT_COURSES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 _MOST_CLIENTS = 10**9
 
 Values = dict[str, float]
@@ -54,12 +49,14 @@ def epsilon_checks(
     )
     if not follows:
         return
-    by_record = isinstance(spec.privacy, RecordPersonalised)
-    known = (
-        _of_records(spec, totals, parameters, names)
-        if by_record
-        else _of_the_spec(spec, totals, parameters, names, training)
-    )
+    subject_kind = mechanism_of(spec).facts.subject_kind
+    match subject_kind:
+        case "record_group":
+            known = _of_records(spec, totals, parameters, names)
+        case "client" | "population":
+            known = _of_the_spec(spec, totals, parameters, names, training)
+        case _:
+            assert_never(subject_kind)
     yield check(
         "ledger.inputs",
         known is not None,
@@ -119,59 +116,6 @@ def _of_records(
         )
         for observer in RECORD_OBSERVERS
     }
-
-
-def record_courses(
-    spec: ExperimentSpec, inputs: MechanismInputs, parameters: int, names: Sequence[str]
-) -> list[tuple[Course, ...]] | None:
-    """What each group of records goes through; None where the spec's public numbers differ."""
-    if replace(inputs, event=None) != _record_inputs(spec, parameters):
-        return None
-    try:
-        kept = json.loads(inputs.event or "")
-        courses = [tuple(course_from_dict(one) for one in kept[name]) for name in names]
-    except _NOT_COURSES:
-        return None
-    if len(kept) != len(names) or not all(
-        some and all(_fits(spec, course) for course in some) for some in courses
-    ):
-        return None
-    return courses
-
-
-def _record_inputs(spec: ExperimentSpec, parameters: int) -> MechanismInputs:
-    """What entries must say beside their events."""
-    privacy = spec.privacy
-    assert isinstance(privacy, RecordPersonalised)
-    return MechanismInputs(
-        mechanism=privacy.mechanism,
-        n=parameters,
-        noise_multiplier=None,
-        radius=None,
-        radius_floor=None,
-        clip=privacy.clip,
-        noise=privacy.noise,
-        guarantee=guarantee_kind(spec),
-        delta=privacy.delta,
-        adjacency=RECORD_ADJACENCY,
-        accountant="two-stage",
-    )
-
-
-def _fits(spec: ExperimentSpec, course: Course) -> bool:
-    """Whether a course has the spec's public numbers; the noise of a baseline is not among them."""
-    settings, event, privacy = record_settings(spec), course.event, spec.privacy
-    if not isinstance(event, TwoStage) or not isinstance(privacy, RecordPersonalised):
-        return False
-    if (event.client_rate, event.steps) != (settings.client_rate, settings.steps):
-        return False
-    lasts = course.lasts
-    if lasts is not None and (privacy.baseline != "filter" or lasts >= settings.rounds):
-        return False
-    if privacy.baseline not in (None, "filter"):
-        return True
-    noise = run_within(settings.epsilon_max, settings).noise_multiplier
-    return bool(np.isclose(event.noise_multiplier, noise, rtol=_DIGITS, atol=0))
 
 
 def _figures(report: Mapping[str, Any], known: Values, totals: LedgerTotals) -> Iterator[Check]:

@@ -20,7 +20,6 @@ from fedaudit.reports.between_hypotheses import (
 from fedaudit.reports.checks import Check, check, same, value_at
 from fedaudit.reports.recompute import LedgerTotals
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import LaplaceL2
 
 _LARGEST = 1e300
 _ROUNDING = 1e-9
@@ -37,7 +36,7 @@ def hypotheses_checks(
     if between is not None:
         yield check(
             f"report.{_PAIRS}",
-            isinstance(spec.privacy, LaplaceL2) and _follow(spec, between, totals, inputs),
+            inputs.cost_kind == "leakage" and _follow(spec, between, totals, inputs),
             good="what noise hides between hypotheses follows from their distances and the ledger",
             bad=f"{_PAIRS} does not follow from its distances, the spec and the ledger",
         )
@@ -62,17 +61,16 @@ def _follow(
     if value_at(between, "pairs_in_all") != in_all or len(pairs) != listed:
         return False
     parts = inputs.noised_sizes
-    assert isinstance(spec.privacy, LaplaceL2)
-    rates = rates_of(spec.privacy, parts=parts, radii=totals.best_radii)
+    rates = rates_of(inputs, radii=totals.best_radii)
     for pair in pairs:
         distance = value_at(pair, "distance")
         if type(distance) not in (int, float) or not 0 <= distance < _LARGEST:
             return False
         if len(parts) > 1:
-            if not _within_reach(pair, float(distance), rates, clip=spec.privacy.clip):
+            if not _within_reach(pair, float(distance), rates, clip=inputs.clip):
                 return False
             continue
-        figures = pair_figures(np.array([float(distance)]), rates, clip=spec.privacy.clip)
+        figures = pair_figures(np.array([float(distance)]), rates, clip=inputs.clip)
         if not same({name: value_at(pair, name) for name in figures}, figures):
             return False
     return True

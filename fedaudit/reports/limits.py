@@ -1,9 +1,10 @@
 """What a report does not show, one plain sentence each."""
 
-from fedaudit.privacy.guarantees import guarantee_kind
+from typing import assert_never
+
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.epsilon_limits import SIMULATED, epsilon_limits, withheld_updates
 from fedaudit.reports.material import ReportMaterial
-from fedaudit.spec.privacy import LaplaceL2
 
 _UNSIGNED = (
     "The report is not signed. Its hash chain shows changed or missing entries, but not that the "
@@ -12,16 +13,6 @@ _UNSIGNED = (
 _SIGNED = (
     "The signature shows that whoever held the key stated this, and that nothing was changed "
     "since. It does not show that what was stated is true, nor when."
-)
-
-_THEOREM = (
-    "The theorem bounds a release by epsilon times the distance of the uploads; n/nu is that bound "
-    "only for uploads within the radius of each other."
-)
-_LAYER_THEOREM = (
-    "The theorem bounds a release by the sum over layers of the layer's epsilon times the distance "
-    "of the uploads within it; n/nu is that bound only for uploads within the radius of each other "
-    "in every layer."
 )
 
 
@@ -41,36 +32,32 @@ def limits(material: ReportMaterial) -> list[str]:
 
 
 def _of_the_mechanism(material: ReportMaterial) -> list[str]:
-    spec, privacy = material.spec, material.spec.privacy
-    if material.plan is not None:
-        return epsilon_limits(material, material.plan)
-    if not isinstance(privacy, LaplaceL2):
-        return ["There is no privacy mechanism: updates left the clients as they were."]
+    cost_kind = material.inputs.cost_kind
+    match cost_kind:
+        case "epsilon":
+            if material.plan is None:
+                raise ValueError("a report of an epsilon needs the spending plan of its run")
+            return epsilon_limits(material, material.plan)
+        case "leakage":
+            return _of_leakage(material)
+        case "unbounded":
+            limits = mechanism_of(material.spec).limits()
+            return [
+                "There is no privacy mechanism: updates left the clients as they were.",
+                *limits,
+            ]
+        case _:
+            assert_never(cost_kind)
+
+
+def _of_leakage(material: ReportMaterial) -> list[str]:
     found = [
         "Leakage is metric privacy: a cost within a distance. It is not the epsilon of "
         "(epsilon, delta)-differential privacy and must not be compared with it or added to it.",
     ]
-    if privacy.noise == "simulation":
+    if material.inputs.noise == "simulation":
         found.append(SIMULATED)
-    if privacy.radius == "adaptive":
-        found.append(
-            "The adaptive radius depends on the secret update, so its leakage is heuristic: "
-            "adding n/nu over releases is the paper's convention, not a theorem."
-        )
-    elif guarantee_kind(spec) == "formal":
-        found.append(_LAYER_THEOREM if privacy.per_layer else _THEOREM)
-    if spec.training.hypotheses > 1:
-        found.append(
-            "The hypothesis that a client chose is not protected by itself: between hypotheses i "
-            "and j the bound of a release is about epsilon * ||theta_i - theta_j||"
-            f"{', added up over the layers' if privacy.per_layer else ''}, which can be large."
-        )
-        if privacy.radius == "adaptive":
-            found.append(
-                "The largest epsilon between hypotheses comes from one client's update: though it "
-                "names nobody and is rounded up to two digits, it tells the norm of the smallest "
-                "update of a round to within a tenth."
-            )
+    found += mechanism_of(material.spec).limits()
     found.append(
         "The mechanism is proven for real numbers. The low bits of floating-point noise can leak "
         "(Mironov 2012), and noise is made from random numbers of 32 bits, so tails rarer than "

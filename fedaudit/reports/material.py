@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedaudit.fairness.combination import Combination, combination_of
 from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.events import Observer
+from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.hypotheses_document import Plane
 from fedaudit.spec.experiment import ExperimentSpec
@@ -75,6 +76,8 @@ class ReportMaterial:
     spec: ExperimentSpec
     n: int
     """Released parameters."""
+    inputs: MechanismInputs
+    """The mechanism, as every entry of the run's ledger has it."""
     federation: FederationFacts
     releases: NDArray[np.int32]
     """How often each of the ledger's subjects released something: [subjects]. Clients, but for the

@@ -1,19 +1,20 @@
 """The privacy section: leakage under metric privacy, epsilon with a delta, or neither."""
 
-from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.inputs import layer_components
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.metric import (
     leakage,
     summarise_leakage,
     training_releases,
     worst_log_ratio,
 )
-from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE, NO_MECHANISM, NO_NOISE
-from fedaudit.privacy.spending_plan import ObserverEpsilon, SpendingPlan
+from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
+from fedaudit.privacy.spending_plan import ObserverEpsilon
 from fedaudit.reports.between_hypotheses import between_hypotheses
 from fedaudit.reports.document import (
     ClusterLeakage,
@@ -23,13 +24,6 @@ from fedaudit.reports.document import (
 )
 from fedaudit.reports.material import ReportMaterial
 from fedaudit.reports.records import records_section
-from fedaudit.spec.privacy import (
-    GaussianCentral,
-    GaussianLocal,
-    LaplaceL2,
-    PrivacySpec,
-    RecordPersonalised,
-)
 
 _LEAKAGE = (
     "leakage_median",
@@ -64,7 +58,7 @@ def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
 
     Nobody is taken to pay more often than a budget allows. Empty where the run did not end so.
     """
-    plan, result, privacy = material.plan, material.result, material.spec.privacy
+    plan, result, mechanism = material.plan, material.result, mechanism_of(material.spec)
     if plan is None or result.stopped_by != "patience":
         return ()
     left = max(0, material.spec.training.rounds - result.rounds)
@@ -72,33 +66,51 @@ def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
     for observer, played in material.compositions.items():
         counts = np.asarray(played, dtype=np.int64)
         most[observer] = counts + left
-        if isinstance(privacy, GaussianCentral | GaussianLocal) and privacy.epsilon_budget:
-            allowed = plan.steps_within(observer, privacy.epsilon_budget)
+        allowed = mechanism.compositions_within_budget(plan, observer)
+        if allowed is not None:
             most[observer] = np.maximum(counts, np.minimum(most[observer], allowed))
     return plan.spent(most)
 
 
 def privacy_section(material: ReportMaterial) -> Privacy:
     """What training spent."""
-    privacy = material.spec.privacy
-    if material.plan is not None:
-        return _with_epsilon(material, material.plan)
-    if isinstance(privacy, LaplaceL2):
-        return _with_leakage(material, privacy.noise_multiplier)
-    unprotected = NO_NOISE if isinstance(privacy, RecordPersonalised) else NO_MECHANISM
-    missing = (*_LEAKAGE, "epsilon_max", "records")
+    cost_kind = material.inputs.cost_kind
+    match cost_kind:
+        case "epsilon":
+            return _with_epsilon(material)
+        case "leakage":
+            return _with_leakage(material)
+        case "unbounded":
+            return _unbounded(material)
+        case _:
+            assert_never(cost_kind)
+
+
+def _unbounded(material: ReportMaterial) -> Privacy:
+    missing = (*_LEAKAGE, "epsilon_max", "records", "noise_multiplier")
     return Privacy(
         **dict.fromkeys(missing),
         participations_max=int(_ordered(material).max(initial=0)),
         refusals=material.refusals,
         withheld=material.withheld,
         epsilon=[],
-        reasons=dict.fromkeys(missing, unprotected),
+        reasons=dict.fromkeys(missing, why_unbounded(material.inputs)),
     )
 
 
-def _with_epsilon(material: ReportMaterial, plan: SpendingPlan) -> Privacy:
-    found = spent(material)
+def _noise_multiplier(material: ReportMaterial, reasons: dict[str, str]) -> float | None:
+    """The mechanism's noise multiplier; why there is none goes into `reasons`."""
+    found = mechanism_of(material.spec).noise_multiplier()
+    if isinstance(found, str):
+        reasons["noise_multiplier"] = found
+        return None
+    return found
+
+
+def _with_epsilon(material: ReportMaterial) -> Privacy:
+    plan, found = material.plan, spent(material)
+    if plan is None:
+        raise ValueError("a report of an epsilon needs the spending plan of its run")
     reasons = dict.fromkeys(_LEAKAGE, NO_LEAKAGE)
     records = None
     if plan.records is None:
@@ -124,11 +136,13 @@ def _with_epsilon(material: ReportMaterial, plan: SpendingPlan) -> Privacy:
             for one in found
         ],
         records=records,
+        noise_multiplier=_noise_multiplier(material, reasons),
         reasons=reasons,
     )
 
 
-def _with_leakage(material: ReportMaterial, nu: float) -> Privacy:
+def _with_leakage(material: ReportMaterial) -> Privacy:
+    nu = _nu(material.inputs)
     summary = summarise_leakage(
         material.releases,
         training_clients=material.federation.training_clients,
@@ -139,11 +153,10 @@ def _with_leakage(material: ReportMaterial, nu: float) -> Privacy:
     reasons = {"epsilon_max": NO_EPSILON, "records": _NOT_BY_RECORD}
     if by_cluster is None:
         reasons["leakage_by_cluster"] = "the clusters of the clients were not handed over"
-    if not material.layers:
+    if material.inputs.components is None:
         reasons["leakage_by_component"] = _NOT_BY_LAYER
     most = int(_ordered(material).max(initial=0))
-    sizes = material.layers or (material.n,)
-    bounded = log_ratio_max(material.spec.privacy, most, sizes=sizes)
+    bounded = log_ratio_max(material.inputs, most)
     if isinstance(bounded, str):
         reasons["log_ratio_max"] = bounded
     between = between_hypotheses(material)
@@ -156,7 +169,7 @@ def _with_leakage(material: ReportMaterial, nu: float) -> Privacy:
         leakage_by_cluster=by_cluster,
         leakage_per_release=leakage(1, n=material.n, noise_multiplier=nu),
         log_ratio_max=None if isinstance(bounded, str) else bounded,
-        leakage_by_component=_by_component(material, nu),
+        leakage_by_component=_by_component(material.inputs),
         between_hypotheses=None if isinstance(between, str) else between,
         participations_max=most,
         refusals=material.refusals,
@@ -164,40 +177,53 @@ def _with_leakage(material: ReportMaterial, nu: float) -> Privacy:
         epsilon_max=None,
         epsilon=[],
         records=None,
+        noise_multiplier=_noise_multiplier(material, reasons),
         reasons=reasons,
     )
 
 
-def log_ratio_max(privacy: PrivacySpec, releases: int, *, sizes: Sequence[int]) -> float | str:
-    """The theorem's sum over `releases` rounds, or why there is none.
+def _nu(inputs: MechanismInputs) -> float:
+    """The noise multiplier of metric privacy, which its inputs have."""
+    if inputs.noise_multiplier is None:
+        raise ValueError(f"the inputs of {inputs.mechanism} have no noise multiplier")
+    return inputs.noise_multiplier
 
-    `sizes`: parameters of each part that has noise of its own.
-    """
-    if not isinstance(privacy, LaplaceL2):
-        return NO_LEAKAGE
-    if privacy.radius == "adaptive":
+
+def log_ratio_max(inputs: MechanismInputs, releases: int) -> float | str:
+    """The theorem's sum over `releases` rounds, or why there is none."""
+    match inputs.cost_kind:
+        case "epsilon":
+            return NO_LEAKAGE
+        case "unbounded":
+            return why_unbounded(inputs)
+        case "leakage":
+            pass
+        case other:
+            assert_never(other)
+    if inputs.radius is None:
         return _SECRET_RATES
-    if privacy.clip is None:
+    if inputs.clip is None:
         return _NO_CLIP
     return worst_log_ratio(
         releases,
-        sizes=sizes,
-        noise_multiplier=privacy.noise_multiplier,
-        radius=float(privacy.radius),
-        clip=privacy.clip,
+        sizes=inputs.noised_sizes,
+        noise_multiplier=_nu(inputs),
+        radius=inputs.radius,
+        clip=inputs.clip,
     )
 
 
-def _by_component(material: ReportMaterial, nu: float) -> list[ComponentLeakage] | None:
-    if not material.layers:
+def _by_component(inputs: MechanismInputs) -> list[ComponentLeakage] | None:
+    if inputs.components is None:
         return None
+    nu = _nu(inputs)
     return [
         ComponentLeakage(
             component=layer.name,
             parameters=layer.n,
             leakage_per_release=leakage(1, n=layer.n, noise_multiplier=nu),
         )
-        for layer in layer_components(material.layers)
+        for layer in inputs.components
     ]
 
 
@@ -218,7 +244,9 @@ def _by_cluster(material: ReportMaterial, nu: float) -> list[ClusterLeakage] | N
                 ClusterLeakage(
                     cluster=cluster,
                     clients=len(releases),
-                    leakage_median=float(np.median(releases)) * material.n / nu,
+                    leakage_median=leakage(
+                        float(np.median(releases)), n=material.n, noise_multiplier=nu
+                    ),
                     leakage_max=leakage(int(releases.max()), n=material.n, noise_multiplier=nu),
                 )
             )

@@ -1,7 +1,7 @@
 """A report's privacy figures, computed anew from nothing but ledger entries and the spec."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,14 @@ from fedaudit.ledger.radii import radii_fit
 from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.privacy.metric import leakage, summarise_leakage
 
+_LEAKAGE = (
+    "leakage_median",
+    "leakage_max",
+    "leakage_quantiles",
+    "leakage_per_release",
+    "leakage_by_component",
+    "leakage_by_cluster",
+)
 _REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
 
 
@@ -68,25 +76,24 @@ def recompute(
 ) -> dict[str, Any] | None:
     """The figures of the report's section `privacy` that follow from the entries.
 
-    None where this version does not know how the mechanism's figures are computed. Raises
+    None of a cost that is an epsilon, which follows from events (`epsilon_checks`). Raises
     ValueError where more clients released something than train.
     """
-    figures = _FIGURES.get(inputs.mechanism)
-    if figures is None:
-        return None
+    match inputs.cost_kind:
+        case "leakage":
+            figures = _metric_privacy(totals, inputs, training_clients, hypotheses)
+        case "unbounded":
+            figures = dict.fromkeys(_LEAKAGE)
+        case "epsilon":
+            return None
+        case other:
+            assert_never(other)
     common = {
         "participations_max": int(totals.releases.max(initial=0)),
         "refusals": totals.refusals,
         "withheld": totals.withheld,
     }
-    return {**common, **figures(totals, inputs, training_clients, hypotheses)}
-
-
-def _without_mechanism(
-    _totals: LedgerTotals, _inputs: MechanismInputs, _training_clients: int, _hypotheses: int
-) -> dict[str, Any]:
-    names = ("median", "max", "quantiles", "per_release", "by_component", "by_cluster")
-    return dict.fromkeys((f"leakage_{name}" for name in names), None)
+    return {**common, **figures}
 
 
 def _metric_privacy(
@@ -132,18 +139,8 @@ def _by_cluster(
                 {
                     "cluster": cluster,
                     "clients": len(releases),
-                    "leakage_median": float(np.median(releases)) * n / nu,
+                    "leakage_median": leakage(float(np.median(releases)), n=n, noise_multiplier=nu),
                     "leakage_max": leakage(int(releases.max()), n=n, noise_multiplier=nu),
                 }
             )
     return found
-
-
-_Figures = Callable[[LedgerTotals, MechanismInputs, int, int], dict[str, Any]]
-_FIGURES: dict[str, _Figures] = {
-    "laplace-l2": _metric_privacy,
-    "none": _without_mechanism,
-    # Its baseline without noise; with noise it is counted as an epsilon (`epsilon_checks`).
-    "record-personalised": _without_mechanism,
-}
-"""By mechanism: the figures that are its own."""

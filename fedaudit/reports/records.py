@@ -14,7 +14,7 @@ from fedaudit.privacy.record_groups import enclosing
 from fedaudit.privacy.record_spending import GroupSpending, RecordSpending
 from fedaudit.reports.document import RecordGroupSection, RecordsSection
 from fedaudit.reports.material import ReportMaterial
-from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.privacy import budget_column
 
 
 def records_section(material: ReportMaterial, records: RecordSpending) -> RecordsSection:
@@ -24,8 +24,7 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
     """
     rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
     size = material.spec.fairness.minimum_group_size
-    privacy = material.spec.privacy
-    secret = isinstance(privacy, RecordPersonalised) and privacy.budgets.column is not None
+    secret = budget_column(material.spec.privacy) is not None
     found = records.of_groups("final_model", rounds)
     # Records that were left out are a group too: the total less the others would give them away.
     cells = np.array([records.left_out, *(one.records for one in found)])

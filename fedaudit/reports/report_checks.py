@@ -1,15 +1,15 @@
 """Whether a report is the signed one, and says what its ledger says."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, assert_never
 
 from fedaudit.federations.split import training_clients
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.evidence import Evidence
 from fedaudit.ledger.keys import Keyring
 from fedaudit.networks.shape import are_layers_of
-from fedaudit.privacy.epsilon_guarantees import EpsilonMechanism
-from fedaudit.privacy.guarantees import guarantee_kind, mechanism_inputs
+from fedaudit.privacy.guarantees import mechanism_inputs
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.checks import (
     Check,
     canonical_hash,
@@ -146,11 +146,27 @@ def _figures(
     parameters = value_at(report, "data", "parameters")
     if type(parameters) is not int:
         yield check("ledger.inputs", False, good="", bad="the report gives no data.parameters")
-    elif guarantee_kind(spec) != "none" and isinstance(spec.privacy, EpsilonMechanism):
-        yield from epsilon_checks(spec, report, totals, parameters, evidence.names)
     else:
-        yield from _of_the_ledger(spec, report, totals, parameters, len(evidence.names))
+        yield from _of_the_mechanism(spec, report, totals, parameters, evidence.names)
     yield _gates(spec, report)
+
+
+def _of_the_mechanism(
+    spec: ExperimentSpec,
+    report: Mapping[str, Any],
+    totals: LedgerTotals,
+    parameters: int,
+    names: Sequence[str],
+) -> Iterator[Check]:
+    """The figures of the spec's mechanism, by how its cost is counted."""
+    cost_kind = mechanism_of(spec).cost_kind
+    match cost_kind:
+        case "epsilon":
+            yield from epsilon_checks(spec, report, totals, parameters, names)
+        case "leakage" | "unbounded":
+            yield from _of_the_ledger(spec, report, totals, parameters, len(names))
+        case _:
+            assert_never(cost_kind)
 
 
 def _of_the_ledger(
@@ -197,7 +213,7 @@ def _of_the_ledger(
         yield _agrees(report, f"privacy.{name}", value)
     if value_at(report, "privacy", "log_ratio_max") is not None:
         most = int(totals.releases.max(initial=0))
-        bounded = log_ratio_max(spec.privacy, most, sizes=inputs.noised_sizes)
+        bounded = log_ratio_max(inputs, most)
         yield _agrees(report, "privacy.log_ratio_max", bounded)
     yield from hypotheses_checks(spec, report, totals, inputs)
 

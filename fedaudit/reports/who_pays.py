@@ -1,24 +1,19 @@
 """Who pays: what training cost the clients of each group."""
 
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.client_averages import FEWEST_CLIENTS
 from fedaudit.fairness.who_pays import Membership, membership
-from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE, NO_MECHANISM
+from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
+from fedaudit.privacy.metric import leakages
+from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.reports.document import PayingGroup, WhoPaysSection
 from fedaudit.reports.fairness_groups import hidden_reason
 from fedaudit.reports.material import ReportMaterial
-from fedaudit.spec.privacy import GaussianCentral, GaussianLocal, LaplaceL2, RecordPersonalised
 
-_SECRET = {
-    GaussianCentral: "who takes part in a round is secret, so everybody is charged for all of them",
-    RecordPersonalised: (
-        "who takes part in a round is secret, and records pay by budgets of their own"
-    ),
-}
 _NOT_GIVEN = "the groups of the training clients were not handed over"
 _NOT_COUNTED = "refusals were not counted by client"
 _COMBINED = (
@@ -38,10 +33,9 @@ _FIGURES = (
 
 def who_pays(material: ReportMaterial, attribute: str) -> tuple[WhoPaysSection | None, str | None]:
     """The section of one attribute, or None and the reason why there is none."""
-    privacy = material.spec.privacy
-    for kind, why in _SECRET.items():
-        if isinstance(privacy, kind):
-            return None, why
+    secret = mechanism_of(material.spec).facts.no_group_costs
+    if secret is not None:
+        return None, secret
     rows = material.federation.training_rows.get(attribute)
     if rows is None:
         return None, _NOT_GIVEN
@@ -72,7 +66,7 @@ def _figures(
     material: ReportMaterial, found: Membership
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     """Each figure by group [groups], and why others are missing."""
-    privacy, releases = material.spec.privacy, material.releases.astype(np.int64)
+    releases = material.releases.astype(np.int64)
     figures: dict[str, NDArray[Any]] = {
         "clients": found.clients,
         "participations_mean": found.mean(releases),
@@ -83,19 +77,37 @@ def _figures(
         missing["refusals"] = _NOT_COUNTED
     else:
         figures["refusals"] = found.total(material.refused)
-    if isinstance(privacy, LaplaceL2):
-        nu = privacy.noise_multiplier
-        # One product and one quotient, as everywhere: an integer times n, over nu.
-        figures["leakage_mean"] = figures["participations_mean"] * material.n / nu
-        figures["leakage_max"] = figures["participations_max"] * material.n / nu
-        missing["epsilon_max"] = NO_EPSILON
-        return figures, missing
-    unbounded = NO_LEAKAGE if isinstance(privacy, GaussianLocal) else NO_MECHANISM
-    missing |= dict.fromkeys(("leakage_mean", "leakage_max"), unbounded)
-    if material.plan is None:
-        missing["epsilon_max"] = NO_MECHANISM
-    else:
-        everyone = np.arange(len(releases))
-        epsilons = material.plan.epsilons("server", subjects=everyone, compositions=releases)
-        figures["epsilon_max"] = found.largest(epsilons)
-    return figures, missing
+    costs, no_costs = _costs(material, found, figures, releases)
+    return figures | costs, missing | no_costs
+
+
+def _costs(
+    material: ReportMaterial,
+    found: Membership,
+    figures: dict[str, NDArray[Any]],
+    releases: NDArray[np.int64],
+) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """What participations cost each group, by how the mechanism's cost is counted."""
+    inputs = material.inputs
+    match inputs.cost_kind:
+        case "leakage":
+            nu = inputs.noise_multiplier
+            assert nu is not None
+            return {
+                f"leakage_{name}": leakages(
+                    figures[f"participations_{name}"], n=inputs.n, noise_multiplier=nu
+                )
+                for name in ("mean", "max")
+            }, {"epsilon_max": NO_EPSILON}
+        case "epsilon":
+            if material.plan is None:
+                raise ValueError("a report of an epsilon needs the spending plan of its run")
+            everyone = np.arange(len(releases))
+            epsilons = material.plan.epsilons("server", subjects=everyone, compositions=releases)
+            no_leakage = dict.fromkeys(("leakage_mean", "leakage_max"), NO_LEAKAGE)
+            return {"epsilon_max": found.largest(epsilons)}, no_leakage
+        case "unbounded":
+            missing = ("leakage_mean", "leakage_max", "epsilon_max")
+            return {}, dict.fromkeys(missing, why_unbounded(inputs))
+        case other:
+            assert_never(other)

@@ -11,7 +11,6 @@ from fedaudit.runs.run import cell_account
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import LaplaceL2
 from fedaudit.training.cell import Cell
 
 # Far below the largest number in double precision, so that sums of reservations stay finite.
@@ -48,9 +47,7 @@ class ExperimentPlan:
             "noise": spec.privacy.noise,
             "rounds_total": spec.training.rounds,
             "parameters": self.parameters,
-            "noise_multiplier": (
-                spec.privacy.noise_multiplier if isinstance(spec.privacy, LaplaceL2) else None
-            ),
+            "noise_multiplier": inputs.noise_multiplier if inputs.cost_kind == "leakage" else None,
             "mechanism_inputs": None if inputs.follow_from_n else inputs.as_dict(),
             "attributes": {one.name: one.values for one in self.federation.attributes},
             "tags": spec.tags,

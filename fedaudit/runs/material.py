@@ -35,6 +35,7 @@ def report_material(
         status="failed" if result.stopped_by == "diverged" else "succeeded",
         spec=run.spec,
         n=ledger.inputs.n,
+        inputs=ledger.inputs,
         federation=_federation_facts(run),
         releases=ledger.spending.releases,
         refusals=ledger.spending.refusals,

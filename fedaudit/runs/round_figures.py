@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from fedaudit.privacy.cluster_leakage import ClusterLeakage
 from fedaudit.privacy.inputs import MechanismInputs
-from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE, NO_MECHANISM, NO_NOISE
+from fedaudit.privacy.mechanisms.registry import why_unbounded
+from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.runs.figures import ROUND_GAPS, FairnessFigures, RoundFigures
 from fedaudit.runs.run import Run
 from fedaudit.training.records import RoundRecord
@@ -106,7 +107,7 @@ def _why_no_cost(inputs: MechanismInputs) -> str:
         return NO_LEAKAGE
     if inputs.noise_multiplier is not None:
         return NO_EPSILON
-    return NO_MECHANISM if inputs.mechanism == "none" else NO_NOISE
+    return why_unbounded(inputs)
 
 
 def _finite(value: float | None) -> float | None:

@@ -76,4 +76,4 @@ class Spending:
         """The median leakage over the training clients; None where the cost is no leakage."""
         if inputs.noise_multiplier is None or inputs.counts_epsilon:
             return None
-        return self.median * inputs.n / inputs.noise_multiplier
+        return leakage(self.median, n=inputs.n, noise_multiplier=inputs.noise_multiplier)

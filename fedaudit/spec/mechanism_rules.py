@@ -41,21 +41,25 @@ def check_mechanism(
     privacy: PrivacySpec, *, training: Training, federation: FederationSpec
 ) -> None:
     """Raises a validation error that names the field and the remedy."""
-    if not isinstance(privacy, RecordPersonalised):
-        _check_records_stay_out(privacy, training, federation)
     match privacy:
+        case NoMechanism():
+            _check_records_stay_out(privacy, training, federation)
+            _check_no_coins(privacy, training)
         case LaplaceL2():
+            _check_records_stay_out(privacy, training, federation)
+            _check_no_coins(privacy, training)
             _check_floor(privacy)
         case GaussianCentral():
+            _check_records_stay_out(privacy, training, federation)
             _check_central(privacy, training)
         case GaussianLocal():
+            _check_records_stay_out(privacy, training, federation)
+            _check_no_coins(privacy, training)
             _check_one_hypothesis(privacy.mechanism, training)
         case RecordPersonalised():
             _check_record_rates(privacy, training)
             _check_record_steps(privacy, training)
             _check_budgets(privacy, federation)
-        case NoMechanism():
-            pass
         case _:
             assert_never(privacy)
 
@@ -91,7 +95,11 @@ def _check_records_stay_out(
             f"{privacy.mechanism} validates on clients that take no part in training; use "
             "`client`, or the mechanism `record-personalised`",
         )
-    if isinstance(training.cohort, PoissonCohort) and not isinstance(privacy, GaussianCentral):
+
+
+def _check_no_coins(privacy: PrivacySpec, training: Training) -> None:
+    """A cohort of fixed size, where secret coins amplify nothing."""
+    if isinstance(training.cohort, PoissonCohort):
         raise refuse_at(
             "/training/cohort/sampling",
             f"{privacy.mechanism} gains nothing from secret coins and draws a fixed number of "

@@ -1,6 +1,6 @@
 """Which mechanism protects what a client sends."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, assert_never, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -67,11 +67,6 @@ class LaplaceL2(SpecPart):
     client_budget: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Leakage that no client may pass; it takes no further part before it would."""
     noise: Noise = "simulation"
-
-
-def is_per_layer(privacy: SpecPart) -> bool:
-    """Whether each layer of the network has noise of its own."""
-    return isinstance(privacy, LaplaceL2) and privacy.per_layer
 
 
 class AdaptiveClip(SpecPart):
@@ -202,3 +197,31 @@ PrivacySpec = Annotated[
     NoMechanism | LaplaceL2 | GaussianCentral | GaussianLocal | RecordPersonalised,
     Field(discriminator="mechanism"),
 ]
+
+
+def mechanism_parts() -> tuple[type[SpecPart], ...]:
+    """The members of the union, in its order."""
+    parts: tuple[type[SpecPart], ...] = get_args(get_args(PrivacySpec)[0])
+    return parts
+
+
+def is_per_layer(privacy: PrivacySpec) -> bool:
+    """Whether each layer of the network has noise of its own."""
+    match privacy:
+        case LaplaceL2():
+            return privacy.per_layer
+        case NoMechanism() | GaussianCentral() | GaussianLocal() | RecordPersonalised():
+            return False
+        case _:
+            assert_never(privacy)
+
+
+def budget_column(privacy: PrivacySpec) -> str | None:
+    """The column of the table with each record's budget; None where there is none."""
+    match privacy:
+        case RecordPersonalised():
+            return privacy.budgets.column
+        case NoMechanism() | LaplaceL2() | GaussianCentral() | GaussianLocal():
+            return None
+        case _:
+            assert_never(privacy)

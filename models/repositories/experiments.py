@@ -7,7 +7,14 @@ from typing import Any
 from sqlalchemy import select, update
 
 from models.clock import utc_now
-from models.records import Cursor, ExperimentFilters, FinalFigures, NewExperiment, Page
+from models.records import (
+    Cursor,
+    ExperimentFilters,
+    FinalFigures,
+    LeakagePrice,
+    NewExperiment,
+    Page,
+)
 from models.repositories.base import ScopedRepository
 from models.repositories.budgets import BudgetRepository
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository
@@ -108,7 +115,12 @@ class ExperimentRepository(ScopedRepository):
         ).scalar_one()
         return status == "cancelling"
 
-    def request_cancel(self, id: str) -> Experiment | None:  # noqa: A002
+    def request_cancel(
+        self,
+        id: str,  # noqa: A002
+        *,
+        price: LeakagePrice,
+    ) -> Experiment | None:
         """Asks for an end, and answers with the experiment as it then is; None if there is none.
 
         Without a worker it is `cancelled` at once; with one it is `cancelling` until the worker
@@ -119,7 +131,7 @@ class ExperimentRepository(ScopedRepository):
             return experiment
         asked_at = utc_now()
         if self._withdraw(experiment):
-            self.conclude(id, status="cancelled", reason="cancelled-by-caller")
+            self.conclude(id, status="cancelled", reason="cancelled-by-caller", price=price)
             self._set(id, cancel_requested_at=asked_at)
         else:
             active = ("queued", "running")
@@ -131,6 +143,7 @@ class ExperimentRepository(ScopedRepository):
         id: str,  # noqa: A002
         *,
         status: str,
+        price: LeakagePrice,
         reason: str | None = None,
         detail: str | None = None,
         figures: FinalFigures | None = None,
@@ -138,12 +151,13 @@ class ExperimentRepository(ScopedRepository):
         """Ends an experiment as `succeeded`, `failed` or `cancelled`; False where it has ended.
 
         Settles its reservations by what the ledger shows, open intents counted as spent; leakage
-        without a noise multiplier to compute it by counts as spent in full.
+        without a noise multiplier to compute it by counts as spent in full. `price` tells what
+        releases cost.
         """
         experiment = self.get(id)
         if experiment is None or experiment.status in ENDED:
             return False
-        self._settle(experiment)
+        self._settle(experiment, price)
         active = ("queued", "running", "cancelling")
         values = {} if figures is None else asdict(figures)
         ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
@@ -162,14 +176,18 @@ class ExperimentRepository(ScopedRepository):
             self._execute(update(Unit).where(*waits).values(state="cancelled"))
         return True
 
-    def _settle(self, experiment: Experiment) -> None:
+    def _settle(self, experiment: Experiment, price: LeakagePrice) -> None:
         ledger = LedgerRepository(self.session)
         budgets = BudgetRepository(self.session, self.project_id)
         for reservation in budgets.held(experiment.id):
             spent = reservation.amount
             if experiment.noise_multiplier is not None:
                 [releases] = ledger.charged_releases(experiment.id)
-                spent = releases * experiment.parameters / experiment.noise_multiplier
+                spent = price(
+                    releases,
+                    n=experiment.parameters,
+                    noise_multiplier=experiment.noise_multiplier,
+                )
             budgets.settle(experiment.id, spent=spent)
         epsilons = EpsilonBudgetRepository(self.session, self.project_id)
         observers = sorted(one.observer for one in epsilons.held(experiment.id))

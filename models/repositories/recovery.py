@@ -2,16 +2,17 @@
 
 from sqlalchemy.orm import Session
 
-from models.records import TakenBack
+from models.records import LeakagePrice, TakenBack
 from models.repositories.experiments import ENDED, ExperimentRepository
 from models.repositories.federations import FederationRepository
 
 
-def fail_unit(session: Session, taken: TakenBack) -> list[str]:
+def fail_unit(session: Session, taken: TakenBack, *, price: LeakagePrice) -> list[str]:
     """Ends the experiments of a unit that failed; returns the ids of those that it ended.
 
     Experiments fail with the reason `worker-lost`, or are cancelled where the caller had asked for
-    it. Reservations are settled by what the ledger shows, open intents counted as spent. A
+    it. Reservations are settled by what the ledger shows, open intents counted as spent, at the
+    leakage that `price` gives. A
     federation that was to be profiled is rejected. Called in the transaction that took the unit
     back.
     """
@@ -29,6 +30,8 @@ def fail_unit(session: Session, taken: TakenBack) -> list[str]:
             status, reason = "cancelled", "cancelled-by-caller"
         else:
             status, reason = "failed", "worker-lost"
-        experiments.conclude(experiment.id, status=status, reason=reason, detail=taken.reason)
+        experiments.conclude(
+            experiment.id, status=status, reason=reason, detail=taken.reason, price=price
+        )
         ended.append(experiment.id)
     return ended

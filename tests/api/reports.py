@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fedaudit.privacy.metric import leakage
 from fedaudit.reports.assemble import report_hash
 from models.records import FinalFigures
 from models.repositories import ExperimentRepository, ReportRepository
@@ -46,6 +47,7 @@ class Reports:
                     delta=document["guarantee"]["delta"],
                     gate_outcome=document["gate_outcome"],
                 ),
+                price=leakage,
             )
         found: str = submitted["id"]
         return found

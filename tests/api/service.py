@@ -22,6 +22,7 @@ from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.keys import ALGORITHM, SigningKey
 from fedaudit.privacy.guarantees import mechanism_inputs
+from fedaudit.privacy.metric import leakage
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.signing import sign_report
@@ -285,6 +286,7 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
             experiment_id,
             status="succeeded",
             figures=StoredFigures(**found, gate_outcome=document["gate_outcome"]),
+            price=leakage,
         )
     return document
 
@@ -294,7 +296,9 @@ def fail(api: Api, experiment_id: str) -> None:
     with api.database.write() as session:
         experiments = ExperimentRepository(session, api.project_id)
         experiments.start(experiment_id)
-        experiments.conclude(experiment_id, status="failed", reason="worker-lost", detail="gone")
+        experiments.conclude(
+            experiment_id, status="failed", reason="worker-lost", detail="gone", price=leakage
+        )
 
 
 def _numbers() -> range:
@@ -354,6 +358,7 @@ def _report(row: Experiment, *, names: Sequence[str], hashed: str, head: bytes) 
             status="succeeded",
             spec=parse_spec(row.spec),
             n=row.parameters,
+            inputs=mechanism_inputs(parse_spec(row.spec), n=row.parameters),
             federation=FederationFacts(
                 fingerprint="f" * 64,
                 clients=len(names),

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fedaudit.privacy import metric
 from models.database import Database
 from models.records import Cursor, ExperimentFilters, FinalFigures, NewExperiment
 from models.repositories import ExperimentRepository, UnitRepository
@@ -29,7 +30,9 @@ def _fill(database: Database) -> tuple[str, list[NewExperiment]]:
             )
             if leakage is not None:
                 figures = FinalFigures(leakage_max=leakage, equalized_odds_difference=leakage / 10)
-                experiments.conclude(added[-1].id, status="succeeded", figures=figures)
+                experiments.conclude(
+                    added[-1].id, status="succeeded", figures=figures, price=metric.leakage
+                )
     return project_id, added
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from fedaudit.privacy.metric import leakage
 from models.database import Database
 from models.records import Claim, FinalFigures
 from models.repositories import (
@@ -61,9 +62,9 @@ def test_another_project_does_not_see_it(database: Database) -> None:
         assert stranger.get(new.id) is None
         assert stranger.list().items == []
         assert stranger.tags([new.id]) == {new.id: []}
-        assert stranger.request_cancel(new.id) is None
+        assert stranger.request_cancel(new.id, price=leakage) is None
         assert not stranger.start(new.id)
-        assert not stranger.conclude(new.id, status="failed")
+        assert not stranger.conclude(new.id, status="failed", price=leakage)
         with pytest.raises(LookupError, match=new.id):
             EventRepository(session).append(new.id, stranger.project_id, [("x", {})])
 
@@ -76,8 +77,10 @@ def test_a_run_starts_makes_progress_and_ends_once(database: Database) -> None:
         assert not experiments.start(new.id)
         assert not experiments.progress(new.id, 20)
         figures = FinalFigures(leakage_max=9.0, accuracy=0.75, gate_outcome="pass")
-        assert experiments.conclude(new.id, status="succeeded", figures=figures)
-        assert not experiments.conclude(new.id, status="failed", reason="worker-lost")
+        assert experiments.conclude(new.id, status="succeeded", figures=figures, price=leakage)
+        assert not experiments.conclude(
+            new.id, status="failed", reason="worker-lost", price=leakage
+        )
     ended = _get(database, project_id, new.id)
     assert (ended.status, ended.rounds_done, ended.status_reason) == ("succeeded", 20, None)
     assert (ended.leakage_max, ended.accuracy, ended.gate_outcome) == (9.0, 0.75, "pass")
@@ -99,7 +102,7 @@ def test_cancelling_without_a_worker_is_immediate_and_returns_the_budget(
             amount=90.0,
         )
     with database.write() as session:
-        cancelled = ExperimentRepository(session, project_id).request_cancel(new.id)
+        cancelled = ExperimentRepository(session, project_id).request_cancel(new.id, price=leakage)
     assert cancelled is not None
     assert (cancelled.status, cancelled.status_reason) == ("cancelled", "cancelled-by-caller")
     assert cancelled.cancel_requested_at is not None
@@ -115,15 +118,17 @@ def test_cancelling_with_a_worker_waits_for_it(database: Database) -> None:
     _claim(database, new.unit_id)
     for _ in range(2):
         with database.write() as session:
-            asked = ExperimentRepository(session, project_id).request_cancel(new.id)
+            asked = ExperimentRepository(session, project_id).request_cancel(new.id, price=leakage)
         assert asked is not None
         assert asked.status == "cancelling"
     assert [event.data["status"] for event in _events(database, new.id)] == ["cancelling"]
     with database.write() as session:
         experiments = ExperimentRepository(session, project_id)
         assert experiments.progress(new.id, 1)
-        assert experiments.conclude(new.id, status="cancelled", reason="cancelled-by-caller")
-        ended = experiments.request_cancel(new.id)
+        assert experiments.conclude(
+            new.id, status="cancelled", reason="cancelled-by-caller", price=leakage
+        )
+        ended = experiments.request_cancel(new.id, price=leakage)
     assert ended is not None
     assert ended.status == "cancelled"
 
@@ -134,7 +139,7 @@ def test_cancelling_one_cell_leaves_the_rest_of_its_unit(database: Database) -> 
         second = add_experiment(session, project_id, unit_id=first.unit_id, unit_position=1)
     with database.write() as session:
         experiments = ExperimentRepository(session, project_id)
-        experiments.request_cancel(first.id)
+        experiments.request_cancel(first.id, price=leakage)
         assert [cell.status for cell in experiments.of_unit(first.unit_id)] == [
             "cancelled",
             "queued",
@@ -142,7 +147,7 @@ def test_cancelling_one_cell_leaves_the_rest_of_its_unit(database: Database) -> 
         unit = UnitRepository(session).get(first.unit_id)
         assert unit is not None
         assert unit.state == "waiting"
-        experiments.request_cancel(second.id)
+        experiments.request_cancel(second.id, price=leakage)
         unit = UnitRepository(session).get(first.unit_id)
         assert unit is not None
         assert unit.state == "cancelled"
@@ -184,8 +189,8 @@ def test_a_lost_experiment_fails_and_keeps_what_it_spent(
         )
     with database.write() as session:
         (taken,) = UnitRepository(session).take_back_expired()
-        assert fail_unit(session, taken) == [experiment_id]
-        assert fail_unit(session, taken) == []
+        assert fail_unit(session, taken, price=leakage) == [experiment_id]
+        assert fail_unit(session, taken, price=leakage) == []
     failed = _get(database, project_id, experiment_id)
     assert (failed.status, failed.status_reason) == ("failed", "worker-lost")
     assert failed.status_detail == "worker lost in each of 1 attempts"
@@ -204,10 +209,10 @@ def test_a_lost_experiment_that_was_to_be_cancelled_is_cancelled(
 ) -> None:
     database, project_id, experiment_id, _ = lost
     with database.write() as session:
-        ExperimentRepository(session, project_id).request_cancel(experiment_id)
+        ExperimentRepository(session, project_id).request_cancel(experiment_id, price=leakage)
     with database.write() as session:
         (taken,) = UnitRepository(session).take_back_expired()
-        fail_unit(session, taken)
+        fail_unit(session, taken, price=leakage)
     ended = _get(database, project_id, experiment_id)
     assert (ended.status, ended.status_reason) == ("cancelled", "cancelled-by-caller")
 
@@ -215,4 +220,4 @@ def test_a_lost_experiment_that_was_to_be_cancelled_is_cancelled(
 def test_an_unknown_status_is_refused_by_the_database(database: Database) -> None:
     project_id, new = queued(database)
     with pytest.raises(IntegrityError), database.write() as session:
-        ExperimentRepository(session, project_id).conclude(new.id, status="perhaps")
+        ExperimentRepository(session, project_id).conclude(new.id, status="perhaps", price=leakage)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from fedaudit.privacy.metric import leakage
 from models.database import Database
 from models.records import NewFile, TakenBack
 from models.repositories import FederationRepository, UnitRepository, fail_unit
@@ -167,7 +168,7 @@ def test_a_unit_whose_workers_were_lost_rejects_its_federation(database: Databas
     project_id, row = _register(database)
     taken = TakenBack(str(row.unit_id), project_id, "auto", "failed", 3, "worker lost three times")
     with database.write() as session:
-        assert fail_unit(session, taken) == []
+        assert fail_unit(session, taken, price=leakage) == []
     found = _get(database, project_id, row.id)
     assert found.status == "rejected"
     [reason] = found.reasons or []

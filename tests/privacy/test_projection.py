@@ -72,6 +72,7 @@ def test_without_a_mechanism_nothing_is_projected_and_each_null_says_why():
         "leakage_expected",
         "epsilon",
         "budget_ends_in_round",
+        "noise_multiplier",
     }
 
 

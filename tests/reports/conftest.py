@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaudit.privacy.inputs import MechanismInputs, unbounded_inputs
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.plan import SpendingPlan
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 
 SPEC: dict[str, Any] = {
@@ -44,19 +48,31 @@ def training_rows_of_clients() -> np.ndarray:
     return rows
 
 
+def inputs_of(
+    spec: ExperimentSpec, *, plan: SpendingPlan | None, layers: tuple[int, ...]
+) -> MechanismInputs:
+    """What the ledger records; without its plan an epsilon is none, and only the spec counts."""
+    mechanism = mechanism_of(spec)
+    if mechanism.cost_kind == "epsilon" and plan is None:
+        return unbounded_inputs(mechanism.facts.name, n=3, noise=spec.privacy.noise)
+    return mechanism.inputs(n=3, plan=plan, layers=layers)
+
+
 @pytest.fixture
 def material() -> Callable[..., ReportMaterial]:
     """Makes the material; `spec` replaces parts of the spec, other arguments its own fields."""
 
     def make(spec: dict[str, Any] | None = None, **changes: Any) -> ReportMaterial:
+        parsed = parse_spec({**SPEC, **(spec or {})})
         releases = np.zeros(60, dtype=np.int32)
         releases[:30] = np.arange(30) % 5
         found = ReportMaterial(
             experiment_id="0190-1",
             name=SPEC["name"],
             status="succeeded",
-            spec=parse_spec({**SPEC, **(spec or {})}),
+            spec=parsed,
             n=3,
+            inputs=inputs_of(parsed, plan=changes.get("plan"), layers=changes.get("layers", ())),
             federation=FederationFacts(
                 fingerprint="f" * 64,
                 clients=60,

@@ -133,6 +133,7 @@ def _report(
         status="succeeded",
         spec=SPEC,
         n=N,
+        inputs=mechanism_inputs(SPEC, n=N),
         federation=FederationFacts(fingerprint="f" * 64, clients=8, training_clients=6, rows=32),
         releases=totals,
         refusals=2,

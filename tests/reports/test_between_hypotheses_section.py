@@ -1,6 +1,7 @@
 """What the report says of the noise between two hypotheses, and never more."""
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
@@ -27,7 +28,11 @@ def made(material, *, privacy=None, training=None, hypotheses=HYPOTHESES, radii=
     if training is not None:
         changed["training"] = {**SPEC["training"], **training}
     facts = HypothesesFacts(hypotheses=hypotheses, parts=parts, radii=radii)
-    return assemble(material(spec=changed, hypotheses=facts))
+    found = material(spec=changed, hypotheses=facts)
+    if len(parts) > 1:
+        layered = replace(found.inputs, n=sum(parts), components=layer_components(parts))
+        found = replace(found, inputs=layered)
+    return assemble(found)
 
 
 def test_a_fixed_radius_gives_the_exponent_exactly(material):

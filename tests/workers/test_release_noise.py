@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import workers.play
+from fedaudit.privacy.metric import leakage
 from fedaudit.training.stack import Stack
 from models.database import Database
 from models.records import LedgerRow
@@ -176,7 +177,9 @@ def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
     run_unit(context, submitted.unit_id)
     if ending == "cancelled":
         with database.write() as session:
-            ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+            ExperimentRepository(session, submitted.project_id).request_cancel(
+                submitted.id, price=leakage
+            )
     assert experiment_of(database, submitted).status == ending
     assert len(ledger_of(database, submitted)) == 3
     sweeper = Sweeper(context.settings, database, context.queue)

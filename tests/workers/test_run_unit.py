@@ -10,6 +10,7 @@ from celery.worker import state as celery_state
 
 import workers.play
 from fedaudit.fairness.gaps import METRICS, NO_OUTCOME
+from fedaudit.privacy.metric import leakage
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document import Report
 from models.database import Database
@@ -400,7 +401,7 @@ def test_cancelled_shows_only_after_the_worker_has_stopped(
 
     def asked(self: ExperimentRepository, id_: str, rounds_done: int) -> bool:
         if rounds_done == 3:
-            asked_for = self.request_cancel(id_)
+            asked_for = self.request_cancel(id_, price=leakage)
             assert asked_for is not None
             statuses.append(asked_for.status)
         return progress(self, id_, rounds_done)
@@ -475,7 +476,9 @@ def test_an_experiment_cancelled_before_its_worker_started_is_never_played(
             submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
         )
         assert claim is not None
-        asked = ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+        asked = ExperimentRepository(session, submitted.project_id).request_cancel(
+            submitted.id, price=leakage
+        )
         assert asked is not None
         assert asked.status == "cancelling"
     run_unit(context, submitted.unit_id)

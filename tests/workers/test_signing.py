@@ -11,6 +11,7 @@ import workers.play
 from api.services.evidence import evidence_of
 from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.envelope import Envelope
+from fedaudit.privacy.metric import leakage
 from fedaudit.reports.verification import Verification, verify
 from models.database import Database
 from models.repositories import (
@@ -197,7 +198,9 @@ def test_a_cancelled_run_is_signed(
     submitted = submit(database)
     run_unit(context, submitted.unit_id)
     with database.write() as session:
-        ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+        ExperimentRepository(session, submitted.project_id).request_cancel(
+            submitted.id, price=leakage
+        )
     assert experiment_of(database, submitted).status == "cancelled"
     assert checkpoints_of(database, submitted)[-1].entries == 3
     found = judged(database, submitted, context)

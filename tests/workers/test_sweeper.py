@@ -5,6 +5,7 @@ import threading
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from fedaudit.privacy.metric import leakage
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.settings import Settings
 from models.database import Database
@@ -144,7 +145,9 @@ def test_a_cancelled_experiment_ends_when_its_lost_worker_is_given_up(
     submitted = submit(database)
     lose(database, submitted)
     with database.write() as session:
-        ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+        ExperimentRepository(session, submitted.project_id).request_cancel(
+            submitted.id, price=leakage
+        )
     sweeper.tick()
     assert experiment_of(database, submitted).status == "cancelling"
     run_unit(context, submitted.unit_id)

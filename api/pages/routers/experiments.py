@@ -6,13 +6,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
 from api.bodies import validated
-from api.pages.experiment_rows import MECHANISMS, row_of
+from api.pages.experiment_rows import row_of
 from api.pages.session import SignedIn, Visitor, require
 from api.pages.templates import page
 from api.resources import Resources, Shared
 from api.schemas.experiments import ExperimentParameters
 from api.security import Scope
 from api.services.experiment_lists import experiment_page
+from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from models.repositories import FederationRepository
 
 router = APIRouter()
@@ -68,7 +69,7 @@ def experiments_list(request: Request, visitor: SignedIn, resources: Shared) -> 
         filters=filters,
         hidden_filters=sum(name in filters for name in _BEHIND_A_CLICK),
         states=[(name, _address({**filters, "status": name})) for name in ("", *_STATES)],
-        mechanisms=[("", "any"), *MECHANISMS.items()],
+        mechanisms=[("", "any"), *((one.facts.name, one.facts.label) for one in MECHANISMS)],
         federations=[("", "any"), *federations.items()],
         sorts=_SORTS,
         first_page=_address(filters) if parameters.cursor else None,

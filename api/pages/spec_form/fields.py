@@ -1,8 +1,13 @@
 """The common fields of a spec; everything else is written as a document."""
 
+from dataclasses import replace
+from typing import get_args
+
 from api.pages.spec_form.field import Field, Section
+from fedaudit.privacy.mechanisms import registry as mechanisms
 from fedaudit.spec.gate_figures import PLAIN_FIGURES
 from fedaudit.spec.gates import FAIRNESS_FIGURES, GateOp
+from fedaudit.spec.privacy import mechanism_parts
 
 UPLOADED = "uploaded"
 """Stands for whichever registered federation is chosen."""
@@ -16,21 +21,31 @@ SOURCE, MECHANISM = "/federation/source", "/privacy/mechanism"
 WHOSE_GROUPS = "groups"
 """Whether the groups are those of the source, or (`own`) those in the form's own fields."""
 
-_GAUSSIAN = ("gaussian-central", "gaussian-local")
-_RECORDS = "record-personalised"
-
-MECHANISMS = (
-    ("laplace-l2", "laplace-l2", "Clients add Laplace noise to their updates. Counted as leakage."),
-    ("gaussian-local", "gaussian-local", "Clients add Gaussian noise. Counted as epsilon."),
-    (
-        "gaussian-central",
-        "gaussian-central",
-        "A trusted server adds Gaussian noise to sums. Counted as epsilon.",
-    ),
-    (_RECORDS, _RECORDS, "Every record has a budget of its own. Counted as epsilon."),
-    ("none", "none", "Updates leave as they are: nothing is protected."),
+MECHANISMS = tuple(
+    (facts.name, facts.name, facts.description)
+    for facts in (mechanism.facts for mechanism in mechanisms.MECHANISMS)
 )
 """Value, name, and what it does."""
+
+
+_OF_RECORDS = tuple(
+    mechanism.facts.name for mechanism in mechanisms.MECHANISMS if mechanism.facts.unit == "record"
+)
+
+
+def _of_mechanisms(one: Field) -> Field:
+    """A field of `privacy`, shown for the mechanisms whose part of a spec has it.
+
+    Where the form begins with a value, it is no field of mechanisms that do without one by default.
+    """
+    name, parts = one.pointer.split("/")[2], mechanism_parts()
+    found: list[str] = []
+    for part in parts:
+        of_spec = part.model_fields.get(name)
+        if of_spec is not None and not (one.initial and of_spec.default is None):
+            found += get_args(part.model_fields["mechanism"].annotation)
+    return replace(one, only=tuple(found) if len(found) < len(parts) else ())
+
 
 EXPERIMENT = Section(
     "experiment",
@@ -179,7 +194,7 @@ TRAINING = Section(
             "choice",
             "sgd",
             choices=(("sgd", "sgd"), ("adam", "adam"), ("rmsprop", "rmsprop")),
-            only=(_RECORDS,),
+            only=_OF_RECORDS,
         ),
         Field(
             "/training/clustering/method",
@@ -203,80 +218,78 @@ TRAINING = Section(
 PRIVACY = Section(
     "privacy",
     "Privacy",
-    (
-        Field(
-            "/privacy/noise_multiplier",
-            "Noise multiplier (nu)",
-            initial="1",
-            hint="More is more noise, and costs less.",
-            only=("laplace-l2", *_GAUSSIAN),
-        ),
-        Field(
-            "/privacy/radius",
-            "Radius",
-            initial="adaptive",
-            hint="adaptive: heuristic. A public number: formal.",
-            only=("laplace-l2",),
-        ),
-        Field(
-            "/privacy/clip",
-            "Clip",
-            initial="1",
-            hint="Bound on the norm of an update, or of a record's gradient.",
-            only=(*_GAUSSIAN, _RECORDS),
-        ),
-        Field(
-            "/privacy/client_budget",
-            "Client budget",
-            hint="Leakage that no client passes; it then takes no further part. Empty: none.",
-            only=("laplace-l2",),
-        ),
-        Field(
-            "/privacy/per_layer",
-            "Each layer by itself",
-            "switch",
-            only=("laplace-l2",),
-        ),
-        Field("/privacy/delta", "Delta", initial="1e-5", only=(*_GAUSSIAN, _RECORDS)),
-        Field(
-            "/privacy/accountant",
-            "Accountant",
-            "choice",
-            "rdp",
-            choices=(("rdp", "rdp"), ("pld", "pld")),
-            only=_GAUSSIAN,
-        ),
-        Field(
-            "/privacy/epsilon_budget",
-            "Epsilon budget",
-            hint="Empty: none. Epsilon at delta that is never passed.",
-            only=_GAUSSIAN,
-        ),
-        Field(
-            "/privacy/budgets/distribution",
-            "Records' budgets",
-            "choice",
-            "three-levels",
-            choices=(
-                ("three-levels", "three-levels"),
-                ("bounded-pareto", "bounded-pareto"),
-                ("bounded-mix-gauss", "bounded-mix-gauss"),
+    tuple(
+        _of_mechanisms(one)
+        for one in (
+            Field(
+                "/privacy/noise_multiplier",
+                "Noise multiplier (nu)",
+                initial="1",
+                hint="More is more noise, and costs less.",
             ),
-            only=(_RECORDS,),
-        ),
-        Field("/privacy/epsilon_min", "Smallest budget", initial="0.1", only=(_RECORDS,)),
-        Field("/privacy/epsilon_max", "Largest budget", initial="10", only=(_RECORDS,)),
-        Field(
-            "/privacy/noise",
-            "Noise",
-            "choice",
-            "simulation",
-            choices=(
-                ("simulation", "simulation"),
-                ("release", "release"),
+            Field(
+                "/privacy/radius",
+                "Radius",
+                initial="adaptive",
+                hint="adaptive: heuristic. A public number: formal.",
             ),
-            hint="simulation: repeatable, and the model is not for release. release: secret noise.",
-        ),
+            Field(
+                "/privacy/clip",
+                "Clip",
+                initial="1",
+                hint="Bound on the norm of an update, or of a record's gradient.",
+            ),
+            Field(
+                "/privacy/client_budget",
+                "Client budget",
+                hint="Leakage that no client passes; it then takes no further part. Empty: none.",
+            ),
+            Field(
+                "/privacy/per_layer",
+                "Each layer by itself",
+                "switch",
+            ),
+            Field("/privacy/delta", "Delta", initial="1e-5"),
+            Field(
+                "/privacy/accountant",
+                "Accountant",
+                "choice",
+                "rdp",
+                choices=(("rdp", "rdp"), ("pld", "pld")),
+            ),
+            Field(
+                "/privacy/epsilon_budget",
+                "Epsilon budget",
+                hint="Empty: none. Epsilon at delta that is never passed.",
+            ),
+            Field(
+                "/privacy/budgets/distribution",
+                "Records' budgets",
+                "choice",
+                "three-levels",
+                choices=(
+                    ("three-levels", "three-levels"),
+                    ("bounded-pareto", "bounded-pareto"),
+                    ("bounded-mix-gauss", "bounded-mix-gauss"),
+                ),
+            ),
+            Field("/privacy/epsilon_min", "Smallest budget", initial="0.1"),
+            Field("/privacy/epsilon_max", "Largest budget", initial="10"),
+            Field(
+                "/privacy/noise",
+                "Noise",
+                "choice",
+                "simulation",
+                choices=(
+                    ("simulation", "simulation"),
+                    ("release", "release"),
+                ),
+                hint=(
+                    "simulation: repeatable, and the model is not for release. release: secret "
+                    "noise."
+                ),
+            ),
+        )
     ),
 )
 GROUPS = Section(

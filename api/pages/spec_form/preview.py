@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import yaml
 
 from api.pages.wording import cost, small_number
 from fedaudit.privacy.guarantees import guarantee_kind
 from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.privacy.projection import Projection
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 
@@ -64,22 +65,7 @@ def as_yaml(value: dict[str, Any]) -> str:
 def _lines(planned: ExperimentPlan) -> list[CostLine]:
     projection, rounds = planned.projection, planned.spec.training.rounds
     reasons = projection.reasons
-    lines = []
-    if planned.spec.privacy.mechanism == "laplace-l2":
-        lines += [
-            CostLine(
-                "Leakage, worst case",
-                cost(projection.leakage_worst_case),
-                "of a client drawn in every round that its budget lets it take part in",
-            ),
-            CostLine(
-                "Leakage, expected", cost(projection.leakage_expected), "mean of a training client"
-            ),
-        ]
-    elif projection.epsilon:
-        lines += [line for entry in projection.epsilon for line in _epsilon_lines(entry)]
-    else:
-        lines.append(CostLine("Privacy cost", "–", reasons["epsilon"]))
+    lines = [*_cost_lines(planned), _noise_line(projection)]
     ends = projection.budget_ends_in_round
     lines.append(
         CostLine(
@@ -89,6 +75,37 @@ def _lines(planned: ExperimentPlan) -> list[CostLine]:
         )
     )
     return lines
+
+
+def _cost_lines(planned: ExperimentPlan) -> list[CostLine]:
+    projection = planned.projection
+    match planned.account.inputs.cost_kind:
+        case "leakage":
+            return [
+                CostLine(
+                    "Leakage, worst case",
+                    cost(projection.leakage_worst_case),
+                    "of a client drawn in every round that its budget lets it take part in",
+                ),
+                CostLine(
+                    "Leakage, expected",
+                    cost(projection.leakage_expected),
+                    "mean of a training client",
+                ),
+            ]
+        case "epsilon":
+            return [line for entry in projection.epsilon for line in _epsilon_lines(entry)]
+        case "unbounded":
+            return [CostLine("Privacy cost", "–", projection.reasons["epsilon"])]
+        case other:
+            assert_never(other)
+
+
+def _noise_line(projection: Projection) -> CostLine:
+    noise = projection.noise_multiplier
+    if noise is None:
+        return CostLine("Noise multiplier", "–", projection.reasons["noise_multiplier"])
+    return CostLine("Noise multiplier", small_number(noise), "of the mechanism; more is more noise")
 
 
 def _epsilon_lines(entry: Mapping[str, Any]) -> list[CostLine]:

@@ -73,7 +73,7 @@ def blank() -> dict[str, str]:
     typed |= {
         MODE: "form",
         fields.SOURCE: "synthetic-groups",
-        fields.MECHANISM: "laplace-l2",
+        fields.MECHANISM: fields.MECHANISMS[0][0],
         fields.WHOSE_GROUPS: "source",
     }
     return {name: text for name, text in typed.items() if text}

@@ -2,6 +2,8 @@
 
 import json
 
+from fedaudit.privacy.mechanisms.base import MechanismFacts
+from fedaudit.privacy.mechanisms.registry import known_facts
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings.fields import (
     Document,
@@ -38,6 +40,11 @@ def mechanism(document: Document) -> str | None:
     return text_at(document, "guarantee", "mechanism") or text_at(
         document, "spec", "privacy", "mechanism"
     )
+
+
+def mechanism_facts(document: Document) -> MechanismFacts | None:
+    """What this version knows of the mechanism; None of a missing or unknown name."""
+    return known_facts(mechanism(document))
 
 
 def is_protected(document: Document) -> bool:

@@ -176,13 +176,8 @@ def trust_model(document: Document) -> list[NistStatement]:
     """Who has to be trusted with what."""
     against = texts_at(document, "guarantee", "observers")
     told = "; ".join(map(facts.observer, against))
-    adds = {
-        "laplace-l2": "Each client adds noise before anything leaves it.",
-        "gaussian-local": "Each client adds noise before anything leaves it.",
-        "gaussian-central": "The server adds the noise, and is trusted with every update.",
-        "record-personalised": "Each client adds noise, and is trusted with its own records.",
-    }
-    who = adds.get(facts.mechanism(document) or "", "Nobody adds noise.")
+    known = facts.mechanism_facts(document)
+    who = "Who adds noise is not known." if known is None else known.noise_origin.statement
     return [
         _statement(
             "Against whom does the guarantee hold, and who is trusted?",

@@ -148,7 +148,8 @@ def _unprotected(document: Document) -> list[str]:
         return ["Everything: there is no privacy mechanism.", *found]
     if value_at(document, "spec", "federation", "standardise") is not None:
         found.append("Features were standardised by means and deviations taken without noise.")
-    if facts.mechanism(document) in ("laplace-l2", "gaussian-local"):
+    known = facts.mechanism_facts(document)
+    if known is None or known.participation_is_visible:
         found.append(
             "Which clients took part, were refused over their budget, or had an update withheld is "
             "visible to the server."
@@ -182,25 +183,12 @@ def _parameters(document: Document) -> dict[str, float]:
     return {"epsilon": epsilon, "delta": delta}
 
 
-_MODELS = {
-    "laplace-l2": ("Local", "Each client adds noise to its update before it leaves."),
-    "gaussian-local": ("Local", "Each client adds noise to its update before it leaves."),
-    "gaussian-central": (
-        "Federated",
-        "Data stay with the clients. The server is trusted with every update, and adds the noise.",
-    ),
-    "record-personalised": (
-        "Federated",
-        "Data stay with the clients. A client is trusted with its records, and adds the noise.",
-    ),
-}
-
-
 def _deployment_model(document: Document) -> dict[str, str]:
-    name, details = _MODELS.get(
-        facts.mechanism(document) or "",
-        ("Federated", "Data stay with the clients. Nobody adds noise."),
-    )
+    name, details = "Federated", "Data stay with the clients. Who adds noise is not known."
+    known = facts.mechanism_facts(document)
+    if known is not None:
+        origin = known.noise_origin
+        name, details = origin.registry_model, origin.registry_details
     against = texts_at(document, "guarantee", "observers")
     told = ", and against ".join(map(facts.observer, against)) or "nobody"
     return {

@@ -1,0 +1,222 @@
+"""The mechanism `laplace-l2`: the Laplace mechanism under Euclidean distance, metric privacy.
+
+Its theory, and the sentences of its guarantee, are in `fedaudit.privacy.metric_guarantees`; its
+figures are those of `fedaudit.privacy.metric`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedaudit.privacy.cost_projection import (
+    NO_EPSILON,
+    Projection,
+    fixed_cohort,
+    mean_participations,
+)
+from fedaudit.privacy.guarantee import SIMULATED, Guarantee
+from fedaudit.privacy.inputs import (
+    CostKind,
+    GuaranteeKind,
+    MechanismInputs,
+    layer_components,
+)
+from fedaudit.privacy.layer_guarantees import LAYER_ADJACENCY
+from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
+from fedaudit.privacy.metric import largest_participation, leakage
+from fedaudit.privacy.metric_guarantees import ADJACENCY, choice_sentences, release_sentences
+from fedaudit.privacy.plan import ObserverEpsilon, SpendingPlan
+from fedaudit.privacy.record_use import RecordUse
+from fedaudit.spec.privacy import LaplaceL2
+
+_NO_DELTA = "the guarantee is a bound on densities for every output; it has no delta"
+_NOT_COVERED = (
+    "Which clients took part, were refused over their budget, or had an update withheld for "
+    "not being finite is visible to the server and not covered. Nor are the clients held out "
+    "for validation, whose losses and fairness counts are used without noise."
+)
+_SECRET_RADIUS = (
+    "The adaptive radius depends on the secret update, so its leakage is heuristic: "
+    "adding n/nu over releases is the paper's convention, not a theorem."
+)
+_THEOREM = (
+    "The theorem bounds a release by epsilon times the distance of the uploads; n/nu is that bound "
+    "only for uploads within the radius of each other."
+)
+_LAYER_THEOREM = (
+    "The theorem bounds a release by the sum over layers of the layer's epsilon times the distance "
+    "of the uploads within it; n/nu is that bound only for uploads within the radius of each other "
+    "in every layer."
+)
+_SECRET_EPSILON = (
+    "The largest epsilon between hypotheses comes from one client's update: though it "
+    "names nobody and is rounded up to two digits, it tells the norm of the smallest "
+    "update of a round to within a tenth."
+)
+
+
+@dataclass(frozen=True)
+class LaplaceL2Mechanism(PrivacyMechanism):
+    """Clients add Laplace noise to their updates; what a release costs is leakage."""
+
+    facts: ClassVar[MechanismFacts] = MechanismFacts(
+        name="laplace-l2",
+        label="Laplace, metric privacy",
+        description="Clients add Laplace noise to their updates. Counted as leakage.",
+        unit="client",
+        subject_kind="client",
+        observers=("server",),
+        cost_kinds=("leakage",),
+        noise_origin=NoiseOrigin(
+            registry_model="Local",
+            registry_details="Each client adds noise to its update before it leaves.",
+            statement="Each client adds noise before anything leaves it.",
+        ),
+        participation_is_visible=True,
+        no_group_costs=None,
+        unbounded=None,
+    )
+
+    privacy: LaplaceL2
+
+    @property
+    def guarantee_kind(self) -> GuaranteeKind:
+        """Formal where the radius is public, unless clients report their choice without noise."""
+        return "heuristic" if self._is_adaptive or self._reports_choice else "formal"
+
+    @property
+    def cost_kind(self) -> CostKind:
+        """Leakage."""
+        return "leakage"
+
+    @property
+    def epsilon_budget(self) -> float | None:
+        """There is no epsilon with a delta; its budget is the leakage `client_budget`."""
+        return None
+
+    def noise_multiplier(self) -> float | str:
+        """nu."""
+        return float(self.privacy.noise_multiplier)
+
+    def inputs(
+        self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
+    ) -> MechanismInputs:
+        """nu, the radius or its floor, and the clip."""
+        privacy = self.privacy
+        return MechanismInputs(
+            mechanism=privacy.mechanism,
+            n=n,
+            noise_multiplier=float(privacy.noise_multiplier),
+            radius=None if isinstance(privacy.radius, str) else float(privacy.radius),
+            radius_floor=float(privacy.radius_floor) if self._is_adaptive else None,
+            clip=None if privacy.clip is None else float(privacy.clip),
+            noise=privacy.noise,
+            guarantee=self.guarantee_kind,
+            components=layer_components(self._needed(layers)) if privacy.per_layer else None,
+        )
+
+    def spending_plan(
+        self,
+        *,
+        training_clients: int,
+        client_names: Sequence[str] = (),
+        records: RecordUse | None = None,
+    ) -> SpendingPlan | None:
+        """Leakage needs no plan: it is a product."""
+        return None
+
+    def project_cost(
+        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
+    ) -> Projection:
+        """Leakage of a client drawn in every round, and of one drawn as often as the others."""
+        nu, budget = self.privacy.noise_multiplier, self.privacy.client_budget
+        rounds = self.spec.training.rounds
+        reasons = {"epsilon": NO_EPSILON}
+        most, ends = rounds, None
+        if budget is None:
+            reasons["budget_ends_in_round"] = "privacy.client_budget is not set"
+        else:
+            allowed = largest_participation(budget, n, nu)
+            most = min(rounds, allowed)
+            if allowed < rounds:
+                ends = allowed + 1
+            else:
+                reasons["budget_ends_in_round"] = (
+                    f"a client drawn in all {rounds} rounds stays within privacy.client_budget"
+                )
+        cohort = fixed_cohort(self.spec, training_clients)
+        mean = mean_participations(rounds, cohort, training_clients, most=most)
+        return Projection(
+            leakage_worst_case=leakage(most, n=n, noise_multiplier=nu),
+            leakage_expected=leakage(mean, n=n, noise_multiplier=nu),
+            budget_ends_in_round=ends,
+            noise_multiplier=float(nu),
+            reasons=reasons,
+        )
+
+    def guarantee(
+        self,
+        *,
+        n: int,
+        epsilons: Sequence[ObserverEpsilon] = (),
+        planned: Sequence[ObserverEpsilon] = (),
+        layers: Sequence[int] = (),
+    ) -> Guarantee:
+        """Against the server, between datasets whose uploads lie a distance apart."""
+        privacy = self.privacy
+        sentences = release_sentences(
+            privacy,
+            n=n,
+            layers=self._needed(layers) if privacy.per_layer else (),
+            proven=self.guarantee_kind == "formal",
+        )
+        sentences += choice_sentences(
+            privacy, hypotheses=self.spec.training.hypotheses, reported=self._reports_choice
+        )
+        sentences.append(_NOT_COVERED)
+        if privacy.noise == "simulation":
+            sentences.append(SIMULATED)
+        return Guarantee(
+            kind=self.guarantee_kind,
+            mechanism=privacy.mechanism,
+            unit=self.facts.unit,
+            adjacency=LAYER_ADJACENCY if privacy.per_layer else ADJACENCY,
+            delta=None,
+            observers=self.facts.observers,
+            statement=" ".join(sentences),
+            reasons={"delta": _NO_DELTA},
+        )
+
+    def limits(self) -> list[str]:
+        """What n/nu does not bound."""
+        found, per_layer = [], self.privacy.per_layer
+        if self._is_adaptive:
+            found.append(_SECRET_RADIUS)
+        elif self.guarantee_kind == "formal":
+            found.append(_LAYER_THEOREM if per_layer else _THEOREM)
+        if self.spec.training.hypotheses > 1:
+            found.append(
+                "The hypothesis that a client chose is not protected by itself: between hypotheses "
+                "i and j the bound of a release is about epsilon * ||theta_i - theta_j||"
+                f"{', added up over the layers' if per_layer else ''}, which can be large."
+            )
+            if self._is_adaptive:
+                found.append(_SECRET_EPSILON)
+        return found
+
+    @property
+    def _is_adaptive(self) -> bool:
+        return self.privacy.radius == "adaptive"
+
+    @property
+    def _reports_choice(self) -> bool:
+        """Whether clients say, without noise, which of several hypotheses they chose."""
+        training = self.spec.training
+        return training.clustering.method == "reported" and training.hypotheses > 1
+
+    @staticmethod
+    def _needed(layers: Sequence[int]) -> Sequence[int]:
+        """The layers. ValueError where they were not handed over."""
+        if not layers:
+            raise ValueError("noise layer by layer needs the parameters of each layer")
+        return layers

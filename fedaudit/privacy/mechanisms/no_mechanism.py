@@ -1,0 +1,99 @@
+"""The mechanism `none`: updates leave the clients as they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedaudit.privacy.cost_projection import NO_MECHANISM, Projection, unbounded_projection
+from fedaudit.privacy.guarantee import Guarantee, no_guarantee
+from fedaudit.privacy.inputs import CostKind, GuaranteeKind, MechanismInputs, unbounded_inputs
+from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
+from fedaudit.privacy.plan import ObserverEpsilon, SpendingPlan
+from fedaudit.privacy.record_use import RecordUse
+from fedaudit.spec.privacy import NoMechanism
+
+_STATEMENT = (
+    "No mechanism: updates leave the clients as they are. Nothing bounds what the "
+    "server, or whoever sees the model, learns about a client's data."
+)
+
+
+@dataclass(frozen=True)
+class NoPrivacyMechanism(PrivacyMechanism):
+    """Nothing is protected, and nothing is counted."""
+
+    facts: ClassVar[MechanismFacts] = MechanismFacts(
+        name="none",
+        label="no noise",
+        description="Updates leave as they are: nothing is protected.",
+        unit="client",
+        subject_kind="client",
+        observers=("server",),
+        cost_kinds=("unbounded",),
+        noise_origin=NoiseOrigin(
+            registry_model="Federated",
+            registry_details="Data stay with the clients. Nobody adds noise.",
+            statement="Nobody adds noise.",
+        ),
+        participation_is_visible=False,
+        no_group_costs=None,
+        unbounded=NO_MECHANISM,
+    )
+
+    privacy: NoMechanism
+
+    @property
+    def guarantee_kind(self) -> GuaranteeKind:
+        """No guarantee."""
+        return "none"
+
+    @property
+    def cost_kind(self) -> CostKind:
+        """Nothing bounds what a release reveals."""
+        return "unbounded"
+
+    @property
+    def epsilon_budget(self) -> float | None:
+        """There is no epsilon."""
+        return None
+
+    def noise_multiplier(self) -> float | str:
+        """There is no noise."""
+        return NO_MECHANISM
+
+    def inputs(
+        self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
+    ) -> MechanismInputs:
+        """The name of the mechanism and the number of parameters."""
+        return unbounded_inputs(self.facts.name, n=n, noise=self.privacy.noise)
+
+    def spending_plan(
+        self,
+        *,
+        training_clients: int,
+        client_names: Sequence[str] = (),
+        records: RecordUse | None = None,
+    ) -> SpendingPlan | None:
+        """There is no epsilon to plan."""
+        return None
+
+    def project_cost(
+        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
+    ) -> Projection:
+        """No figure, and why."""
+        return unbounded_projection(NO_MECHANISM)
+
+    def guarantee(
+        self,
+        *,
+        n: int,
+        epsilons: Sequence[ObserverEpsilon] = (),
+        planned: Sequence[ObserverEpsilon] = (),
+        layers: Sequence[int] = (),
+    ) -> Guarantee:
+        """That there is none."""
+        return no_guarantee(self.facts.name, unit=self.facts.unit, statement=_STATEMENT)
+
+    def limits(self) -> list[str]:
+        """None but that of every run without noise."""
+        return []

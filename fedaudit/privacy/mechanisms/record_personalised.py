@@ -1,0 +1,333 @@
+"""The mechanism `record-personalised`: every record is sampled as often as its budget allows.
+
+One record's clipped gradient moves the sum of a step by at most c where the record joins or leaves.
+Steps hang on the client's coin, and rounds are composed (`fedaudit.privacy.accountants.two_stage`).
+Rates follow from the record's own budget and public numbers, so no other record's rate moves. The
+baselines' rates and noise follow from how many records a client has, or from others' budgets too: a
+proof would take these as known to everybody, and their figures are called heuristic.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, assert_never
+
+from fedaudit.privacy.accountants.two_stage import TwoStageRun
+from fedaudit.privacy.cost_projection import (
+    LEAKAGE_FIGURES,
+    NO_LEAKAGE,
+    NO_NOISE,
+    Projection,
+    epsilon_entry,
+    unbounded_projection,
+)
+from fedaudit.privacy.epsilon_tables import renyi_epsilons
+from fedaudit.privacy.events import Adjacency
+from fedaudit.privacy.guarantee import Guarantee, no_guarantee, number
+from fedaudit.privacy.inputs import CostKind, GuaranteeKind, MechanismInputs, unbounded_inputs
+from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
+from fedaudit.privacy.mechanisms.with_epsilon import EpsilonMechanism
+from fedaudit.privacy.plan import ObserverEpsilon, SpendingPlan, plan_of_records
+from fedaudit.privacy.record_baselines import TREATED_AS_PUBLIC
+from fedaudit.privacy.record_plans import run_within
+from fedaudit.privacy.record_spending import (
+    RECORD_ADJACENCY,
+    RECORD_OBSERVERS,
+    record_spending,
+)
+from fedaudit.privacy.record_use import RecordUse, record_settings
+from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.training import PoissonCohort
+
+_NOTHING_HIDDEN = (
+    "Training without noise, to compare with: nothing bounds what the server, or whoever sees the "
+    "model, learns about a record."
+)
+_NO_COST_OF_GROUPS = "who takes part in a round is secret, and records pay by budgets of their own"
+
+
+@dataclass(frozen=True)
+class RecordPersonalisedMechanism(EpsilonMechanism):
+    """Records are charged by groups of budgets, for every round against those who see the models
+    and for the rounds of the busiest client against the server."""
+
+    facts: ClassVar[MechanismFacts] = MechanismFacts(
+        name="record-personalised",
+        label="budgets of records",
+        description="Every record has a budget of its own. Counted as epsilon.",
+        unit="record",
+        subject_kind="record_group",
+        observers=RECORD_OBSERVERS,
+        cost_kinds=("epsilon", "unbounded"),
+        noise_origin=NoiseOrigin(
+            registry_model="Federated",
+            registry_details=(
+                "Data stay with the clients. A client is trusted with its records, and adds the "
+                "noise."
+            ),
+            statement="Each client adds noise, and is trusted with its own records.",
+        ),
+        participation_is_visible=False,
+        no_group_costs=_NO_COST_OF_GROUPS,
+        unbounded=NO_NOISE,
+    )
+
+    privacy: RecordPersonalised
+
+    @property
+    def guarantee_kind(self) -> GuaranteeKind:
+        """Formal with exact rates and no baseline; the baseline `privacy-free` has no guarantee."""
+        if self._is_without_noise:
+            return "none"
+        proven = self.privacy.baseline is None and self.privacy.inversion == "exact"
+        return "formal" if proven else "heuristic"
+
+    @property
+    def cost_kind(self) -> CostKind:
+        """An epsilon with a delta, but for the baseline without noise."""
+        return "unbounded" if self._is_without_noise else "epsilon"
+
+    @property
+    def epsilon_budget(self) -> float | None:
+        """Budgets are the records' own; none of them ends a run."""
+        return None
+
+    @property
+    def delta(self) -> float:
+        """As the spec sets it."""
+        return self.privacy.delta
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """A record is there or not."""
+        return RECORD_ADJACENCY
+
+    def noise_multiplier(self) -> float | str:
+        """What a record in every batch needs to stay within `epsilon_max`.
+
+        The noise of other baselines follows from the data, and from it the data would follow in
+        part: a client's number of records, or the smallest budget.
+        """
+        match self.privacy.baseline:
+            case None | "filter":
+                return self._run_at_rate_one().noise_multiplier
+            case "privacy-free":
+                return NO_NOISE
+            case "uniform" | "strong-for-all" | "dropout" as baseline:
+                return (
+                    f"the noise of the baseline {baseline} is each client's own and follows from "
+                    "the data"
+                )
+            case other:
+                assert_never(other)
+
+    def inputs(
+        self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
+    ) -> MechanismInputs:
+        """The events of each group of records, which tell the noise of every client."""
+        if self._is_without_noise:
+            return unbounded_inputs(self.facts.name, n=n, noise=self.privacy.noise)
+        return self.planned_inputs(plan, n=n, noise_multiplier=None, clip=self.privacy.clip)
+
+    def public_inputs(self, *, n: int) -> MechanismInputs:
+        """What the ledger records apart from the events, which follow from the budgets."""
+        privacy = self.privacy
+        return MechanismInputs(
+            mechanism=privacy.mechanism,
+            n=n,
+            noise_multiplier=None,
+            radius=None,
+            radius_floor=None,
+            clip=privacy.clip,
+            noise=privacy.noise,
+            guarantee=self.guarantee_kind,
+            delta=privacy.delta,
+            adjacency=RECORD_ADJACENCY,
+            accountant="two-stage",
+        )
+
+    def spending_plan(
+        self,
+        *,
+        training_clients: int,
+        client_names: Sequence[str] = (),
+        records: RecordUse | None = None,
+    ) -> SpendingPlan | None:
+        """What records go through; None for the baseline without noise."""
+        if self._is_without_noise:
+            return None
+        if records is None:
+            raise ValueError("a plan for records needs how they are used (record_use)")
+        rounds = self.spec.training.rounds
+        found = record_spending(records, rounds=rounds, delta=self.privacy.delta)
+        keeps = self.privacy.baseline != "uniform" and self.privacy.inversion == "exact"
+        if keeps and found.overspent(rounds):
+            raise RuntimeError(f"{found.overspent(rounds)} records would pass their budgets")
+        return plan_of_records(found, rounds=rounds, delta=self.privacy.delta)
+
+    def project_cost(
+        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
+    ) -> Projection:
+        """By the plan, or else by public numbers alone as far as these go."""
+        if self._is_without_noise:
+            return unbounded_projection(NO_NOISE)
+        projection = Projection(None, None, reasons=dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE))
+        reasons, noise = projection.reasons, self.noise_multiplier()
+        reasons["budget_ends_in_round"] = (
+            "budgets are the records' own, and a record leaves before the round that would pass its"
+            if self.privacy.baseline == "filter"
+            else "budgets are the records' own, and none of them ends the run"
+        )
+        if isinstance(noise, str):
+            reasons["noise_multiplier"] = noise
+        else:
+            projection = replace(projection, noise_multiplier=noise)
+        if plan is not None:
+            return replace(projection, epsilon=self._planned_epsilons(plan))
+        if not isinstance(noise, str):
+            return replace(projection, epsilon=self._epsilons_at_rate_one())
+        reasons["epsilon"] = (
+            f"the noise of the baseline {self.privacy.baseline} follows from the data, which are "
+            "not loaded yet"
+        )
+        return projection
+
+    def guarantee(
+        self,
+        *,
+        n: int,
+        epsilons: Sequence[ObserverEpsilon] = (),
+        planned: Sequence[ObserverEpsilon] = (),
+        layers: Sequence[int] = (),
+    ) -> Guarantee:
+        """For every record with an epsilon of its own; none for the baseline without noise."""
+        if self._is_without_noise:
+            return no_guarantee(self.facts.name, unit=self.facts.unit, statement=_NOTHING_HIDDEN)
+        return super().guarantee(n=n, epsilons=epsilons, planned=planned, layers=layers)
+
+    def sentences(self) -> list[str]:
+        """Against the server too, since clients add the noise themselves."""
+        privacy, rate = self.privacy, self._client_rate
+        label = "Formal" if self.guarantee_kind == "formal" else "Heuristic"
+        found = [
+            f"{label}. The models of all rounds together satisfy (epsilon, delta)-differential "
+            f"privacy, delta = {privacy.delta:g}, for every record with an epsilon of its own, "
+            "between datasets that differ by that record being there or not (adjacency "
+            "add-or-remove-one).",
+            "A client adds the noise itself, in every local step, so this holds against the server "
+            f"too. {_what_the_server_sees(rate)}",
+            _how_budgets_are_kept(privacy, rate),
+        ]
+        if privacy.baseline is not None:
+            public = "; ".join(TREATED_AS_PUBLIC[privacy.baseline])
+            found.append(
+                f"This is the baseline {privacy.baseline}. Its figures are a theorem only where "
+                f"the following is known to everybody anyway: {public}."
+            )
+        elif privacy.inversion == "curve-fit":
+            found.append(
+                "Rates are the authors' fit inverted, which lets small budgets be passed; the "
+                "epsilons told are the accountant's own and not the fit's."
+            )
+        found.append(
+            "A record is all that is covered: somebody with many records is protected less. Which "
+            "clients there are, how many records have which budget, and how many are left out, is "
+            "told without noise."
+        )
+        return found
+
+    def limits(self) -> list[str]:
+        """What the server's figure tells, and whose the budgets are."""
+        if self._is_without_noise:
+            return []
+        found, distribution = [], self.privacy.budgets.distribution
+        if self._client_rate < 1:
+            found.append(
+                "The server's figure is by the rounds of the client that took part most, which "
+                "tells how often that was; the figure for the models takes the clients' coins as "
+                "secret."
+            )
+        if distribution is not None:
+            found.append(
+                f"The budgets were drawn from the distribution {distribution} with the "
+                "experiment's seed: nobody asked for them."
+            )
+        return found
+
+    @property
+    def _is_without_noise(self) -> bool:
+        return self.privacy.baseline == "privacy-free"
+
+    @property
+    def _client_rate(self) -> float:
+        """The chance of a client; the spec's rules leave this mechanism no other cohort."""
+        cohort = self.spec.training.cohort
+        assert isinstance(cohort, PoissonCohort)
+        return cohort.rate
+
+    def _run_at_rate_one(self) -> TwoStageRun:
+        """What a record in every batch goes through."""
+        settings = record_settings(self.spec)
+        return run_within(settings.epsilon_max, settings)
+
+    def _epsilons_at_rate_one(self) -> list[dict[str, object]]:
+        """What a record in every batch spends, for every observer; no record spends more."""
+        event, rounds = self._run_at_rate_one().event(1.0), self.spec.training.rounds
+        delta = self.privacy.delta
+        return [
+            epsilon_entry(
+                observer,
+                delta=delta,
+                adjacency=RECORD_ADJACENCY,
+                value=float(
+                    renyi_epsilons(
+                        event,
+                        rounds,
+                        adjacency=RECORD_ADJACENCY,
+                        observer=observer,
+                        delta=delta,
+                    )
+                ),
+            )
+            for observer in RECORD_OBSERVERS
+        ]
+
+    def _planned_epsilons(self, plan: SpendingPlan) -> list[dict[str, object]]:
+        """What whoever spends most spends in all rounds, for every observer."""
+        return [
+            epsilon_entry(
+                observer,
+                delta=plan.delta,
+                adjacency=plan.adjacency,
+                value=plan.largest(observer, self.spec.training.rounds),
+            )
+            for observer in plan.observers
+        ]
+
+
+def _what_the_server_sees(rate: float) -> str:
+    if rate == 1:
+        return (
+            "All clients take part in every round, which is no secret, so both observers have the "
+            "same figure."
+        )
+    return (
+        "It sees which clients take part, and its figure counts in full the rounds of the client "
+        "that came most, so it is larger in the worst case and may be smaller after a run. "
+        "`final_model` is for those who do not see that, whom the clients' coins of chance "
+        f"{number(rate)} leave in doubt."
+    )
+
+
+def _how_budgets_are_kept(privacy: RecordPersonalised, rate: float) -> str:
+    if privacy.baseline == "uniform":
+        return (
+            f"Every record spends up to {number(privacy.uniform_epsilon)} before `final_model`, "
+            "whatever its own budget."
+        )
+    if privacy.baseline is None and privacy.inversion == "curve-fit":
+        return "Budgets are aimed at before `final_model`, and not always kept."
+    if rate == 1:
+        return "Budgets are kept before both."
+    return (
+        "Budgets are kept before `final_model`; the server may see more spent than a budget says."
+    )

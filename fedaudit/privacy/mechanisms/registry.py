@@ -1,0 +1,82 @@
+"""The mechanism of a spec, and the facts of a mechanism by its name.
+
+A new mechanism is registered here in both places; a member of the spec's union that is missing from
+`mechanism_of` is a type error.
+"""
+
+from typing import assert_never
+
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.mechanisms.base import MechanismFacts, PrivacyMechanism
+from fedaudit.privacy.mechanisms.gaussian_central import GaussianCentralMechanism
+from fedaudit.privacy.mechanisms.gaussian_local import GaussianLocalMechanism
+from fedaudit.privacy.mechanisms.laplace_l2 import LaplaceL2Mechanism
+from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
+from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import (
+    GaussianCentral,
+    GaussianLocal,
+    LaplaceL2,
+    NoMechanism,
+    RecordPersonalised,
+)
+
+MECHANISMS: tuple[type[PrivacyMechanism], ...] = (
+    LaplaceL2Mechanism,
+    GaussianLocalMechanism,
+    GaussianCentralMechanism,
+    RecordPersonalisedMechanism,
+    NoPrivacyMechanism,
+)
+"""All of them, in the order in which they are offered; the first is proposed."""
+
+_FACTS = {mechanism.facts.name: mechanism.facts for mechanism in MECHANISMS}
+
+
+class UnknownMechanismError(ValueError):
+    """This version does not know a mechanism of that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no mechanism {name!r}; known are {', '.join(_FACTS)}")
+
+
+def mechanism_of(spec: ExperimentSpec) -> PrivacyMechanism:
+    """The mechanism of a spec, bound to it."""
+    privacy = spec.privacy
+    match privacy:
+        case NoMechanism():
+            return NoPrivacyMechanism(spec, privacy)
+        case LaplaceL2():
+            return LaplaceL2Mechanism(spec, privacy)
+        case GaussianCentral():
+            return GaussianCentralMechanism(spec, privacy)
+        case GaussianLocal():
+            return GaussianLocalMechanism(spec, privacy)
+        case RecordPersonalised():
+            return RecordPersonalisedMechanism(spec, privacy)
+        case _:
+            assert_never(privacy)
+
+
+def mechanism_facts(name: str) -> MechanismFacts:
+    """What holds of every run of the mechanism of that name. Raises UnknownMechanismError."""
+    try:
+        return _FACTS[name]
+    except KeyError:
+        raise UnknownMechanismError(name) from None
+
+
+def known_facts(name: str | None) -> MechanismFacts | None:
+    """The same of a stored name, which may be missing or another version's: None then."""
+    return None if name is None else _FACTS.get(name)
+
+
+def why_unbounded(inputs: MechanismInputs) -> str:
+    """Why nothing bounds what a release reveals, of entries that count no cost."""
+    facts = known_facts(inputs.mechanism)
+    if facts is None:
+        return "this version does not know the mechanism, so no bound is stated"
+    if facts.unbounded is None:
+        return "the mechanism has no noise multiplier on record, so nothing bounds a release"
+    return facts.unbounded

@@ -1,0 +1,157 @@
+"""What mechanisms that cost an epsilon with a delta have in common.
+
+All of it is for a number of rounds that was fixed before the run. Where validation losses end a run
+early, its end follows from the models; what is proven then is the epsilon of all planned rounds,
+and the accountant's figure for those that were played is less (an odometer's: Rogers et al. 2016).
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedaudit.privacy.cost_projection import (
+    LEAKAGE_FIGURES,
+    NO_LEAKAGE,
+    Projection,
+    epsilon_entry,
+)
+from fedaudit.privacy.events import Adjacency, Observer
+from fedaudit.privacy.guarantee import SIMULATED, Guarantee, at_most
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
+from fedaudit.privacy.plan import ObserverEpsilon, SpendingPlan
+
+_HELD_OUT: dict[PrivacyUnit, str] = {
+    "client": (
+        "The clients held out for validation are not covered: their losses choose the best round "
+        "and when to stop, and their fairness counts are used without noise."
+    ),
+    "record": (
+        "The rows held out for validation are not covered: their losses choose the best round and "
+        "when to stop, and their fairness counts are used without noise."
+    ),
+}
+_WHO: dict[Observer, str] = {
+    "final_model": "those who see the models",
+    "server": "the server",
+}
+
+
+@dataclass(frozen=True)
+class EpsilonMechanism(PrivacyMechanism):
+    """A mechanism whose cost is an epsilon with a delta."""
+
+    @property
+    @abstractmethod
+    def delta(self) -> float:
+        """The delta at which epsilon is told."""
+
+    @property
+    @abstractmethod
+    def adjacency(self) -> Adjacency:
+        """How the neighbouring datasets of the guarantee differ."""
+
+    @abstractmethod
+    def sentences(self) -> list[str]:
+        """The guarantee of this mechanism, before the sentences that all of them share."""
+
+    def guarantee(
+        self,
+        *,
+        n: int,
+        epsilons: Sequence[ObserverEpsilon] = (),
+        planned: Sequence[ObserverEpsilon] = (),
+        layers: Sequence[int] = (),
+    ) -> Guarantee:
+        """The mechanism's sentences, what was spent, and what is not covered."""
+        sentences = [*self.sentences(), *_figures(epsilons)]
+        if self.spec.training.stopping.patience is not None:
+            sentences.append(_early_end(planned))
+        sentences.append(_HELD_OUT[self.spec.federation.validation_unit])
+        if self.spec.privacy.noise == "simulation":
+            sentences.append(SIMULATED)
+        return Guarantee(
+            kind=self.guarantee_kind,
+            mechanism=self.facts.name,
+            unit=self.facts.unit,
+            adjacency=self.adjacency,
+            delta=self.delta,
+            observers=self.facts.observers,
+            statement=" ".join(sentences),
+        )
+
+    def planned_inputs(
+        self,
+        plan: SpendingPlan | None,
+        *,
+        n: int,
+        noise_multiplier: float | None,
+        clip: float | None,
+    ) -> MechanismInputs:
+        """What the ledger records of a plan; `noise_multiplier` and `clip` where all rounds and
+        clients share them. Raises ValueError without a plan."""
+        if plan is None:
+            raise ValueError(f"the ledger of {self.facts.name} records its spending plan")
+        return MechanismInputs(
+            mechanism=self.facts.name,
+            n=n,
+            noise_multiplier=noise_multiplier,
+            radius=None,
+            radius_floor=None,
+            clip=clip,
+            noise=self.spec.privacy.noise,
+            guarantee=self.guarantee_kind,
+            event=plan.events_json,
+            delta=float(plan.delta),
+            adjacency=plan.adjacency,
+            accountant=plan.accountant,
+        )
+
+    def project_one_event(self, plan: SpendingPlan, *, noise_multiplier: float) -> Projection:
+        """The projection of a plan with one line for all, as far as the epsilon budget reaches."""
+        rounds, [observer] = self.spec.training.rounds, plan.observers
+        reasons = dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE)
+        allowed = self.compositions_within_budget(plan, observer)
+        most, ends = rounds, None
+        if allowed is None:
+            reasons["budget_ends_in_round"] = "privacy.epsilon_budget is not set"
+        elif allowed < rounds:
+            most, ends = allowed, allowed + 1
+        else:
+            reasons["budget_ends_in_round"] = (
+                f"all {rounds} rounds stay within privacy.epsilon_budget"
+            )
+        entry = epsilon_entry(
+            observer,
+            delta=plan.delta,
+            adjacency=plan.adjacency,
+            value=float(plan.line(observer).epsilons[most]),
+        )
+        return Projection(
+            None,
+            None,
+            epsilon=[entry],
+            budget_ends_in_round=ends,
+            noise_multiplier=noise_multiplier,
+            reasons=reasons,
+        )
+
+
+def _figures(epsilons: Sequence[ObserverEpsilon]) -> list[str]:
+    if not epsilons:
+        return []
+    return [f"Spent, by whoever spent most: epsilon = {_told(epsilons)}."]
+
+
+def _early_end(planned: Sequence[ObserverEpsilon]) -> str:
+    """What is proven where losses may end the run."""
+    figure = f": epsilon = {_told(planned)}" if planned else ""
+    return (
+        "Validation losses may end training early, and they follow from the models. What is proven "
+        f"is then the epsilon of all rounds that were planned{figure}. The epsilon of the rounds "
+        "that were played is the accountant's count of them and takes their number as given."
+    )
+
+
+def _told(epsilons: Sequence[ObserverEpsilon]) -> str:
+    return ", ".join(f"{at_most(one.value)} before {_WHO[one.observer]}" for one in epsilons)

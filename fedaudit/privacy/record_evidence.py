@@ -1,0 +1,62 @@
+"""Whether what ledger entries say of records follows from a spec's public numbers.
+
+Budgets are no part of the evidence: the events of the entries' groups of records are taken as given
+where they have the spec's public numbers, and epsilons are computed from them.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedaudit.privacy.epsilon_lines import Course, course_from_dict
+from fedaudit.privacy.events import TwoStage
+from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism
+from fedaudit.privacy.record_plans import run_within
+from fedaudit.privacy.record_use import record_settings
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import RecordPersonalised
+
+_DIGITS = 1e-6
+"""Relative: another library or machine may round differently, by far less."""
+_NOT_COURSES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+
+
+def record_courses(
+    spec: ExperimentSpec, inputs: MechanismInputs, parameters: int, names: Sequence[str]
+) -> list[tuple[Course, ...]] | None:
+    """What each group of records goes through; None where the spec's public numbers differ."""
+    privacy = spec.privacy
+    if not isinstance(privacy, RecordPersonalised):
+        return None
+    public = RecordPersonalisedMechanism(spec, privacy).public_inputs(n=parameters)
+    if replace(inputs, event=None) != public:
+        return None
+    try:
+        kept = json.loads(inputs.event or "")
+        courses = [tuple(course_from_dict(one) for one in kept[name]) for name in names]
+    except _NOT_COURSES:
+        return None
+    if len(kept) != len(names) or not all(
+        some and all(_fits(spec, privacy, course) for course in some) for some in courses
+    ):
+        return None
+    return courses
+
+
+def _fits(spec: ExperimentSpec, privacy: RecordPersonalised, course: Course) -> bool:
+    """Whether a course has the spec's public numbers; the noise of a baseline is not among them."""
+    settings, event = record_settings(spec), course.event
+    if not isinstance(event, TwoStage):
+        return False
+    if (event.client_rate, event.steps) != (settings.client_rate, settings.steps):
+        return False
+    lasts = course.lasts
+    if lasts is not None and (privacy.baseline != "filter" or lasts >= settings.rounds):
+        return False
+    if privacy.baseline not in (None, "filter"):
+        return True
+    noise = run_within(settings.epsilon_max, settings).noise_multiplier
+    return bool(np.isclose(event.noise_multiplier, noise, rtol=_DIGITS, atol=0))

@@ -1,0 +1,75 @@
+"""Every mechanism of a spec is one object, and no name is taken for another's."""
+
+from typing import get_args
+
+import pytest
+
+from fedaudit.privacy.cost_projection import NO_MECHANISM, NO_NOISE
+from fedaudit.privacy.inputs import MechanismInputs, unbounded_inputs
+from fedaudit.privacy.mechanisms.registry import (
+    MECHANISMS,
+    UnknownMechanismError,
+    known_facts,
+    mechanism_facts,
+    mechanism_of,
+    why_unbounded,
+)
+from fedaudit.spec.privacy import mechanism_parts
+from tests.privacy.mechanisms.specs import CLIENTS, SPECS
+
+
+def test_the_names_are_the_literals_of_the_spec() -> None:
+    literals = [
+        name
+        for part in mechanism_parts()
+        for name in get_args(part.model_fields["mechanism"].annotation)
+    ]
+    names = [mechanism.facts.name for mechanism in MECHANISMS]
+    assert len(set(names)) == len(names) == len(literals)
+    assert set(names) == set(literals)
+    assert {spec.privacy.mechanism for spec in SPECS.values()} == set(literals)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_spec_has_the_mechanism_of_its_literal(name: str) -> None:
+    spec = SPECS[name]
+    found = mechanism_of(spec)
+    assert type(found) in MECHANISMS
+    assert found.spec is spec
+    assert found.facts is mechanism_facts(spec.privacy.mechanism)
+    assert found.facts.name == spec.privacy.mechanism
+
+
+@pytest.mark.parametrize("name", ["gaussian-fixed", "", "None", "LAPLACE-L2"])
+def test_an_unknown_name_is_refused_and_never_worded_as_no_mechanism(name: str) -> None:
+    with pytest.raises(UnknownMechanismError, match="known are laplace-l2"):
+        mechanism_facts(name)
+    assert known_facts(name) is None
+    why = why_unbounded(unbounded_inputs(name, n=3, noise="release"))
+    assert why not in {NO_MECHANISM, NO_NOISE}
+    assert "does not know" in why
+
+
+def test_what_has_no_noise_says_why() -> None:
+    assert why_unbounded(unbounded_inputs("none", n=3, noise="release")) == NO_MECHANISM
+    records = unbounded_inputs("record-personalised", n=3, noise="release")
+    assert why_unbounded(records) == NO_NOISE
+
+
+def test_a_mechanism_that_lost_its_noise_is_not_worded_as_none() -> None:
+    lost = unbounded_inputs("laplace-l2", n=3, noise="release")
+    assert why_unbounded(lost) not in {NO_MECHANISM, NO_NOISE}
+
+
+def test_inputs_tell_how_their_cost_is_counted() -> None:
+    fields = unbounded_inputs("none", n=3, noise="release").as_dict()
+    assert MechanismInputs.from_dict(fields).cost_kind == "unbounded"
+    fields |= {"mechanism": "laplace-l2", "noise_multiplier": 2.0}
+    assert MechanismInputs.from_dict(fields).cost_kind == "leakage"
+    fields |= {"mechanism": "gaussian-local", "event": "{}"}
+    assert MechanismInputs.from_dict(fields).cost_kind == "epsilon"
+
+
+def test_a_plan_of_records_needs_to_know_them() -> None:
+    with pytest.raises(ValueError, match="record_use"):
+        mechanism_of(SPECS["records"]).spending_plan(training_clients=3, client_names=CLIENTS)
