@@ -49,7 +49,10 @@ def report_of(
     backend: Mapping[str, str],
     key: SigningKey,
 ) -> dict[str, Any]:
-    """The report document of a run that came to its end, signed."""
+    """The report document of a run that came to its end, signed.
+
+    Raises FiguresDisagreeError where its fairness figures do not follow from its rows.
+    """
     with database.read() as session:
         hashed = ledger_hash(LedgerRepository(session).digests(experiment.id))
         hypotheses = hypotheses_of(session, experiment, result)
@@ -99,7 +102,11 @@ def report_of(
         hypotheses=hypotheses,
         plane=plane,
     )
-    return sign_report(assemble(material), key)
+    # Imports pandas and scikit-learn, which the sweeper does without.
+    from fedaudit.reports.cross_check import cross_checked
+
+    report = cross_checked(assemble(material), result.predicted, counts=result.fairness)
+    return sign_report(report, key)
 
 
 def store_records(

@@ -20,6 +20,7 @@ from fedaudit.ledger.accounts import account_of
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.assemble import assemble
+from fedaudit.reports.disagreement import FiguresDisagreeError
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.provenance import provenance
 from fedaudit.reports.series import Series
@@ -106,7 +107,17 @@ def run_locally(
         spec=spec,
         groups=material.federation.attributes,
     )
-    return LocalRun(assemble(material), ledger, federation.client_names, result.records, series)
+    report = _cross_checked(assemble(material), result)
+    return LocalRun(report, ledger, federation.client_names, result.records, series)
+
+
+def _cross_checked(report: dict[str, Any], result: FinalResult) -> dict[str, Any]:
+    from fedaudit.reports.cross_check import cross_checked  # imports pandas, which is there
+
+    try:
+        return cross_checked(report, result.predicted, counts=result.fairness)
+    except FiguresDisagreeError as error:
+        raise CommandError(f"the run failed: {error}") from None
 
 
 def _stack(cell: Cell, device: str) -> "Trainer":
