@@ -7,8 +7,9 @@ from sqlalchemy.orm import Session
 
 from fedaudit.ledger.keys import SigningKey
 from fedaudit.privacy.metric import leakage
-from fedaudit.reports.assemble import assemble, report_hash
+from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.signing import sign_report
+from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.figures import ROUND_GAPS
 from fedaudit.runs.material import report_material
 from fedaudit.training.record_table import RecordTable
@@ -42,7 +43,10 @@ def report_of(
     backend: Mapping[str, str],
     key: SigningKey,
 ) -> dict[str, Any]:
-    """The report document of a run that came to its end, signed."""
+    """The report document of a run that came to its end, signed.
+
+    Raises FiguresDisagreeError where its fairness figures do not follow from its rows.
+    """
     with database.read() as session:
         material = report_material(
             experiment.run,
@@ -52,7 +56,7 @@ def report_of(
             backend=backend,
             key_id=key.key_id,
         )
-    return sign_report(assemble(material), key)
+    return sign_report(checked_report(material, result), key)
 
 
 def store_records(

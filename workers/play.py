@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.metric import leakage
+from fedaudit.reports.disagreement import FiguresDisagreeError
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.backend import backend
@@ -17,6 +18,7 @@ from fedaudit.training.choose import open_stack
 from fedaudit.training.records import FinalResult, PlannedRound, RoundRecord
 from models.repositories import BudgetRepository, EpsilonBudgetRepository, LedgerRepository
 from workers.claim import Lease
+from workers.claimed_unit import DETAIL_CHARACTERS
 from workers.context import WorkerContext
 from workers.experiment import RunningExperiment
 from workers.finish import end_without_report, report_of, store_records, succeed
@@ -200,14 +202,20 @@ class Play:
     def _succeed(self, position: int, result: FinalResult) -> None:
         experiment, device = self._experiments[position], self._context.device
         key = self._context.signing_key
-        document = report_of(
-            self._context.database,
-            experiment,
-            result,
-            device=device,
-            backend=backend(device),
-            key=key,
-        )
+        try:
+            document = report_of(
+                self._context.database,
+                experiment,
+                result,
+                device=device,
+                backend=backend(device),
+                key=key,
+            )
+        except FiguresDisagreeError as error:
+            # Another attempt would come to the same figures.
+            log.error("figures disagree", experiment_id=experiment.id, detail=str(error))
+            self._end(position, status="failed", reason="figures-disagree", detail=str(error))
+            return
         if result.records is not None:
             # Before the end is told: whoever sees it finds the table.
             store_records(
@@ -219,7 +227,7 @@ class Play:
         self._writer.write(lambda session: succeed(session, experiment, document, key=key))
         log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
 
-    def _end(self, position: int, *, status: str, reason: str) -> None:
+    def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:
         """Ends an experiment without a report; interrupted rounds are entered in its ledger."""
         experiment = self._experiments[position]
         block = record_block(experiment.run, [], last=True)
@@ -233,12 +241,20 @@ class Play:
                     checkpoint=self._stack.checkpoint(position),
                     again=self._writer.again,
                 )
-            self._store_end(session, position, status=status, reason=reason)
+            self._store_end(session, position, status=status, reason=reason, detail=detail)
 
         self._writer.write(end)
         log.info("experiment ended", experiment_id=experiment.id, status=status, reason=reason)
 
-    def _store_end(self, session: Session, position: int, *, status: str, reason: str) -> None:
+    def _store_end(
+        self,
+        session: Session,
+        position: int,
+        *,
+        status: str,
+        reason: str,
+        detail: str | None = None,
+    ) -> None:
         experiment = self._experiments[position]
         end_without_report(
             session,
@@ -247,6 +263,7 @@ class Play:
             status=status,
             reason=reason,
             key=self._context.signing_key,
+            detail=None if detail is None else detail[:DETAIL_CHARACTERS],
         )
 
 

@@ -10,9 +10,10 @@ import uuid_utils
 
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.federations.load import load_federation
-from fedaudit.reports.assemble import assemble
+from fedaudit.reports.disagreement import FiguresDisagreeError
 from fedaudit.reports.series import Series
 from fedaudit.runs.blocks import record_block
+from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.material import report_material
 from fedaudit.runs.memory_sink import MemorySink
 from fedaudit.runs.run import Run, new_run
@@ -63,9 +64,11 @@ def run_locally(
     _play(run, trainer, sink, progress=progress)
     result = trainer.result(0)
     material = report_material(run, result, sink, device=device, backend=backend(device))
-    return LocalRun(
-        assemble(material), sink, federation.client_names, result.records, sink.series()
-    )
+    try:
+        report = checked_report(material, result)
+    except FiguresDisagreeError as error:
+        raise CommandError(f"the run failed: {error}") from None
+    return LocalRun(report, sink, federation.client_names, result.records, sink.series())
 
 
 def _play(

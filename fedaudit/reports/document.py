@@ -262,6 +262,24 @@ class WhoPaysSection(_Part):
     groups: list[PayingGroup]
 
 
+class CrossCheck(_Part):
+    """What another library computed from the rows themselves, and how far it is from the report.
+
+    A run whose figures differ by more than rounding has no report (`fedaudit.reports.cross_check`).
+    A bundle carries no rows, so verification cannot repeat this.
+    """
+
+    library: str
+    version: str
+    rows: Annotated[int, Field(ge=1)] | None
+    """Scored rows of the groups that are shown; None where one is suppressed, for the total less
+    these would be its rows."""
+    largest_difference: Annotated[float, Field(ge=0)]
+    metrics: list[str]
+    """The figures that both have: rates of groups, then gaps."""
+    reasons: Reasons = Field(default_factory=dict)
+
+
 class FairnessSection(_Part):
     """One sensitive attribute, its rates pooled over the rows of the validation clients."""
 
@@ -280,6 +298,8 @@ class FairnessSection(_Part):
     client_averaged_reason: str | None = None
     who_pays: WhoPaysSection | None = None
     who_pays_reason: str | None = None
+    cross_check: CrossCheck | None = None
+    cross_check_reason: str | None = None
 
 
 class GateSection(_Part):

@@ -78,6 +78,7 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
         client_averaged_reason=why_not_averaged,
         who_pays=payers,
         who_pays_reason=why_no_payers,
+        cross_check_reason="the rows were not handed over, so nothing was computed twice",
     )
 
 

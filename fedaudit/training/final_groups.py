@@ -38,6 +38,8 @@ class FinalGroups:
 
     scores: dict[str, GroupScores]
     by_hypothesis: dict[str, NDArray[np.int64]]
+    rows: ScoredRows
+    """What all of it was added up from."""
 
 
 def final_groups(
@@ -47,7 +49,7 @@ def final_groups(
 
     `columns` [clients]: the clients' places in the data of the counter.
     """
-    rows = rows.first(counter.rows)
+    whole, rows = rows, rows.first(counter.rows)
     right = counter.right(rows.predictions, columns)
     scores = {}
     for name, (groups, codes) in counter.codes(columns).items():
@@ -58,7 +60,7 @@ def final_groups(
             correct=None if right is None else tally.count(right),
             loss=tally.add(rows.values),
         )
-    return FinalGroups(scores, _by_hypothesis(counter, rows, columns, k))
+    return FinalGroups(scores, _by_hypothesis(counter, rows, columns, k), whole)
 
 
 class _Tally:

@@ -26,6 +26,7 @@ from fedaudit.training.cell import Cell, draws_in_secret
 from fedaudit.training.client_coins import drawn_clients
 from fedaudit.training.personalised_round import PersonalisedPlayed, PersonalisedRound
 from fedaudit.training.personalised_state import PersonalisedState, first_personalised_state
+from fedaudit.training.predicted_rows import predicted_rows
 from fedaudit.training.record_sources import record_use_of, training_records, validation_rows
 from fedaudit.training.record_table import record_table
 from fedaudit.training.records import FinalResult, Outcome, PlannedRound, RoundRecord
@@ -42,7 +43,7 @@ class PersonalisedRun:
         use, cohort = record_use_of(spec, federation), spec.training.cohort
         if use is None or not isinstance(cohort, PoissonCohort):
             raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
-        self._spec = spec
+        self._spec, self._federation = spec, federation
         self._rate = cohort.rate
         self._use = use
         self._spending = None
@@ -223,6 +224,11 @@ class PersonalisedRun:
         state = self.state
         theta = torch.from_numpy(state.best_theta).to(self._theta.device)
         figures = self._validator.score(theta, per_client=True)
+        final, predicted = figures.final, {}
+        if final is not None:
+            predicted = predicted_rows(
+                self._federation, self._spec.fairness, final.rows, self._held_out.clients
+            )
         return FinalResult(
             stopped_by=self.stopped_by or "running",
             rounds=state.round,
@@ -234,8 +240,9 @@ class PersonalisedRun:
             fairness=_first_counts(figures),
             single_row_clients=0,
             collapsed_rounds=0,
-            scores={} if figures.final is None else figures.final.scores,
-            by_hypothesis={} if figures.final is None else figures.final.by_hypothesis,
+            scores={} if final is None else final.scores,
+            by_hypothesis={} if final is None else final.by_hypothesis,
+            predicted=predicted,
             records=record_table(
                 self._records,
                 self._use,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.predicted_rows import PredictedRows
 from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.events import Observer
 from fedaudit.training.record_table import RecordTable
@@ -117,5 +118,7 @@ class FinalResult:
     """Attribute -> loss and accuracy of each validation client's rows, by group."""
     by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     """Attribute -> [k, groups, 4]: counts as in RoundRecord, by the hypothesis that predicted."""
+    predicted: Mapping[str, PredictedRows] = field(default_factory=dict)
+    """Attribute -> the scored rows that `fairness` counts, one by one. Confidential."""
     records: RecordTable | None = None
     """Of `record-personalised`: every record's own figures. Confidential."""

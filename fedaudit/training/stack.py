@@ -18,6 +18,7 @@ from fedaudit.training.engine import build_engine
 from fedaudit.training.method import build_draws
 from fedaudit.training.observation import DrawnRound, draw_in, joined
 from fedaudit.training.plane import why_no_plane
+from fedaudit.training.predicted_rows import predicted_rows
 from fedaudit.training.records import FinalResult, PlannedRound, RoundRecord
 from fedaudit.training.rounds import Cohort, Played
 from fedaudit.training.splits import split_cells
@@ -270,7 +271,12 @@ class Stack:
                 torch.from_numpy(state.best_sizes)[None].to(self._device),
                 per_client=True,
             )
-        rows = self._cells[position].federation.mask[clients[0]].sum(1)
+        cell = self._cells[position]
+        rows, final = cell.federation.mask[clients[0]].sum(1), figures.final
+        predicted = {}
+        if final is not None:
+            fairness = cell.spec.fairness
+            predicted = predicted_rows(cell.federation, fairness, final.rows, clients[0])
         return FinalResult(
             stopped_by=self._stopped.get(position, "running"),
             rounds=state.round,
@@ -282,8 +288,9 @@ class Stack:
             fairness={name: count[0] for name, count in figures.counts.items()},
             single_row_clients=int((rows == 1).sum()),
             collapsed_rounds=state.collapsed_rounds,
-            scores={} if figures.final is None else figures.final.scores,
-            by_hypothesis={} if figures.final is None else figures.final.by_hypothesis,
+            scores={} if final is None else final.scores,
+            by_hypothesis={} if final is None else final.by_hypothesis,
+            predicted=predicted,
         )
 
     # -- state ----------------------------------------------------------------------------------

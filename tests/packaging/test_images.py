@@ -1,6 +1,8 @@
 """The image recipe and the compose file, read by the tools that would run them."""
 
+import re
 import subprocess
+import tomllib
 
 import pytest
 
@@ -20,6 +22,18 @@ def test_the_image_recipe_passes_the_linter():
         [tool("hadolint"), str(ROOT / "Dockerfile")], capture_output=True, text=True, check=False
     )
     assert linted.returncode == 0, linted.stdout
+
+
+def test_the_worker_image_has_the_extra_and_the_torch_it_asks_for():
+    api, worker = (ROOT / "Dockerfile").read_text().split(" AS api")[1].split(" AS worker")
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]["worker"]
+    assert "[worker]" in worker
+    assert "[worker]" not in api
+    [torch] = [one for one in extra if one.startswith("torch")]
+    assert f'"{torch}"' in worker
+    assert {re.split("[<>=]", one)[0] for one in extra} == {"fairlearn", "scikit-learn", "torch"}
 
 
 @pytest.mark.parametrize("missing", PASSWORDS)

@@ -94,6 +94,27 @@ def check_consistent(result: FinalResult, *, declared: bool = True) -> None:
         assert (scores.loss[scores.rows == 0] == 0).all()
         if scores.correct is not None:
             assert (scores.correct <= scores.rows).all()
+        check_rows(result, name, declared=declared)
+
+
+def check_rows(result: FinalResult, name: str, *, declared: bool) -> None:
+    """The rows one by one add up to the counts, of which they know nothing."""
+    rows, scores, counts = result.predicted[name], result.scores[name], result.fairness[name]
+    groups = counts.shape[1]
+    assert (np.bincount(rows.groups, minlength=groups) == scores.rows.sum(0)).all()
+    assert (rows.truth is None) == (rows.predicted is None) == (not declared)
+    if rows.truth is not None and rows.predicted is not None:
+        kinds = np.select(
+            [rows.truth & rows.predicted, ~rows.truth & rows.predicted, ~rows.truth],
+            [0, 1, 2],
+            3,
+        )
+        found = np.bincount(rows.groups * 4 + kinds, minlength=groups * 4)
+        assert (found.reshape(groups, 4) == counts.sum(0)).all()
+    assert (rows.true_classes is None) == (scores.correct is None)
+    if scores.correct is not None:
+        right = rows.groups[rows.true_classes == rows.predicted_classes]
+        assert (np.bincount(right, minlength=groups) == scores.correct.sum(0)).all()
 
 
 @pytest.mark.parametrize("loss", ["rmse", "mse"])
@@ -229,6 +250,24 @@ def test_a_stack_gives_what_its_cells_give_alone() -> None:
     for position, one in enumerate(chosen):
         alone, _ = end_of(one)
         stacked = stack.result(position)
+        check_consistent(stacked)
         for name, scores in alone.scores.items():
             assert (stacked.scores[name].loss == scores.loss).all()
             assert (stacked.by_hypothesis[name] == alone.by_hypothesis[name]).all()
+
+
+def test_the_rows_of_a_resumed_run_are_those_of_one_that_was_not() -> None:
+    one = table_cell(people(), fairness=RULE, training__rounds=6)
+    whole, _ = end_of(one)
+    first = open_stack([one])
+    first.advance(3)
+    resumed = open_stack([one], checkpoints=[first.checkpoint(0)])
+    while resumed.active:
+        resumed.advance(3)
+    result = resumed.result(0)
+    check_consistent(result)
+    for name, rows in whole.predicted.items():
+        again = result.predicted[name]
+        assert (again.groups == rows.groups).all()
+        assert (again.truth == rows.truth).all()
+        assert (again.predicted == rows.predicted).all()

@@ -17,6 +17,10 @@ _WHY = {
         "Training diverged: a loss was no longer a finite number.",
         "Lower training.local.step_size, scale the features, or ask for less noise.",
     ),
+    "figures-disagree": (
+        "Its fairness figures, computed a second time from the rows, came out differently.",
+        "Nothing was published. Please report it, with the attribute and the figure named here.",
+    ),
     "budget-exhausted": (
         "The federation's budget had no room left while it ran.",
         "Raise the budget, or ask for fewer rounds or more noise.",

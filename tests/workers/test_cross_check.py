@@ -1,0 +1,64 @@
+"""A worker computes the fairness figures of a report twice before it signs it."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaudit.ledger.checkpoints import Checkpoint
+from fedaudit.ledger.envelope import Envelope
+from fedaudit.training.group_counts import GroupCounter
+from models.database import Database
+from models.repositories import LedgerCheckpointRepository, ReportRepository
+from tests.training.specs import groups_spec
+from tests.workers.admission import events_of, experiment_of, submit
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+
+SPEC = groups_spec(
+    fairness={"sensitive": ["group"], "favourable": {"op": "ge", "value": 5}}, training__rounds=5
+)
+
+
+def test_the_stored_report_says_what_was_compared(
+    database: Database, context: WorkerContext
+) -> None:
+    submitted = submit(database, SPEC)
+    run_unit(context, submitted.unit_id)
+    with database.read() as session:
+        stored = ReportRepository(session, submitted.project_id).get(submitted.id)
+    assert stored is not None, experiment_of(database, submitted).status_detail
+    [section] = stored.document["fairness"]
+    assert section["cross_check"]["library"] == "fairlearn"
+    assert "demographic_parity_difference" in section["cross_check"]["metrics"]
+
+
+def test_a_report_whose_figures_do_not_follow_from_its_rows_is_never_stored(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = GroupCounter.count
+
+    def miscounted(self: GroupCounter, *arguments: Any, **options: Any) -> Any:
+        counts = counted(self, *arguments, **options)
+        if options.get("per_client"):
+            for of_groups in counts.values():
+                client = np.flatnonzero(of_groups[0, :, 0, 2])[0]
+                of_groups[0, client, 0] += [0, 1, -1, 0]
+        return counts
+
+    monkeypatch.setattr(GroupCounter, "count", miscounted)
+    submitted = submit(database, SPEC)
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("failed", "figures-disagree")
+    assert re.fullmatch(
+        r"selection_rate by group = g1 is \S+ in the report, and Fairlearn \S+ computes \S+ from "
+        r"the rows",
+        experiment.status_detail or "",
+    )
+    with database.read() as session:
+        assert ReportRepository(session, submitted.project_id).get(submitted.id) is None
+        [*_, last] = LedgerCheckpointRepository(session).envelopes(submitted.id)
+    assert Checkpoint.of(Envelope.from_dict(last)).status == "failed"
+    assert "gate.evaluated" not in [kind for kind, _ in events_of(database, submitted.id)]
