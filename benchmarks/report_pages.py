@@ -20,6 +20,8 @@ import httpx
 import numpy as np
 
 import migrations
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
@@ -154,7 +156,7 @@ class _Run:
     def _gaps_row(self, number: int) -> FairnessRow:
         """Gaps between the groups, and the counts they are from."""
         counts = self._counts(1)[0]
-        figures = gaps(counts, _GROUPS, minimum_group_size=30)[0]
+        figures = gaps(counts, DisclosureRule(30).decide(scored_rows(counts)))[0]
         return FairnessRow(
             round=number,
             attribute="group",

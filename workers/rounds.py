@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.combination import combination_of
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import attribute_rule
 from fedaudit.fairness.gaps import Figure, gaps
 from fedaudit.privacy.cluster_leakage import ClusterLeakage
 from fedaudit.privacy.inputs import MechanismInputs
@@ -103,23 +104,14 @@ def _follow(experiment: RunningExperiment, subjects: NDArray[np.int32]) -> None:
 def _fairness_rows(
     experiment: RunningExperiment, records: Sequence[RoundRecord]
 ) -> list[FairnessRow]:
-    fairness = experiment.spec.fairness
     validated = [record for record in records if record.fairness]
     rows: list[FairnessRow] = []
     if not validated:
         return rows
-    for attribute, groups in experiment.groups.items():
+    for attribute in experiment.groups:
         counts: NDArray[np.int64] = np.stack([record.fairness[attribute] for record in validated])
-        # A reference group belongs to one attribute; the others are compared between all groups.
-        reference = fairness.reference_group if fairness.reference_group in groups else None
-        found = gaps(
-            counts,
-            groups,
-            minimum_group_size=fairness.minimum_group_size,
-            reference_group=reference,
-            combination=combination_of(attribute, fairness.combinations, experiment.groups),
-            declared=experiment.spec.declares_outcome,
-        )
+        rule = attribute_rule(experiment.spec, attribute, experiment.groups)
+        found = gaps(counts, rule.decide(scored_rows(counts)))
         if not experiment.spec.declares_outcome:
             counts = counts[:, :0]  # nothing was counted, which is not the same as no rows
         rows += [

@@ -6,6 +6,7 @@ from api.pages.wording import cost, figure, small_number
 from api.schemas.experiments import ExperimentBody
 from fedaudit.privacy.guarantees import guarantee_kind
 from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_spec
 
 MECHANISMS = {
@@ -17,10 +18,11 @@ MECHANISMS = {
 }
 """What each mechanism is, in few words."""
 
+# The first that an experiment has is the one shown.
 _GAPS = (
-    ("equalized_odds_difference", "equalized odds"),
-    ("demographic_parity_difference", "demographic parity"),
-    ("equal_opportunity_difference", "equal opportunity"),
+    "equalized_odds_difference",
+    "demographic_parity_difference",
+    "equal_opportunity_difference",
 )
 _UNENDED = ("queued", "running", "cancelling")
 
@@ -85,10 +87,10 @@ def _cost(experiment: ExperimentBody) -> Shown | None:
 
 
 def _gap(experiment: ExperimentBody) -> Shown | None:
-    for name, remark in _GAPS:
+    for name in _GAPS:
         value = getattr(experiment.figures, name)
         if value is not None:
-            return Shown(figure(value), remark, share=value)
+            return Shown(figure(value), METRICS[name].family.words, share=value)
     return None
 
 

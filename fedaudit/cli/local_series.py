@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.fairness.combination import combination_of
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import attribute_rule
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.accounts import Account
 from fedaudit.privacy.cluster_leakage import ClusterCounts, ClusterLeakage
@@ -120,19 +121,11 @@ def _gaps(
     groups: Mapping[str, Sequence[str]],
     spec: ExperimentSpec,
 ) -> list[_Gaps]:
-    fairness, values = spec.fairness, groups[attribute]
     validated = [record for record in records if record.fairness]
     if not validated:
         return []
-    found = gaps(
-        np.stack([record.fairness[attribute] for record in validated]),
-        values,
-        minimum_group_size=fairness.minimum_group_size,
-        # A reference group belongs to one attribute; the others are compared between all groups.
-        reference_group=fairness.reference_group if fairness.reference_group in values else None,
-        combination=combination_of(attribute, fairness.combinations, groups),
-        declared=spec.declares_outcome,
-    )
+    counts = np.stack([record.fairness[attribute] for record in validated])
+    found = gaps(counts, attribute_rule(spec, attribute, groups).decide(scored_rows(counts)))
     return [
         _Gaps(record.round, attribute, [figure._asdict() for figure in figures])
         for record, figures in zip(validated, found, strict=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from fedaudit.reports.document import Report
-from fedaudit.spec.gates import FairnessFigure
+from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 Section = Literal["privacy", "utility", "fairness"]
 
@@ -13,7 +13,7 @@ GUARANTEED = ("leakage_median", "leakage_max", "leakage_per_release", "epsilon_m
 """What rests on the guarantee; the other privacy figures are counted, whatever the mechanism."""
 PRIVACY = (*GUARANTEED, "participations_max", "refusals", "withheld")
 UTILITY = ("validation_loss", "accuracy", "rounds")
-FAIRNESS: tuple[str, ...] = get_args(FairnessFigure)
+FAIRNESS = FAIRNESS_FIGURES
 FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)
 """All names; a fairness figure belongs to an attribute, an epsilon may belong to an observer."""
 

@@ -7,7 +7,9 @@ whoever verifies a bundle.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedaudit.reports.earlier_versions import metric_of
 from fedaudit.spec.gates import Gate
+from fedaudit.spec.metrics import NOT_IN_REPORT
 
 PASS, FAIL, INSUFFICIENT = "pass", "fail", "insufficient_evidence"
 
@@ -20,7 +22,6 @@ _EARLY_END = (
     ", for the rounds that were played; validation losses ended the run early, and what is proven "
     "is the larger epsilon of all planned rounds, which the guarantee's statement tells"
 )
-_ABSENT = "the report does not have this figure"
 
 
 def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -67,7 +68,7 @@ def _judge(
     guarantee = report["guarantee"]
     kind = guarantee["kind"]
     if value is None:
-        return INSUFFICIENT, reason or _ABSENT
+        return INSUFFICIENT, reason or NOT_IN_REPORT
     if gate.figure in _GUARANTEED and kind == "none":
         return INSUFFICIENT, "there is no guarantee, so the figure bounds nothing"
     if gate.figure in _GUARANTEED and kind == "heuristic" and not gate.allow_heuristic:
@@ -105,6 +106,5 @@ def _fairness_figure(
     if len(fitting) != 1:
         which = "no attribute" if gate.attribute is None else f"{gate.attribute!r}"
         return None, f"{which} names {len(fitting)} of the report's attributes; name exactly one"
-    # A report of an earlier version lacks the figures that came later.
-    metric = fitting[0]["metrics"].get(gate.figure, {"value": None, "reason": _ABSENT})
+    metric = metric_of(fitting[0], gate.figure)
     return metric["value"], metric["reason"]

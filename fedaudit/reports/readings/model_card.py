@@ -16,8 +16,7 @@ from fedaudit.reports.readings.fields import (
     texts_at,
 )
 from fedaudit.reports.readings.markdown import bullets, plain, table
-
-_RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")
+from fedaudit.spec.metrics import RATES
 
 
 def model_card(document: Document) -> str:
@@ -106,7 +105,7 @@ def _analyses(document: Document) -> list[str]:
 def _fairness(section: Document) -> list[str]:
     attribute = plain(text_at(section, "attribute") or "an attribute that is not named")
     groups = [
-        [_cell(group, "value"), *(_rate(group, rate) for rate in _RATES)]
+        [_cell(group, "value"), *(_rate(group, rate) for rate in RATES)]
         for group in parts_at(section, "groups")
     ]
     gaps = [
@@ -116,7 +115,7 @@ def _fairness(section: Document) -> list[str]:
     return [
         f"### By {attribute}",
         "",
-        *table(["Group", *(rate.replace("_", " ") for rate in _RATES)], groups),
+        *table(["Group", *(rate.words for rate in RATES.values())], groups),
         "",
         *table(["Gap", "Value", "Interval", "Note"], gaps),
     ]
