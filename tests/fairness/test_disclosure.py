@@ -97,7 +97,7 @@ def test_a_decision_about_one_population_does_not_serve_another(other):
     else:
         wrong = disclosed_clients(counts[:, :2])
     asked = {"level": 0.9, "samples": 100, "seed": 1}
-    with pytest.raises(ValueError, match="those whose disclosure was decided|counts have shape"):
+    with pytest.raises(ValueError, match=r"those whose disclosure was decided|counts have shape"):
         gaps(counts.sum(axis=0), wrong)
     for use in (
         lambda: score_gaps(scores, wrong, rooted=False),
