@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from api.cursors import SmallInteger
 from api.schemas.base import PageParameters, Parameters, Reasons
-from fedaudit.reports.rate_fields import with_rates
+from fedaudit.reports.rate_fields import computed_rate, with_rates
 from fedaudit.spec.base import Text
 
 
@@ -117,7 +117,7 @@ class FairnessLine(BaseModel):
     interval_reason: str | None
 
 
-@with_rates(after="false_negatives", field=(float | None, ...))
+@with_rates(after="false_negatives", field=computed_rate)
 class GroupLine(BaseModel):
     """The counts of one group in one round: confidential."""
 

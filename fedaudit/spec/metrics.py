@@ -32,6 +32,8 @@ class Rate:
     denominator: tuple[Count, ...]
     rows: str
     """Which rows the denominator counts, in words."""
+    in_every_report: bool = False
+    """Whether every report that was ever stored has it; of later rates a report may have none."""
 
     @property
     def why_undefined(self) -> str:
@@ -90,13 +92,20 @@ RATES: Mapping[str, Rate] = MappingProxyType(
     {
         rate.name: rate
         for rate in (
-            Rate("selection_rate", (_TP, _FP), COUNTS, rows="scored rows"),
-            Rate("true_positive_rate", (_TP,), (_TP, _FN), rows="rows with the favourable outcome"),
+            Rate("selection_rate", (_TP, _FP), COUNTS, "scored rows", in_every_report=True),
+            Rate(
+                "true_positive_rate",
+                (_TP,),
+                (_TP, _FN),
+                "rows with the favourable outcome",
+                in_every_report=True,
+            ),
             Rate(
                 "false_positive_rate",
                 (_FP,),
                 (_FP, _TN),
-                rows="rows without the favourable outcome",
+                "rows without the favourable outcome",
+                in_every_report=True,
             ),
         )
     }

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from fedaudit.reports import rate_fields
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.charts.at_end import rates_chart
 from fedaudit.reports.charts.choose import charts_of
@@ -12,10 +13,11 @@ from fedaudit.reports.fairness_tables import fairness_tables
 from fedaudit.reports.figures import figures_of, parsed
 from fedaudit.reports.gates import evaluate
 from fedaudit.reports.html import render
+from fedaudit.reports.part import Part
 from fedaudit.reports.readings.choose import reading
 from fedaudit.reports.verdict import verdict
 from fedaudit.spec.gates import Gate
-from fedaudit.spec.metrics import FAIRNESS_FIGURES, NOT_IN_REPORT, RATES
+from fedaudit.spec.metrics import COUNTS, FAIRNESS_FIGURES, NOT_IN_REPORT, RATES, Rate
 from tests.reports.reading_documents import NAMES
 from tests.reports.test_charts_page import made
 
@@ -55,8 +57,6 @@ def document(material):
 @pytest.mark.parametrize("rate", RATES)
 def test_a_rate_that_is_missing_is_null_everywhere(document, rate):
     old = without_rate(document, rate)
-    group = parsed(old).fairness[0].groups[0]
-    assert getattr(group, rate) is None
     rates = fairness_tables(old["fairness"][0])[1]
     column = rates.head.index(f"{RATES[rate].label}, of records")
     assert {row[column] for row in rates.rows} == {"–"}
@@ -66,6 +66,24 @@ def test_a_rate_that_is_missing_is_null_everywhere(document, rate):
     assert NOT_IN_REPORT in chart.table.rows[0]
     assert NOT_IN_REPORT in render(old)
     assert charts(old) == charts(document)
+
+
+def test_a_report_may_lack_a_rate_that_came_later_and_no_other(monkeypatch):
+    later = Rate("later_rate", ("true_positives",), COUNTS, rows="scored rows")
+    monkeypatch.setattr(rate_fields, "RATES", {**RATES, later.name: later})
+
+    @rate_fields.with_rates(after="value")
+    class Group(Part):
+        value: str
+        reasons: dict[str, str]
+
+    stored = {"value": "a", **dict.fromkeys(RATES, 0.5), "reasons": {}}
+    assert Group.model_validate(stored).model_dump() == {**stored, "later_rate": None}
+    assert Group.model_json_schema()["required"] == ["value", *RATES, "reasons"]
+    assert list(Group.model_fields) == ["value", *RATES, "later_rate", "reasons"]
+    for wrong in ({"later_rate": 1.5}, {"another_rate": 0.5}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Group.model_validate({**stored, **wrong})
 
 
 @pytest.mark.parametrize("metric", FAIRNESS_FIGURES)
