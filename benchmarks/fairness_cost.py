@@ -28,7 +28,8 @@ from benchmarks.workloads import (
     hospital_charges,
     synthetic_groups,
 )
-from fedaudit.fairness.combination import combination_of
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import attribute_rule
 from fedaudit.fairness.gaps import gaps
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
@@ -133,15 +134,10 @@ def player(cell: Cell) -> Callable[[], int]:
 
 
 def _gaps(cell: Cell, records: Sequence[RoundRecord]) -> None:
-    fairness = cell.spec.fairness
     values = {one.name: one.values for one in cell.federation.attributes}
-    for attribute in fairness.attributes:
-        gaps(
-            np.stack([record.fairness[attribute] for record in records]),
-            values[attribute],
-            minimum_group_size=fairness.minimum_group_size,
-            combination=combination_of(attribute, fairness.combinations, values),
-        )
+    for attribute in cell.spec.fairness.attributes:
+        counts = np.stack([record.fairness[attribute] for record in records])
+        gaps(counts, attribute_rule(cell.spec, attribute, values).decide(scored_rows(counts)))
 
 
 def measure(name: str, pair: Sequence[Cell], *, turns: int, seconds: float) -> Measured:

@@ -23,6 +23,8 @@ import migrations
 from api.security import SCOPES
 from benchmarks.served_api import http, make_key, served
 from benchmarks.servers import start_postgres
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
@@ -161,7 +163,7 @@ class _Run:
     def _gaps_row(self, number: int) -> FairnessRow:
         """Gaps between the groups, and the counts they are from."""
         counts = self._counts(1)[0]
-        figures = gaps(counts, _GROUPS, minimum_group_size=30)[0]
+        figures = gaps(counts, DisclosureRule(30).decide(scored_rows(counts)))[0]
         return FairnessRow(
             round=number,
             attribute="group",

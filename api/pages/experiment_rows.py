@@ -7,13 +7,15 @@ from api.pages.wording import cost, figure, small_number
 from api.schemas.experiments import ExperimentBody, Status
 from fedaudit.privacy.inputs import GuaranteeKind
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_spec
 from models.repositories.experiments import ENDED
 
+# The first that an experiment has is the one shown.
 _GAPS = (
-    ("equalized_odds_difference", "equalized odds"),
-    ("demographic_parity_difference", "demographic parity"),
-    ("equal_opportunity_difference", "equal opportunity"),
+    "equalized_odds_difference",
+    "demographic_parity_difference",
+    "equal_opportunity_difference",
 )
 
 
@@ -83,10 +85,10 @@ def _cost(experiment: ExperimentBody) -> Shown | None:
 
 
 def _gap(experiment: ExperimentBody) -> Shown | None:
-    for name, remark in _GAPS:
+    for name in _GAPS:
         value = getattr(experiment.figures, name)
         if value is not None:
-            return Shown(figure(value), remark, share=value)
+            return Shown(figure(value), METRICS[name].family.words, share=value)
     return None
 
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 from api.cursors import SmallInteger
 from api.schemas.base import PageParameters, Parameters, Reasons
+from fedaudit.reports.rate_fields import computed_rate, with_rates
 from fedaudit.spec.base import Text
 
 
@@ -116,6 +117,7 @@ class FairnessLine(BaseModel):
     interval_reason: str | None
 
 
+@with_rates(after="false_negatives", field=computed_rate)
 class GroupLine(BaseModel):
     """The counts of one group in one round: confidential."""
 
@@ -127,9 +129,6 @@ class GroupLine(BaseModel):
     false_positives: int
     true_negatives: int
     false_negatives: int
-    selection_rate: float | None
-    true_positive_rate: float | None
-    false_positive_rate: float | None
     reasons: Reasons
 
 

@@ -7,18 +7,14 @@ from sqlalchemy.orm import Session
 
 from api.schemas.records import FairnessFilters, FairnessLine, RoundBody
 from api.services.pages import Key, Line
-from fedaudit.fairness.counts import RATES, group_rates
+from fedaudit.fairness.metrics import group_rates
+from fedaudit.spec.metrics import COUNTS, RATES
 from models.records import FairnessRow, RoundRow
 from models.repositories import FairnessRepository, RoundRepository
 
 _NO_INTERVAL = "intervals are computed once, for the report"
 _ADDED = ("leakage_by_cluster", "plane")
 _NOT_STORED = "the round was stored by a version that did not record it"
-_NO_DENOMINATOR = {
-    "selection_rate": "no scored rows",
-    "true_positive_rate": "no rows with the favourable outcome",
-    "false_positive_rate": "no rows without the favourable outcome",
-}
 
 
 class RoundTable:
@@ -107,17 +103,15 @@ def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> li
 def _group_line(
     row: FairnessRow, group: str, numbers: Sequence[int], rates: Mapping[str, float]
 ) -> Line:
-    true_positives, false_positives, true_negatives, false_negatives = numbers
     shown = {name: None if np.isnan(rate) else rate for name, rate in rates.items()}
     return {
         "round": row.round,
         "attribute": row.attribute,
         "value": group,
         "count": sum(numbers),
-        "true_positives": true_positives,
-        "false_positives": false_positives,
-        "true_negatives": true_negatives,
-        "false_negatives": false_negatives,
+        **dict(zip(COUNTS, numbers, strict=True)),
         **shown,
-        "reasons": {name: _NO_DENOMINATOR[name] for name, rate in shown.items() if rate is None},
+        "reasons": {
+            name: RATES[name].why_undefined for name, rate in shown.items() if rate is None
+        },
     }

@@ -10,6 +10,8 @@ from scipy.stats import t
 
 from benchmarks.reproductions.runs import Run, quartiles, table, train
 from benchmarks.workloads import cells, synthetic_groups
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import attribute_rule
 from fedaudit.fairness.gaps import gaps
 
 HYPOTHESES = (1, 2)
@@ -33,10 +35,10 @@ _PATIENCE = 30
 
 def gaps_of(run: Run) -> dict[str, float]:
     """The figures of the final hypotheses, pooled over all validation clients' rows."""
-    groups = run.cell.federation.attribute("group").values
-    minimum = run.cell.spec.fairness.minimum_group_size
+    groups = {"group": run.cell.federation.attribute("group").values}
     counts = run.result.fairness["group"].sum(0)
-    (figures,) = gaps(counts, groups, minimum_group_size=minimum)
+    rule = attribute_rule(run.cell.spec, "group", groups)
+    (figures,) = gaps(counts, rule.decide(scored_rows(counts)))
     return {figure.metric: np.nan if figure.value is None else figure.value for figure in figures}
 
 

@@ -1,43 +1,24 @@
 """Gaps between groups, under Fairlearn's names and definitions (version 0.15, `between_groups`).
 
-- demographic parity: selection rates; equal opportunity: true positive rates; equalized odds: the
-  worse of the true and the false positive rates (`agg="worst_case"`).
-- a difference is the largest rate less the smallest, a ratio the smallest over the largest.
-- with a reference group, a difference is the largest distance to that group's rate, and a ratio
-  the smallest of lower over higher rate against it (Fairlearn's `to_overall` with the reference
-  group in the place of everyone).
+Which gaps there are is in `fedaudit.spec.metrics`, how they are computed in `metrics`.
 
 Fairlearn answers 0 for the true positive rate of a group without positives, reads a single group
-as perfectly fair and gives NaN for 0/0. Here such a figure is None, with the reason. Groups too
-small to be shown are left out; the figure then covers the others and its reason says so.
+as perfectly fair and gives NaN for 0/0. Here such a figure is None, with the reason. Groups that
+are not disclosed are left out; the figure then covers the others and its reason says so.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.combination import Combination
-from fedaudit.fairness.counts import group_rates, scored_rows
-from fedaudit.fairness.suppression import shown_groups
-
-METRICS = (
-    "demographic_parity_difference",
-    "demographic_parity_ratio",
-    "equalized_odds_difference",
-    "equalized_odds_ratio",
-    "equal_opportunity_difference",
-    "equal_opportunity_ratio",
-)
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.metrics import group_rates, lacking, rate_gaps
+from fedaudit.spec.metrics import METRICS
 
 NO_OUTCOME = "no favourable outcome was declared"
 ZERO_OVER_ZERO = "the rates compared are all 0, and 0/0 is no ratio"
-_LACKING = {
-    "demographic_parity": "scored rows",
-    "equalized_odds": "rows with or rows without the favourable outcome",
-    "equal_opportunity": "rows with the favourable outcome",
-}
 
 
 class Figure(NamedTuple):
@@ -51,90 +32,34 @@ class Figure(NamedTuple):
 def gap_values(
     counts: NDArray[np.int64], shown: NDArray[np.bool_], *, reference: int | None = None
 ) -> NDArray[np.float64]:
-    """The METRICS of counts [..., groups, 4] over the shown groups [..., groups]: [..., 6].
+    """The METRICS of counts [..., groups, 4] over the shown groups [..., groups]: [..., metrics].
 
-    NaN where fewer than two groups are shown, a shown group has no denominator for a rate, the
-    reference group (an index) is hidden, or a ratio is 0/0.
+    NaN as in `rate_gaps`.
     """
     return rate_gaps(group_rates(counts), shown, reference=reference)
 
 
-def rate_gaps(
-    rates: NDArray[np.float64], shown: NDArray[np.bool_], *, reference: int | None = None
-) -> NDArray[np.float64]:
-    """As `gap_values`, from the RATES of the groups themselves: [..., 3, groups] to [..., 6]."""
-    differences, ratios = spread(rates, shown[..., np.newaxis, :], reference)
-    values = np.empty((*rates.shape[:-2], len(METRICS)))
-    values[..., 0], values[..., 1] = differences[..., 0], ratios[..., 0]
-    values[..., 2] = np.maximum(differences[..., 1], differences[..., 2])
-    values[..., 3] = np.minimum(ratios[..., 1], ratios[..., 2])
-    values[..., 4], values[..., 5] = differences[..., 1], ratios[..., 1]
-    values[~comparable(shown, reference), :] = np.nan
-    return values
+def gaps(counts: NDArray[np.int64], disclosure: Disclosure) -> list[list[Figure]]:
+    """The METRICS for each leading index of counts [..., groups, 4], over the groups disclosed.
 
-
-def spread(
-    values: NDArray[np.float64], visible: NDArray[np.bool_], reference: int | None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Difference and ratio of values [..., groups] over the visible groups: [...] each.
-
-    Values are not negative. NaN where a visible value is NaN, and for a ratio of 0/0.
+    Raises ValueError where the disclosure was not decided from the rows of these counts.
     """
-    with np.errstate(invalid="ignore"):
-        if reference is not None:
-            return _against(values, visible, reference)
-        high = np.where(visible, values, -np.inf).max(axis=-1)
-        low = np.where(visible, values, np.inf).min(axis=-1)
-        return high - low, low / high
-
-
-def comparable(shown: NDArray[np.bool_], reference: int | None) -> NDArray[np.bool_]:
-    """Where there are two groups to compare, and the reference group is one: [...]."""
-    found: NDArray[np.bool_] = np.count_nonzero(shown, axis=-1) >= 2
-    if reference is not None:
-        found &= shown[..., reference]
-    return found
-
-
-def _against(
-    rates: NDArray[np.float64], visible: NDArray[np.bool_], reference: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    base = rates[..., reference, np.newaxis]
-    differences = np.where(visible, np.abs(rates - base), 0.0).max(axis=-1)
-    high, low = np.maximum(rates, base), np.minimum(rates, base)
-    # Two rates of 0 do not differ: they say nothing, unless every pair is one.
-    pairs = np.where(visible & (high != 0), low / high, np.inf)
-    ratios = pairs.min(axis=-1)
-    return differences, np.where(np.isinf(ratios), np.nan, ratios)
-
-
-def gaps(
-    counts: NDArray[np.int64],
-    groups: Sequence[str],
-    *,
-    minimum_group_size: int,
-    reference_group: str | None = None,
-    combination: Combination | None = None,
-    declared: bool = True,
-) -> list[list[Figure]]:
-    """The METRICS for each leading index of counts [..., groups, 4].
-
-    `combination`: how the groups of an intersection lie. `declared`: whether some outcome is
-    favourable; otherwise there is nothing that was counted. Raises ValueError where the counts do
-    not fit the groups or the reference group is none of them.
-    """
-    if counts.shape[-2:] != (len(groups), 4):
+    groups = disclosure.rows.shape[-1]
+    if counts.shape[-2:] != (groups, 4):
         raise ValueError(
-            f"counts have shape {counts.shape} for {len(groups)} groups; give [..., groups, 4]"
+            f"counts have shape {counts.shape} for {groups} groups; give [..., groups, 4]"
         )
-    reference = reference_index(groups, reference_group)
-    block = counts.reshape(-1, len(groups), 4)
-    if not declared:
+    block = counts.reshape(-1, groups, 4)
+    if not disclosure.rule.has_favourable_outcome:
         return [[Figure(metric, None, NO_OUTCOME) for metric in METRICS] for _ in block]
-    shown = shown_groups(
-        scored_rows(block), minimum_group_size=minimum_group_size, combination=combination
+    rows = scored_rows(counts)
+    disclosure.check(rows)
+    return gaps_between(
+        block,
+        disclosure.shown.reshape(-1, groups),
+        reference=disclosure.reference,
+        rows=rows.reshape(-1, groups),
     )
-    return gaps_between(block, shown, reference=reference, rows=scored_rows(block))
 
 
 def gaps_between(
@@ -167,15 +92,6 @@ def gaps_between(
             ]
         )
     return figures
-
-
-def reference_index(groups: Sequence[str], reference_group: str | None) -> int | None:
-    """The position of the reference group. Raises ValueError where there is no such group."""
-    if reference_group is None:
-        return None
-    if reference_group not in groups:
-        raise ValueError(f"reference_group {reference_group!r} is no group; name one of the values")
-    return list(groups).index(reference_group)
 
 
 def left_out_note(hidden: int, groups: int) -> str | None:
@@ -218,12 +134,9 @@ class _Reasons:
     def why(self, metric: str) -> str:
         if self._common is not None:
             return self._common
-        family = metric.rsplit("_", 1)[0]
-        rates = {"demographic_parity": [0], "equalized_odds": [1, 2], "equal_opportunity": [1]}
-        lacking = int(np.isnan(self._rates[rates[family]]).any(axis=0).sum())
-        if lacking:
-            lack = "lacks" if lacking == 1 else "lack"
-            return (
-                f"{lacking} of the groups compared {lack} {_LACKING[family]}: a rate is undefined"
-            )
+        family = METRICS[metric].family
+        without = lacking(self._rates, family.name)
+        if without:
+            lack = "lacks" if without == 1 else "lack"
+            return f"{without} of the groups compared {lack} {family.rows}: a rate is undefined"
         return ZERO_OVER_ZERO

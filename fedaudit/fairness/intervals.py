@@ -6,19 +6,19 @@ given the trained model; it does not tell how another training run would differ.
 among many groups is biased upward, and its interval with it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.combination import Combination
 from fedaudit.fairness.counts import scored_rows
-from fedaudit.fairness.gaps import METRICS, gap_values, reference_index
-from fedaudit.fairness.scores import SCORE_METRICS, GroupScores, score_values
-from fedaudit.fairness.suppression import shown_groups
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import NO_OUTCOME, gap_values
+from fedaudit.fairness.scores import GroupScores, score_values
 from fedaudit.randomness import CounterSource, Purpose
+from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
 FEWEST_CLIENTS = 20
 """Below this, percentiles over clients say little."""
@@ -39,27 +39,23 @@ class Interval:
 
 def bootstrap_intervals(
     client_counts: NDArray[np.int64],
-    groups: Sequence[str],
+    disclosure: Disclosure,
     *,
-    minimum_group_size: int,
     level: float,
     samples: int,
     seed: int,
     stream: int = 0,
-    reference_group: str | None = None,
-    combination: Combination | None = None,
 ) -> dict[str, Interval]:
     """The interval of each of METRICS, from counts per client [clients, groups, 4].
 
     `level`: coverage, such as 0.95. `stream`: another number draws other clients from the same
-    seed (one for each attribute). The same arguments always give the same intervals.
+    seed (one for each attribute). The same arguments always give the same intervals. Raises
+    ValueError where the disclosure was not decided from the rows of these counts.
     """
-    reference = reference_index(groups, reference_group)
-    shown = shown_groups(
-        scored_rows(client_counts.sum(axis=0)),
-        minimum_group_size=minimum_group_size,
-        combination=combination,
-    )
+    if not disclosure.rule.has_favourable_outcome:
+        return dict.fromkeys(METRICS, Interval(None, None, NO_OUTCOME))
+    disclosure.check(scored_rows(client_counts.sum(axis=0)))
+    shown, reference = disclosure.shown, disclosure.reference
 
     def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
         return gap_values(pooled.astype(np.int64), _each(shown, pooled), reference=reference)
@@ -77,22 +73,17 @@ def bootstrap_intervals(
 
 def score_intervals(
     scores: GroupScores,
-    groups: Sequence[str],
+    disclosure: Disclosure,
     *,
     rooted: bool,
-    minimum_group_size: int,
     level: float,
     samples: int,
     seed: int,
     stream: int = 0,
-    reference_group: str | None = None,
-    combination: Combination | None = None,
 ) -> dict[str, Interval]:
     """The interval of each of SCORE_METRICS, as `bootstrap_intervals`, from the same clients."""
-    reference = reference_index(groups, reference_group)
-    shown = shown_groups(
-        scores.rows.sum(axis=0), minimum_group_size=minimum_group_size, combination=combination
-    )
+    disclosure.check(scores.rows.sum(axis=0))
+    shown, reference = disclosure.shown, disclosure.reference
 
     def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
         return score_values(pooled, _each(shown, pooled), rooted=rooted, reference=reference)
@@ -116,7 +107,7 @@ class _Draws(NamedTuple):
 
 
 def _intervals(
-    metrics: Sequence[str],
+    metrics: Collection[str],
     measure: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     sums: NDArray[np.float64],
     *,

@@ -17,20 +17,21 @@ test is exact where rows are exchanged and where clients have equally many; othe
 which groups are large enough to be shown.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.combination import Combination
 from fedaudit.fairness.counts import scored_rows
-from fedaudit.fairness.gaps import METRICS, comparable, gap_values, reference_index
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import gap_values
 from fedaudit.fairness.intervals import FEWEST_CLIENTS, MOST_UNDEFINED
-from fedaudit.fairness.scores import SCORE_METRICS, GroupScores, score_values
-from fedaudit.fairness.suppression import shown_groups
+from fedaudit.fairness.metrics import comparable
+from fedaudit.fairness.scores import GroupScores, score_values
 from fedaudit.randomness import CounterSource, Purpose
+from fedaudit.spec.metrics import METRICS, SCORE_METRICS, is_ratio
 
 Unit = Literal["client", "record"]
 
@@ -64,24 +65,21 @@ def unit_of(client_rows: NDArray[np.integer]) -> Unit:
 
 def permutation_nulls(
     client_counts: NDArray[np.int64],
-    groups: Sequence[str],
+    disclosure: Disclosure,
     *,
-    minimum_group_size: int,
     seed: int,
     stream: int = 0,
-    reference_group: str | None = None,
-    combination: Combination | None = None,
     permutations: int = PERMUTATIONS,
 ) -> dict[str, Null | str]:
     """The null of each of METRICS, or why there is none; from client_counts [clients, groups, 4].
 
     `stream`: another number draws other permutations from the same seed (one for each attribute).
     The same arguments always give the same nulls, with one version of NumPy. Raises ValueError
-    where the reference group is none of the groups.
+    where the disclosure was not decided from the rows of these counts.
     """
-    compared = _compared(
-        scored_rows(client_counts), groups, minimum_group_size, reference_group, combination
-    )
+    if not disclosure.rule.has_favourable_outcome:
+        return dict.fromkeys(METRICS, NO_GAP)
+    compared = _compared(scored_rows(client_counts), disclosure)
     if isinstance(compared, str):
         return dict.fromkeys(METRICS, compared)
     counts = client_counts if compared.all_shown else client_counts[:, compared.shown]
@@ -103,14 +101,11 @@ def permutation_nulls(
 
 def score_nulls(
     scores: GroupScores,
-    groups: Sequence[str],
+    disclosure: Disclosure,
     *,
     rooted: bool,
-    minimum_group_size: int,
     seed: int,
     stream: int = 0,
-    reference_group: str | None = None,
-    combination: Combination | None = None,
     permutations: int = PERMUTATIONS,
 ) -> dict[str, Null | str]:
     """The null of each of SCORE_METRICS, as `permutation_nulls`, by the same exchanges of clients.
@@ -118,7 +113,7 @@ def score_nulls(
     Where rows are exchanged, of the accuracy alone: whether a row is right is a count, but of
     losses only sums are kept.
     """
-    compared = _compared(scores.rows, groups, minimum_group_size, reference_group, combination)
+    compared = _compared(scores.rows, disclosure)
     if isinstance(compared, str):
         return dict.fromkeys(SCORE_METRICS, compared)
     sums = scores.sums[..., compared.shown]
@@ -187,7 +182,7 @@ class _Compared:
         return bool(self.shown.all())
 
     def gaps(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The METRICS of counts [..., groups shown, 4]: [..., 6]."""
+        """The METRICS of counts [..., groups shown, 4]: [..., metrics]."""
         return gap_values(counts, self._everyone(counts.shape[:-2]), reference=self.reference)
 
     def scores(self, sums: NDArray[np.float64], *, rooted: bool) -> NDArray[np.float64]:
@@ -199,18 +194,10 @@ class _Compared:
         return np.ones((*leading, self.groups), dtype=np.bool_)
 
 
-def _compared(
-    rows: NDArray[np.int64],
-    groups: Sequence[str],
-    minimum_group_size: int,
-    reference_group: str | None,
-    combination: Combination | None,
-) -> _Compared | str:
+def _compared(rows: NDArray[np.int64], disclosure: Disclosure) -> _Compared | str:
     """Of rows per client [clients, groups]; or the reason why nothing can be exchanged."""
-    shown = shown_groups(
-        rows.sum(axis=0), minimum_group_size=minimum_group_size, combination=combination
-    )
-    reference = reference_index(groups, reference_group)
+    disclosure.check(rows.sum(axis=0))
+    shown, reference = disclosure.shown, disclosure.reference
     if not comparable(shown, reference):
         return NO_GAP
     visible = rows if shown.all() else rows[:, shown]
@@ -289,13 +276,13 @@ def _records(
 
 
 def _nulls(
-    metrics: Sequence[str],
+    metrics: Collection[str],
     observed: NDArray[np.float64],
     drawn: NDArray[np.float64],
     unit: Unit,
 ) -> dict[str, Null | str]:
     return {
-        metric: _null(float(observed[place]), drawn[:, place], unit, metric.endswith("_ratio"))
+        metric: _null(float(observed[place]), drawn[:, place], unit, is_ratio(metric))
         for place, metric in enumerate(metrics)
     }
 

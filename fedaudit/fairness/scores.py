@@ -5,31 +5,22 @@ as one client's, in the unit of the training loss: the mean of the rows' values,
 root of that mean. Both are pooled over records and cover the rows that the counts cover; without
 a favourable outcome, every held-out row of a group.
 
-Differences and ratios are Fairlearn's, as in `gaps`.
+Differences and ratios are Fairlearn's, as in `metrics`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.combination import Combination
-from fedaudit.fairness.gaps import (
-    Figure,
-    comparable,
-    left_out_note,
-    reference_index,
-    spread,
-    why_incomparable,
-)
-from fedaudit.fairness.suppression import shown_groups
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import Figure, left_out_note, why_incomparable
+from fedaudit.fairness.metrics import comparable, spread
+from fedaudit.spec.metrics import SCORE_METRICS
 
 NO_ACCURACY = "the target is a number, so there is no accuracy"
 NOT_FINITE = "the loss of a group is not finite"
 ZERO_OVER_ZERO = "the losses compared are all 0, and 0/0 is no ratio"
-
-SCORE_METRICS = ("accuracy_difference", "loss_difference", "loss_ratio")
 
 
 @dataclass(frozen=True)
@@ -82,24 +73,16 @@ def score_values(
     return values
 
 
-def score_gaps(
-    scores: GroupScores,
-    groups: Sequence[str],
-    *,
-    rooted: bool,
-    minimum_group_size: int,
-    reference_group: str | None = None,
-    combination: Combination | None = None,
-) -> list[Figure]:
-    """The SCORE_METRICS, pooled over records; small groups are left out as in `gaps`.
+def score_gaps(scores: GroupScores, disclosure: Disclosure, *, rooted: bool) -> list[Figure]:
+    """The SCORE_METRICS, pooled over records, over the groups disclosed.
 
-    Raises ValueError where the reference group is none of the groups.
+    Raises ValueError where the disclosure was not decided from the rows of these scores.
     """
-    reference = reference_index(groups, reference_group)
     rows, sums = scores.rows.sum(axis=0), scores.sums.sum(axis=0)
-    shown = shown_groups(rows, minimum_group_size=minimum_group_size, combination=combination)
+    disclosure.check(rows)
+    shown, reference = disclosure.shown, disclosure.reference
     common = why_incomparable(rows, shown, reference)
-    note = left_out_note(len(groups) - int(shown.sum()), len(groups))
+    note = left_out_note(len(shown) - int(shown.sum()), len(shown))
     finite = bool(np.isfinite(sums[2][shown]).all())
     figures = []
     values = score_values(sums, shown, rooted=rooted, reference=reference).tolist()

@@ -10,22 +10,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.client_averages import FEWEST_CLIENTS
+from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.permutation import Unit, unit_of
-from fedaudit.fairness.suppression import complemented, shown_groups
 
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """Which clients belong to which groups, and which groups may be shown."""
+    """Which clients belong to which groups, and which groups are disclosed."""
 
     unit: Unit
     weights: NDArray[np.float64]
     """[clients, groups]: how much a client counts in a group's mean, 0 where it has no rows."""
     clients: NDArray[np.int64]
     """[groups]: clients with rows."""
-    shown: NDArray[np.bool_]
-    """[groups]"""
+    disclosure: Disclosure
+    """By rows and by clients."""
 
     def mean(self, figures: NDArray[np.number]) -> NDArray[np.float64]:
         """The mean over each group of a figure per client [clients]; NaN without rows: [groups]."""
@@ -47,21 +46,20 @@ class Membership:
         return largest
 
 
-def membership(rows: NDArray[np.integer], *, minimum_group_size: int) -> Membership:
+def membership(rows: NDArray[np.integer], rule: DisclosureRule) -> Membership:
     """Of rows per client and group [clients, groups]; clients that do not train have none.
 
-    Hidden are groups with fewer than `minimum_group_size` rows or FEWEST_CLIENTS clients, and the
-    smallest other where just one would be, or few rows together.
+    Suppressed are groups with too few rows or clients, and the smallest other where just one would
+    be, or few rows together. Within the totals of an intersection's parts they are not looked at:
+    whoever shows its figures must show none where one is suppressed.
     """
     unit = unit_of(rows)
     belongs = rows > 0
     pooled, clients = rows.sum(axis=0, dtype=np.int64), np.count_nonzero(belongs, axis=0)
-    large = shown_groups(pooled, minimum_group_size=minimum_group_size)
+    by_rows = rule.alone().decide(pooled, of="training rows")
     return Membership(
         unit=unit,
         weights=(belongs if unit == "client" else rows).astype(np.float64),
         clients=clients,
-        shown=complemented(
-            large & (clients >= FEWEST_CLIENTS), pooled, minimum_group_size=minimum_group_size
-        ),
+        disclosure=by_rows.of_clients(clients, of="training clients"),
     )

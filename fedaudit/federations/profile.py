@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.disclosure import size_rule
 from fedaudit.federations.faults import pointer
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.outcomes import outcome_rules
@@ -28,12 +29,10 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
     hidden. Raises InvalidInputError where `fairness.favourable` does not fit the data.
     """
     fairness = fairness or Groups()
-    warnings: Warnings = []
+    rule, warnings = size_rule(fairness), Warnings()
     attributes: dict[str, Any] = {}
     for counts in _attributes(federation, fairness):
-        attributes[counts.name], found = attribute_figures(
-            counts, minimum_group_size=fairness.minimum_group_size
-        )
+        attributes[counts.name], found = attribute_figures(counts, rule)
         warnings += found
     balance, reasons = None, {"class_balance": NUMERIC_TARGET}
     if federation.classes:
@@ -42,7 +41,7 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
             federation.target_name,
             federation.classes,
             np.bincount(classes, minlength=len(federation.classes)),
-            minimum_group_size=fairness.minimum_group_size,
+            rule,
         )
         warnings += found
         reasons = {}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.suppression import shown_groups
+from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.federations.faults import listed
 
 _HIDDEN = "small groups, and what would give them away, are not shown"
@@ -39,11 +39,12 @@ class AttributeCounts:
 
 
 def attribute_figures(
-    counts: AttributeCounts, *, minimum_group_size: int
+    counts: AttributeCounts, rule: DisclosureRule
 ) -> tuple[dict[str, Any], Warnings]:
     """Sizes and base rates of an attribute's groups, and a warning of small ones."""
-    shown = shown_groups(counts.rows, minimum_group_size=minimum_group_size)
-    rated = shown & _rated(counts, minimum_group_size)
+    sizes = rule.decide(counts.rows, of="rows")
+    shown = sizes.shown
+    rated = shown & _rated(counts, rule)
     rates = counts.favourable / np.maximum(counts.scored, 1)
     reasons = {}
     if not shown.all():
@@ -57,28 +58,27 @@ def attribute_figures(
         "base_rates": _with_gaps(counts.values, rates, rated),
         "reasons": reasons,
     }
-    small = _small(counts.values, counts.rows, minimum_group_size)
+    small = _small(counts.values, counts.rows, rule)
     if not small:
         return figures, []
     message = (
-        f"{counts.name!r} has groups of fewer than {minimum_group_size} rows: {listed(small)}; "
+        f"{counts.name!r} has groups of {sizes.too_few}: {listed(small)}; "
         "reports will not show their figures"
     )
     return figures, [{"pointer": counts.where, "message": message}]
 
 
 def class_figures(
-    target: str, classes: Sequence[str], rows: NDArray[np.int64], *, minimum_group_size: int
+    target: str, classes: Sequence[str], rows: NDArray[np.int64], rule: DisclosureRule
 ) -> tuple[dict[str, int | None], Warnings]:
     """How many rows each class has, and a warning of small ones."""
-    shown = shown_groups(rows, minimum_group_size=minimum_group_size)
-    small = _small(classes, rows, minimum_group_size)
-    balance = _with_gaps(classes, rows, shown)
+    sizes = rule.decide(rows, of="rows")
+    small = _small(classes, rows, rule)
+    balance = _with_gaps(classes, rows, sizes.shown)
     if not small:
         return balance, []
     message = (
-        f"{target!r} has classes of fewer than {minimum_group_size} rows: {listed(small)}; little "
-        "can be learnt of them"
+        f"{target!r} has classes of {sizes.too_few}: {listed(small)}; little can be learnt of them"
     )
     return balance, [{"pointer": "/federation/target", "message": message}]
 
@@ -92,24 +92,23 @@ def spread(rows: NDArray[np.int64]) -> dict[str, float | int | None]:
     }
 
 
-def _rated(counts: AttributeCounts, minimum_group_size: int) -> NDArray[np.bool_]:
+def _rated(counts: AttributeCounts, rule: DisclosureRule) -> NDArray[np.bool_]:
     """The groups whose base rates may be shown, [groups].
 
     Rows without a value are a group too: the sizes of the classes less what the rates add up to
     would tell its outcomes. And rates of an outcome that few have would tell how few.
     """
     rows = np.append(counts.scored, counts.missing)
-    rated = shown_groups(rows, minimum_group_size=minimum_group_size)[:-1]
+    rated = rule.decide(rows).shown[:-1]
     favourable = int(counts.favourable.sum())
     rarest = min(favourable, int(counts.scored.sum()) - favourable)
-    if counts.no_rule is not None or 0 < rarest < minimum_group_size:
+    if counts.no_rule is not None or rule.is_small(rarest):
         return np.zeros_like(rated)
     return rated
 
 
-def _small(names: Sequence[str], rows: NDArray[np.int64], minimum_group_size: int) -> list[str]:
-    small = (rows > 0) & (rows < minimum_group_size)
-    return [name for name, is_small in zip(names, small.tolist(), strict=True) if is_small]
+def _small(names: Sequence[str], rows: NDArray[np.int64], rule: DisclosureRule) -> list[str]:
+    return [name for name, size in zip(names, rows.tolist(), strict=True) if rule.is_small(size)]
 
 
 def _with_gaps(

@@ -5,6 +5,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
+from fedaudit.fairness.disclosure import DisclosureRule, size_rule
 from fedaudit.federations.columns import Columns, find_columns
 from fedaudit.federations.faults import invalid
 from fedaudit.federations.features import with_gaps
@@ -52,7 +53,7 @@ def profile_table(
     for rows in table.batches(list(columns.fields)):
         found.add(with_gaps(rows, columns.fields, source.missing_values))
         progress()
-    return _figures(found, source, columns, file, fairness.minimum_group_size)
+    return _figures(found, source, columns, file, size_rule(fairness))
 
 
 def _figures(
@@ -60,17 +61,15 @@ def _figures(
     source: Table,
     columns: Columns,
     file: SourceFile,
-    minimum_group_size: int,
+    rule: DisclosureRule,
 ) -> dict[str, Any]:
     _check_rows_left(found)
     clients = _clients(found, source)
     target, counts = found.attributes(file)
-    balance, warnings, reasons = _balance(target, source.target, minimum_group_size)
+    balance, warnings, reasons = _balance(target, source.target, rule)
     attributes: dict[str, Any] = {}
     for attribute in counts:
-        attributes[attribute.name], small = attribute_figures(
-            attribute, minimum_group_size=minimum_group_size
-        )
+        attributes[attribute.name], small = attribute_figures(attribute, rule)
         warnings += small
     features = [name for column in columns.features for name in column.names]
     warnings += _size_warnings(found.rows, clients, columns, len(features))
@@ -136,7 +135,7 @@ def _dealt(partition: Dealt, rows: int) -> dict[str, Any]:
 
 
 def _balance(
-    target: TargetFound, name: str, minimum_group_size: int
+    target: TargetFound, name: str, rule: DisclosureRule
 ) -> tuple[dict[str, int | None] | None, Warnings, dict[str, str]]:
     """Rows per class where there are classes, else why not.
 
@@ -149,9 +148,7 @@ def _balance(
     if len(target.classes) > min(most, _MOST_NAMED_CLASSES):
         why = f"there are {len(target.classes)} classes, too many to be named"
         return None, [], {"classes": why, "class_balance": why}
-    balance, warnings = class_figures(
-        name, target.classes, target.rows, minimum_group_size=minimum_group_size
-    )
+    balance, warnings = class_figures(name, target.classes, target.rows, rule)
     return balance, warnings, {}
 
 

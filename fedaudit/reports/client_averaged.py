@@ -1,17 +1,12 @@
 """The rates of groups averaged over clients, beside those pooled over records."""
 
-from fedaudit.fairness.client_averages import FEWEST_CLIENTS, ClientAverages, client_averages
-from fedaudit.fairness.counts import RATES
+from fedaudit.fairness.client_averages import ClientAverages, client_averages
+from fedaudit.fairness.disclosure import FEWEST_CLIENTS, Disclosure
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.reports.document import ClientAveragedGroup, ClientAveragedSection, FigureSection
-from fedaudit.reports.fairness_groups import hidden_reason
 from fedaudit.reports.material import ReportMaterial
+from fedaudit.spec.metrics import RATES
 
-_WITH_DENOMINATOR = {
-    "selection_rate": "scored rows",
-    "true_positive_rate": "rows with the favourable outcome",
-    "false_positive_rate": "rows without the favourable outcome",
-}
 _COMBINED = (
     "a combination is suppressed, and the numbers of the single attributes, less those of the "
     "other combinations, would give it away"
@@ -19,28 +14,20 @@ _COMBINED = (
 
 
 def client_averaged(
-    material: ReportMaterial, attribute: str, *, reference_group: str | None
+    material: ReportMaterial, attribute: str, disclosure: Disclosure
 ) -> tuple[ClientAveragedSection | None, str | None]:
-    """The section of one attribute, or None and the reason why there is none."""
-    if not material.spec.declares_outcome:
+    """The section of one attribute, or None and the reason why there is none.
+
+    `disclosure`: of the rates pooled over records.
+    """
+    if not disclosure.rule.has_favourable_outcome:
         return None, NO_OUTCOME
-    fairness, groups = material.spec.fairness, material.federation.attributes[attribute]
-    found = client_averages(
-        material.result.fairness[attribute],
-        groups,
-        minimum_group_size=fairness.minimum_group_size,
-        reference_group=reference_group,
-        combination=material.combination(attribute),
-    )
-    hidden = hidden_reason(
-        f"fewer than {fairness.minimum_group_size} scored rows or {FEWEST_CLIENTS} clients"
-    )
-    some_hidden = bool((~found.shown & (found.clients > 0)).any())
-    uncounted = some_hidden and attribute in fairness.combinations
+    groups = material.federation.attributes[attribute]
+    found = client_averages(material.result.fairness[attribute], disclosure)
+    uncounted = found.disclosure.suppresses and disclosure.rule.combination is not None
     section = ClientAveragedSection(
         groups=[
-            _group(found, place, value, hidden=hidden, uncounted=uncounted)
-            for place, value in enumerate(groups)
+            _group(found, place, value, uncounted=uncounted) for place, value in enumerate(groups)
         ],
         metrics={
             figure.metric: FigureSection(value=figure.value, reason=figure.reason)
@@ -51,11 +38,11 @@ def client_averaged(
 
 
 def _group(
-    found: ClientAverages, place: int, value: str, *, hidden: str, uncounted: bool
+    found: ClientAverages, place: int, value: str, *, uncounted: bool
 ) -> ClientAveragedGroup:
-    if not found.shown[place]:
+    if not found.disclosure.shown[place]:
         missing = dict.fromkeys(RATES)
-        reasons = dict.fromkeys(("clients", *RATES), hidden)
+        reasons = dict.fromkeys(("clients", *RATES), found.disclosure.reason)
         return ClientAveragedGroup(
             value=value, suppressed=True, clients=None, reasons=reasons, **missing
         )
@@ -64,7 +51,7 @@ def _group(
     for rate, contributing in zip(RATES, found.contributing[:, place].tolist(), strict=True):
         if contributing < FEWEST_CLIENTS:
             rates[rate] = None
-            reasons[rate] = f"fewer than {FEWEST_CLIENTS} clients have {_WITH_DENOMINATOR[rate]}"
+            reasons[rate] = f"fewer than {FEWEST_CLIENTS} clients have {RATES[rate].rows}"
     return ClientAveragedGroup(
         value=value,
         suppressed=False,

@@ -12,6 +12,7 @@ from fedaudit.privacy.inputs import GuaranteeKind
 from fedaudit.reports.hypotheses_document import BetweenHypotheses, Plane
 from fedaudit.reports.outcomes import GateOutcome
 from fedaudit.reports.part import Part as _Part
+from fedaudit.reports.rate_fields import with_rates
 
 REPORT_VERSION = 1
 
@@ -174,28 +175,24 @@ class MetricSection(_Part):
     null_reason: str | None = None
 
 
+@with_rates(after="suppressed")
 class GroupSection(_Part):
     """The figures of one group; a suppressed group shows none. Counts are confidential."""
 
     value: str
     suppressed: bool
-    selection_rate: Share | None
-    true_positive_rate: Share | None
-    false_positive_rate: Share | None
     accuracy: Share | None = None
     loss: Annotated[float, Field(ge=0)] | None = None
     """Of the group's rows taken as one client's, in the unit of the validation loss."""
     reasons: Reasons
 
 
+@with_rates(after="suppressed")
 class HypothesisGroup(_Part):
     """The rates of one group's rows that one hypothesis predicted."""
 
     value: str
     suppressed: bool
-    selection_rate: Share | None
-    true_positive_rate: Share | None
-    false_positive_rate: Share | None
     reasons: Reasons
 
 
@@ -214,6 +211,7 @@ class HypothesisSection(_Part):
     metrics: dict[str, FigureSection]
 
 
+@with_rates(after="clients")
 class ClientAveragedGroup(_Part):
     """Of one group: the mean over clients of each client's own rate, every client alike."""
 
@@ -221,9 +219,6 @@ class ClientAveragedGroup(_Part):
     suppressed: bool
     clients: int | None
     """Validation clients with scored rows of the group."""
-    selection_rate: Share | None
-    true_positive_rate: Share | None
-    false_positive_rate: Share | None
     reasons: Reasons
 
 

@@ -1,10 +1,10 @@
 """The fairness section: rates, scores and gaps pooled over the rows of the validation clients."""
 
 from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps
 from fedaudit.fairness.intervals import Interval, bootstrap_intervals, score_intervals
-from fedaudit.fairness.scores import SCORE_METRICS, score_gaps
-from fedaudit.fairness.suppression import shown_groups
+from fedaudit.fairness.scores import score_gaps
 from fedaudit.reports.client_averaged import client_averaged
 from fedaudit.reports.document import (
     FairnessSection,
@@ -17,6 +17,7 @@ from fedaudit.reports.material import ReportMaterial
 from fedaudit.reports.nulls import with_nulls
 from fedaudit.reports.who_pays import who_pays
 from fedaudit.spec.fairness import Intervals
+from fedaudit.spec.metrics import SCORE_METRICS
 
 
 def fairness_sections(material: ReportMaterial) -> list[FairnessSection]:
@@ -29,48 +30,31 @@ def fairness_sections(material: ReportMaterial) -> list[FairnessSection]:
 
 def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessSection:
     """`stream`: the attribute's place, by which its random numbers are its own."""
-    spec, fairness = material.spec, material.spec.fairness
     values = material.federation.attributes[attribute]
-    pooled = material.result.fairness[attribute].sum(axis=0)
-    scores = material.result.scores.get(attribute)
-    rows = scored_rows(pooled) if scores is None else scores.rows.sum(axis=0)
-    shown = shown_groups(
-        rows,
-        minimum_group_size=fairness.minimum_group_size,
-        combination=material.combination(attribute),
-    )
-    reference = _reference(material, values)
+    disclosure = _disclosure(material, attribute)
     by_hypothesis, why_none = hypothesis_sections(
-        material.result.by_hypothesis.get(attribute),
-        values,
-        shown,
-        minimum_group_size=fairness.minimum_group_size,
-        reference_group=reference,
-        combination=material.combination(attribute),
-        declared=spec.declares_outcome,
+        material.result.by_hypothesis.get(attribute), values, disclosure
     )
-    averaged, why_not_averaged = client_averaged(material, attribute, reference_group=reference)
-    payers, why_no_payers = who_pays(material, attribute)
-    combined = fairness.combinations.get(attribute)
+    averaged, why_not_averaged = client_averaged(material, attribute, disclosure)
+    payers, why_no_payers = who_pays(material, attribute, disclosure.rule)
+    combined = material.spec.fairness.combinations.get(attribute)
     return FairnessSection(
         attribute=attribute,
         intersection_of=None if combined is None else list(combined),
-        reference_group=reference,
+        reference_group=None if disclosure.reference is None else values[disclosure.reference],
         groups=group_sections(
             values,
-            pooled,
-            shown,
-            scores=scores,
-            rooted=spec.training.rooted,
-            declared=spec.declares_outcome,
-            minimum_group_size=fairness.minimum_group_size,
+            material.result.fairness[attribute].sum(axis=0),
+            disclosure,
+            scores=material.result.scores.get(attribute),
+            rooted=material.spec.training.rooted,
         ),
         metrics=with_nulls(
-            _metrics(material, attribute, stream),
+            _metrics(material, attribute, disclosure, stream),
             material,
             attribute,
+            disclosure,
             stream=stream,
-            reference_group=reference,
         ),
         by_hypothesis=by_hypothesis,
         by_hypothesis_reason=why_none,
@@ -82,76 +66,64 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
     )
 
 
-def _reference(material: ReportMaterial, values: tuple[str, ...]) -> str | None:
-    """A reference group belongs to one attribute; the others are compared between all groups."""
-    group = material.spec.fairness.reference_group
-    return group if group in values else None
+def _disclosure(material: ReportMaterial, attribute: str) -> Disclosure:
+    """Of the held-out rows. Without a favourable outcome only their scores tell how many."""
+    scores = material.result.scores.get(attribute)
+    if scores is None:
+        rows = scored_rows(material.result.fairness[attribute].sum(axis=0))
+    else:
+        rows = scores.rows.sum(axis=0)
+    return material.disclosure_rule(attribute).decide(rows)
 
 
-def _metrics(material: ReportMaterial, attribute: str, stream: int) -> dict[str, MetricSection]:
+def _metrics(
+    material: ReportMaterial, attribute: str, disclosure: Disclosure, stream: int
+) -> dict[str, MetricSection]:
     asked = material.spec.fairness.intervals
-    intervals = {} if asked is None else _intervals(material, attribute, stream, asked)
+    intervals = {}
+    if asked is not None:
+        intervals = _intervals(material, attribute, disclosure, stream, asked)
     return {
         figure.metric: _metric(figure, asked, intervals.get(figure.metric))
-        for figure in _figures(material, attribute)
+        for figure in _figures(material, attribute, disclosure)
     }
 
 
-def _figures(material: ReportMaterial, attribute: str) -> list[Figure]:
-    spec, values = material.spec, material.federation.attributes[attribute]
-    size, reference = spec.fairness.minimum_group_size, _reference(material, values)
-    found = gaps(
-        material.result.fairness[attribute].sum(axis=0),
-        values,
-        minimum_group_size=size,
-        reference_group=reference,
-        combination=material.combination(attribute),
-        declared=spec.declares_outcome,
-    )[0]
+def _figures(material: ReportMaterial, attribute: str, disclosure: Disclosure) -> list[Figure]:
+    found = gaps(material.result.fairness[attribute].sum(axis=0), disclosure)[0]
     scores = material.result.scores.get(attribute)
     if scores is None:
         return found + [Figure(metric, None, NOT_HANDED_OVER) for metric in SCORE_METRICS]
-    return found + score_gaps(
-        scores,
-        values,
-        rooted=spec.training.rooted,
-        minimum_group_size=size,
-        reference_group=reference,
-        combination=material.combination(attribute),
-    )
+    return found + score_gaps(scores, disclosure, rooted=material.spec.training.rooted)
 
 
 def _intervals(
-    material: ReportMaterial, attribute: str, stream: int, asked: Intervals
+    material: ReportMaterial,
+    attribute: str,
+    disclosure: Disclosure,
+    stream: int,
+    asked: Intervals,
 ) -> dict[str, Interval]:
     """Of every figure; the same clients are drawn for all of one attribute."""
-    spec, values = material.spec, material.federation.attributes[attribute]
-    size, reference = spec.fairness.minimum_group_size, _reference(material, values)
+    spec, scores = material.spec, material.result.scores.get(attribute)
     found = bootstrap_intervals(
         material.result.fairness[attribute],
-        values,
-        minimum_group_size=size,
+        disclosure,
         level=asked.level,
         samples=asked.samples,
         seed=spec.seed,
         stream=stream,
-        reference_group=reference,
-        combination=material.combination(attribute),
     )
-    scores = material.result.scores.get(attribute)
     if scores is None:
         return found
     return found | score_intervals(
         scores,
-        values,
+        disclosure,
         rooted=spec.training.rooted,
-        minimum_group_size=size,
         level=asked.level,
         samples=asked.samples,
         seed=spec.seed,
         stream=stream,
-        reference_group=reference,
-        combination=material.combination(attribute),
     )
 
 

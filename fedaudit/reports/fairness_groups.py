@@ -1,23 +1,21 @@
 """The figures of each group; a group that is too small, or kept back beside one, shows none."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.counts import RATES, group_rates
+from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.fairness.metrics import group_rates
 from fedaudit.fairness.scores import NO_ACCURACY, GroupScores, group_scores
 from fedaudit.reports.document import GroupSection
+from fedaudit.spec.metrics import RATES
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
 _NOT_FINITE = "the loss is not finite"
 _SCORES = ("accuracy", "loss")
-_NO_DENOMINATOR = {
-    "selection_rate": "no scored rows",
-    "true_positive_rate": "no rows with the favourable outcome",
-    "false_positive_rate": "no rows without the favourable outcome",
-}
+_NO_DENOMINATOR = {name: rate.why_undefined for name, rate in RATES.items()}
 
 Shown = tuple[dict[str, float | None], dict[str, str]]
 """Figures by name, and the reasons of those that are None."""
@@ -26,36 +24,27 @@ Shown = tuple[dict[str, float | None], dict[str, str]]
 def group_sections(
     values: Sequence[str],
     pooled: NDArray[np.int64],
-    shown: NDArray[np.bool_],
+    disclosure: Disclosure,
     *,
     scores: GroupScores | None,
     rooted: bool,
-    declared: bool,
-    minimum_group_size: int,
 ) -> list[GroupSection]:
-    """Rates from counts [groups, 4], accuracy and loss from scores, of the groups shown [groups].
+    """Rates from counts [groups, 4], accuracy and loss from scores, of the groups disclosed.
 
-    `rooted` as in `group_scores`; `declared`: whether some outcome is favourable.
+    `rooted` as in `group_scores`.
     """
-    hidden = hidden_reason(f"fewer than {minimum_group_size} scored rows")
-    rates = shown_rates(pooled, declared=declared)
+    rates = shown_rates(pooled, declared=disclosure.rule.has_favourable_outcome)
     measured = _measured(scores, len(values), rooted=rooted)
     sections = []
     for place, value in enumerate(values):
+        shown = bool(disclosure.shown[place])
         figures = {**rates[place][0], **measured[place][0]}
         reasons = {**rates[place][1], **measured[place][1]}
-        if not shown[place]:
-            reasons = dict.fromkeys(figures, hidden)
+        if not shown:
+            reasons = dict.fromkeys(figures, disclosure.reason)
             figures = dict.fromkeys(figures)
-        sections.append(
-            GroupSection(value=value, suppressed=not shown[place], reasons=reasons, **figures)
-        )
+        sections.append(GroupSection(value=value, suppressed=not shown, reasons=reasons, **figures))
     return sections
-
-
-def hidden_reason(too_few: str) -> str:
-    """Why a group shows nothing."""
-    return f"suppressed: {too_few}, or kept back so that another group's cannot be worked out"
 
 
 def shown_rates(counts: NDArray[np.int64], *, declared: bool) -> list[Shown]:
@@ -75,7 +64,7 @@ def _measured(scores: GroupScores | None, groups: int, *, rooted: bool) -> list[
 
 
 def _explained(
-    names: Sequence[str], values: NDArray[np.float64], reasons: Mapping[str, str]
+    names: Collection[str], values: NDArray[np.float64], reasons: Mapping[str, str]
 ) -> Shown:
     """The values that are finite; the others are None for the reason given."""
     figures = {

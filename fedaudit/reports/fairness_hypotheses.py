@@ -5,33 +5,26 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.combination import Combination
-from fedaudit.fairness.counts import RATES, scored_rows
-from fedaudit.fairness.gaps import NO_OUTCOME, gaps_between, reference_index
-from fedaudit.fairness.suppression import shown_cells
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import NO_OUTCOME, gaps_between
 from fedaudit.reports.document import FigureSection, HypothesisGroup, HypothesisSection
-from fedaudit.reports.fairness_groups import NOT_HANDED_OVER, hidden_reason, shown_rates
+from fedaudit.reports.fairness_groups import NOT_HANDED_OVER, shown_rates
+from fedaudit.spec.metrics import RATES
 
 _ONE = "there is one hypothesis, and its figures are those of all rows"
 _MOST_CELLS = 5000
 
 
 def hypothesis_sections(
-    counts: NDArray[np.int64] | None,
-    values: Sequence[str],
-    shown: NDArray[np.bool_],
-    *,
-    minimum_group_size: int,
-    reference_group: str | None,
-    combination: Combination | None,
-    declared: bool,
+    counts: NDArray[np.int64] | None, values: Sequence[str], disclosure: Disclosure
 ) -> tuple[list[HypothesisSection], str | None]:
     """A section for each hypothesis from counts [k, groups, 4], or none and the reason.
 
-    `shown` [groups]: the groups whose figures over all hypotheses are shown. What is told of a
-    hypothesis does not tell an empty group from one that is too small.
+    `disclosure`: of the groups' figures over all hypotheses. What is told of a hypothesis does not
+    tell an empty group from one that is too small.
     """
-    if not declared:
+    if not disclosure.rule.has_favourable_outcome:
         return [], NO_OUTCOME
     if counts is None:
         return [], NOT_HANDED_OVER
@@ -41,18 +34,12 @@ def hypothesis_sections(
     if k * groups > _MOST_CELLS:
         return [], f"{k} hypotheses by {groups} groups are more than {_MOST_CELLS} cells"
     rows = scored_rows(counts)
-    cells = shown_cells(rows, shown, minimum_group_size=minimum_group_size, combination=combination)
-    figures = gaps_between(
-        counts,
-        cells,
-        reference=reference_index(values, reference_group),
-        rows=np.ones_like(rows),
-    )
-    hidden = hidden_reason(f"fewer than {minimum_group_size} rows that this hypothesis predicted")
+    cells = disclosure.of_parts(rows, of="rows that this hypothesis predicted")
+    figures = gaps_between(counts, cells.shown, reference=cells.reference, rows=np.ones_like(rows))
     return [
         HypothesisSection(
             hypothesis=hypothesis,
-            groups=_groups(values, counts[hypothesis], cells[hypothesis], hidden),
+            groups=_groups(values, counts[hypothesis], cells.shown[hypothesis], cells.reason),
             metrics={
                 figure.metric: FigureSection(value=figure.value, reason=figure.reason)
                 for figure in figures[hypothesis]

@@ -8,18 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fedaudit.fairness.counts import RATES
 from fedaudit.reports.charts.chart import bound_text, figure_text
+from fedaudit.reports.earlier_versions import rate_of, why_no_rate
+from fedaudit.spec.metrics import RATES
 
 Section = Mapping[str, Any]
 
 _OPEN_AT_MOST = 60
 _LONG_NOTE = 20
-_RATE_NAMES = {
-    "selection_rate": "Selection rate",
-    "true_positive_rate": "True positive rate",
-    "false_positive_rate": "False positive rate",
-}
 _SCORES = {"accuracy": "Accuracy", "loss": "Loss"}
 _PAID: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "clients": ("Clients", figure_text),
@@ -132,19 +128,20 @@ def _rates(section: Section) -> PageTable:
     averaged = section.get("client_averaged")
     scores = [name for name in _SCORES if _some(section["groups"], name)]
     head = ["Group"]
-    for name in _RATE_NAMES.values():
-        head += [f"{name}, of records", "of clients"] if averaged else [name]
+    for rate in RATES.values():
+        head += [f"{rate.label}, of records", "of clients"] if averaged else [rate.label]
     head += [_SCORES[name] for name in scores] + (["Clients"] if averaged else [])
     rows = []
     for place, group in enumerate(section["groups"]):
         own = averaged["groups"][place] if averaged else None
         row = [group["value"]]
-        for rate in RATES:
-            row.append(figure_text(group[rate]))
-            row += [figure_text(own[rate])] if own else []
+        for name in RATES:
+            row.append(figure_text(rate_of(group, name)))
+            row += [figure_text(rate_of(own, name))] if own else []
         row += [figure_text(group[name]) for name in scores]
         row += [figure_text(own["clients"])] if own else []
-        reasons = [group["reasons"].get(name) for name in (*RATES, *scores)]
+        reasons = [why_no_rate(group, name) for name in RATES]
+        reasons += [group["reasons"].get(name) for name in scores]
         reasons += own["reasons"].values() if own and not group["suppressed"] else []
         rows.append((*row, _joined(reasons)))
     remark = ""
@@ -168,15 +165,15 @@ def _by_hypothesis(section: Section) -> PageTable | None:
     rows = [
         (
             f"hypothesis {one['hypothesis']}: {group['value']}",
-            *(figure_text(group[rate]) for rate in RATES),
-            _joined(group["reasons"].values()),
+            *(figure_text(rate_of(group, name)) for name in RATES),
+            _joined(why_no_rate(group, name) for name in RATES),
         )
         for one in found
         for group in one["groups"]
     ]
     return PageTable(
         caption=f"Rates of the groups of {section['attribute']} by the hypothesis that predicted",
-        head=("Hypothesis and group", *_RATE_NAMES.values(), "Note"),
+        head=("Hypothesis and group", *(rate.label for rate in RATES.values()), "Note"),
         rows=rows,
     )
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from fedaudit.reports.document import Report
-from fedaudit.spec.gates import FairnessFigure
+from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 Section = Literal["privacy", "utility", "fairness"]
 
@@ -21,7 +21,7 @@ PRIVACY = (
 COUNTED = frozenset({"participations_max", "refusals", "withheld"})
 """Plain counts, whatever the mechanism; every other privacy figure rests on the guarantee."""
 UTILITY = ("validation_loss", "accuracy", "rounds")
-FAIRNESS: tuple[str, ...] = get_args(FairnessFigure)
+FAIRNESS = FAIRNESS_FIGURES
 FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)
 """All names; a fairness figure belongs to an attribute, an epsilon may belong to an observer."""
 

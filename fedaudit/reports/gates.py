@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, assert_never, get_args
 
 from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.reports.earlier_versions import metric_of
 from fedaudit.reports.outcomes import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.spec.gate_figures import GateFigure, Proof
 from fedaudit.spec.gates import Gate, GateOp
+from fedaudit.spec.metrics import NOT_IN_REPORT
 
 _PROVEN: dict[Proof, str] = {
     "fixed radius": "use a fixed radius",
@@ -21,7 +23,6 @@ _EARLY_END = (
     ", for the rounds that were played; validation losses ended the run early, and what is proven "
     "is the larger epsilon of all planned rounds, which the guarantee's statement tells"
 )
-_ABSENT = "the report does not have this figure"
 
 
 def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -67,7 +68,7 @@ def _judge(
     gate: Gate, value: float | None, reason: str | None, report: Mapping[str, Any]
 ) -> tuple[str, str]:
     if value is None:
-        return INSUFFICIENT, reason or _ABSENT
+        return INSUFFICIENT, reason or NOT_IN_REPORT
     figure = gate.plain_figure
     doubt = None if figure is None else _doubt(gate, figure, report)
     if doubt is not None:
@@ -149,6 +150,5 @@ def _fairness_figure(
     if len(fitting) != 1:
         which = "no attribute" if gate.attribute is None else f"{gate.attribute!r}"
         return None, f"{which} names {len(fitting)} of the report's attributes; name exactly one"
-    # A report of an earlier version lacks the figures that came later.
-    metric = fitting[0]["metrics"].get(gate.figure, {"value": None, "reason": _ABSENT})
+    metric = metric_of(fitting[0], gate.figure)
     return metric["value"], metric["reason"]

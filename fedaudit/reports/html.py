@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from fedaudit.reports.charts.chart import bound_text, figure_text
 from fedaudit.reports.charts.choose import charts_of
+from fedaudit.reports.earlier_versions import metric_of
 from fedaudit.reports.endings import ON_PAGES
 from fedaudit.reports.fairness_tables import fairness_tables
 from fedaudit.reports.outcomes import GateOutcome
@@ -75,6 +76,7 @@ def _template() -> Template:
         endings=ON_PAGES,
         fairness_tables=fairness_tables,
         gap_told=gap_told,
+        metric_of=metric_of,
         style=Markup(_style()),
     )
     return environment.get_template("report.html")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.fairness.combination import Combination, combination_of
+from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule
 from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.events import Observer
 from fedaudit.privacy.inputs import MechanismInputs
@@ -110,7 +110,6 @@ class ReportMaterial:
     key_id: str | None = None
     """The key that the report is about to be signed with; None where it will not be."""
 
-    def combination(self, attribute: str) -> Combination | None:
-        """How the groups of an attribute lie where it is an intersection; None where it is none."""
-        combinations = self.spec.fairness.combinations
-        return combination_of(attribute, combinations, self.federation.attributes)
+    def disclosure_rule(self, attribute: str) -> DisclosureRule:
+        """By what the groups of an attribute are disclosed."""
+        return attribute_rule(self.spec, attribute, self.federation.attributes)

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 
+from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.permutation import NO_GAP, Null, permutation_nulls, score_nulls
 from fedaudit.reports.document import MetricSection, NullSection
 from fedaudit.reports.material import ReportMaterial
+from fedaudit.spec.metrics import is_ratio
 
 _OTHER_TAIL = {
     "quantile_05": "of a difference the upper tail counts",
@@ -16,35 +18,25 @@ def with_nulls(
     metrics: Mapping[str, MetricSection],
     material: ReportMaterial,
     attribute: str,
+    disclosure: Disclosure,
     *,
     stream: int,
-    reference_group: str | None,
 ) -> dict[str, MetricSection]:
     """The metrics of one attribute, each with its null or the reason why it has none.
 
     `stream`: the attribute's place, by which its random numbers are its own.
     """
-    spec, values = material.spec, material.federation.attributes[attribute]
-    size, scores = spec.fairness.minimum_group_size, material.result.scores.get(attribute)
+    seed, scores = material.spec.seed, material.result.scores.get(attribute)
     nulls = permutation_nulls(
-        material.result.fairness[attribute],
-        values,
-        minimum_group_size=size,
-        seed=spec.seed,
-        stream=stream,
-        reference_group=reference_group,
-        combination=material.combination(attribute),
+        material.result.fairness[attribute], disclosure, seed=seed, stream=stream
     )
     if scores is not None:
         nulls |= score_nulls(
             scores,
-            values,
-            rooted=spec.training.rooted,
-            minimum_group_size=size,
-            seed=spec.seed,
+            disclosure,
+            rooted=material.spec.training.rooted,
+            seed=seed,
             stream=stream,
-            reference_group=reference_group,
-            combination=material.combination(attribute),
         )
     return {
         name: metric.model_copy(update=_null(name, nulls.get(name, NO_GAP)))
@@ -56,7 +48,7 @@ def _null(metric: str, found: Null | str) -> dict[str, NullSection | str | None]
     if isinstance(found, str):
         return {"null": None, "null_reason": found}
     tails = ("quantile_05", "quantile_95")
-    own, other = tails if metric.endswith("_ratio") else reversed(tails)
+    own, other = tails if is_ratio(metric) else reversed(tails)
     section = NullSection(
         unit=found.unit,
         permutations=found.permutations,

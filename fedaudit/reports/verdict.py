@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedaudit.fairness.gaps import METRICS, NO_OUTCOME
+from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.privacy.guarantee import at_most
+from fedaudit.reports.earlier_versions import metric_of
 from fedaudit.reports.endings import SENTENCES
 from fedaudit.reports.outcomes import GateOutcome
+from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME
 
 _OUTCOMES: dict[GateOutcome, str] = {
     "pass": "All gates passed",
@@ -53,10 +55,10 @@ def verdict(report: Mapping[str, Any], *, simulated: bool) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def gap_told(metrics: Mapping[str, Mapping[str, Any]]) -> str:
+def gap_told(section: Mapping[str, Any]) -> str:
     """The gap that stands for an attribute: that of losses where no outcome is favourable."""
-    told = METRICS[2]
-    return "loss_difference" if metrics[told]["reason"] == NO_OUTCOME else told
+    counted = metric_of(section, HEADLINE)["reason"] != NO_OUTCOME
+    return HEADLINE if counted else HEADLINE_WITHOUT_OUTCOME
 
 
 def _gates(gates: Sequence[Mapping[str, Any]], outcome: GateOutcome | None) -> str:
@@ -97,8 +99,8 @@ def _epsilons(report: Mapping[str, Any]) -> str:
 
 
 def _fairness(section: Mapping[str, Any]) -> str:
-    metric = gap_told(section["metrics"])
-    found = section["metrics"][metric]
+    metric = gap_told(section)
+    found = metric_of(section, metric)
     name = f"{metric} by {section['attribute']}"
     if found["value"] is None:
         return f"{name} is unknown: {found['reason']}."

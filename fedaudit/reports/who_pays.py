@@ -5,13 +5,12 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.client_averages import FEWEST_CLIENTS
+from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.who_pays import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.metric import leakages
 from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.reports.document import PayingGroup, WhoPaysSection
-from fedaudit.reports.fairness_groups import hidden_reason
 from fedaudit.reports.material import ReportMaterial
 
 _NOT_GIVEN = "the groups of the training clients were not handed over"
@@ -31,7 +30,9 @@ _FIGURES = (
 )
 
 
-def who_pays(material: ReportMaterial, attribute: str) -> tuple[WhoPaysSection | None, str | None]:
+def who_pays(
+    material: ReportMaterial, attribute: str, rule: DisclosureRule
+) -> tuple[WhoPaysSection | None, str | None]:
     """The section of one attribute, or None and the reason why there is none."""
     secret = mechanism_of(material.spec).facts.no_group_costs
     if secret is not None:
@@ -39,20 +40,14 @@ def who_pays(material: ReportMaterial, attribute: str) -> tuple[WhoPaysSection |
     rows = material.federation.training_rows.get(attribute)
     if rows is None:
         return None, _NOT_GIVEN
-    fairness = material.spec.fairness
-    found = membership(rows, minimum_group_size=fairness.minimum_group_size)
-    some_hidden = bool((~found.shown & (found.clients > 0)).any())
-    if some_hidden and attribute in fairness.combinations:
+    found = membership(rows, rule)
+    if found.disclosure.suppresses and rule.combination is not None:
         return None, _COMBINED
     figures, missing = _figures(material, found)
-    too_few = (
-        f"fewer than {fairness.minimum_group_size} training rows or {FEWEST_CLIENTS} training "
-        "clients"
-    )
-    hidden = dict.fromkeys(_FIGURES, hidden_reason(too_few))
+    hidden = dict.fromkeys(_FIGURES, found.disclosure.reason)
     groups = []
     for place, value in enumerate(material.federation.attributes[attribute]):
-        visible = bool(found.shown[place])
+        visible = bool(found.disclosure.shown[place])
         own = {
             name: figures[name][place].item() if visible and name in figures else None
             for name in _FIGURES

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.combination import combination_of
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import attribute_rule
 from fedaudit.fairness.gaps import Figure, gaps
 from fedaudit.runs.figures import FairnessFigures
 from fedaudit.spec.experiment import ExperimentSpec
@@ -47,13 +48,4 @@ def _gaps(
     counts: NDArray[np.int64],
 ) -> list[list[Figure]]:
     """The gaps of one attribute from its counts [rounds, groups, 4]."""
-    fairness, values = spec.fairness, groups[attribute]
-    return gaps(
-        counts,
-        values,
-        minimum_group_size=fairness.minimum_group_size,
-        # A reference group belongs to one attribute; the others are compared between all groups.
-        reference_group=fairness.reference_group if fairness.reference_group in values else None,
-        combination=combination_of(attribute, fairness.combinations, groups),
-        declared=spec.declares_outcome,
-    )
+    return gaps(counts, attribute_rule(spec, attribute, groups).decide(scored_rows(counts)))

@@ -44,6 +44,7 @@ from models.repositories import (
 )
 from models.tables import Base
 from models.tables.experiments import Experiment
+from tests.fairness.disclosures import disclosed_counts
 from workers.report_index import report_index
 
 SPEC: dict[str, Any] = {
@@ -339,7 +340,7 @@ def _round(number: int) -> RoundRow:
 
 
 def _gaps() -> list[Any]:
-    return gaps(COUNTS, ("g1", "g2"), minimum_group_size=2)[0]
+    return gaps(COUNTS, disclosed_counts(COUNTS, minimum_group_size=2))[0]
 
 
 def vars_of(figure: Any) -> dict[str, Any]:

@@ -6,15 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedaudit.fairness.client_averages import client_averages
-from fedaudit.fairness.counts import RATES
-from fedaudit.fairness.gaps import METRICS, ZERO_OVER_ZERO, gaps
+from fedaudit.fairness.gaps import ZERO_OVER_ZERO, gaps
+from fedaudit.spec.metrics import METRICS, RATES
+from tests.fairness.disclosures import disclosed_clients, disclosed_counts
 
-GROUPS = ("a", "b")
 DIFFERENCE = "demographic_parity_difference"
 
 
-def averages(counts, groups=GROUPS, **changes):
-    return client_averages(np.array(counts), groups, **{"minimum_group_size": 1, **changes})
+def averages(counts, **changes):
+    return client_averages(np.array(counts), disclosed_clients(counts, **changes))
 
 
 def values(found):
@@ -29,7 +29,7 @@ def test_a_large_client_counts_as_much_as_a_small_one():
     found = averages(counts)
     assert found.rates[0].tolist() == [0.5, 0.5]
     assert values(found)[DIFFERENCE] == 0
-    pooled = gaps(np.sum(counts, axis=0), GROUPS, minimum_group_size=1)[0]
+    pooled = gaps(np.sum(counts, axis=0), disclosed_clients(counts))[0]
     assert pooled[0].value == pytest.approx(100 / 110 - 0.5)
 
 
@@ -49,7 +49,7 @@ clients_of_three_groups = st.lists(st.lists(cell, min_size=3, max_size=3), min_s
 @settings(max_examples=200, deadline=None)
 @given(clients_of_three_groups)
 def test_it_is_the_mean_of_the_clients_own_rates(counts):
-    found = averages(counts, ("a", "b", "c"))
+    found = averages(counts)
     for group in range(3):
         own = [client[group] for client in counts]
         rates = [
@@ -66,12 +66,12 @@ def test_it_is_the_mean_of_the_clients_own_rates(counts):
 
 
 @settings(max_examples=100, deadline=None)
-@given(clients_of_three_groups, st.sampled_from([None, "b"]))
+@given(clients_of_three_groups, st.sampled_from([None, 1]))
 def test_with_clients_alike_it_is_the_pooled_gap(counts, reference):
     # Every client is there twice, and all clients of a group have that group's pooled counts.
     pooled = np.sum(counts, axis=0)
-    found = averages([pooled] * 3, ("a", "b", "c"), reference_group=reference)
-    expected = gaps(3 * pooled, ("a", "b", "c"), minimum_group_size=1, reference_group=reference)[0]
+    found = averages([pooled] * 3, reference=reference)
+    expected = gaps(3 * pooled, disclosed_counts(3 * pooled, reference=reference))[0]
     for figure in expected:
         assert values(found)[figure.metric] == pytest.approx(figure.value, nan_ok=True)
 
@@ -82,9 +82,9 @@ def test_with_clients_alike_it_is_the_pooled_gap(counts, reference):
 def test_a_group_of_one_client_is_hidden_and_another_beside_it():
     counts = np.zeros((6, 3, 4), dtype=np.int64)
     counts[:3, 0], counts[3:5, 1], counts[5, 2] = (5, 5, 5, 5), (9, 9, 9, 9), (90, 9, 9, 9)
-    found = averages(counts, ("a", "b", "c"), minimum_group_size=10)
+    found = averages(counts, minimum_group_size=10)
     # c has one client; a, the smallest of the others, is kept back with it.
-    assert found.shown.tolist() == [False, True, False]
+    assert found.disclosure.shown.tolist() == [False, True, False]
     assert set(values(found).values()) == {None}
     assert "fewer than two groups are left" in found.figures[0].reason
 
@@ -94,8 +94,8 @@ def test_what_is_hidden_among_records_is_hidden_among_clients():
     counts[:2, 0], counts[2:4, 1] = (1, 1, 0, 0), (5, 5, 5, 5)
     counts[4:6, 2], counts[6, 3], counts[7, 3] = (9, 9, 9, 9), (30, 9, 9, 9), (9, 9, 9, 9)
     # 4 rows of a are too few, and b, the next smallest, is hidden beside it.
-    found = averages(counts, ("a", "b", "c", "d"), minimum_group_size=30)
-    assert found.shown.tolist() == [False, False, True, True]
+    found = averages(counts, minimum_group_size=30)
+    assert found.disclosure.shown.tolist() == [False, False, True, True]
     assert found.figures[0].value is not None
     assert found.figures[0].reason.startswith("2 of 4 groups left out")
 
@@ -120,11 +120,11 @@ def test_a_ratio_of_nothing_to_nothing_says_so():
 def test_a_hidden_reference_group_is_named():
     counts = np.zeros((9, 4, 4), dtype=np.int64)
     counts[:4, 0], counts[4:7, 1], counts[7:9, 2] = (9, 9, 9, 9), (5, 5, 5, 5), (1, 0, 0, 0)
-    found = averages(counts, ("a", "b", "c", "d"), minimum_group_size=30, reference_group="b")
-    assert not found.shown[1]
+    found = averages(counts, minimum_group_size=30, reference=1)
+    assert not found.disclosure.shown[1]
     assert {figure.value for figure in found.figures} == {None}
     with pytest.raises(ValueError, match="is no group"):
-        averages(counts, ("a", "b", "c", "d"), reference_group="e")
+        averages(counts, reference=4)
 
 
 def test_every_metric_has_a_figure_and_every_rate_a_row():

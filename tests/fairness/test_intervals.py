@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from fedaudit.fairness.gaps import METRICS
 from fedaudit.fairness.intervals import bootstrap_intervals
-
-GROUPS = ("a", "b")
+from fedaudit.spec.metrics import METRICS
+from tests.fairness.disclosures import disclosed_clients
 
 
 def clients(count: int, rates: tuple[float, float], seed: int, rows: int = 6):
@@ -23,9 +22,10 @@ def clients(count: int, rates: tuple[float, float], seed: int, rows: int = 6):
     return counts
 
 
-def intervals(counts, **changes):
-    settings = {"minimum_group_size": 5, "level": 0.95, "samples": 400, "seed": 3, **changes}
-    return bootstrap_intervals(counts, GROUPS, **settings)
+def intervals(counts, *, minimum_group_size=5, **changes):
+    settings = {"level": 0.95, "samples": 400, "seed": 3, **changes}
+    disclosure = disclosed_clients(counts, minimum_group_size=minimum_group_size)
+    return bootstrap_intervals(counts, disclosure, **settings)
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_stream_another():
@@ -94,7 +94,7 @@ def test_draws_without_a_value_are_left_out_and_counted():
 
 def test_hidden_groups_stay_hidden_in_every_draw():
     counts = clients(60, (0.6, 0.3), seed=1)
-    with pytest.raises(ValueError, match="is no group"):
-        intervals(counts, reference_group="c")
+    with pytest.raises(ValueError, match="are not those whose disclosure was decided"):
+        bootstrap_intervals(counts, disclosed_clients(counts[1:]), level=0.9, samples=9, seed=1)
     hidden = intervals(counts, minimum_group_size=1000)
     assert all(found.low is None for found in hidden.values())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
 
-from fedaudit.fairness.gaps import METRICS, ZERO_OVER_ZERO, gap_values, gaps
+from fedaudit.fairness.gaps import ZERO_OVER_ZERO, gap_values, gaps
 from fedaudit.fairness.permutation import (
     NO_GAP,
     _generator,
@@ -12,13 +12,11 @@ from fedaudit.fairness.permutation import (
     permutation_nulls,
     score_nulls,
 )
-from fedaudit.fairness.scores import SCORE_METRICS, GroupScores
+from fedaudit.fairness.scores import GroupScores
+from fedaudit.spec.metrics import METRICS, SCORE_METRICS
+from tests.fairness.disclosures import disclosed_clients, disclosed_counts, disclosed_scores
 
 PARITY = "demographic_parity_difference"
-
-
-def names(count):
-    return [f"g{place}" for place in range(count)]
 
 
 def of_clients(group, favoured, true):
@@ -38,9 +36,16 @@ def random_clients(rng, *, clients, groups, rows=30, alike=False):
     return of_clients(group, favoured, true)
 
 
-def nulls(counts, **changes):
-    settings = {"minimum_group_size": 5, "seed": 3, **changes}
-    return permutation_nulls(counts, names(counts.shape[1]), **settings)
+def nulls(counts, *, minimum_group_size=5, reference=None, **changes):
+    disclosure = disclosed_clients(
+        counts, minimum_group_size=minimum_group_size, reference=reference
+    )
+    return permutation_nulls(counts, disclosure, **{"seed": 3, **changes})
+
+
+def nulls_of_scores(scores, *, rooted):
+    disclosure = disclosed_scores(scores, minimum_group_size=5)
+    return score_nulls(scores, disclosure, rooted=rooted, seed=3)
 
 
 # -- against what is known exactly ----------------------------------------------------------------
@@ -142,7 +147,8 @@ def test_the_mean_is_the_gap_that_many_groups_have_by_chance():
     observed, told = [], []
     for repeat in range(60):
         counts = random_clients(rng, clients=200, groups=50, rows=10)
-        observed.append(gaps(counts.sum(axis=0), names(50), minimum_group_size=5)[0][0].value)
+        pooled = counts.sum(axis=0)
+        observed.append(gaps(pooled, disclosed_counts(pooled, minimum_group_size=5))[0][0].value)
         told.append(nulls(counts, permutations=99, stream=repeat)[PARITY].mean)
     difference = np.array(observed) - np.array(told)
     assert np.mean(observed) > 0.25
@@ -198,7 +204,9 @@ def test_without_a_gap_there_is_nothing_to_compare():
     counts[..., :2] = 0
     found = nulls(counts)
     assert found["demographic_parity_ratio"] == NO_GAP
-    assert gaps(counts.sum(axis=0), names(2), minimum_group_size=5)[0][1].reason == ZERO_OVER_ZERO
+    pooled = counts.sum(axis=0)
+    (figures,) = gaps(pooled, disclosed_counts(pooled, minimum_group_size=5))
+    assert figures[1].reason == ZERO_OVER_ZERO
     assert found[PARITY].p_value == 1
 
 
@@ -215,13 +223,9 @@ def test_rates_that_are_mostly_undefined_have_no_null():
 
 def test_gaps_are_taken_against_the_reference_group():
     counts = random_clients(np.random.default_rng(9), clients=90, groups=3)
-    against = permutation_nulls(
-        counts, names(3), minimum_group_size=5, seed=3, reference_group="g1"
-    )
+    against = nulls(counts, reference=1)
     assert against[PARITY].mean < nulls(counts)[PARITY].mean
-    hidden = permutation_nulls(
-        counts * [[[0], [1], [1]]], names(3), minimum_group_size=5, seed=3, reference_group="g0"
-    )
+    hidden = nulls(counts * [[[0], [1], [1]]], reference=0)
     assert set(hidden.values()) == {NO_GAP}
 
 
@@ -237,20 +241,19 @@ def test_losses_are_exchanged_with_their_clients():
     rng = np.random.default_rng(10)
     counts = random_clients(rng, clients=60, groups=2)
     scores = scores_of(counts, rng)
-    found = score_nulls(scores, names(2), rooted=True, minimum_group_size=5, seed=3)
+    found = nulls_of_scores(scores, rooted=True)
     assert found["accuracy_difference"] == NO_GAP
     assert found["loss_difference"].unit == "client"
     scores.loss[::2] += 10 * scores.rows[::2]
-    raised = score_nulls(scores, names(2), rooted=True, minimum_group_size=5, seed=3)
+    raised = nulls_of_scores(scores, rooted=True)
     assert raised["loss_difference"].p_value == raised["loss_ratio"].p_value == 1 / 1001
 
 
 def test_sums_of_losses_cannot_be_exchanged_row_by_row():
     rng = np.random.default_rng(11)
     counts = rng.poisson(2, size=(40, 2, 4))
-    found = score_nulls(
-        scores_of(counts, rng), names(2), rooted=False, minimum_group_size=5, seed=3
-    )
+    scores = scores_of(counts, rng)
+    found = nulls_of_scores(scores, rooted=False)
     assert set(found) == set(SCORE_METRICS)
     assert all("only sums of their losses" in reason for reason in found.values())
 
@@ -261,7 +264,7 @@ def test_whether_rows_are_right_is_exchanged_row_by_row():
     rows = rng.integers(20, 60, (30, 3))
     correct = rng.binomial(rows, 0.8)
     scores = GroupScores(rows=rows, correct=correct, loss=rng.random(rows.shape))
-    found = score_nulls(scores, names(3), rooted=False, minimum_group_size=5, seed=3)
+    found = nulls_of_scores(scores, rooted=False)
     null = found["accuracy_difference"]
 
     of_group, right = rows.sum(axis=0), correct.sum(axis=0)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score
 
 from fedaudit.fairness.intervals import bootstrap_intervals, score_intervals
-from fedaudit.fairness.scores import SCORE_METRICS, GroupScores, group_scores, score_gaps
-
-SIZES = {"minimum_group_size": 1}
+from fedaudit.fairness.scores import GroupScores, group_scores, score_gaps
+from fedaudit.spec.metrics import SCORE_METRICS
+from tests.fairness.disclosures import disclosed_clients, disclosed_scores
 
 
 def scores_of(group, right, loss, *, groups, clients=1):
@@ -25,8 +25,7 @@ def scores_of(group, right, loss, *, groups, clients=1):
 
 
 def figures(scores, *, rooted=False, **changes):
-    names = [f"g{place}" for place in range(scores.rows.shape[1])]
-    found = score_gaps(scores, names, rooted=rooted, **{**SIZES, **changes})
+    found = score_gaps(scores, disclosed_scores(scores, **changes), rooted=rooted)
     assert [figure.metric for figure in found] == list(SCORE_METRICS)
     return {figure.metric: figure for figure in found}
 
@@ -111,11 +110,11 @@ def test_a_reference_group_takes_the_place_of_the_extremes():
     scores = GroupScores(
         np.array([[10, 10, 10]]), np.array([[5, 8, 1]]), np.array([[10.0, 5.0, 20.0]])
     )
-    found = figures(scores, reference_group="g0")
+    found = figures(scores, reference=0)
     assert found["accuracy_difference"].value == pytest.approx(0.4)
     assert (found["loss_difference"].value, found["loss_ratio"].value) == (1.0, 0.5)
     with pytest.raises(ValueError, match="is no group"):
-        figures(scores, reference_group="x")
+        figures(scores, reference=3)
 
 
 def drawn(seed, *, clients=40):
@@ -131,19 +130,20 @@ def test_intervals_of_scores_come_from_the_same_clients_as_those_of_rates():
     counts, _ = drawn(1)
     counts[..., [1, 2]] = 0
     scores = GroupScores(counts.sum(-1), counts[..., 0], np.zeros(counts.shape[:-1]))
-    asked = {**SIZES, "level": 0.9, "samples": 300, "seed": 5, "stream": 2}
-    rates = bootstrap_intervals(counts, "abc", **asked)
-    found = score_intervals(scores, "abc", rooted=False, **asked)
+    asked = {"level": 0.9, "samples": 300, "seed": 5, "stream": 2}
+    rates = bootstrap_intervals(counts, disclosed_clients(counts), **asked)
+    found = score_intervals(scores, disclosed_scores(scores), rooted=False, **asked)
     assert found["accuracy_difference"] == rates["equal_opportunity_difference"]
 
 
 def test_intervals_hold_the_estimate_and_repeat():
     _, scores = drawn(2)
-    asked = {**SIZES, "level": 0.95, "samples": 400, "seed": 5}
-    first = score_intervals(scores, "abc", rooted=True, **asked)
-    assert first == score_intervals(scores, "abc", rooted=True, **asked)
-    assert first != score_intervals(scores, "abc", rooted=True, **{**asked, "seed": 6})
-    value = score_gaps(scores, "abc", rooted=True, **SIZES)[1].value
+    asked = {"level": 0.95, "samples": 400, "seed": 5}
+    disclosure = disclosed_scores(scores)
+    first = score_intervals(scores, disclosure, rooted=True, **asked)
+    assert first == score_intervals(scores, disclosure, rooted=True, **asked)
+    assert first != score_intervals(scores, disclosure, rooted=True, **{**asked, "seed": 6})
+    value = score_gaps(scores, disclosure, rooted=True)[1].value
     interval = first["loss_difference"]
     assert interval.low < interval.high
     assert interval.low <= value <= interval.high
@@ -159,11 +159,11 @@ def test_intervals_cover_a_true_difference_of_losses():
         random = np.random.default_rng(seed)
         rows = np.full((60, 2), 10)
         loss = random.gamma(10.0, [1.0, 1.5], size=(60, 2))
+        scores = GroupScores(rows, None, loss)
         interval = score_intervals(
-            GroupScores(rows, None, loss),
-            "ab",
+            scores,
+            disclosed_scores(scores),
             rooted=False,
-            **SIZES,
             level=0.95,
             samples=200,
             seed=seed,
@@ -174,7 +174,9 @@ def test_intervals_cover_a_true_difference_of_losses():
 
 def test_too_few_clients_have_no_interval():
     _, scores = drawn(3, clients=10)
-    asked = {**SIZES, "level": 0.95, "samples": 100, "seed": 5}
-    for interval in score_intervals(scores, "abc", rooted=False, **asked).values():
+    asked = {"level": 0.95, "samples": 100, "seed": 5}
+    for interval in score_intervals(
+        scores, disclosed_scores(scores), rooted=False, **asked
+    ).values():
         assert interval.low is None
         assert "needs 20" in interval.reason

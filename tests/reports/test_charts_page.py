@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from fedaudit.fairness.gaps import METRICS
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.charts.choose import charts_of
 from fedaudit.reports.html import render
 from fedaudit.reports.series import FIGURES, Series, series_of
+from fedaudit.spec.metrics import METRICS
 from tests.reports.test_epsilon_report import with_plan
 from tests.reports.test_report_page import Page
 

@@ -7,11 +7,10 @@ import jsonschema
 import numpy as np
 import pytest
 
-from fedaudit.fairness.gaps import METRICS
-from fedaudit.fairness.scores import SCORE_METRICS
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.document import Report, schema
 from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
 PATHS = {
     "experiment": ("id", "name", "spec_hash", "status"),

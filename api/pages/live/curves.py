@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from api.pages.live.readings import GAPS
 from fedaudit.reports.charts.thinning import kept_places
 from fedaudit.reports.series import Series
+from fedaudit.spec.metrics import METRICS, ROUND_METRICS
 
 MOST_POINTS = 1000
 _MOST_CLUSTERS = 6
@@ -42,8 +42,8 @@ def curves(series: Series) -> list[dict[str, Any]]:
     ]
     for attribute, gaps in series.gaps.items():
         lines = [
-            (metric.removesuffix("_difference").replace("_", " "), gaps.values[metric])
-            for metric in GAPS
+            (METRICS[metric].family.words, gaps.values[metric])
+            for metric in ROUND_METRICS
             if metric in gaps.values
         ]
         title = f"Gaps between groups of {attribute}"

@@ -7,14 +7,9 @@ from typing import Any
 from api.pages.wording import NONE, cost, figure, small_number
 from api.services.live_figures import LiveFigures
 from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.spec.metrics import ROUND_METRICS
 from models.records import FairnessRow, RoundRow
 from models.tables.experiments import Experiment
-
-GAPS = (
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "equal_opportunity_difference",
-)
 
 _NO_ROUND = "no round is stored yet"
 _NOT_VALIDATED = "no round was validated yet"
@@ -37,7 +32,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class GapReadings:
-    """The newest gaps between the groups of one attribute, in the order of GAPS."""
+    """The newest gaps between the groups of one attribute, in the order of ROUND_METRICS."""
 
     attribute: str
     gaps: tuple[Reading, ...]
@@ -61,7 +56,8 @@ def gap_readings(experiment: Experiment, live: LiveFigures) -> list[GapReadings]
     rows = {row.attribute: row for row in live.fairness}
     return [
         GapReadings(
-            attribute, tuple(_gap(attribute, metric, rows.get(attribute)) for metric in GAPS)
+            attribute,
+            tuple(_gap(attribute, metric, rows.get(attribute)) for metric in ROUND_METRICS),
         )
         for attribute in experiment.attributes
         if attribute in rows or live.from_the_start

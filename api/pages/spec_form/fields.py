@@ -6,7 +6,8 @@ from typing import get_args
 from api.pages.spec_form.field import Field, Section
 from fedaudit.privacy.mechanisms import registry as mechanisms
 from fedaudit.spec.gate_figures import PLAIN_FIGURES
-from fedaudit.spec.gates import FAIRNESS_FIGURES, GateOp
+from fedaudit.spec.gates import GateOp
+from fedaudit.spec.metrics import FAIRNESS_FIGURES
 from fedaudit.spec.privacy import mechanism_parts
 
 UPLOADED = "uploaded"

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedaudit.fairness.counts import RATES
-from fedaudit.reports.charts.chart import Chart, FigureTable, bound_text, figure_text
+from fedaudit.reports.charts.chart import Chart, FigureTable, bound_text, figure_text, joined
 from fedaudit.reports.charts.ranges import Row, range_chart
+from fedaudit.reports.earlier_versions import rate_of, why_no_rate
+from fedaudit.spec.metrics import RATES
 
 _MOST_GROUPS = 40
 _SHARE = (0.0, 1.0)
+_ORDERED_BY = "selection_rate"
 
 
 def spending_charts(report: Mapping[str, Any]) -> list[Chart]:
@@ -26,23 +28,23 @@ def spending_charts(report: Mapping[str, Any]) -> list[Chart]:
 def rates_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
     """The rates of each group of one attribute; None where no group has any to show."""
     groups = section["groups"]
-    if not any(group[rate] is not None for group in groups for rate in RATES):
+    if not any(rate_of(group, rate) is not None for group in groups for rate in RATES):
         return None
     shown = _shown(groups)
     rows = [
         Row(
             name=group["value"],
-            marks=tuple(group[rate] for rate in RATES),
+            marks=tuple(rate_of(group, rate) for rate in RATES),
             remark="suppressed" if group["suppressed"] else "no rates",
         )
         for group in shown
     ]
-    kinds = [rate.replace("_", " ") for rate in RATES]
+    kinds = [rate.words for rate in RATES.values()]
     return Chart(
         name=f"chart-{name}-rates",
         title=f"Rates of the groups of {section['attribute']}",
-        description=f"Dot chart of {len(shown)} groups between 0 and 1: selection rate, true and "
-        "false positive rate of each. The figures are in the table below.",
+        description=f"Dot chart of {len(shown)} groups between 0 and 1: {joined(kinds)} of "
+        "each. The figures are in the table below.",
         caption=_rates_words(groups, len(shown)),
         drawing=range_chart(rows, kinds=kinds, unit="share of the group's rows", whole=_SHARE),
         table=FigureTable(
@@ -138,22 +140,27 @@ def _shown(groups: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """All groups, or of very many those with the lowest and the highest selection rates."""
     if len(groups) <= _MOST_GROUPS:
         return groups
-    rated = [group for group in groups if group["selection_rate"] is not None]
-    ordered = sorted(rated, key=lambda group: float(group["selection_rate"]))
+    rated = [(rate, group) for group in groups if (rate := rate_of(group, _ORDERED_BY)) is not None]
+    ordered = [group for _, group in sorted(rated, key=lambda one: one[0])]
     half = _MOST_GROUPS // 2
     return ordered if len(ordered) <= _MOST_GROUPS else [*ordered[:half], *ordered[-half:]]
 
 
 def _rates_words(groups: Sequence[Mapping[str, Any]], shown: int) -> str:
     told = []
-    for rate in RATES:
-        found = [(group[rate], group["value"]) for group in groups if group[rate] is not None]
+    for name, rate in RATES.items():
+        found = [
+            (value, group["value"])
+            for group in groups
+            if (value := rate_of(group, name)) is not None
+        ]
         if not found:
             continue
         (low, lowest), (high, highest) = min(found), max(found)
-        name = rate.replace("_", " ").capitalize()
         between = f"from {figure_text(low)} ({lowest}) to {figure_text(high)} ({highest})"
-        told.append(f"{name}: {between}." if low < high else f"{name}: {figure_text(low)}.")
+        told.append(
+            f"{rate.label}: {between}." if low < high else f"{rate.label}: {figure_text(low)}."
+        )
     hidden = sum(group["suppressed"] for group in groups)
     if hidden:
         told.append(f"{hidden} of {len(groups)} groups are suppressed.")
@@ -167,10 +174,10 @@ def _rates_words(groups: Sequence[Mapping[str, Any]], shown: int) -> str:
 
 
 def _rate_text(group: Mapping[str, Any], rate: str) -> str:
-    if group[rate] is not None:
-        return figure_text(group[rate])
-    reason: str = group["reasons"].get(rate, "–")
-    return "suppressed" if group["suppressed"] else reason
+    value = rate_of(group, rate)
+    if value is not None:
+        return figure_text(value)
+    return "suppressed" if group["suppressed"] else why_no_rate(group, rate) or "–"
 
 
 def _cluster(one: Mapping[str, Any]) -> str:

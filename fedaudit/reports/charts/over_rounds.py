@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedaudit.fairness.gaps import METRICS
 from fedaudit.reports.charts.chart import Chart, FigureTable, joined
 from fedaudit.reports.charts.legend import SERIES
 from fedaudit.reports.charts.lines import Final, Line, LinePlot, line_chart
 from fedaudit.reports.charts.thinning import kept_places
 from fedaudit.reports.series import GapSeries, Series, Values
+from fedaudit.spec.metrics import IDEALS, KINDS, METRICS
 
 _MOST_ROUNDS = 200
 _SHARE = (0.0, 1.0)
@@ -92,22 +92,22 @@ def gap_charts(
     `section`: the report's, of this attribute; `name` is unique among the attributes.
     """
     found = []
-    for kind, ideal in (("difference", 0), ("ratio", 1)):
-        metrics = [metric for metric in METRICS if metric.endswith(kind) and metric in gaps.values]
+    for kind in KINDS:
         lines = [
             Line(
-                name=metric.removesuffix(f"_{kind}").replace("_", " "),
-                values=gaps.values[metric],
-                final=_final(section["metrics"].get(metric)),
+                name=metric.family.words,
+                values=gaps.values[metric_name],
+                final=_final(section["metrics"].get(metric_name)),
             )
-            for metric in metrics
+            for metric_name, metric in METRICS.items()
+            if metric.kind == kind and metric_name in gaps.values
         ]
         chart = _chart(
             f"{name}-{kind}",
             f"{kind.capitalize()}s between groups of {section['attribute']}, by round",
             lines,
             gaps.rounds,
-            unit=f"{kind} of rates ({ideal}: no gap)",
+            unit=f"{kind} of rates ({IDEALS[kind]}: no gap)",
             whole=_SHARE,
             best=best,
             remark=_final_words(lines),

@@ -14,6 +14,7 @@ from fedaudit.reports.comparison.parts import Axis, Family, Front, FrontPoint, L
 from fedaudit.reports.comparison.warnings import EARLY_END, ended_early
 from fedaudit.reports.document import Report
 from fedaudit.reports.readings.fields import text_at
+from fedaudit.spec.metrics import is_ratio
 
 # What a front weighs fairness by, unless told: the first that any of its experiments has.
 _FAIRNESS = ("equalized_odds_difference", "demographic_parity_difference", "loss_difference")
@@ -142,7 +143,7 @@ def _axes(
 def _axis(
     section: Literal["privacy", "utility", "fairness"], figure: str, attribute: str | None = None
 ) -> Axis:
-    higher = figure in _HIGHER or figure.endswith("_ratio")
+    higher = figure in _HIGHER or is_ratio(figure)
     return Axis(
         section=section,
         figure=figure,

@@ -17,8 +17,7 @@ from fedaudit.reports.readings.fields import (
 )
 from fedaudit.reports.readings.markdown import bullets, plain, table
 from fedaudit.reports.readings.reading import ReportReading
-
-_RATES = ("selection_rate", "true_positive_rate", "false_positive_rate")
+from fedaudit.spec.metrics import RATES
 
 
 def model_card(document: Document) -> str:
@@ -116,7 +115,7 @@ def _analyses(document: Document) -> list[str]:
 def _fairness(section: Document) -> list[str]:
     attribute = plain(text_at(section, "attribute") or "an attribute that is not named")
     groups = [
-        [_cell(group, "value"), *(_rate(group, rate) for rate in _RATES)]
+        [_cell(group, "value"), *(_rate(group, rate) for rate in RATES)]
         for group in parts_at(section, "groups")
     ]
     gaps = [
@@ -126,7 +125,7 @@ def _fairness(section: Document) -> list[str]:
     return [
         f"### By {attribute}",
         "",
-        *table(["Group", *(rate.replace("_", " ") for rate in _RATES)], groups),
+        *table(["Group", *(rate.words for rate in RATES.values())], groups),
         "",
         *table(["Gap", "Value", "Interval", "Note"], gaps),
     ]

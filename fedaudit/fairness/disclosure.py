@@ -1,0 +1,160 @@
+"""Which groups are disclosed: decided here, once for each attribute and population.
+
+A *population* is the rows, or cells, whose sizes decide: held-out rows, held-out rows by the
+hypothesis that predicted them, training rows, records by budget. What a report or a profile says
+of groups is made from the `Disclosure` of its population, which cannot be read for another one's.
+
+This is the only module that reads `minimum_group_size` and `reference_group` of a spec in order to
+act on them, and the only one that uses the rules of `suppression`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.combination import Combination, combination_of
+from fedaudit.fairness.suppression import complemented, shown_cells, shown_groups
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import Groups
+
+FEWEST_CLIENTS = 2
+"""Of which an average over clients is shown: that of one would be the client's own figure."""
+
+
+@dataclass(frozen=True)
+class DisclosureRule:
+    """By what the groups of one attribute are disclosed, whatever the population."""
+
+    minimum_group_size: int
+    reference: int | None = None
+    """The place of the reference group; None where all groups are compared with each other."""
+    combination: Combination | None = None
+    """How the groups of an intersection lie; None for an attribute that combines no others."""
+    has_favourable_outcome: bool = True
+    """Otherwise nothing was counted, and no rate can be shown of any group."""
+
+    def decide(self, rows: NDArray[np.int64], *, of: str = "scored rows") -> "Disclosure":
+        """Which groups are disclosed, from the sizes of each population: [..., groups].
+
+        `of` says what the sizes count. The rules are those of `suppression.shown_groups`. Raises
+        ValueError where the reference group is none of the groups.
+        """
+        if self.reference is not None and not 0 <= self.reference < rows.shape[-1]:
+            raise ValueError(
+                f"reference {self.reference} is no group; give a place below {rows.shape[-1]}"
+            )
+        shown = shown_groups(
+            rows, minimum_group_size=self.minimum_group_size, combination=self.combination
+        )
+        return Disclosure(self, rows, shown, too_few=self.few(of))
+
+    def alone(self) -> "DisclosureRule":
+        """The rule for figures whose sums over groups no other attribute's figures repeat."""
+        return replace(self, combination=None)
+
+    def is_large(self, size: int) -> bool:
+        """Whether a group of so many rows or records is large enough to be disclosed."""
+        return size >= self.minimum_group_size
+
+    def is_small(self, size: int) -> bool:
+        """Whether there are some rows or records, and too few to be disclosed."""
+        return size > 0 and not self.is_large(size)
+
+    def few(self, of: str) -> str:
+        """As `fewer than 30 scored rows`."""
+        return f"fewer than {self.minimum_group_size} {of}"
+
+
+@dataclass(frozen=True, eq=False)
+class Disclosure:
+    """Which groups of a population are disclosed, and why the others are not."""
+
+    rule: DisclosureRule
+    rows: NDArray[np.int64]
+    """[..., groups]: the sizes by which it was decided."""
+    shown: NDArray[np.bool_]
+    """[..., groups]"""
+    too_few: str
+    """Of what a suppressed group has too few."""
+
+    @property
+    def reference(self) -> int | None:
+        """The place of the reference group, if there is one."""
+        return self.rule.reference
+
+    @property
+    def reason(self) -> str:
+        """Why a group that is not shown is suppressed."""
+        return (
+            f"suppressed: {self.too_few}, or kept back so that another group's cannot be worked out"
+        )
+
+    @property
+    def suppresses(self) -> bool:
+        """Whether a group that has rows is not shown."""
+        return bool((~self.shown & (self.rows > 0)).any())
+
+    def check(self, rows: NDArray[np.int64]) -> None:
+        """That figures of groups with so many rows each, [..., groups], fall under it.
+
+        Raises ValueError where they are another population's: a group that is disclosed in one
+        may be suppressed in the other.
+        """
+        if rows.shape != self.rows.shape or not np.array_equal(rows, self.rows):
+            raise ValueError(
+                f"groups of sizes {rows.shape} are not those whose disclosure was decided, "
+                f"{self.rows.shape}; decide it from their own rows"
+            )
+
+    def of_clients(self, clients: NDArray[np.int64], *, of: str = "clients") -> "Disclosure":
+        """For figures that are averaged over so many clients of each group: [groups].
+
+        Groups with fewer than FEWEST_CLIENTS are suppressed besides, and the smallest of the
+        others where just one would be, or few rows together.
+        """
+        shown = complemented(
+            self.shown & (clients >= FEWEST_CLIENTS),
+            self.rows,
+            minimum_group_size=self.rule.minimum_group_size,
+            combination=self.rule.combination,
+        )
+        too_few = f"{self.too_few} or {FEWEST_CLIENTS} {of}"
+        return replace(self, shown=shown, too_few=too_few)
+
+    def of_parts(self, rows: NDArray[np.int64], *, of: str) -> "Disclosure":
+        """For figures of parts of the groups' rows [parts, groups], beside those of all parts.
+
+        Nothing is shown of a group that is suppressed in all parts together, and neither totals
+        over parts nor over groups give a suppressed cell away (`suppression.shown_cells`).
+        """
+        shown = shown_cells(
+            rows,
+            self.shown,
+            minimum_group_size=self.rule.minimum_group_size,
+            combination=self.rule.combination,
+        )
+        return Disclosure(self.rule, rows, shown, too_few=self.rule.few(of))
+
+
+def size_rule(groups: Groups) -> DisclosureRule:
+    """The rule for groups that are not compared, and of which no attribute combines others."""
+    return DisclosureRule(groups.minimum_group_size)
+
+
+def attribute_rule(
+    spec: ExperimentSpec, attribute: str, groups: Mapping[str, Sequence[str]]
+) -> DisclosureRule:
+    """The rule for one attribute of an experiment. `groups`: those of every attribute measured.
+
+    A reference group belongs to one attribute; groups of the others are compared with each other.
+    """
+    fairness, values = spec.fairness, list(groups[attribute])
+    group = fairness.reference_group
+    return DisclosureRule(
+        fairness.minimum_group_size,
+        reference=values.index(group) if group in values else None,
+        combination=combination_of(attribute, fairness.combinations, groups),
+        has_favourable_outcome=spec.declares_outcome,
+    )

@@ -1,0 +1,33 @@
+"""Rates and gaps that a report of an earlier version lacks: null, with that as the reason."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedaudit.spec.metrics import NOT_IN_REPORT
+
+_ABSENT: Mapping[str, Any] = {
+    "value": None,
+    "reason": NOT_IN_REPORT,
+    "interval": None,
+    "interval_reason": None,
+}
+
+
+def metric_of(section: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """One of the `metrics` of a section of a stored report."""
+    found: Mapping[str, Any] = section["metrics"].get(name, _ABSENT)
+    return found
+
+
+def rate_of(group: Mapping[str, Any], name: str) -> float | None:
+    """A rate of a group in a stored report."""
+    found: float | None = group.get(name)
+    return found
+
+
+def why_no_rate(group: Mapping[str, Any], name: str) -> str | None:
+    """Why a group in a stored report has no such rate; None where it has."""
+    if name not in group:
+        return NOT_IN_REPORT
+    found: str | None = group["reasons"].get(name)
+    return found

@@ -1,0 +1,49 @@
+"""Fields of models that the table of rates decides."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field, create_model
+
+from fedaudit.spec.metrics import RATES, Rate
+
+_Model = TypeVar("_Model", bound=BaseModel)
+_FieldOf = Callable[[Rate], tuple[Any, Any]]
+
+
+def stored_rate(rate: Rate) -> tuple[Any, Any]:
+    """A share of a stored report; a rate that came later may be absent from an earlier one."""
+    return Annotated[float, Field(ge=0, le=1)] | None, ... if rate.in_every_report else None
+
+
+def computed_rate(_rate: Rate) -> tuple[Any, Any]:
+    """A number that is computed when it is asked for, and never absent."""
+    return float | None, ...
+
+
+def with_rates(
+    *, after: str, field: _FieldOf = stored_rate
+) -> Callable[[type[_Model]], type[_Model]]:
+    """Gives a model a field for each of the RATES, behind the field `after`.
+
+    Of a model that declares fields and nothing else. `field`: a rate's type and default, as
+    `pydantic.create_model` takes them.
+    """
+
+    def extended(model: type[_Model]) -> type[_Model]:
+        # Not from the model itself: its own fields would come first, whatever their order here.
+        (base,) = model.__bases__
+        fields: dict[str, Any] = {}
+        for name, own in model.model_fields.items():
+            fields[name] = (own.annotation, own)
+            if name == after:
+                fields |= {rate.name: field(rate) for rate in RATES.values()}
+        return create_model(
+            model.__name__,
+            __base__=base,
+            __doc__=model.__doc__,
+            __module__=model.__module__,
+            **fields,
+        )
+
+    return extended
