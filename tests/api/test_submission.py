@@ -81,6 +81,7 @@ def test_validation_alone_stores_nothing(api: Api) -> None:
     assert body["projection"]["leakage_worst_case"] == WORST_CASE
     assert body["projection"]["leakage_expected"] == pytest.approx(WORST_CASE * 5 / 20)
     assert body["projection"]["epsilon"] == []
+    assert body["projection"]["noise_multiplier"] == SPEC["privacy"]["noise_multiplier"]
     assert body["projection"]["budget_ends_in_round"] is None
     assert "client_budget" in body["projection"]["reasons"]["budget_ends_in_round"]
     assert (body["clients"], body["training_clients"], body["parameters"]) == (40, 20, 3)

@@ -56,6 +56,29 @@ def section(material, budgets, **options):
     return records_section(made, made.plan.records)
 
 
+def test_the_calibrated_noise_is_told_where_public_numbers_set_it(material):
+    made = material_of(material, [0.5] * 100 + [5.0] * 60)
+    report = assemble(made)
+    (noise,) = {run.noise_multiplier for run in made.plan.records.use.plan.runs}
+    assert report["privacy"]["noise_multiplier"] == noise > 0
+    assert "noise_multiplier" not in report["privacy"]["reasons"]
+
+
+def test_noise_that_follows_from_the_data_is_kept_back(material):
+    """That of `strong-for-all` would tell the smallest budget, a cell of the data."""
+    for baseline in ("strong-for-all", "uniform", "dropout"):
+        found = assemble(material_of(material, [0.5] * 100 + [5.0] * 60, baseline=baseline))
+        assert found["privacy"]["noise_multiplier"] is None
+        assert "follows from the data" in found["privacy"]["reasons"]["noise_multiplier"]
+
+
+def test_a_report_of_before_has_no_noise_and_is_shown(material):
+    report = assemble(material_of(material, [0.5] * 100 + [5.0] * 60))
+    assert "Noise multiplier" in render(report)
+    del report["privacy"]["noise_multiplier"]
+    assert "Noise multiplier" not in render(report)
+
+
 def test_a_small_group_shows_round_numbers_in_place_of_its_budget(material):
     found = section(material, [0.5] * 100 + [1.0] * 60 + [3.7] * 3)
     half, one, rare = found.groups

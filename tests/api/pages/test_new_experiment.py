@@ -51,6 +51,7 @@ def test_the_cost_is_shown_and_nothing_is_stored(api: Api) -> None:
     assert answer.status_code == 200
     told = text_of(answer)
     assert "Leakage, worst case 4 of a client" in told
+    assert "Noise multiplier" in told
     assert "heuristic" in told
     assert "privacy.client_budget is not set" in told
     assert "budgets have room" in told

@@ -1,10 +1,11 @@
 """The form for an experiment: from what was typed to a spec, and faults back to the fields."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.pages.spec_form import sheet
+from api.pages.spec_form import fields, sheet
 from api.pages.spec_form.build import build
 from api.pages.spec_form.faults import placed
 from api.pages.spec_form.field import Field
@@ -235,3 +236,12 @@ def test_where_a_fault_belongs(pointer: str, place: str | None) -> None:
 )
 def test_what_is_typed(kind: Any, typed: str, value: object) -> None:
     assert value_of(Field("/x", "x", kind), typed) == value
+
+
+def test_every_mechanism_has_its_fields_shown() -> None:
+    """The page shows them by a rule of its style sheet for each mechanism that has any."""
+    style = (Path(fields.__file__).parents[1] / "assets" / "experiment_form.css").read_text()
+    shown = {name for one in fields.PRIVACY.fields for name in one.only}
+    assert shown == {name for name, *_ in fields.MECHANISMS} - {"none"}
+    for name in shown:
+        assert f'input[value="{name}"]:checked) .for-{name}' in style
