@@ -1,5 +1,7 @@
 """What a spec and its data must agree on."""
 
+from typing import assert_never
+
 from fedaudit.federations.faults import listed, refuse
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.network_input import image_faults
@@ -7,7 +9,7 @@ from fedaudit.federations.outcomes import outcome_rules
 from fedaudit.federations.split import validation_clients
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.training import FixedCohort
+from fedaudit.spec.training import FixedCohort, PoissonCohort
 
 
 def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
@@ -26,9 +28,13 @@ def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
 
 def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
     cohort = spec.training.cohort
-    if not isinstance(cohort, FixedCohort):
-        return []
-    asked = cohort.clients
+    match cohort:
+        case PoissonCohort():
+            return []  # how many clients come is a matter of chance
+        case FixedCohort():
+            asked = cohort.clients
+        case _:
+            assert_never(cohort)
     held_out = validation_clients(
         federation.clients, validation_fraction=spec.federation.validation_fraction
     )

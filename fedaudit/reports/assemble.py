@@ -101,7 +101,7 @@ def _utility(material: ReportMaterial) -> Utility:
     reasons = {
         name: "there was no finite loss to report" for name in figures if figures[name] is None
     }
-    if "accuracy" in reasons and material.spec.training.loss != "cross-entropy":
+    if "accuracy" in reasons and not material.spec.training.compares_classes:
         reasons["accuracy"] = "the target is a number, so there is no accuracy"
     return Utility(
         **figures,

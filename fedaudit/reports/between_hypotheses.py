@@ -89,7 +89,7 @@ def why_no_pairs(spec: ExperimentSpec) -> str | None:
     """Why runs of a spec of metric privacy have no such section; None where they have one."""
     if spec.training.hypotheses == 1:
         return _ONE
-    return _REPORTED if spec.training.clustering.method == "reported" else None
+    return _REPORTED if spec.training.reports_choices else None
 
 
 def rates_of(inputs: MechanismInputs, *, radii: NDArray[np.float64] | None) -> Rates | None:
