@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from api.problems import ProblemError, invalid
 from fedaudit.spec.errors import InvalidInputError, field_errors
+from fedaudit.spec.parse import first_repeated
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -101,9 +102,7 @@ def _finite(text: str) -> float:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!a} is given twice in one object")
+        raise ValueError(f"the name {first_repeated(pairs)!a} is given twice in one object")
     return value
 
 

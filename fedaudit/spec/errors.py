@@ -91,7 +91,7 @@ _NO_CONTROLS = r"[^\x00-\x1f\x7f]"
 
 def field_errors(error: ValidationError, value: object) -> list[FieldError]:
     """Every fault that pydantic found in the value that was sent."""
-    found: list[FieldError] = []
+    found: dict[FieldError, None] = {}
     for detail in error.errors(include_url=False):
         context = detail.get("ctx") or {}
         pointer = context.get("pointer") or json_pointer(detail["loc"], value)
@@ -99,10 +99,8 @@ def field_errors(error: ValidationError, value: object) -> list[FieldError]:
             pointer += _escaped(detail["loc"][-1])
         elif detail["type"].startswith("union_tag_"):
             pointer += _escaped(context["discriminator"].strip("'"))
-        fault = FieldError(pointer, _message(detail["type"], detail["msg"], context))
-        if fault not in found:
-            found.append(fault)
-    return found
+        found[FieldError(pointer, _message(detail["type"], detail["msg"], context))] = None
+    return list(found)
 
 
 def _message(kind: str, message: str, context: Mapping[str, Any]) -> str:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Hashable
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -38,10 +39,17 @@ def decode_text(text: str) -> Any:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _fault(f"{twice!r} is given twice; keep one")
+        raise _fault(f"{first_repeated(pairs)!r} is given twice; keep one")
     return value
+
+
+def first_repeated(pairs: Sequence[tuple[str, Any]]) -> str:
+    """The first name of an object that stands in it more than once, in linear time.
+
+    Raises StopIteration where every name stands in it once.
+    """
+    times = Counter(name for name, _ in pairs)
+    return next(name for name, _ in pairs if times[name] > 1)
 
 
 def _fault(message: str) -> InvalidInputError:
