@@ -6,9 +6,9 @@ from typing import assert_never
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.split import training_clients
 from fedaudit.networks.shape import NetworkShape, network_shape
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import FixedCohort, PoissonCohort
-from fedaudit.training.mechanisms.applied_by import applied_by
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def pays_together(cell: Cell) -> bool:
 
     Where a trusted server adds up, rows for those who took part would tell who was drawn.
     """
-    role = applied_by(cell.spec.privacy)
+    role = mechanism_of(cell.spec).facts.applied_by
     match role:
         case "server":
             return True

@@ -8,9 +8,9 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.model import Linear
 from fedaudit.training.cell import Cell
-from fedaudit.training.mechanisms.applied_by import applied_by
 from fedaudit.training.records import RoundPlane
 
 PARAMETERS = 2
@@ -29,7 +29,7 @@ def why_no_plane(cell: Cell) -> str | None:
         return _NOT_LINEAR
     if cell.shape.n != PARAMETERS:
         return f"the model has {cell.shape.n} parameters, and a plane has two"
-    role = applied_by(cell.spec.privacy)
+    role = mechanism_of(cell.spec).facts.applied_by
     match role:
         case "clients":
             return None

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import held_out_rows, scored_rows, split_clients
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.record_budgets import given_budgets
 from fedaudit.privacy.record_use import RecordUse, drawn_budgets, record_use
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.sources import LeaveOneOut, RowSplit
-from fedaudit.training.mechanisms.applied_by import applied_by
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordUse | N
 
     Raises InvalidInputError where no noise is enough.
     """
-    role = applied_by(spec.privacy)
+    role = mechanism_of(spec).facts.applied_by
     match role:
         case "clients" | "server":
             return None

@@ -24,6 +24,9 @@ from fedaudit.spec.experiment import ExperimentSpec
 
 PrivacyUnit = Literal["client", "record"]
 """Whose data a guarantee protects."""
+AppliedBy = Literal["clients", "server", "local-steps"]
+"""`clients` protect their own uploads, or send them as they are; a trusted `server` protects the
+sum of what it receives; `local-steps` are private record by record."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,8 @@ class MechanismFacts:
     """The mechanism in few words, for lists."""
     description: str
     """What it does, for somebody who chooses one."""
+    applied_by: AppliedBy
+    """Who applies it, which decides how a run is computed and who is charged."""
     unit: PrivacyUnit
     subject_kind: SubjectKind
     """What the subjects of its ledger are."""

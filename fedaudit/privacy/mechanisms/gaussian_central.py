@@ -51,6 +51,7 @@ class GaussianCentralMechanism(EpsilonMechanism):
         name="gaussian-central",
         label="Gaussian, at the server",
         description="A trusted server adds Gaussian noise to sums. Counted as epsilon.",
+        applied_by="server",
         unit="client",
         subject_kind="population",
         observers=("final_model",),

@@ -27,6 +27,7 @@ class GaussianLocalMechanism(EpsilonMechanism):
         name="gaussian-local",
         label="Gaussian, at each client",
         description="Clients add Gaussian noise. Counted as epsilon.",
+        applied_by="clients",
         unit="client",
         subject_kind="client",
         observers=("server",),

@@ -63,6 +63,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         name="laplace-l2",
         label="Laplace, metric privacy",
         description="Clients add Laplace noise to their updates. Counted as leakage.",
+        applied_by="clients",
         unit="client",
         subject_kind="client",
         observers=("server",),

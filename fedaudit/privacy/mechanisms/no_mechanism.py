@@ -26,6 +26,7 @@ class NoPrivacyMechanism(PrivacyMechanism):
         name="none",
         label="no noise",
         description="Updates leave as they are: nothing is protected.",
+        applied_by="clients",
         unit="client",
         subject_kind="client",
         observers=("server",),

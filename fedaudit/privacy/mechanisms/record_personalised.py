@@ -54,6 +54,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         name="record-personalised",
         label="budgets of records",
         description="Every record has a budget of its own. Counted as epsilon.",
+        applied_by="local-steps",
         unit="record",
         subject_kind="record_group",
         observers=RECORD_OBSERVERS,

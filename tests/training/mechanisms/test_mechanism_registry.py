@@ -6,11 +6,11 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.privacy import PrivacySpec
 from fedaudit.training import mechanisms
 from fedaudit.training.cell import Cell
 from fedaudit.training.choose import open_stack
-from fedaudit.training.mechanisms.applied_by import applied_by
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,
@@ -38,7 +38,7 @@ KINDS = {
     "server": ServerMechanism,
     "local-steps": RecordMechanism,
 }
-HELPERS = {"__init__", "applied_by", "base", "registry"}
+HELPERS = {"__init__", "base", "registry"}
 
 
 def literals() -> set[str]:
@@ -63,8 +63,9 @@ def test_a_mechanism_is_one_file() -> None:
 
 @pytest.mark.parametrize("name", SPECS)
 def test_who_applies_it_is_known_without_its_tensors(name: str) -> None:
-    privacy = CELLS[name].spec.privacy
-    assert isinstance(training_mechanism(privacy), KINDS[applied_by(privacy)])
+    spec = CELLS[name].spec
+    kind = KINDS[mechanism_of(spec).facts.applied_by]
+    assert isinstance(training_mechanism(spec.privacy), kind)
 
 
 @pytest.mark.parametrize(
