@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from api.services.figure_tables import group_lines
 from api.services.ledger_table import page_reasons
+from fedaudit.spec.metrics import METRICS
 from models.records import FairnessRow, RoundRow
 from models.repositories import RoundRepository
 from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finish, play, spec
@@ -264,7 +265,7 @@ def test_without_a_mechanism_the_figures_are_null_with_a_reason(api: Api) -> Non
 
 def test_fairness_has_a_line_for_each_metric(api_on_both: Api, done: str) -> None:
     items = _pages(api_on_both, f"{done}/fairness", limit=4)
-    assert len(items) == 6 * ROUNDS
+    assert len(items) == len(METRICS) * ROUNDS
     first = items[0]
     # Selection rates: 7 / 10 and 5 / 10.
     assert (first["round"], first["attribute"]) == (1, "group")

@@ -11,6 +11,7 @@ from fedaudit.spec.metrics import METRICS
 from tests.fairness.disclosures import disclosed, disclosed_counts
 
 Counts = list[list[int]]
+FAIRLEARNS = [name for name in METRICS if hasattr(fairlearn.metrics, name)]
 
 
 def figures(counts: Counts, *, minimum: int = 1, reference: int | None = None):
@@ -44,7 +45,9 @@ def defined_counts(draw: st.DrawFn) -> Counts:
 @given(defined_counts())
 def test_every_defined_figure_is_fairlearns_to_the_last_digit(counts):
     true, predicted, group = rows(counts)
-    for metric, figure in figures(counts).items():
+    found = figures(counts)
+    for metric in FAIRLEARNS:
+        figure = found[metric]
         theirs = getattr(fairlearn.metrics, metric)(true, predicted, sensitive_features=group)
         if figure.value is None:
             assert metric.endswith("_ratio")
