@@ -42,7 +42,9 @@ RUN apt-get update \
     && install --directory --owner fedaudit /data \
     && python3 -m venv /opt/fedaudit
 RUN PIP_INDEX_URL="$TORCH_INDEX_URL" pip install --no-cache-dir "torch>=2.6,<2.14"
-# The rest of the extra; the torch above is what it asks for.
+# The wheel with the rest of its extra; the torch above is what it asks for. The wheel is the one
+# built above, whatever its version.
+# hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
     for wheel in /wheels/*.whl; do pip install --no-cache-dir "${wheel}[worker]"; done
 USER 10001
