@@ -10,8 +10,8 @@ from fedaudit.privacy.metric import leakage
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.signing import sign_report
 from fedaudit.runs.checked_report import checked_report
-from fedaudit.runs.figures import ROUND_GAPS
 from fedaudit.runs.material import report_material
+from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.training.record_table import RecordTable
 from fedaudit.training.records import FinalResult
 from infrastructure.storage import Storage, record_table_key
@@ -128,7 +128,7 @@ def _stored_figures(document: Mapping[str, Any]) -> FinalFigures:
     figures |= {name: utility[name] for name in ("validation_loss", "accuracy")}
     if len(document["fairness"]) == 1:
         metrics = document["fairness"][0]["metrics"]
-        figures |= {name: metrics[name]["value"] for name in ROUND_GAPS}
+        figures |= {name: metrics[name]["value"] for name in ROUND_METRICS}
     return FinalFigures(
         delta=document["guarantee"]["delta"], gate_outcome=document["gate_outcome"], **figures
     )

@@ -10,13 +10,6 @@ from numpy.typing import NDArray
 from fedaudit.privacy.cluster_leakage import ClusterLeakage
 from fedaudit.training.records import RoundPlane
 
-ROUND_GAPS = (
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "equal_opportunity_difference",
-)
-"""The metrics that stand beside a round's other figures where one attribute is meant."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class RoundFigures:

@@ -7,8 +7,9 @@ from fedaudit.privacy.cluster_leakage import ClusterLeakage
 from fedaudit.privacy.inputs import MechanismInputs
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
-from fedaudit.runs.figures import ROUND_GAPS, FairnessFigures, RoundFigures
+from fedaudit.runs.figures import FairnessFigures, RoundFigures
 from fedaudit.runs.run import Run
+from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.training.records import RoundRecord
 
 _NOT_VALIDATED = "this round was not validated"
@@ -72,11 +73,11 @@ def _gaps_of_round(
     elif not record.fairness:
         common = _NOT_VALIDATED
     if common is not None:
-        reasons |= dict.fromkeys(ROUND_GAPS, common)
-        return dict.fromkeys(ROUND_GAPS)
+        reasons |= dict.fromkeys(ROUND_METRICS, common)
+        return dict.fromkeys(ROUND_METRICS)
     found = {figure["metric"]: figure for figure in fairness[attributes[0]].figures}
-    reasons |= {name: why for name in ROUND_GAPS if (why := found[name]["reason"])}
-    return {name: found[name]["value"] for name in ROUND_GAPS}
+    reasons |= {name: why for name in ROUND_METRICS if (why := found[name]["reason"])}
+    return {name: found[name]["value"] for name in ROUND_METRICS}
 
 
 def _by_cluster(run: Run) -> Sequence[ClusterLeakage] | None:
