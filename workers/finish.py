@@ -7,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from fedaudit.federations.group_rows import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
+from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.keys import SigningKey
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
@@ -26,11 +27,13 @@ from models.repositories import (
 )
 from workers.experiment import RunningExperiment
 from workers.hypotheses import hypotheses_of, plane_of
+from workers.lost_rounds import enter_lost_rounds
 from workers.report_index import report_index
 from workers.signing import sign_as_stored, sign_checkpoint
 
 GATE_EVALUATED = "gate.evaluated"
 ENDED = ("succeeded", "failed", "cancelled")
+DIVERGED = "diverged"
 
 _PRIVACY = ("leakage_max", "leakage_median", "epsilon_max")
 _FAIRNESS = (
@@ -152,11 +155,22 @@ def end_without_report(
     reason: str,
     key: SigningKey,
     detail: str | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> None:
-    """End an experiment as `failed` or `cancelled`; what it spent stays spent, and is signed."""
+    """End an experiment as `failed` or `cancelled`; what it spent stays spent, and is signed.
+
+    Rounds that were charged and lost are entered first: an end that was signed without them would
+    prove a ledger that shows less than was charged. `checkpoint`: where the ledger stands for a
+    worker that has it in memory; what the database says is signed where there is none.
+    """
     experiments = ExperimentRepository(session, project_id)
     if experiments.conclude(experiment_id, status=status, reason=reason, detail=detail):
-        sign_as_stored(session, experiment_id, project_id, key=key)
+        # A run that diverged has a worker, which knows that the rest of its block was not played.
+        entered = 0 if reason == DIVERGED else enter_lost_rounds(session, experiment_id, project_id)
+        if checkpoint is None or entered:
+            sign_as_stored(session, experiment_id, project_id, key=key)
+        else:
+            sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
     CheckpointRepository(session).delete(experiment_id)
 
 

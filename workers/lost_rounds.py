@@ -26,6 +26,9 @@ def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> 
     if experiment is None:
         raise LookupError(f"no experiment {experiment_id}")
     ledger = LedgerRepository(session)
+    intents = ledger.open_intents(experiment_id)
+    if not intents:
+        return 0
     names = SubjectSetRepository(session).names(experiment.subject_set_id)
     book = stored_book(
         session,
@@ -34,7 +37,6 @@ def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> 
         training=np.arange(len(names), dtype=np.int32),
     )
     rows: list[LedgerRow] = []
-    intents = ledger.open_intents(experiment_id)
     for lost in intents:
         rows += book.enter_interrupted(
             round_=lost.round, release=lost.release, subjects=lost.subjects

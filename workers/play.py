@@ -256,6 +256,7 @@ class Play:
             status=status,
             reason=reason,
             key=self._context.signing_key,
+            checkpoint=experiment.ledger_checkpoint(status),
         )
 
 
