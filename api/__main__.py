@@ -46,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
+        # Said outright: left alone, uvicorn believes whatever comes from 127.0.0.1.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=settings.proxies,
     )
     sockets = None if options.fd is None else [socket.socket(fileno=options.fd)]
     server = _Server(config, app)
