@@ -33,25 +33,28 @@ def layout_fault(file: BinaryIO, archive: zipfile.ZipFile) -> str | None:
     """
     if archive.comment or any(info.comment for info in archive.infolist()):
         return "has a comment"
-    place = 0
-    for info in sorted(archive.infolist(), key=lambda one: one.header_offset):
-        if info.header_offset != place:
-            return f"has bytes outside its members, before {info.filename}"
-        end = _end_of_member(file, info)
-        if end is None:
+    infos = sorted(archive.infolist(), key=lambda one: one.header_offset)
+    followers = [*(info.header_offset for info in infos[1:]), archive.start_dir]
+    if infos and infos[0].header_offset != 0:
+        return "has bytes before its members"
+    for info, follower in zip(infos, followers, strict=True):
+        ends = _ends_of_member(file, info)
+        if not ends:
             return f"says two things about {info.filename}"
-        place = end
-    if archive.start_dir != place:
-        return "has bytes outside its members, before their directory"
-    place += sum(_directory_bytes(info) for info in archive.infolist())
+        if follower not in ends:
+            return f"has bytes outside its members, behind {info.filename}"
+    place = archive.start_dir + sum(_directory_bytes(info) for info in archive.infolist())
     return None if _ends(file, place, len(archive.infolist())) else "has bytes behind its members"
 
 
-def _end_of_member(file: BinaryIO, info: zipfile.ZipInfo) -> int | None:
-    """Where the next member begins; None where the member contradicts the directory."""
+def _ends_of_member(file: BinaryIO, info: zipfile.ZipInfo) -> set[int]:
+    """Where the next member may begin; nowhere where the member contradicts the directory.
+
+    Of a member without content both forms of the sizes behind it begin alike.
+    """
     header = _unpacked(file, info.header_offset, _LOCAL)
     if header is None:
-        return None
+        return set()
     magic, _, flags, method, _, _, crc, packed, size, name_bytes, extra_bytes = header
     name, extra = file.read(name_bytes), file.read(extra_bytes)
     same = (magic, flags, method, name) == (
@@ -61,17 +64,18 @@ def _end_of_member(file: BinaryIO, info: zipfile.ZipInfo) -> int | None:
         info.orig_filename.encode("ascii", "replace"),
     )
     if not same or not _only_sizes(extra) or not _only_sizes(info.extra):
-        return None
+        return set()
     end: int = info.header_offset + _LOCAL.size + name_bytes + extra_bytes + info.compress_size
     known = (info.CRC, info.compress_size, info.file_size)
     if not flags & _FOLLOWED_BY_SIZES:
-        return end if crc == info.CRC and _agrees(packed, size, extra, known) else None
+        return {end} if crc == info.CRC and _agrees(packed, size, extra, known) else set()
     if crc != 0 or not _agrees(packed, size, extra, (0, 0, 0)):
-        return None
-    for form in _DESCRIPTORS:
-        if _unpacked(file, end, form) == (_DESCRIPTOR_MAGIC, *known):
-            return end + form.size
-    return None
+        return set()
+    return {
+        end + form.size
+        for form in _DESCRIPTORS
+        if _unpacked(file, end, form) == (_DESCRIPTOR_MAGIC, *known)
+    }
 
 
 def _agrees(packed: int, size: int, extra: bytes, known: tuple[int, int, int]) -> bool:
