@@ -32,6 +32,8 @@ _TITLES = {
     "idempotency-mismatch": "The idempotency key was used with another body",
     "payload-too-large": "The body is too large",
     "unsupported-media-type": "The body has the wrong media type",
+    "request-timeout": "The request came too slowly",
+    "too-many-streams": "There are too many event streams",
     "unavailable": "The service cannot answer just now",
     "internal-error": "The service failed",
 }
