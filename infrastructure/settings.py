@@ -75,6 +75,8 @@ class Settings(BaseSettings):
     """Of a request that is no upload."""
     max_upload_bytes: Annotated[int, Field(ge=1024)] = 16 << 30
     """Of an uploaded file, as it is sent and after decompression."""
+    max_connections: Annotated[int, Field(ge=1)] = 1000
+    """Of one API process; fewer where it may not open so many files."""
     log_format: Literal["console", "json"] = "console"
     trusted_proxies: str = ""
     """Addresses and networks, separated by commas, of the proxies whose X-Forwarded-* are believed.
