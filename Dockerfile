@@ -50,7 +50,8 @@ RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
 USER 10001
 WORKDIR /home/fedaudit
 VOLUME /data
-# A worker serves no port. It is well while it can reach a database whose schema it knows.
+# A worker serves no port. It is well while its consumer listens, or works and keeps its lease, and
+# it can reach a database whose schema it knows.
 HEALTHCHECK --interval=60s --timeout=20s --start-period=30s --retries=3 \
-    CMD ["python", "-P", "-m", "migrations", "current"]
+    CMD ["python", "-P", "-m", "workers.health"]
 CMD ["python", "-P", "-m", "workers", "--device", "cpu"]

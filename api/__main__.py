@@ -10,6 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
+from api.connections import bounded_protocol, most_connections
 from infrastructure.logs import configure_logs
 from infrastructure.settings import Settings
 
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         port=options.port,
         log_config=None,
         server_header=False,
+        http=bounded_protocol(most_connections(settings.max_connections)),
         timeout_graceful_shutdown=_GRACE_SECONDS,
+        # Said outright: left alone, uvicorn believes whatever comes from 127.0.0.1.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=settings.proxies,
     )
     sockets = None if options.fd is None else [socket.socket(fileno=options.fd)]
     server = _Server(config, app)

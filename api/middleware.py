@@ -1,5 +1,7 @@
 """What happens to every request and answer, whatever the route. Pure ASGI: streams stay streams."""
 
+from time import monotonic
+
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -7,6 +9,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.problems import ProblemError, problem_response
 
 _PATIENCE_SECONDS = 5.0
+_QUIET_SECONDS = 20.0
+"""A body may stop for so long."""
+_LEISURE_SECONDS = 30.0
+_LEAST_BYTES_A_SECOND = 1024
+"""Beyond the first half minute a body comes at least so fast, uploads too."""
 _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 
@@ -56,16 +63,35 @@ class _Body:
         self._receive = receive
         self._largest = largest
         self._received = 0
+        self._waited = 0.0
         self._ended = False
 
     async def receive(self) -> Message:
-        """The next message. Raises ProblemError once there were too many bytes."""
-        message = await self._receive()
+        """The next message. Raises ProblemError for too many bytes, and where they come slowly."""
+        message = await (self._receive() if self._ended else self._in_time())
         self._ended = not message.get("more_body", False)
         self._received += len(message.get("body", b""))
         if self._received > self._largest:
             raise _too_large(self._largest)
         return message
+
+    async def _in_time(self) -> Message:
+        """The next message of the body; the time that is spent on what came does not count."""
+        left = _LEISURE_SECONDS + self._received / _LEAST_BYTES_A_SECOND - self._waited
+        began = monotonic()
+        with anyio.move_on_after(max(0.0, min(_QUIET_SECONDS, left))):
+            message = await self._receive()
+            self._waited += monotonic() - began
+            return message
+        # Whoever sends so slowly is not waited for after the answer either.
+        self._ended = True
+        raise ProblemError(
+            408,
+            "request-timeout",
+            f"the body came too slowly: nothing for {_QUIET_SECONDS:.0f} s, or less than "
+            f"{_LEAST_BYTES_A_SECOND} bytes a second",
+            headers={"Connection": "close"},
+        )
 
     def patient(self, send: Send) -> Send:
         """Sends an answer at once, then lets the client send on for a while.

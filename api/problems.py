@@ -12,6 +12,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.storage import StorageError
@@ -20,6 +21,9 @@ log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
 _TYPES = "/problems/"
+_DISK_FULL = ("database or disk is full", "No space left on device")
+"""As SQLite and Postgres say it."""
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
 _TITLES = {
     "validation-error": "The request is not valid",
@@ -32,6 +36,8 @@ _TITLES = {
     "idempotency-mismatch": "The idempotency key was used with another body",
     "payload-too-large": "The body is too large",
     "unsupported-media-type": "The body has the wrong media type",
+    "request-timeout": "The request came too slowly",
+    "too-many-streams": "There are too many event streams",
     "unavailable": "The service cannot answer just now",
     "internal-error": "The service failed",
 }
@@ -152,19 +158,32 @@ def _parameter_fault(found: Mapping[str, Any]) -> FieldError:
     return FieldError(told or "".join(f"/{step}" for step in steps), message)
 
 
-async def _of_http_exception(_request: Request, error: HTTPException) -> JSONResponse:
+async def _of_http_exception(request: Request, error: HTTPException) -> JSONResponse:
+    headers = {**(error.headers or {})}
+    if error.status_code == 405 and (allowed := _methods_of_path(request)):
+        # The framework names those of one route; other routes of the path have others.
+        headers = {name: value for name, value in headers.items() if name.lower() != "allow"}
+        headers["Allow"] = ", ".join(sorted(allowed))
     slug = _SLUGS.get(error.status_code, "validation-error")
     detail = "there is no such path" if error.status_code == 404 else str(error.detail)
-    return problem_response(ProblemError(error.status_code, slug, detail, headers=error.headers))
+    return problem_response(ProblemError(error.status_code, slug, detail, headers=headers))
+
+
+def _methods_of_path(request: Request) -> set[str]:
+    """The methods that some route of the request's path takes."""
+    found = set()
+    for method in _METHODS:
+        scope = {**request.scope, "method": method}
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes):
+            found.add(method)
+    return found
 
 
 async def _of_outage(_request: Request, error: Exception) -> JSONResponse:
     log.error("database away", error=type(error).__name__, detail=str(error)[:300])
-    return problem_response(
-        ProblemError(
-            503, "unavailable", "the database does not answer", headers={"Retry-After": "2"}
-        )
-    )
+    full = any(words in str(error) for words in _DISK_FULL)
+    detail = "the database's disk is full" if full else "the database does not answer"
+    return problem_response(ProblemError(503, "unavailable", detail, headers={"Retry-After": "2"}))
 
 
 async def _of_storage(_request: Request, error: StorageError) -> JSONResponse:

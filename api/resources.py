@@ -8,6 +8,7 @@ import structlog
 from fastapi import Depends, Request
 
 from api.services.federation_cache import FederationCache
+from api.services.stream_places import StreamPlaces
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.database import Database
@@ -28,8 +29,8 @@ class Resources:
         self.federations = FederationCache(settings.sources_dir)
         self.stopping = threading.Event()
         """Set when the process is about to end: streams then end too."""
-        self.streams = 0
-        """Event streams that are open; only the event loop counts them."""
+        self.streams = StreamPlaces()
+        """Event streams that are open."""
         self._lock = threading.Lock()
 
     @property

@@ -41,7 +41,13 @@ def celery_app(settings: Settings, *, producer: bool = False) -> Celery:
     unnamed = Exchange("")  # type: ignore[no-untyped-call]
     queues = [
         CeleryQueue(  # type: ignore[no-untyped-call]
-            queue_name(device), exchange=unnamed, routing_key=queue_name(device)
+            queue_name(device),
+            exchange=unnamed,
+            routing_key=queue_name(device),
+            # A message is gone once it is delivered. Acknowledged by Celery it would be only after
+            # the work, where a worker without other processes gets round to it; if the broker is
+            # away then, the message counts as unacknowledged for good and no other is fetched.
+            no_ack=True,
         )
         for device in DEVICES
     ]

@@ -6,6 +6,7 @@ broker is named, and both live below the data folder. *Production*: both are nam
 
 import os
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, urlsplit
@@ -74,7 +75,14 @@ class Settings(BaseSettings):
     """Of a request that is no upload."""
     max_upload_bytes: Annotated[int, Field(ge=1024)] = 16 << 30
     """Of an uploaded file, as it is sent and after decompression."""
+    max_connections: Annotated[int, Field(ge=1)] = 1000
+    """Of one API process; fewer where it may not open so many files."""
     log_format: Literal["console", "json"] = "console"
+    trusted_proxies: str = ""
+    """Addresses and networks, separated by commas, of the proxies whose X-Forwarded-* are believed.
+
+    None unless named: otherwise any process of the machine could choose the address it is known by.
+    """
 
     @model_validator(mode="before")
     @classmethod
@@ -95,6 +103,23 @@ class Settings(BaseSettings):
             chosen["broker_url"] = f"filesystem://{folder}/queue"
         chosen["storage_url"] = values.get("storage_url") or f"file://{quote(str(folder))}/files"
         return chosen
+
+    @property
+    def proxies(self) -> list[str]:
+        """The trusted proxies one by one."""
+        return [part for one in self.trusted_proxies.split(",") if (part := one.strip())]
+
+    @model_validator(mode="after")
+    def _known_proxies(self) -> Self:
+        for proxy in self.proxies:
+            try:
+                ip_network(proxy)
+            except ValueError:
+                raise ValueError(
+                    f"FEDAUDIT_TRUSTED_PROXIES: {proxy!r} is neither an address nor a network "
+                    "such as 172.16.0.0/12"
+                ) from None
+        return self
 
     @model_validator(mode="after")
     def _known_schemes(self) -> Self:

@@ -6,6 +6,7 @@ from celery.apps.worker import Worker
 
 from infrastructure.logs import configure_logs
 from infrastructure.queue import celery_app, queue_name
+from workers.consumer import consumer_with
 from workers.context import WorkerContext
 from workers.tasks import register
 
@@ -23,7 +24,10 @@ def serve(context: WorkerContext) -> int:
         lambda **_: log.info("worker ready", device=context.device), weak=False
     )
     worker = _worker(app, context)
-    worker.start()
+    try:
+        worker.start()
+    finally:
+        context.heartbeat.end()
     log.info("worker stopped", device=context.device)
     return int(worker.exitcode or 0)
 
@@ -33,6 +37,7 @@ def _worker(app: Celery, context: WorkerContext) -> Worker:
         hostname=f"fedaudit@{context.name}",
         queues=[queue_name("auto"), queue_name(context.device_kind)],
         pool="solo",
+        consumer_cls=consumer_with(context.heartbeat),
         concurrency=1,
         without_gossip=True,
         without_mingle=True,

@@ -1,6 +1,7 @@
 """A worker's claim on a unit: taken, renewed while there is progress, and possibly lost."""
 
 import threading
+from collections.abc import Callable
 from time import monotonic
 from types import TracebackType
 from typing import Self
@@ -38,12 +39,17 @@ class Lease:
         *,
         seconds: float,
         silent_seconds: float | None = None,
+        renewed: Callable[[], None] | None = None,
     ) -> None:
-        """`silent_seconds`: how long there may be no progress; ten leases unless given."""
+        """`silent_seconds`: how long there may be no progress; ten leases unless given.
+
+        `renewed` is called, in the thread, after each renewal.
+        """
         self.unit_id, self.fence, self.attempts = claim.unit_id, claim.fence, claim.attempts
         self.seconds = seconds
         self._silent_seconds = silent_seconds or _SILENT_LEASES * seconds
         self._database = database
+        self._renewed = renewed
         self._progress = 0
         self._lost = threading.Event()
         self._released = threading.Event()
@@ -89,10 +95,13 @@ class Lease:
     def _renew(self) -> bool:
         try:
             with self._database.write() as session:
-                return UnitRepository(session).renew(
+                kept = UnitRepository(session).renew(
                     self.unit_id, self.fence, lease_seconds=self.seconds
                 )
         except SQLAlchemyError as error:
             # Not lost: whether anybody took the unit meanwhile is for the database to say.
             log.warning("lease not renewed", unit_id=self.unit_id, error=type(error).__name__)
             return True
+        if kept and self._renewed is not None:
+            self._renewed()
+        return kept

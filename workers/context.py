@@ -12,6 +12,7 @@ from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage
 from models.database import Database
+from workers.heartbeat import Heartbeat
 from workers.signing import load_signing_key
 
 
@@ -34,6 +35,11 @@ class WorkerContext:
     def signing_key(self) -> SigningKey:
         """What this worker signs with; the process ends, saying why, where there is no key."""
         return load_signing_key(self.settings)
+
+    @cached_property
+    def heartbeat(self) -> Heartbeat:
+        """The sign of life that the health check looks for."""
+        return Heartbeat(self.settings)
 
     @property
     def device_kind(self) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.keys import SigningKey
 from fedaudit.privacy.metric import leakage
 from fedaudit.reports.assemble import report_hash
@@ -25,11 +26,13 @@ from models.repositories import (
 )
 from workers.database_sink import DatabaseSink
 from workers.experiment import RunningExperiment
+from workers.lost_rounds import enter_lost_rounds
 from workers.report_index import report_index
 from workers.signing import sign_as_stored, sign_checkpoint
 
 GATE_EVALUATED = "gate.evaluated"
 ENDED = ("succeeded", "failed", "cancelled")
+DIVERGED = "diverged"
 
 _PRIVACY = ("leakage_max", "leakage_median", "epsilon_max")
 
@@ -111,13 +114,24 @@ def end_without_report(
     reason: str,
     key: SigningKey,
     detail: str | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> None:
-    """End an experiment as `failed` or `cancelled`; what it spent stays spent, and is signed."""
+    """End an experiment as `failed` or `cancelled`; what it spent stays spent, and is signed.
+
+    Rounds that were charged and lost are entered first: an end that was signed without them would
+    prove a ledger that shows less than was charged. `checkpoint`: where the ledger stands for a
+    worker that has it in memory; what the database says is signed where there is none.
+    """
     experiments = ExperimentRepository(session, project_id)
     if experiments.conclude(
         experiment_id, status=status, price=leakage, reason=reason, detail=detail
     ):
-        sign_as_stored(session, experiment_id, project_id, key=key)
+        # A run that diverged has a worker, which knows that the rest of its block was not played.
+        entered = 0 if reason == DIVERGED else enter_lost_rounds(session, experiment_id, project_id)
+        if checkpoint is None or entered:
+            sign_as_stored(session, experiment_id, project_id, key=key)
+        else:
+            sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
     CheckpointRepository(session).delete(experiment_id)
 
 

@@ -25,6 +25,9 @@ def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> 
     experiment = ExperimentRepository(session, project_id).get(experiment_id)
     if experiment is None:
         raise LookupError(f"no experiment {experiment_id}")
+    interrupted = interrupted_rounds(session, experiment_id)
+    if not interrupted:
+        return 0
     names = SubjectSetRepository(session).names(experiment.subject_set_id)
     ledger = stored_ledger(
         session,
@@ -32,7 +35,6 @@ def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> 
         account=_account(experiment, names),
         training=np.arange(len(names), dtype=np.int32),
     )
-    interrupted = interrupted_rounds(session, experiment_id)
     rows = [ledger_row(one) for lost in interrupted for one in ledger.record_interrupted(lost)]
     LedgerRepository(session).insert(experiment_id, project_id, rows)
     store_totals(session, experiment_id, project_id, ledger)

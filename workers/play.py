@@ -263,6 +263,7 @@ class Play:
             status=status,
             reason=reason,
             key=self._context.signing_key,
+            checkpoint=experiment.ledger_checkpoint(status),
             detail=None if detail is None else detail[:DETAIL_CHARACTERS],
         )
 

@@ -35,7 +35,12 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
         return
     with (
         structlog.contextvars.bound_contextvars(unit_id=unit_id, fence=claim.fence),
-        Lease(context.database, claim, seconds=context.settings.lease_seconds) as lease,
+        Lease(
+            context.database,
+            claim,
+            seconds=context.settings.lease_seconds,
+            renewed=context.heartbeat.beat,
+        ) as lease,
     ):
         kind = ProfileRun if claim.kind == "profile" else UnitRun
         run = kind(context, claim, lease)

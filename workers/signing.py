@@ -7,7 +7,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.chain import genesis
-from fedaudit.ledger.checkpoints import Checkpoint
+from fedaudit.ledger.checkpoints import DATABASE, Checkpoint
 from fedaudit.ledger.keys import ALGORITHM, SigningKey
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import (
@@ -72,7 +72,8 @@ def sign_as_stored(
 ) -> None:
     """Sign where the stored ledger stands, for a run that nobody has in memory.
 
-    What is signed is what the database says. Raises LookupError where there is no such experiment.
+    What is signed is what the database says, and the checkpoint says that too. Raises LookupError
+    where there is no such experiment.
     """
     experiment = ExperimentRepository(session, project_id).get(experiment_id)
     if experiment is None:
@@ -89,6 +90,7 @@ def sign_as_stored(
         spec_hash=experiment.spec_hash,
         # A set of names is stored under just this hash of them.
         subjects_hash=experiment.subject_set_id,
+        witness=DATABASE,
     )
     sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
 

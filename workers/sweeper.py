@@ -87,24 +87,32 @@ class Sweeper:
             taken = UnitRepository(session).take_back_expired(_BATCH, backoff_seconds=0.0)
             for unit in taken:
                 log.warning("unit taken back", unit_id=unit.unit_id, state=unit.state)
-                if unit.state == "failed":
-                    fail_unit(session, unit, price=leakage)
                 self._sign(session, unit)
         return [(unit.unit_id, unit.device) for unit in taken if unit.state == "waiting"]
 
     def _sign(self, session: Session, unit: TakenBack) -> None:
-        """Sign where the ledgers stand that lost their worker: it cannot do so any more."""
-        for experiment in ExperimentRepository(session, unit.project_id).of_unit(unit.unit_id):
-            sign_as_stored(session, experiment.id, experiment.project_id, key=self.key)
+        """Sign where the ledgers stand that lost their worker: it cannot do so any more.
+
+        An end is signed once, with the rounds that were lost: an earlier signed end would prove
+        a ledger without them. Nothing is signed for an experiment that had ended before.
+        """
+        owner = unit.project_id
+        if unit.state == "failed":
+            for ended in fail_unit(session, unit, price=leakage):
+                if _entered(session, ended, owner):
+                    sign_as_stored(session, ended, owner, key=self.key)
+            return
+        for experiment in ExperimentRepository(session, owner).of_unit(unit.unit_id):
+            if experiment.finished_at is None:
+                sign_as_stored(session, experiment.id, owner, key=self.key)
 
     def _enter_lost_rounds(self) -> None:
+        """Of runs that ended without a worker, by their callers; nobody signs for these."""
         with self._database.read() as session:
             ended = LedgerRepository(session).ended_with_open_intents(_BATCH)
         for experiment_id, project_id in ended:
             with self._database.write() as session:
-                rounds = enter_lost_rounds(session, experiment_id, project_id)
-                sign_as_stored(session, experiment_id, project_id, key=self.key)
-            log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
+                _entered(session, experiment_id, project_id)
 
     def _publish_outbox(self) -> None:
         with self._database.write() as session:
@@ -142,6 +150,20 @@ class Sweeper:
             self._queue.publish_unit(unit_id, device)
         with self._database.write() as session:
             UnitRepository(session).mark_published([unit_id for unit_id, _ in units])
+
+
+def _entered(session: Session, experiment_id: str, project_id: str) -> bool:
+    """Enter an experiment's lost rounds; a ledger that refuses them must not hold up the others."""
+    try:
+        rounds = enter_lost_rounds(session, experiment_id, project_id)
+    except SQLAlchemyError:
+        raise
+    except Exception:
+        log.exception("lost rounds not entered", experiment_id=experiment_id)
+        return False
+    if rounds:
+        log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
+    return True
 
 
 def _is_due(unit: Unit, now: datetime) -> bool:

@@ -28,7 +28,17 @@ def _event_log(experiment_id: str, caller: ExperimentsReader, resources: Shared)
     )
 
 
-@router.get("/{experiment_id}/events", response_class=EventSourceResponse, responses=problems(404))
+async def _place(caller: ExperimentsReader, resources: Shared) -> AsyncIterator[None]:
+    async with resources.streams.place(caller.key_id):
+        yield
+
+
+@router.get(
+    "/{experiment_id}/events",
+    response_class=EventSourceResponse,
+    responses=problems(404, 429),
+    dependencies=[Depends(_place)],
+)
 async def follow_events(
     log: Annotated[EventLog, Depends(_event_log)],
     last_event_id: Annotated[

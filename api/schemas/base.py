@@ -1,10 +1,13 @@
 """What bodies and parameters share."""
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Header
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class Body(BaseModel):
@@ -37,7 +40,14 @@ def _utc(value: datetime) -> datetime:
         raise ValueError("is outside the years 1 to 9999") from None
 
 
-UtcTime = Annotated[datetime, AfterValidator(_utc)]
+def _written_out(value: object) -> object:
+    """Pydantic would take a bare number for the seconds since 1970."""
+    if isinstance(value, str) and not _DATE.match(value):
+        raise ValueError("is no date and time; write 2026-01-31T12:00:00Z")
+    return value
+
+
+UtcTime = Annotated[datetime, BeforeValidator(_written_out), AfterValidator(_utc)]
 """A time; without a zone it is taken as UTC."""
 
 IdempotencyHeader = Annotated[

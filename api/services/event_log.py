@@ -45,19 +45,15 @@ class EventLog:
         It ends too where the service is about to.
         """
         resources = self._resources
-        resources.streams += 1
-        try:
-            while not resources.stopping.is_set():
-                events, ended = await run_in_threadpool(self._after, last_event_id)
-                for event in events:
-                    yield _message(event)
-                    last_event_id = event.sequence
-                if ended and len(events) < _BATCH:
-                    return
-                if not events:
-                    await asyncio.sleep(pause_seconds(resources.streams))
-        finally:
-            resources.streams -= 1
+        while not resources.stopping.is_set():
+            events, ended = await run_in_threadpool(self._after, last_event_id)
+            for event in events:
+                yield _message(event)
+                last_event_id = event.sequence
+            if ended and len(events) < _BATCH:
+                return
+            if not events:
+                await asyncio.sleep(pause_seconds(resources.streams.open))
 
     def _after(self, sequence: int) -> tuple[list[Event], bool]:
         """Events above a number, and whether there was an end before they were read.

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,6 +116,7 @@ class _Child:
             return None
         code = self.ended
         if code is None:
+            self._keep_log_small()
             return None
         steady = monotonic() - self._started >= _STEADY_SECONDS
         doubled = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
@@ -125,6 +127,15 @@ class _Child:
             f"the {self.service.name} process ended {_how(code)}; "
             f"it is started again in {self._pause:.0f} s{where}"
         )
+
+    def _keep_log_small(self) -> None:
+        """Start the log anew while the process writes to it, which goes on at the new end."""
+        try:
+            if self.log is not None and self.log.stat().st_size > _LARGEST_LOG_BYTES:
+                _set_aside(self.log)
+        except OSError:
+            # A full disk, say. The next look tries again; what runs must not end for its log.
+            return
 
     def signal(self, number: signal.Signals) -> None:
         self._due = None
@@ -148,6 +159,16 @@ def _open_log(path: Path) -> int:
     if path.exists() and path.stat().st_size > _LARGEST_LOG_BYTES:
         path.replace(path.with_suffix(".log.1"))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+
+def _set_aside(log: Path) -> None:
+    """Copy the end of a log to `.log.1` and empty it; lines of the moment between may be lost."""
+    with log.open("rb") as source:
+        source.seek(-_LARGEST_LOG_BYTES, os.SEEK_END)
+        kept = os.open(log.with_suffix(".log.1"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(kept, "wb") as target:
+            shutil.copyfileobj(source, target)
+    os.truncate(log, 0)
 
 
 def _die_with(parent: int) -> Callable[[], None] | None:

@@ -5,7 +5,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -57,6 +57,7 @@ def running_service(
     make_private_folder(installation.data_dir)
     with (
         stop_signals() as stopping,
+        _private_files(installation.data_dir),
         _only_one(installation.data_dir),
         _listening(host, port) as listener,
     ):
@@ -110,6 +111,19 @@ def _services(installation: Installation, listener: socket.socket) -> list[Servi
         Service("worker", python_module("workers", "--device", "cpu"), one_thread),
         Service("sweeper", python_module("workers.sweeper"), environment),
     ]
+
+
+@contextmanager
+def _private_files(data_dir: Path) -> Iterator[None]:
+    """What the service writes is its owner's alone, also in a folder that others may read."""
+    for database in data_dir.glob("fedaudit.db*"):
+        with suppress(OSError):  # somebody else's: opening it will say so
+            database.chmod(0o600)
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 @contextmanager

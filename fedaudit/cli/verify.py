@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedaudit.cli.failures import ExitCode, usage_error
+from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.output import say, write_json, write_line
 from fedaudit.cli.remote import connected
 from fedaudit.ledger.bundle import NotABundleError, opened_bundle
@@ -27,8 +27,8 @@ def verify_command(
 ) -> ExitCode:
     """Verify a bundle, or an experiment by its id.
 
-    0: valid under a trusted key; 1: altered; 3: consistent, but nobody knows who signed it. Raises
-    CommandError.
+    0: valid under a trusted key; 1: altered, or of another experiment than was asked for; 3:
+    consistent, but nobody knows who signed it. Raises CommandError.
     """
     trusted = [] if public_key is None else _trusted_keys(public_key)
     with _bundle(source, out) as path:
@@ -37,6 +37,11 @@ def verify_command(
                 found = verify(evidence, trusted=trusted)
         except NotABundleError as error:
             raise usage_error(f"{source} is no bundle: it {error}") from None
+    if not Path(source).exists() and found.experiment_id != source:
+        raise CommandError(
+            f"the service answered with the bundle of another experiment: {source} was asked for, "
+            f"{found.experiment_id[:80]} came"
+        )
     if as_json:
         write_json(_fields(found))
     else:

@@ -8,13 +8,14 @@ import io
 import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import rfc8785
 
+from fedaudit.ledger.bundle_layout import layout_fault
 from fedaudit.ledger.evidence import Evidence, Fault
 from fedaudit.ledger.keys import ALGORITHM, PublicKey
 from fedaudit.ledger.rows import StoredRow, UnreadableRow, from_line, to_line
@@ -102,14 +103,17 @@ def opened_bundle(path: Path) -> Iterator[Evidence]:
     Raises NotABundleError where the file is none; what was damaged or altered inside is among the
     evidence's faults.
     """
-    try:
-        archive = zipfile.ZipFile(path)
-    except OSError as error:
-        raise NotABundleError(f"cannot be read: {error.strerror or error}") from None
-    except _DAMAGE as error:
-        raise NotABundleError(f"is no zip file: {error}") from None
-    with archive:
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(path.open("rb"))
+            archive = opened.enter_context(zipfile.ZipFile(file))
+        except OSError as error:
+            raise NotABundleError(f"cannot be read: {error.strerror or error}") from None
+        except _DAMAGE as error:
+            raise NotABundleError(f"is no zip file: {error}") from None
         _check_members(archive)
+        if (fault := layout_fault(file, archive)) is not None:
+            raise NotABundleError(fault)
         yield _evidence(archive)
 
 
@@ -184,8 +188,10 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
     version = about["bundle_version"]
     if type(version) is not int or version != VERSION:
         raise NotABundleError(f"has version {str(version)[:20]}; version {VERSION} is known here")
-    if _README in archive.namelist():
-        _read(archive, _README, faults)
+    known = len(faults)
+    readme = _read(archive, _README, faults) if _README in archive.namelist() else None
+    if readme not in (None, _README_TEXT.encode("ascii")) and len(faults) == known:
+        faults.append(Fault(_README, "is not the text that every bundle has"))
     return Evidence(
         experiment_id=str(about["experiment_id"]),
         spec=_read_json(archive, "spec.json", faults),

@@ -17,6 +17,11 @@ from fedaudit.ledger.keys import SigningKey
 PAYLOAD_TYPE = "application/vnd.fedaudit.checkpoint+json"
 VERSION = 1
 STATUSES = ("running", "succeeded", "failed", "cancelled")
+WORKER = "worker"
+"""The witness who had the ledger in memory when it was signed."""
+DATABASE = "database"
+"""The witness where nobody had: whoever could change the database decided what was signed."""
+_WITNESSES = (WORKER, DATABASE)
 
 
 @dataclass(frozen=True)
@@ -35,10 +40,13 @@ class Checkpoint:
     spec_hash: str
     subjects_hash: str
     """See `subjects_hash`."""
+    witness: str | None = WORKER
+    """On whose word it was signed, WORKER or DATABASE; None in older checkpoints."""
 
     def sign(self, key: SigningKey) -> Envelope:
         """The checkpoint in an envelope: canonical JSON (RFC 8785), signed."""
-        payload = rfc8785.dumps({"checkpoint_version": VERSION, **asdict(self)})
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        payload = rfc8785.dumps({"checkpoint_version": VERSION, **fields})
         return Envelope.sign(PAYLOAD_TYPE, payload, key)
 
     @classmethod
@@ -55,9 +63,10 @@ class Checkpoint:
             raise ValueError("has a payload that is no JSON") from None
         if not isinstance(value, dict) or value.pop("checkpoint_version", None) != VERSION:
             raise ValueError(f"is no checkpoint of version {VERSION}")
-        if set(value) != set(cls.__dataclass_fields__) or not _well_typed(value):
+        older = {"witness"} - set(value)
+        if set(value) | older != set(cls.__dataclass_fields__) or not _well_typed(value):
             raise ValueError("lacks a field, or has one of the wrong type")
-        return cls(**value)
+        return cls(**{"witness": None, **value})
 
 
 def subjects_hash(names: Sequence[str]) -> str:
@@ -72,7 +81,8 @@ def subjects_hash(names: Sequence[str]) -> str:
 
 def _well_typed(value: dict[str, Any]) -> bool:
     counts = ("entries", "last_round")
-    return value["status"] in STATUSES and all(
+    known = value["status"] in STATUSES and value.get("witness", WORKER) in _WITNESSES
+    return known and all(
         (type(one) is int and one >= 0) if name in counts else isinstance(one, str)
         for name, one in value.items()
     )

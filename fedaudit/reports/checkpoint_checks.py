@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.checkpoints import Checkpoint, subjects_hash
+from fedaudit.ledger.checkpoints import DATABASE, Checkpoint, subjects_hash
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.ledger.evidence import Evidence
 from fedaudit.ledger.keys import Keyring
@@ -80,6 +80,7 @@ def checkpoint_checks(
     yield _chain(found, audit)
     yield _entries(found, audit)
     yield _end(evidence, found)
+    yield from _witness(found)
 
 
 def _absent(evidence: Evidence) -> Check:
@@ -189,6 +190,16 @@ def _entries(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
         good=f"there are {have} entries, as the newest checkpoint says",
         bad=bad,
     )
+
+
+def _witness(found: ReadCheckpoints) -> Iterator[Check]:
+    """Nothing where a worker signed: reports of that are as old as checkpoints."""
+    if found.newest is not None and found.newest.witness == DATABASE:
+        yield unchecked(
+            "checkpoints.witness",
+            "the newest checkpoint states what the database said after the worker was gone: "
+            "whoever could change the database could choose what was signed",
+        )
 
 
 def _end(evidence: Evidence, found: ReadCheckpoints) -> Check:

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from sqlalchemy.exc import OperationalError
 
 from benchmarks.served_api import http
 from models.database import Database
@@ -158,3 +159,23 @@ def test_a_length_of_many_digits_is_refused(api: Api) -> None:
     headers = {**JSON, "Content-Length": "9" * 5000}
     response = api.post("/v1/experiments", content=b"{}", headers=headers)
     _is_problem(response, 413, "payload-too-large")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("database or disk is full", "the database's disk is full"),
+        ("could not extend file: No space left on device", "the database's disk is full"),
+        ("connection refused", "the database does not answer"),
+    ],
+)
+def test_a_full_disk_is_not_called_a_database_that_is_away(
+    api: Api, monkeypatch: pytest.MonkeyPatch, said: str, told: str
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise OperationalError("INSERT", {}, Exception(said))
+
+    monkeypatch.setattr("api.routers.experiments.find_experiment", failing)
+    answer = api.get("/v1/experiments/x")
+    assert (answer.status_code, answer.json()["detail"]) == (503, told)
+    assert answer.headers["retry-after"] == "2"

@@ -135,3 +135,34 @@ def test_a_large_log_is_put_aside_at_the_next_start(started, tmp_path):
     wait_for(lambda: supervisor.exit_code("child") == 0)
     assert log.read_text() == "new\n"
     assert Path(f"{log}.1").stat().st_size > 10 * 1024 * 1024
+
+
+def test_a_log_stays_small_while_its_process_writes(started, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedaudit.cli.supervisor._LARGEST_LOG_BYTES", 100_000)
+    flood = (
+        "import sys, time\n"
+        "for number in range(40):\n"
+        "    for _ in range(100): print(f'{number:04} ' + 'x' * 195, flush=False)\n"
+        "    sys.stdout.flush(); time.sleep(0.05)\n"
+        "print('the last line', flush=True); time.sleep(600)\n"
+    )
+    running = started(service(flood))
+    log = tmp_path / "logs" / "child.log"
+    largest = 0
+
+    def ended():
+        nonlocal largest
+        running.tend()
+        largest = max(largest, log.stat().st_size)
+        return "the last line" in log.read_text()
+
+    wait_for(ended)
+    aside = log.with_suffix(".log.1")
+    # 800 kB were written.
+    assert aside.stat().st_size == 100_000
+    assert aside.stat().st_mode & 0o777 == 0o600
+    running.tend()
+    assert log.stat().st_size <= 100_000
+    # No hole: what is written after the cut stands at the start.
+    assert b"\0" not in log.read_bytes()
+    assert largest < 800_000

@@ -42,6 +42,19 @@ def test_the_key_is_kept_for_its_owner_alone(service):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_what_is_written_is_its_owners_in_a_folder_that_others_may_read(tmp_path):
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    data_dir.chmod(0o755)
+    (data_dir / "fedaudit.db").touch(0o644)
+    with running(data_dir=data_dir):
+        modes = {
+            path.name: path.stat().st_mode & 0o077 for path in data_dir.rglob("*") if path.is_file()
+        }
+    assert {name for name, mode in modes.items() if mode} <= {"signing-key.pem.pub"}
+    assert "fedaudit.db" in modes
+
+
 def test_a_second_one_on_the_same_data_is_refused(service):
     second = start(data_dir=service.data_dir)
     said, complaint = second.communicate(timeout=30)

@@ -1,7 +1,9 @@
 """`fedaudit verify` and the keys, at the front door."""
 
 import json
+import threading
 import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 import pytest
@@ -113,6 +115,36 @@ def test_an_altered_bundle_is_told_with_its_place(command, service, bundle, tmp_
             assert done.returncode == 1
             assert said in done.stdout
             assert done.stdout.splitlines()[-1].startswith("altered: ")
+
+
+def test_the_bundle_of_another_experiment_is_refused(command, service, bundle):
+    """A service that answers every question with its best run."""
+    content = bundle[1].read_bytes()
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "application/zip")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    key = service.data_dir / "signing-key.pem.pub"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        known = {
+            **service.environment,
+            "FEDAUDIT_URL": f"http://127.0.0.1:{server.server_address[1]}",
+        }
+        asked = command("verify", UNKNOWN, "--public-key", key, env=known)
+        same = command("verify", bundle[0], "--public-key", key, env=known)
+        server.shutdown()
+    assert (asked.returncode, asked.stdout) == (1, "")
+    assert f"{UNKNOWN} was asked for, {bundle[0]} came" in asked.stderr
+    assert same.returncode == 0
 
 
 def test_what_cannot_be_verified_is_named(command, call, service, tmp_path):

@@ -1,6 +1,7 @@
 """Keys, envelopes and checkpoints."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import rfc8785
@@ -36,6 +37,13 @@ def test_the_signature_is_that_of_rfc_8032():
     )
 
 
+def test_a_checkpoint_of_before_the_witness_was_said_is_read():
+    older = replace(CHECKPOINT, witness=None).sign(KEY)
+    assert b"witness" not in older.payload
+    assert Checkpoint.of(older).witness is None
+    assert b'"witness":"worker"' in CHECKPOINT.sign(KEY).payload
+
+
 def test_a_checkpoint_comes_back_from_its_envelope():
     envelope = Envelope.from_dict(json.loads(json.dumps(CHECKPOINT.sign(KEY).as_dict())))
     assert Checkpoint.of(envelope) == CHECKPOINT
@@ -61,7 +69,14 @@ def test_what_is_no_envelope_is_refused(change):
 
 
 @pytest.mark.parametrize(
-    "change", [{"entries": "7"}, {"entries": -1}, {"status": "gone"}, {"checkpoint_version": 2}]
+    "change",
+    [
+        {"entries": "7"},
+        {"entries": -1},
+        {"status": "gone"},
+        {"checkpoint_version": 2},
+        {"witness": "nobody"},
+    ],
 )
 def test_what_is_no_checkpoint_is_refused(change):
     value = {**json.loads(CHECKPOINT.sign(KEY).payload), **change}

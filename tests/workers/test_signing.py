@@ -1,11 +1,12 @@
 """Who writes ledger rows signs them: during a run, at its end, and after its worker was lost."""
 
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from celery.worker import state as celery_state
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 import workers.play
 from api.services.evidence import evidence_of
@@ -13,6 +14,7 @@ from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.privacy.metric import leakage
 from fedaudit.reports.verification import Verification, verify
+from fedaudit.training.stack import Stack
 from models.database import Database
 from models.repositories import (
     ExperimentRepository,
@@ -22,7 +24,11 @@ from models.repositories import (
     SigningKeyRepository,
     UnitRepository,
 )
+from models.tables.experiments import Experiment
 from models.tables.ledger import Ledger
+from models.tables.reports import Report
+from models.tables.signing import LedgerCheckpoint
+from models.tables.units import Unit
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -169,9 +175,10 @@ def test_a_run_that_fails_for_good_is_signed_as_it_is(
     assert experiment_of(database, submitted).status == "failed"
     Sweeper(context.settings, database, context.queue).tick()
     found = checkpoints_of(database, submitted)
-    assert found[-1].status == "failed"
+    assert [one.status for one in found if one.status != "running"] == ["failed"]
+    assert (found[-1].status, found[-1].witness) == ("failed", "database")
     assert found[-1].entries >= 5
-    assert judged(database, submitted, context).verdict == "valid"
+    check_rests_on_the_database(judged(database, submitted, context))
 
 
 def test_the_sweeper_signs_for_a_worker_that_was_lost(
@@ -186,7 +193,116 @@ def test_the_sweeper_signs_for_a_worker_that_was_lost(
         )
     Sweeper(context.settings, database, context.queue).tick()
     end = checkpoints_of(database, submitted)[-1]
-    assert (end.status, end.entries) == ("failed", 3)
+    assert (end.status, end.entries, end.witness) == ("failed", 3, "database")
+    check_rests_on_the_database(judged(database, submitted, context))
+
+
+def check_rests_on_the_database(found: Verification) -> None:
+    assert [one.name for one in found.checks if one.outcome != "pass"] == ["checkpoints.witness"]
+    assert found.verdict == "consistent, signer untrusted"
+
+
+def without_the_newest_end(database: Database, submitted: Submitted) -> None:
+    """Drop the last checkpoint, and the rows that only it counts."""
+    signed = checkpoints_of(database, submitted)
+    before = signed[-2].entries
+    with database.write() as session:
+        rows = LedgerRepository(session).rows_after(submitted.id, limit=100_000)
+        cut = rows[before].round
+        session.execute(
+            delete(Ledger).where(Ledger.experiment_id == submitted.id, Ledger.round >= cut)
+        )
+        session.execute(
+            delete(LedgerCheckpoint).where(
+                LedgerCheckpoint.experiment_id == submitted.id,
+                LedgerCheckpoint.entries == signed[-1].entries,
+            )
+        )
+
+
+@pytest.mark.parametrize("lost", ["by the sweeper", "by its worker"])
+def test_a_ledger_without_its_lost_rounds_is_not_valid(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """Rolled back to an earlier signed state, it never passes for the whole."""
+    monkeypatch.setattr(workers.play.Pace, "rounds", lambda self, **_: 3)
+    monkeypatch.setattr(workers.play, "CheckpointClock", lambda: CheckpointClock(seconds=0.0))
+    advance, blocks = Stack.advance, iter(range(1, 100))
+
+    def dying(stack: Stack, rounds: int) -> Any:
+        records = advance(stack, rounds)
+        if next(blocks) == 3:
+            raise SystemError("power cut")
+        return records
+
+    monkeypatch.setattr(Stack, "advance", dying)
+    attempts = 1 if lost == "by its worker" else 2
+    submitted = submit(database, spec_with(privacy__noise="release"), max_attempts=attempts)
+    run_unit(context, submitted.unit_id)
+    if lost == "by the sweeper":
+        with database.write() as session:
+            UnitRepository(session).claim(
+                submitted.unit_id, worker="gone", devices={"auto"}, lease_seconds=0.0
+            )
+    sweeper = Sweeper(context.settings, database, context.queue)
+    for _ in range(2):
+        sweeper.tick()
+    signed = checkpoints_of(database, submitted)
+    assert [one.entries for one in signed if one.status == "failed"] == [9]
+    assert judged(database, submitted, context).entries == 9
+    without_the_newest_end(database, submitted)
+    found = judged(database, submitted, context)
+    assert found.entries == 6
+    assert found.verdict == "consistent, signer untrusted"
+    assert "report.present" in {one.name for one in found.checks if one.outcome == "unchecked"}
+
+
+@pytest.mark.parametrize("status", ["failed", "running"])
+def test_the_database_alone_does_not_make_the_sweeper_prove_a_forged_ledger(
+    database: Database, context: WorkerContext, status: str
+) -> None:
+    submitted = submit(database)
+    run_unit(context, submitted.unit_id)
+    assert judged(database, submitted, context).verdict == "valid"
+    with database.write() as session:
+        for table in (LedgerCheckpoint, Report):
+            session.execute(delete(table).where(table.experiment_id == submitted.id))
+        session.execute(delete(Ledger).where(Ledger.round > 5))
+        ended = {} if status == "failed" else {"finished_at": None}
+        session.execute(
+            update(Experiment).where(Experiment.id == submitted.id).values(status=status, **ended)
+        )
+        session.execute(
+            update(Unit)
+            .where(Unit.id == submitted.unit_id)
+            .values(
+                state="leased",
+                lease_until=datetime(2000, 1, 1, tzinfo=UTC),
+                attempts=Unit.max_attempts,
+            )
+        )
+    assert Sweeper(context.settings, database, context.queue).tick()
+    signed = checkpoints_of(database, submitted)
+    assert [one.witness for one in signed] == ([] if status == "failed" else ["database"])
+    assert judged(database, submitted, context).verdict == "consistent, signer untrusted"
+
+
+def test_a_run_that_its_worker_ends_is_signed_from_memory(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = submit(database)
+    advance = Stack.advance
+
+    def cancelling(stack: Stack, rounds: int) -> Any:
+        with database.write() as session:
+            ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+        return advance(stack, rounds)
+
+    monkeypatch.setattr(Stack, "advance", cancelling)
+    monkeypatch.setattr(workers.play.Pace, "rounds", lambda self, **_: 3)
+    run_unit(context, submitted.unit_id)
+    end = checkpoints_of(database, submitted)[-1]
+    assert (end.status, end.witness) == ("cancelled", "worker")
     assert judged(database, submitted, context).verdict == "valid"
 
 

@@ -134,7 +134,12 @@ def _event_log(
     )
 
 
-@router.get("/stream", response_class=EventSourceResponse)
+async def _place(visitor: ExperimentsVisitor, resources: Shared) -> AsyncIterator[None]:
+    async with resources.streams.place(visitor.caller.key_id):
+        yield
+
+
+@router.get("/stream", response_class=EventSourceResponse, dependencies=[Depends(_place)])
 async def experiment_stream(
     log: Annotated[EventLog, Depends(_event_log)],
     after: Annotated[SmallInteger, Query()] = 0,

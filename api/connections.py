@@ -1,0 +1,92 @@
+"""Connections that one process keeps: so many, and none that never says what it wants.
+
+uvicorn bounds requests in progress and connections between requests; neither sees a connection that
+sends half a header, or nothing.
+"""
+
+import asyncio
+import json
+import resource
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from api.problems import MEDIA_TYPE
+
+HEADER_SECONDS = 15.0
+"""Within so long the header of a request is whole."""
+_SPARE_DESCRIPTORS = 128
+"""Kept for files, the database and the broker."""
+
+
+def most_connections(wanted: int) -> int:
+    """The number that was wanted, or fewer where the process may not open so many files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, soft - _SPARE_DESCRIPTORS))
+
+
+def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> type[H11Protocol]:
+    """uvicorn's protocol with these bounds; beyond them a connection is answered 503 and closed."""
+
+    class _Bounded(H11Protocol):
+        _watch: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > most:
+                transport.write(_FULL)
+                transport.close()
+            else:
+                self._watch_header()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch_header()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._unwatch()
+            super().connection_lost(exc)
+
+        def _watch_header(self) -> None:
+            """A request in progress has limits of its own; the next header has not begun."""
+            if self._answering():
+                self._unwatch()
+            elif self._watch is None:
+                self._watch = self.loop.call_later(header_seconds, self._give_up)
+
+        def _give_up(self) -> None:
+            self._watch = None
+            if not self._answering():
+                self.transport.close()
+
+        def _unwatch(self) -> None:
+            if self._watch is not None:
+                self._watch.cancel()
+                self._watch = None
+
+        def _answering(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+    return _Bounded
+
+
+def _answer(problem: dict[str, Any]) -> bytes:
+    body = json.dumps(problem).encode("ascii")
+    head = (
+        "HTTP/1.1 503 Service Unavailable\r\n"
+        f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
+        "retry-after: 5\r\nconnection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + body
+
+
+_FULL = _answer(
+    {
+        "type": "/problems/unavailable",
+        "title": "The service cannot answer just now",
+        "status": 503,
+        "detail": "there are too many connections",
+    }
+)

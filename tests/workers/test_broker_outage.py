@@ -1,0 +1,127 @@
+"""A broker that goes away while a worker is busy, and comes back when it is not."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from models.database import Database
+from tests.servers import Server, start_valkey
+from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from tests.workers.processes import Service, service, wait_until
+
+# Long enough to take the broker away while it runs.
+BUSY = spec_with(training__rounds=1200)
+
+
+@pytest.fixture
+def broker() -> Iterator[Server]:
+    """A broker of this test alone."""
+    server = start_valkey()
+    yield server
+    server.stop()
+
+
+def take_away(broker: Server) -> None:
+    assert broker.process is not None
+    broker.process.kill()
+    broker.process.wait()
+
+
+@contextmanager
+def brought_back(broker: Server) -> Iterator[None]:
+    """The broker on its old address, with nothing in it."""
+    assert broker.process is not None
+    with subprocess.Popen(
+        broker.process.args, cwd=broker.folder, stdout=subprocess.DEVNULL
+    ) as again:
+        try:
+            yield
+        finally:
+            again.kill()
+
+
+def status_of(database: Database, submitted: Submitted) -> str:
+    return experiment_of(database, submitted).status
+
+
+def test_a_worker_whose_task_ends_while_the_broker_is_away_runs_the_next_unit(
+    postgres_url: str, broker: Server, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    database = Database(postgres_url)
+    folder = tmp_path_factory.mktemp("outage")
+    with outage_service(folder, postgres_url, broker) as processes:
+        processes.sweeper()
+        worker = processes.worker()
+        first = submit(database, BUSY)
+        wait_until(lambda: experiment_of(database, first).rounds_done > 0, "the first rounds")
+        take_away(broker)
+        assert status_of(database, first) == "running"
+        wait_until(lambda: "unit done" in worker.output, "the end of the task")
+        # What the worker does about its broken connection, it does now.
+        time.sleep(1)
+        grow_old(processes)
+        time.sleep(1)
+        assert health_of(processes) == (1, "the consumer of worker has given no sign of life for")
+        with brought_back(broker):
+            second = submit(database)
+            wait_until(lambda: status_of(database, second) == "succeeded", "the next unit")
+            wait_until(lambda: health_of(processes) == (0, "well"), "a sign of life")
+        assert worker.popen.poll() is None
+        assert len(signs_of_life(processes)) == 1
+        assert worker.stop() == 0
+        assert signs_of_life(processes) == []
+    database.dispose()
+
+
+def test_an_embedded_worker_gives_signs_of_life(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("embedded")
+    (folder / "data").mkdir()
+    (folder / "data" / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
+    with service(folder, data_dir=str(folder / "data")) as processes:
+        assert health_of(processes)[0] == 1
+        worker = processes.worker()
+        wait_until(lambda: health_of(processes) == (0, "well"), "a sign of life")
+        worker.kill()
+        # Its file is there, its process is not.
+        assert len(signs_of_life(processes)) == 1
+        expected = (1, "no worker of this machine has given a sign of life")
+        assert health_of(processes) == expected
+
+
+def outage_service(
+    folder: Path, database_url: str, broker: Server
+) -> AbstractContextManager[Service]:
+    return service(
+        folder, database_url=database_url, broker_url=broker.url, data_dir=str(folder / "data")
+    )
+
+
+def signs_of_life(processes: Service) -> list[Path]:
+    return list((processes.folder / "data" / "workers").glob("*"))
+
+
+def grow_old(processes: Service) -> None:
+    """As if the newest sign of life had been given an hour ago."""
+    [sign] = signs_of_life(processes)
+    os.utime(sign, (time.time() - 3600, time.time() - 3600))
+
+
+def health_of(processes: Service) -> tuple[int, str]:
+    """Exit code and words of the health check, without its numbers."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "workers.health"],
+        env={**os.environ, **processes.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    words = [word for word in done.stdout.split() if not word.isdigit()]
+    return done.returncode, " ".join(words).removesuffix(" s")
