@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from models.database import Database
-from tests.servers import Server, start_valkey
+from benchmarks.servers import Server, start_valkey
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from tests.workers.processes import Service, service, wait_until
 
