@@ -6,12 +6,13 @@ from contextlib import asynccontextmanager
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, FastAPI
 
-from api import openapi, problems
-from api.middleware import BodyLimit, SecurityHeaders
+from api import openapi
+from api.http import problems
+from api.http.middleware import BodyLimit, SecurityHeaders
 from api.pages import install as pages
-from api.resources import Resources
 from api.routers import (
     events,
+    experiment_tables,
     experiments,
     federations,
     gate_policies,
@@ -19,15 +20,15 @@ from api.routers import (
     health,
     keys,
     queries,
-    records,
     reports,
     signing_keys,
 )
+from api.shared.resources import Resources
 from infrastructure.settings import Settings
 
 _VERSIONED = (
     experiments,
-    records,
+    experiment_tables,
     events,
     reports,
     queries,

@@ -11,7 +11,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.problems import MEDIA_TYPE
+from api.http.problems import MEDIA_TYPE
 
 HEADER_SECONDS = 15.0
 """Within so long the header of a request is whole."""

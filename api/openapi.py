@@ -8,13 +8,13 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from api.problems import MEDIA_TYPE, Problem
+from api.http.problems import MEDIA_TYPE, Problem
 from api.schemas.federations import BudgetSetting
 from api.schemas.gates import GatesRequest, PolicyRequest
 from api.schemas.keys import KeyRequest
 from fedaudit import __version__
-from fedaudit.reports.document import Report
-from fedaudit.reports.readings.choose import READINGS
+from fedaudit.reports.document.document import Report
+from fedaudit.reports.readings.reading_choice import READINGS
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration
 

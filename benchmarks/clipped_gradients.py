@@ -25,13 +25,13 @@ from torch import Tensor, nn
 from benchmarks.machine import machine
 from fedaudit.networks.clipped_gradients import clipped_gradients
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.per_record import ClippedGradients
-from fedaudit.networks.per_record_vmap import VmapClippedGradients
+from fedaudit.networks.record_gradients import ClippedGradients
+from fedaudit.networks.record_gradients_any import VmapClippedGradients
 from fedaudit.networks.record_loss import RecordLoss
 from fedaudit.networks.shape import DenseShape
 from fedaudit.randomness import CounterSource
-from fedaudit.training.optimisers import Sgd
-from fedaudit.training.record_steps import RecordSteps, SiloRecords
+from fedaudit.training.base.optimisers import Sgd
+from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
 
 Steps = Callable[[int], None]
 """Takes so many steps."""

@@ -33,8 +33,8 @@ from fedaudit.fairness.disclosure import attribute_rule
 from fedaudit.fairness.gaps import gaps
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.cell import Cell
-from fedaudit.training.records import RoundRecord
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 
 INCOME_FILE = "acs_income/acs_income_2018_35_states_1000_each.csv.gz"

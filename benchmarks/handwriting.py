@@ -36,7 +36,7 @@ from benchmarks.reproductions.runs import table
 from benchmarks.rounds import HEADER, Measured, pace
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.split import split_clients
-from fedaudit.training.cell import Cell, cohort_clients
+from fedaudit.training.base.cell import Cell, cohort_clients
 from fedaudit.training.stack import Stack
 
 # -- pace ----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.losses import Loss
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.cell import Cell
+from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
 
 UNIPEN_FILE = "unipen_handwriting/unipen_alnum62_28x28.npz"

@@ -102,7 +102,7 @@ def _whole(path: Path) -> int:
 
 def _profile(path: Path) -> int:
     from fedaudit.federations.profile_file import profile_registration
-    from fedaudit.federations.sources import Files
+    from fedaudit.federations.reading.source_files import Files
     from fedaudit.spec.registration import parse_registration
 
     value = {**REGISTRATION, "federation": {**REGISTRATION["federation"], "path": path.name}}

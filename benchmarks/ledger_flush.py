@@ -20,7 +20,6 @@ from sqlalchemy import create_engine, make_url, text
 
 import migrations
 from models.database import Database
-from models.records import FairnessRow, LedgerRow, NewExperiment, RoundRow
 from models.repositories import (
     CheckpointRepository,
     EventRepository,
@@ -33,6 +32,7 @@ from models.repositories import (
     SubjectSetRepository,
     UnitRepository,
 )
+from models.values import FairnessRow, LedgerRow, NewExperiment, RoundRow
 
 _METRICS = (
     "demographic_parity_difference",

@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from torch import nn
 
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.outcomes import OutcomeRules, outcome_rules
+from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.split import split_clients
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.model import Mlp

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.machine import machine
-from fedaudit.privacy.accountants.two_stage import TwoStageRun
-from fedaudit.privacy.calibration import calibrated_run
-from fedaudit.privacy.curve_fit import curve_fit_rates, fit_curve
-from fedaudit.privacy.record_budgets import draw_budgets
-from fedaudit.privacy.record_sampling_rates import SamplingRates, exact_rates
+from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
+from fedaudit.privacy.accounting.calibration import calibrated_run
+from fedaudit.privacy.records.curve_fit import curve_fit_rates, fit_curve
+from fedaudit.privacy.records.record_budgets import draw_budgets
+from fedaudit.privacy.records.record_sampling_rates import SamplingRates, exact_rates
 
 _RECORDS = 100_000
 _EPSILON_MIN = 0.1

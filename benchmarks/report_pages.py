@@ -20,7 +20,7 @@ import httpx
 import numpy as np
 
 import migrations
-from api.security import SCOPES
+from api.shared.security import SCOPES
 from benchmarks.served_api import http, make_key, served
 from benchmarks.servers import start_postgres
 from fedaudit.fairness.counts import scored_rows
@@ -29,13 +29,12 @@ from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.privacy.guarantees import mechanism_inputs
+from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
 from fedaudit.reports.assemble import assemble, report_hash
-from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.parse import parse_spec
 from infrastructure.settings import Settings
 from models.database import Database
-from models.records import FairnessRow, LedgerRow, RoundRow
 from models.repositories import (
     ExperimentRepository,
     FairnessRepository,
@@ -45,6 +44,7 @@ from models.repositories import (
     SubjectSetRepository,
 )
 from models.tables.experiments import Experiment
+from models.values import FairnessRow, LedgerRow, RoundRow
 
 _RESULTS = Path(__file__).parent / "results" / "report_pages.json"
 _COHORT = 100

@@ -24,7 +24,7 @@ from benchmarks.naive_loop import NaiveRun
 from benchmarks.reproductions.runs import table
 from benchmarks.workloads import cells, hospital_charges, missing_hospital_data, synthetic_linear
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.training.cell import Cell
+from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
 
 AVERAGING: dict[str, Any] = {"hypotheses": 1, "noise_multiplier": None}

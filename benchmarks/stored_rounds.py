@@ -29,7 +29,7 @@ from benchmarks.servers import start_postgres, start_valkey
 from benchmarks.workloads import HOSPITAL_FILE, hospital_charges, synthetic_linear
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.training.cell import Cell
+from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
 
 _ROUNDS = 3000

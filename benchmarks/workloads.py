@@ -8,7 +8,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.cell import Cell
+from fedaudit.training.base.cell import Cell
 
 HOSPITAL_FILE = "hospital_charges/four_conditions.csv.gz"
 

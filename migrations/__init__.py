@@ -1,5 +1,5 @@
 """The schema's versions. Only `upgrade` and `downgrade` change a database's schema."""
 
-from migrations.run import current, downgrade, upgrade
+from migrations.revisions import current, downgrade, upgrade
 
 __all__ = ["current", "downgrade", "upgrade"]

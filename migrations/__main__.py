@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from migrations.run import current, upgrade
+from migrations.revisions import current, upgrade
 from models.schema import HEAD
 
 

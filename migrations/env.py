@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the revisions on the connection that `migrations.run` gives it."""
+"""Alembic's entry: runs the revisions on the connection that `migrations.revisions` gives it."""
 
 from alembic import context
 

@@ -16,7 +16,7 @@ import fedaudit.client.events
 import models.repositories.experiments
 import workers.finish
 from api.schemas.experiments import Status
-from fedaudit.privacy.events import Event, known_event
+from fedaudit.privacy.accounting.privacy_events import Event, known_event
 from fedaudit.spec.sources import FileSource
 from tests.sabotage import PACKAGES, Sabotaged, dispatches, sabotage
 
@@ -149,11 +149,11 @@ def test_mappings_by_a_literal_have_all_of_its_values() -> None:
     assert not lacking
     names = {name for name, _, _ in found}
     assert "fedaudit.spec.gate_figures.PLAIN_FIGURES" in names
-    assert "fedaudit.reports.endings.SENTENCES" in names
+    assert "fedaudit.reports.document.endings.SENTENCES" in names
 
 
 def test_a_mapping_that_lacks_a_value_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fedaudit.reports import endings
+    from fedaudit.reports.document import endings
 
     fewer = {key: value for key, value in endings.SENTENCES.items() if key != "budget"}
     monkeypatch.setattr(endings, "SENTENCES", fewer)

@@ -10,8 +10,8 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from models.database import Database
-from models.records import Claim
 from models.repositories import UnitRepository
+from models.values import Claim
 
 log = structlog.get_logger()
 

@@ -6,8 +6,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from infrastructure.queue import QueueUnavailableError
-from models.records import Claim
 from models.repositories import UnitRepository
+from models.values import Claim
 from workers.claim import Lease, LeaseLostError
 from workers.context import WorkerContext
 from workers.flush import DatabaseAwayError, FencedWriter

@@ -7,13 +7,13 @@ from functools import cached_property
 
 from celery.worker import state
 
-from fedaudit.ledger.keys import SigningKey
+from fedaudit.ledger.ed25519 import SigningKey
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage
 from models.database import Database
+from workers.checkpoint_signing import load_signing_key
 from workers.heartbeat import Heartbeat
-from workers.signing import load_signing_key
 
 
 @dataclass(frozen=True)

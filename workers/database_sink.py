@@ -11,13 +11,13 @@ from fedaudit.ledger.rows import entry_of
 from fedaudit.runs.blocks import Block
 from fedaudit.runs.figures import FairnessFigures, RoundFigures
 from fedaudit.runs.ledger_writer import WrittenEntry
-from models.records import FairnessRow, LedgerRow, RoundRow
 from models.repositories import (
     EventRepository,
     FairnessRepository,
     LedgerRepository,
     RoundRepository,
 )
+from models.values import FairnessRow, LedgerRow, RoundRow
 
 ROUND_COMPLETED = "round.completed"
 _COSTS = ("leakage_max", "epsilon_max")

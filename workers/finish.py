@@ -6,29 +6,29 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.checkpoints import Checkpoint
-from fedaudit.ledger.keys import SigningKey
-from fedaudit.privacy.metric import leakage
+from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.signing import sign_report
+from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.runs.checked_report import checked_report
-from fedaudit.runs.material import report_material
+from fedaudit.runs.report_material import report_material
 from fedaudit.spec.metrics import ROUND_METRICS
-from fedaudit.training.record_table import RecordTable
-from fedaudit.training.records import FinalResult
+from fedaudit.training.base.record_table import RecordTable
+from fedaudit.training.base.round_records import FinalResult
 from infrastructure.storage import Storage, record_table_key
 from models.database import Database
-from models.records import FinalFigures
 from models.repositories import (
     CheckpointRepository,
     EventRepository,
     ExperimentRepository,
     ReportRepository,
 )
+from models.values import FinalFigures
+from workers.checkpoint_signing import sign_as_stored, sign_checkpoint
 from workers.database_sink import DatabaseSink
-from workers.experiment import RunningExperiment
-from workers.lost_rounds import enter_lost_rounds
+from workers.interrupted_rounds import enter_lost_rounds
 from workers.report_index import report_index
-from workers.signing import sign_as_stored, sign_checkpoint
+from workers.running_experiment import RunningExperiment
 
 GATE_EVALUATED = "gate.evaluated"
 ENDED = ("succeeded", "failed", "cancelled")

@@ -19,8 +19,8 @@ from models.repositories import (
 )
 from workers.claim import Lease
 from workers.database_sink import DatabaseSink
-from workers.experiment import RunningExperiment
 from workers.resume import store_totals
+from workers.running_experiment import RunningExperiment
 
 log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ from fedaudit.spec.registration import Registration, parse_registration
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
 from workers.claimed_unit import ClaimedUnit
-from workers.uploads import ProjectFiles
+from workers.uploaded_files import ProjectFiles
 
 log = structlog.get_logger()
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedaudit.reports.figures import ReportFigure, figures_of, parsed
-from models.records import IndexedFigure, ReportIndex
+from fedaudit.reports.document.report_figures import ReportFigure, figures_of, parsed
+from models.values import IndexedFigure, ReportIndex
 
 
 def report_index(document: Mapping[str, Any]) -> ReportIndex:

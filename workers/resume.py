@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.sources import Files
-from fedaudit.ledger.accounts import Account
+from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.checkpoints import subjects_hash
-from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.ledger.ledger_context import Account
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.runs.run import Run, cell_account, training_subjects
 from fedaudit.runs.spending import Spending
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.cell import Cell
-from fedaudit.training.records import PlannedRound
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import PlannedRound
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,
@@ -28,7 +28,7 @@ from models.repositories import (
     SubjectSetRepository,
 )
 from models.tables.experiments import Experiment
-from workers.experiment import RunningExperiment
+from workers.running_experiment import RunningExperiment
 
 _PAGE = 500
 

@@ -9,12 +9,12 @@ from models.tables.experiments import Experiment
 from workers.claim import Lease, LeaseLostError
 from workers.claimed_unit import DETAIL_CHARACTERS, ClaimedUnit
 from workers.context import WorkerContext
-from workers.experiment import RunningExperiment
 from workers.finish import ENDED, end_without_report
 from workers.flush import DatabaseAwayError
 from workers.profile_unit import ProfileRun
 from workers.resume import load_cell, resume_experiment
-from workers.uploads import ProjectFiles
+from workers.running_experiment import RunningExperiment
+from workers.uploaded_files import ProjectFiles
 
 log = structlog.get_logger()
 
@@ -64,7 +64,7 @@ class UnitRun(ClaimedUnit):
         running = [found for row in self._open_rows() if (found := self._take_up(row))]
         if running:
             # Imports torch, which a worker that only refuses bad data need not load.
-            from workers.play import Play
+            from workers.run_loop import Play
 
             if not Play(self._context, self._lease, self._writer, running).play():
                 self._give_back()

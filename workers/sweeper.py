@@ -14,11 +14,10 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from fedaudit.privacy.metric import leakage
+from fedaudit.privacy.metric.leakage import leakage
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
 from infrastructure.settings import Settings
 from models.database import Database
-from models.records import TakenBack
 from models.repositories import (
     ExperimentRepository,
     LedgerRepository,
@@ -28,8 +27,9 @@ from models.repositories import (
     fail_unit,
 )
 from models.tables.units import Unit
-from workers.lost_rounds import enter_lost_rounds
-from workers.signing import announce_key, load_signing_key, sign_as_stored
+from models.values import TakenBack
+from workers.checkpoint_signing import announce_key, load_signing_key, sign_as_stored
+from workers.interrupted_rounds import enter_lost_rounds
 from workers.start import start
 
 log = structlog.get_logger()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from api.bodies import validated
+from api.http.bodies import validated
 from api.pages.session import CheckedForm
 from api.schemas.federations import BudgetSetting
 from fedaudit.spec.errors import FieldError, InvalidInputError

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from api.pages.wording import cost, figure, small_number
 from api.schemas.experiments import ExperimentBody, Status
-from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_spec

@@ -4,7 +4,7 @@ from types import ModuleType
 
 from fastapi import APIRouter, FastAPI
 
-from api.pages import docs, errors
+from api.pages import docs, error_pages
 from api.pages.assets import Assets
 from api.pages.attempts import FailedAttempts
 from api.pages.routers import (
@@ -38,4 +38,6 @@ def install(app: FastAPI) -> None:
     app.include_router(pages)
     app.mount("/assets", Assets(), name="assets")
     docs.install(app)
-    errors.install(app, [route.endpoint for module in _PAGES for route in module.router.routes])
+    error_pages.install(
+        app, [route.endpoint for module in _PAGES for route in module.router.routes]
+    )

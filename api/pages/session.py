@@ -14,11 +14,11 @@ from fastapi import Depends, Request, Response
 from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
 
-from api.bodies import media_type
+from api.http.bodies import media_type
+from api.http.problems import ProblemError, invalid
 from api.pages.origins import came_from, is_foreign
-from api.problems import ProblemError, invalid
-from api.resources import Shared
-from api.security import Caller, Scope
+from api.shared.resources import Shared
+from api.shared.security import Caller, Scope
 from models.repositories import WebSessionRepository
 
 COOKIE = "fedaudit_session"

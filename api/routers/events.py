@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from api.cursors import SmallInteger
+from api.http.cursors import SmallInteger
 from api.openapi import problems
-from api.resources import Shared
-from api.security import ExperimentsReader
-from api.services.event_log import EventLog
-from api.services.lookups import find_experiment
+from api.services.base.lookups import find_experiment
+from api.services.experiments.event_log import EventLog
+from api.shared.resources import Shared
+from api.shared.security import ExperimentsReader
 from models.repositories import ApiKeyRepository
 
 router = APIRouter(prefix="/experiments", tags=["events"])

@@ -5,9 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, BackgroundTasks, Query, Response
 from starlette.responses import JSONResponse
 
-from api.bodies import JsonBody
+from api.http.bodies import JsonBody
 from api.openapi import problems, request_body
-from api.resources import Resources, Shared
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import (
     BudgetRoom,
@@ -18,13 +17,14 @@ from api.schemas.experiments import (
     SubmissionParameters,
     ValidationBody,
 )
-from api.security import ExperimentsReader, ExperimentsWriter
-from api.services.admission import plan, refusal
-from api.services.experiment_lists import experiment_page
-from api.services.lookups import find_experiment
-from api.services.once import Once
-from api.services.submission import Submitted, cancel, retry, submit
-from api.services.wake import publish
+from api.services.base.dispatch import publish
+from api.services.base.idempotency import Once
+from api.services.base.lookups import find_experiment
+from api.services.experiments.admission import plan, refusal
+from api.services.experiments.experiment_lists import experiment_page
+from api.services.experiments.submission import Submitted, cancel, retry, submit
+from api.shared.resources import Resources, Shared
+from api.shared.security import ExperimentsReader, ExperimentsWriter
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec

@@ -7,11 +7,10 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from pydantic import TypeAdapter
 
-from api.bodies import JsonBody, in_blocks, media_type, read_json, validated
-from api.cursors import decode_cursor, encode_cursor
+from api.http.bodies import JsonBody, in_blocks, media_type, read_json, validated
+from api.http.cursors import decode_cursor, encode_cursor
+from api.http.problems import ProblemError
 from api.openapi import problems, request_body, upload_body
-from api.problems import ProblemError
-from api.resources import Resources, Shared
 from api.schemas.base import IdempotencyHeader
 from api.schemas.federations import (
     BudgetList,
@@ -21,13 +20,19 @@ from api.schemas.federations import (
     FederationParameters,
     shown_profile,
 )
-from api.security import Caller, FederationsReader, FederationsWriter
-from api.services.federation_budgets import budgets_of
-from api.services.federation_budgets import set_budget as change_budget
-from api.services.incoming import IncomingUpload
-from api.services.lookups import find_federation
-from api.services.registrations import Registered, register_path, register_upload, remove
-from api.services.wake import publish
+from api.services.base.dispatch import publish
+from api.services.base.lookups import find_federation
+from api.services.budgets.federation_budgets import budgets_of
+from api.services.budgets.federation_budgets import set_budget as change_budget
+from api.services.federations.incoming_upload import IncomingUpload
+from api.services.federations.registrations import (
+    Registered,
+    register_path,
+    register_upload,
+    remove,
+)
+from api.shared.resources import Resources, Shared
+from api.shared.security import Caller, FederationsReader, FederationsWriter
 from fedaudit.spec.base import Text
 from fedaudit.spec.registration import Registration
 from models.identifiers import new_id
@@ -98,7 +103,7 @@ async def _upload(
 ) -> Registered:
     """Disk, hashing and database are left to threads; one request uses one at a time."""
     # Only now: most calls do not need the parser.
-    from api.services.form_parts import FormReader
+    from api.services.federations.form_parts import FormReader
 
     incoming = IncomingUpload(
         resources.storage,

@@ -5,15 +5,15 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
 
-from api.bodies import JsonBody, validated
-from api.cursors import decode_cursor, encode_cursor
+from api.http.bodies import JsonBody, validated
+from api.http.cursors import decode_cursor, encode_cursor
+from api.http.problems import invalid, not_found
 from api.openapi import problems, request_body
-from api.problems import invalid, not_found
-from api.resources import Shared
 from api.schemas.base import PageParameters
 from api.schemas.gates import PolicyBody, PolicyPage, PolicyRequest
-from api.security import ExperimentsWriter, ReportsReader
-from api.services.lookups import find_gate_policy
+from api.services.base.lookups import find_gate_policy
+from api.shared.resources import Shared
+from api.shared.security import ExperimentsWriter, ReportsReader
 from fedaudit.spec.policies import PolicyName
 from models.repositories import GatePolicyRepository
 

@@ -6,13 +6,13 @@ from typing import Any
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
-from api.bodies import JsonBody, validated
+from api.http.bodies import JsonBody, validated
 from api.openapi import problems, request_body
-from api.resources import Shared
 from api.schemas.gates import GatesEvaluation, GatesRequest
-from api.security import Caller, ReportsReader
-from api.services.lookups import find_experiment, find_gate_policy
-from fedaudit.reports.gates import evaluate, overall, without_report
+from api.services.base.lookups import find_experiment, find_gate_policy
+from api.shared.resources import Shared
+from api.shared.security import Caller, ReportsReader
+from fedaudit.reports.gates.gate_evaluation import evaluate, overall, without_report
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.parse import parse_spec
 from models.repositories import ReportRepository

@@ -4,9 +4,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from sqlalchemy.exc import SQLAlchemyError
 
+from api.http.problems import ProblemError
 from api.openapi import problems
-from api.problems import ProblemError
-from api.resources import Shared
+from api.shared.resources import Shared
 from models.schema import schema_state
 
 router = APIRouter(prefix="/health", tags=["health"])

@@ -2,12 +2,12 @@
 
 from fastapi import APIRouter, Response
 
-from api.bodies import JsonBody, validated
+from api.http.bodies import JsonBody, validated
+from api.http.problems import not_found
 from api.openapi import problems, request_body
-from api.problems import not_found
-from api.resources import Shared
 from api.schemas.keys import KeyBody, KeyList, KeyRequest, NewKeyBody
-from api.security import Administrator
+from api.shared.resources import Shared
+from api.shared.security import Administrator
 from models.identifiers import is_id
 from models.repositories import ApiKeyRepository
 

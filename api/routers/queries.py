@@ -5,12 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from api.openapi import problems
-from api.resources import Shared
 from api.schemas.reports import ComparisonParameters, ReportPage, ReportParameters
-from api.security import ReportsReader
-from api.services.comparisons import comparison_of
-from api.services.report_lists import report_page
-from fedaudit.reports.comparison.compare import Comparison
+from api.services.reports.comparisons import comparison_of
+from api.services.reports.report_lists import report_page
+from api.shared.resources import Shared
+from api.shared.security import ReportsReader
+from fedaudit.reports.comparison.compared_reports import Comparison
 
 router = APIRouter(tags=["reports"])
 

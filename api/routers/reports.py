@@ -5,18 +5,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.negotiation import Accept, preferred
+from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, schema_of
-from api.resources import Resources, Shared
-from api.schemas.records import Verification
-from api.security import Caller, LedgerReader, ReportsReader
-from api.services.bundles import bundle_of
-from api.services.lookups import find_experiment, find_report
-from api.services.report_pages import stored_page
-from api.services.verification import verification_of
-from fedaudit.reports.document import Report as ReportDocument
-from fedaudit.reports.readings.choose import READINGS, ReadingName, reading
+from api.schemas.experiment_tables import Verification
+from api.services.base.lookups import find_experiment, find_report
+from api.services.reports.bundles import bundle_of
+from api.services.reports.report_pages import stored_page
+from api.services.reports.stored_verification import verification_of
+from api.shared.resources import Resources, Shared
+from api.shared.security import Caller, LedgerReader, ReportsReader
+from fedaudit.reports.document.document import Report as ReportDocument
 from fedaudit.reports.readings.reading import ReportReading
+from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
 
 router = APIRouter(prefix="/experiments/{experiment_id}", tags=["reports"])
 

@@ -3,9 +3,9 @@
 from fastapi import APIRouter
 
 from api.openapi import problems
-from api.resources import Shared
 from api.schemas.signing_keys import SigningKeyBody, SigningKeyList
-from api.security import ReportsReader
+from api.shared.resources import Shared
+from api.shared.security import ReportsReader
 from models.repositories import SigningKeyRepository
 
 router = APIRouter(prefix="/signing-keys", tags=["keys"])

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from api.schemas.base import PageParameters, Parameters, Reasons, UtcTime
-from api.schemas.figures import AdjacencyName, Delta, needs_delta
+from api.schemas.figure_parameters import AdjacencyName, Delta, needs_delta
 from fedaudit.spec.base import Text
 from models.repositories.experiment_lists import FIGURES, SORT_KEYS
 from models.repositories.experiments import ENDED

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from api.problems import ProblemFault
+from api.http.problems import ProblemFault
 from api.schemas.base import Body, PageParameters
-from fedaudit.privacy.events import Adjacency, Observer
-from models.records import Budget, Gap
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from models.tables.federations import Federation
+from models.values import Budget, Gap
 
 _LARGEST = 1e300
 

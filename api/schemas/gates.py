@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, Field, model_validator
 
 from api.schemas.base import Body
-from fedaudit.reports.document import GateSection, Outcome
+from fedaudit.reports.document.document import GateSection, Outcome
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.gates import Gate

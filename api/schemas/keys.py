@@ -6,7 +6,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, Field
 
 from api.schemas.base import Body
-from api.security import Scope
+from api.shared.security import Scope
 from fedaudit.spec.base import Text
 from models.tables.api_keys import ApiKey
 

@@ -14,12 +14,12 @@ from pydantic import (
 
 from api.schemas.base import PageParameters, Parameters, Reasons, UtcTime
 from api.schemas.experiments import Status
-from api.schemas.figures import AdjacencyName, Delta, needs_delta
-from fedaudit.privacy.events import Observer
-from fedaudit.privacy.inputs import GuaranteeKind
+from api.schemas.figure_parameters import AdjacencyName, Delta, needs_delta
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.reports.comparison.parts import ComparedGuarantee
-from fedaudit.reports.document import Outcome
-from fedaudit.reports.figures import FIGURES
+from fedaudit.reports.document.document import Outcome
+from fedaudit.reports.document.report_figures import FIGURES
 from fedaudit.spec.base import Text
 from fedaudit.spec.gates import FairnessFigure
 from models.repositories.report_lists import SORT_KEYS

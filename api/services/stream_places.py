@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from api.problems import ProblemError
+from api.http.problems import ProblemError
 
 MAX_STREAMS = 200
 MAX_STREAMS_OF_A_KEY = 20

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from benchmarks.reproductions.runs import table
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
-from fedaudit.privacy.record_plans import RecordPlan
+from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.cell import Cell
-from fedaudit.training.personalised import PersonalisedStack
-from fedaudit.training.personalised_state import first_personalised_state
-from fedaudit.training.record_sources import record_use_of, training_records
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.record_sources import record_use_of, training_records
+from fedaudit.training.records.personalised import PersonalisedStack
+from fedaudit.training.records.personalised_state import first_personalised_state
 
 HEART_FILE = "heart_disease/heart_disease_4hospitals.csv"
 DISTRIBUTIONS = ("three-levels", "bounded-pareto", "bounded-mix-gauss")

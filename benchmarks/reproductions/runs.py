@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.split import validation_clients
-from fedaudit.privacy.metric import summarise_leakage
+from fedaudit.privacy.metric.leakage import summarise_leakage
 from fedaudit.spec.privacy import LaplaceL2
-from fedaudit.training.cell import Cell
-from fedaudit.training.records import FinalResult, RoundRecord
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import FinalResult, RoundRecord
 from fedaudit.training.stack import Stack
 from fedaudit.training.stack_key import stack_key
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, assert_never
 
+from fedaudit.cli.display.output import say
 from fedaudit.cli.failures import usage_error
 from fedaudit.cli.forms import TableForm, TableName
-from fedaudit.cli.output import say
 from fedaudit.cli.remote import connected
 
 

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import cast
 
-from fedaudit.reports.outcomes import GateOutcome
+from fedaudit.reports.document.outcomes import GateOutcome
 
 
 class ExitCode(IntEnum):

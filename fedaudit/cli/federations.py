@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from fedaudit.cli.display.federation_table import show
+from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
-from fedaudit.cli.federation_table import show
-from fedaudit.cli.output import say, write_json, write_line
 from fedaudit.cli.remote import connected
 from fedaudit.cli.specs import read_value
 from fedaudit.client.client import Client

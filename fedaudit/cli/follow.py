@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from fedaudit.cli.output import say
-from fedaudit.cli.progress import rounds_bar
+from fedaudit.cli.display.output import say
+from fedaudit.cli.display.progress import rounds_bar
 from fedaudit.client.client import Client
 
 

@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import assert_never
 
+from fedaudit.cli.display.output import json_text, write_bytes
+from fedaudit.cli.display.summary import show_gates
 from fedaudit.cli.failures import ExitCode, gate_exit, usage_error
 from fedaudit.cli.forms import GateForm
-from fedaudit.cli.output import json_text, write_bytes
 from fedaudit.cli.remote import connected
 from fedaudit.cli.specs import explain, read_value
-from fedaudit.cli.summary import show_gates
 from fedaudit.client.client import Client
-from fedaudit.reports.gate_junit import junit
-from fedaudit.reports.gate_markdown import markdown
-from fedaudit.reports.gate_results import Evaluation, GateResults
+from fedaudit.reports.gates.gate_junit import junit
+from fedaudit.reports.gates.gate_markdown import markdown
+from fedaudit.reports.gates.gate_results import Evaluation, GateResults
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.policies import PolicyFile, parse_policies
 

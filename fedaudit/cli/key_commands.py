@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import usage_error
 from fedaudit.cli.options import AsJson, DataDir
-from fedaudit.cli.output import say, write_json, write_line
 
 keys = typer.Typer(
     help="API keys: `create` works on the database itself, `list` and `revoke` over HTTP. "
@@ -26,7 +26,7 @@ def keys_create(
     as_json: AsJson = False,
 ) -> None:
     """Make a key. It is shown once and stored as a hash."""
-    from fedaudit.cli.installation import SCOPES, Installation
+    from fedaudit.cli.service.installation import SCOPES, Installation
 
     wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
     if not wanted or not set(wanted) <= set(SCOPES):
@@ -44,7 +44,7 @@ def keys_signing(
     *, out: Annotated[Path, typer.Option("--out", help="The private key; FILE.pub is public.")]
 ) -> None:
     """Make the key that ledgers and reports are signed with; one that is there is never touched."""
-    from fedaudit.cli.installation import make_signing_key
+    from fedaudit.cli.service.installation import make_signing_key
 
     write_line(make_signing_key(out))
     say(f"keep {out} secret, give it to workers and sweepers alone, and hand out the public key")

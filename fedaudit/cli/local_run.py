@@ -10,20 +10,20 @@ import uuid_utils
 
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.federations.load import load_federation
-from fedaudit.reports.disagreement import FiguresDisagreeError
-from fedaudit.reports.series import Series
+from fedaudit.reports.charts.series import Series
+from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.checked_report import checked_report
-from fedaudit.runs.material import report_material
 from fedaudit.runs.memory_sink import MemorySink
+from fedaudit.runs.report_material import report_material
 from fedaudit.runs.run import Run, new_run
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.training.cell import Cell
-from fedaudit.training.record_table import RecordTable
-from fedaudit.training.records import RoundRecord
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.record_table import RecordTable
+from fedaudit.training.base.round_records import RoundRecord
 
 if TYPE_CHECKING:
-    from fedaudit.training.trainer import Trainer
+    from fedaudit.training.base.trainer import Trainer
 
 _ROUNDS_AT_ONCE = 10
 """Rounds between two signs of progress."""
@@ -62,7 +62,7 @@ def run_locally(
     cell = Cell(spec, federation)
     run = new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started)
     trainer = _open_trainer(cell, device)
-    from fedaudit.training.backend import backend  # imports torch, which is there
+    from fedaudit.training.base.backend import backend  # imports torch, which is there
 
     sink = MemorySink(run.ledger.account)
     _play(run, trainer, sink, progress=progress)
@@ -96,7 +96,7 @@ def _open_trainer(cell: Cell, device: str) -> "Trainer":
     try:
         import torch
 
-        from fedaudit.training.choose import open_stack
+        from fedaudit.training.trainer_choice import open_stack
     except ImportError:
         raise CommandError(
             "training needs torch, which is not installed: pip install 'fedaudit[worker]'"

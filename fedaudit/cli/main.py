@@ -6,12 +6,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.federation_commands import federations
 from fedaudit.cli.forms import GateForm, ReportForm, TableForm, TableName
 from fedaudit.cli.key_commands import keys
 from fedaudit.cli.options import AsJson, DataDir, known_reading
-from fedaudit.cli.output import say, write_json, write_line
 from fedaudit.cli.policy_commands import policies
 
 app = typer.Typer(
@@ -61,8 +61,8 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Start the whole service: API, worker and sweeper. Ctrl-C stops it."""
-    from fedaudit.cli.installation import Installation
-    from fedaudit.cli.up import announce, running_service
+    from fedaudit.cli.service.installation import Installation
+    from fedaudit.cli.service.up import announce, running_service
 
     installation = Installation.choose(data_dir, sources_dir=sources_dir)
     with running_service(installation, host=host, port=port) as service:
@@ -271,7 +271,7 @@ def worker(
 @app.command()
 def migrate(*, data_dir: DataDir = None) -> None:
     """Bring the service's database up to this version's schema."""
-    from fedaudit.cli.installation import Installation
+    from fedaudit.cli.service.installation import Installation
 
     installation = Installation.choose(data_dir)
     said = installation.migrate().strip()

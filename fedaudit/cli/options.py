@@ -11,7 +11,7 @@ def known_reading(name: str | None) -> str | None:
     if name is None:
         return None
     # Only where one is asked for: the readings bring the report along, which takes a second.
-    from fedaudit.reports.readings.choose import READINGS
+    from fedaudit.reports.readings.reading_choice import READINGS
 
     if name not in READINGS:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, READINGS))}.")

@@ -1,7 +1,7 @@
 """The commands on policies that a running service keeps."""
 
+from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import usage_error
-from fedaudit.cli.output import say, write_json, write_line
 from fedaudit.cli.remote import connected
 from fedaudit.cli.specs import read_value
 from fedaudit.spec.policies import parse_policies

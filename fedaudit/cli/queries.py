@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
-from fedaudit.cli.comparison_table import show_comparison
+from fedaudit.cli.display.comparison_table import show_comparison
+from fedaudit.cli.display.output import say, write_json
+from fedaudit.cli.display.report_table import show_reports
 from fedaudit.cli.failures import usage_error
-from fedaudit.cli.output import say, write_json
 from fedaudit.cli.remote import connected
-from fedaudit.cli.report_table import show_reports
 
 _CONDITION = re.compile(r"\s*([a-z_]+)\s*(<=|>=|=)\s*(.+?)\s*", re.DOTALL)
 _SIDES = {"<=": "[lte]", ">=": "[gte]", "=": ""}

@@ -6,17 +6,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+from fedaudit.cli.display.output import (
+    json_text,
+    say,
+    write_bytes,
+    write_json,
+    write_line,
+    yaml_text,
+)
+from fedaudit.cli.display.summary import show
 from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
 from fedaudit.cli.follow import follow
 from fedaudit.cli.forms import ReportForm
-from fedaudit.cli.output import json_text, say, write_bytes, write_json, write_line, yaml_text
 from fedaudit.cli.specs import read_spec
-from fedaudit.cli.summary import show
 from fedaudit.client.client import Client
 from fedaudit.client.errors import NotConfiguredError, ProblemError, UnreachableError
 
 if TYPE_CHECKING:
-    from fedaudit.reports.readings.choose import ReadingName
+    from fedaudit.reports.readings.reading_choice import ReadingName
 
 _CONFLICT, _TOO_MANY, _SERVER_ERROR = 409, 429, 500
 _IDEMPOTENCY_KEY = re.compile("[ -~]{1,255}")
@@ -97,7 +104,7 @@ def report_command(experiment_id: str, *, form: ReportForm, out: Path | None) ->
 
 def _pdf(page: str) -> bytes:
     """Made here rather than by the service: a long report keeps a processor busy for seconds."""
-    from fedaudit.reports.pdf import PdfUnavailableError, pdf_of
+    from fedaudit.reports.page.pdf import PdfUnavailableError, pdf_of
 
     try:
         return pdf_of(page)

@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
+from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
+from fedaudit.cli.display.progress import rounds_bar
+from fedaudit.cli.display.summary import show
 from fedaudit.cli.failures import ExitCode, gate_exit
-from fedaudit.cli.installation import SOURCES_DIR
 from fedaudit.cli.local_run import LocalRun, run_locally
-from fedaudit.cli.output import json_text, say, writable_folder, write_json
-from fedaudit.cli.progress import rounds_bar
+from fedaudit.cli.service.installation import SOURCES_DIR
 from fedaudit.cli.specs import read_spec
-from fedaudit.cli.summary import show
-from fedaudit.reports.html import render
+from fedaudit.reports.page.html import render
 
 _RECORD_TABLE = "record-table.csv"
 

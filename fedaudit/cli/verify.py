@@ -8,13 +8,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
-from fedaudit.cli.output import say, write_json, write_line
 from fedaudit.cli.remote import connected
 from fedaudit.ledger.bundle import NotABundleError, opened_bundle
-from fedaudit.ledger.keys import PublicKey, public_keys_in
-from fedaudit.reports.checks import Outcome as CheckOutcome
-from fedaudit.reports.verification import ALTERED, UNTRUSTED, VALID, Verification, verify
+from fedaudit.ledger.ed25519 import PublicKey, public_keys_in
+from fedaudit.reports.document.checks import Outcome as CheckOutcome
+from fedaudit.reports.verification.verification import (
+    ALTERED,
+    UNTRUSTED,
+    VALID,
+    Verification,
+    verify,
+)
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}

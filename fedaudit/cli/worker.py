@@ -5,11 +5,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedaudit.cli.display.output import say
 from fedaudit.cli.failures import CommandError, usage_error
-from fedaudit.cli.installation import Installation, python_module
-from fedaudit.cli.output import say
-from fedaudit.cli.stopping import stop_signals
-from fedaudit.cli.supervisor import Service, Supervisor
+from fedaudit.cli.service.installation import Installation, python_module
+from fedaudit.cli.service.stop_signals import stop_signals
+from fedaudit.cli.service.supervisor import Service, Supervisor
 
 # A worker finishes its batch, flushes and gives its lease back within 30 s of SIGTERM.
 _GRACE_SECONDS = 35.0

@@ -16,7 +16,7 @@ from fedaudit.client.events import ENDED, Event, lines_of, parse_events
 from fedaudit.client.transport import Transport, path_part
 
 if TYPE_CHECKING:
-    from fedaudit.reports.readings.choose import ReadingName
+    from fedaudit.reports.readings.reading_choice import ReadingName
 
 Json = dict[str, Any]
 Table = Literal["ledger", "rounds", "fairness"]

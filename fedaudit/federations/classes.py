@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedaudit.federations.faults import invalid, listed
+from fedaudit.federations.errors import invalid, listed
 from fedaudit.federations.levels import Levels, number_in
-from fedaudit.federations.table_rows import TableRows
+from fedaudit.federations.reading.table_rows import TableRows
 
 MOST_CLASSES = 1000
 

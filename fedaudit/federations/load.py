@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from fedaudit.federations.checks import check_agreement
+from fedaudit.federations.agreement import check_agreement
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.intersections import with_intersections
+from fedaudit.federations.groups.intersections import with_intersections
+from fedaudit.federations.reading.source_files import Files, OpenUpload
 from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.source_kinds import source_kind
-from fedaudit.federations.sources import Files, OpenUpload
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import budget_column
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.faults import invalid
+from fedaudit.federations.errors import invalid
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.scaling import as_float32, scaled

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.source_kinds import file_kind
-from fedaudit.federations.sources import Files
 from fedaudit.spec.registration import Registration
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.faults import invalid, pointer, refuse
+from fedaudit.federations.errors import invalid, pointer, refuse
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.sources import Range
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.federations.faults import invalid
+from fedaudit.federations.errors import invalid
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.profile import profile
-from fedaudit.federations.sources import Files
+from fedaudit.federations.profiles.profile import profile
+from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.fairness import Groups
 
 _SEED_OF_PROFILES = 0

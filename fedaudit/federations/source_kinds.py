@@ -2,12 +2,12 @@
 
 from typing import assert_never
 
-from fedaudit.federations.hospital_charges import HospitalChargesKind
-from fedaudit.federations.images import FemnistKind, ImagesKind
+from fedaudit.federations.hospital.hospital_charges import HospitalChargesKind
+from fedaudit.federations.images.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.source_kind import FileKind, SourceKind
-from fedaudit.federations.synthetic_groups import SyntheticGroupsKind
-from fedaudit.federations.synthetic_linear import SyntheticLinearKind
-from fedaudit.federations.table_kind import TableKind
+from fedaudit.federations.synthetic.synthetic_groups import SyntheticGroupsKind
+from fedaudit.federations.synthetic.synthetic_linear import SyntheticLinearKind
+from fedaudit.federations.table.table_kind import TableKind
 from fedaudit.spec.federation import (
     FederationSpec,
     FileSpec,

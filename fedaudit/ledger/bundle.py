@@ -16,8 +16,8 @@ from typing import Any
 import rfc8785
 
 from fedaudit.ledger.bundle_layout import layout_fault
+from fedaudit.ledger.ed25519 import ALGORITHM, PublicKey
 from fedaudit.ledger.evidence import Evidence, Fault
-from fedaudit.ledger.keys import ALGORITHM, PublicKey
 from fedaudit.ledger.rows import StoredRow, UnreadableRow, from_line, to_line
 
 VERSION = 1

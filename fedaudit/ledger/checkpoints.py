@@ -11,8 +11,8 @@ from typing import Any
 
 import rfc8785
 
+from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.envelope import Envelope
-from fedaudit.ledger.keys import SigningKey
 
 PAYLOAD_TYPE = "application/vnd.fedaudit.checkpoint+json"
 VERSION = 1

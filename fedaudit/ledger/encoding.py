@@ -48,8 +48,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
-from fedaudit.privacy.inputs import MechanismInputs
-from fedaudit.privacy.metric import leakage, release_epsilons
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.metric.leakage import leakage, release_epsilons
 
 METRIC_VERSION = 1
 EPSILON_VERSION = 2

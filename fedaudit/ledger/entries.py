@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
 
 __all__ = ["OUTCOMES", "RELEASED", "LedgerEntry", "MechanismInputs"]
 

@@ -9,7 +9,7 @@ import binascii
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.ledger.keys import SigningKey
+from fedaudit.ledger.ed25519 import SigningKey
 
 _FIELDS = {"payload", "payloadType", "signatures"}
 _SIGNATURE_BYTES = 64

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedaudit.ledger.keys import PublicKey
+from fedaudit.ledger.ed25519 import PublicKey
 from fedaudit.ledger.rows import StoredRow, UnreadableRow
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
-from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
 
 
 class StoredRow(Protocol):

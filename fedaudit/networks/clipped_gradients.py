@@ -3,10 +3,10 @@
 from typing import assert_never
 
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.per_record import ClippedGradients
-from fedaudit.networks.per_record_dense import DenseClippedGradients
-from fedaudit.networks.per_record_tiny import TinyClippedGradients
-from fedaudit.networks.per_record_vmap import VmapClippedGradients
+from fedaudit.networks.record_gradients import ClippedGradients
+from fedaudit.networks.record_gradients_any import VmapClippedGradients
+from fedaudit.networks.record_gradients_dense import DenseClippedGradients
+from fedaudit.networks.record_gradients_small_dense import TinyClippedGradients
 from fedaudit.networks.record_loss import RecordLoss
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape, NetworkShape
 

@@ -14,7 +14,7 @@ from typing import Literal, assert_never
 import torch
 from torch import Tensor
 
-from fedaudit.networks.folding import fold
+from fedaudit.networks.fixed_order_sums import fold
 
 LossKind = Literal["rmse", "mse", "cross-entropy"]
 

@@ -1,14 +1,14 @@
 """What an experiment would cost, before it runs."""
 
-from fedaudit.privacy.cost_projection import (
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.cost_projection import (
     NO_EPSILON,
     NO_LEAKAGE,
     NO_MECHANISM,
     NO_NOISE,
     Projection,
 )
-from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.plan import SpendingPlan
+from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.experiment import ExperimentSpec
 
 __all__ = [

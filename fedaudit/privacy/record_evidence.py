@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedaudit.privacy.epsilon_lines import Course, course_from_dict
-from fedaudit.privacy.events import TwoStage
-from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.accounting.epsilon_curves import Course, course_from_dict
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.privacy_events import TwoStage
 from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism
-from fedaudit.privacy.record_plans import run_within
-from fedaudit.privacy.record_use import record_settings
+from fedaudit.privacy.records.record_plans import run_within
+from fedaudit.privacy.records.record_use import record_settings
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
 

@@ -1,20 +1,20 @@
 """The spending plan of a spec, and the names of its parts.
 
 How a mechanism's events are composed is in its own file (`fedaudit.privacy.mechanisms`), what a
-plan can tell in `fedaudit.privacy.plan`.
+plan can tell in `fedaudit.privacy.planning.plan`.
 """
 
 from collections.abc import Sequence
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.plan import (
+from fedaudit.privacy.planning.plan import (
     EVERYONE,
     ObserverEpsilon,
     PlanAccountant,
     SpendingPlan,
     SubjectKind,
 )
-from fedaudit.privacy.record_use import RecordUse
+from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.experiment import ExperimentSpec
 
 __all__ = [

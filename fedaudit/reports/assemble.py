@@ -7,8 +7,8 @@ from typing import Any
 
 import rfc8785
 
-from fedaudit.privacy.guarantees import guarantee_statement
-from fedaudit.reports.document import (
+from fedaudit.privacy.mechanism_guarantees import guarantee_statement
+from fedaudit.reports.document.document import (
     Data,
     Experiment,
     GuaranteeSection,
@@ -17,12 +17,12 @@ from fedaudit.reports.document import (
     Report,
     Utility,
 )
-from fedaudit.reports.fairness import fairness_sections
-from fedaudit.reports.gates import evaluate, overall
-from fedaudit.reports.limits import limits
-from fedaudit.reports.material import ReportMaterial
-from fedaudit.reports.privacy import planned, privacy_section, spent
-from fedaudit.reports.verdict import verdict
+from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.gates.gate_evaluation import evaluate, overall
+from fedaudit.reports.sections.fairness_section import fairness_sections
+from fedaudit.reports.sections.limits import limits
+from fedaudit.reports.sections.privacy_section import planned, privacy_section, spent
+from fedaudit.reports.sections.verdict import verdict
 from fedaudit.spec.canonical import spec_hash
 
 _UNSIGNED = "the report is not signed"

@@ -11,7 +11,7 @@ from fedaudit.runs.ledger_writer import WrittenEntry
 from fedaudit.runs.round_fairness import fairness_of_rounds
 from fedaudit.runs.round_figures import round_figures
 from fedaudit.runs.run import Run
-from fedaudit.training.records import RoundRecord
+from fedaudit.training.base.round_records import RoundRecord
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from typing import Any
 
 from fedaudit.reports.assemble import assemble
-from fedaudit.reports.material import ReportMaterial
-from fedaudit.training.records import FinalResult
+from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.training.base.round_records import FinalResult
 
 
 def checked_report(material: ReportMaterial, result: FinalResult) -> dict[str, Any]:
@@ -14,6 +14,6 @@ def checked_report(material: ReportMaterial, result: FinalResult) -> dict[str, A
     scored.
     """
     # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
-    from fedaudit.reports.cross_check import cross_checked
+    from fedaudit.reports.sections.cross_check import cross_checked
 
     return cross_checked(assemble(material), result.predicted, counts=result.fairness)

@@ -5,13 +5,13 @@ from typing import Any
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
-from fedaudit.ledger.accounts import Account
+from fedaudit.ledger.ledger_context import Account
 from fedaudit.privacy.projection import Projection, project_cost
 from fedaudit.runs.run import cell_account
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.training.cell import Cell
+from fedaudit.training.base.cell import Cell
 
 # Far below the largest number in double precision, so that sums of reservations stay finite.
 _MAX_COST = 1e300
@@ -60,7 +60,7 @@ def plan_experiment(spec: ExperimentSpec, federation: Federation) -> ExperimentP
     Raises InvalidInputError where the cost is beyond what can be counted, or no noise is enough.
     """
     # Only now: it brings pyarrow along, which would double the time that the API needs to start.
-    from fedaudit.federations.profile import profile
+    from fedaudit.federations.profiles.profile import profile
 
     cell = Cell(spec, federation)
     n, training = cell.shape.n, training_clients(federation.clients, spec.federation)

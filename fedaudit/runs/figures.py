@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.cluster_leakage import ClusterLeakage
-from fedaudit.training.records import RoundPlane
+from fedaudit.privacy.metric.cluster_leakage import ClusterLeakage
+from fedaudit.training.base.round_records import RoundPlane
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,13 +5,18 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import RELEASED
 from fedaudit.networks.initial import initial_hypotheses
-from fedaudit.reports.hypotheses_document import Plane
-from fedaudit.reports.material import HypothesesFacts
-from fedaudit.reports.plane import NOT_KEPT, NOT_VALIDATED, plane_section, rounds_to_draw
+from fedaudit.reports.document.hypotheses_document import Plane
+from fedaudit.reports.document.material import HypothesesFacts
+from fedaudit.reports.sections.parameter_plot_section import (
+    NOT_KEPT,
+    NOT_VALIDATED,
+    plane_section,
+    rounds_to_draw,
+)
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
-from fedaudit.training.plane import axis_names, truth_points
-from fedaudit.training.records import FinalResult
+from fedaudit.training.base.parameter_plot import axis_names, truth_points
+from fedaudit.training.base.round_records import FinalResult
 
 
 def hypotheses_facts(run: Run, result: FinalResult, sink: RunSink) -> HypothesesFacts:

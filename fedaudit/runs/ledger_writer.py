@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.accounts import Account
 from fedaudit.ledger.chain import Row, genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import RELEASED, LedgerEntry
-from fedaudit.privacy.events import Observer
-from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.ledger.ledger_context import Account
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.runs.spending import Spending
-from fedaudit.training.records import PlannedRound, RoundRecord
+from fedaudit.training.base.round_records import PlannedRound, RoundRecord
 
 _NO_COMPOSITIONS: Mapping[Observer, NDArray[np.int32]] = {}
 

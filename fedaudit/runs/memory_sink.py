@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedaudit.ledger.accounts import Account
 from fedaudit.ledger.chain import Row
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.lines import ledger_lines
-from fedaudit.reports.series import Series, series_of
+from fedaudit.ledger.ledger_context import Account
+from fedaudit.ledger.ledger_lines import ledger_lines
+from fedaudit.reports.charts.series import Series, series_of
 from fedaudit.runs.blocks import Block
 from fedaudit.runs.figures import FairnessFigures, RoundFigures
 from fedaudit.runs.ledger_writer import WrittenEntry

@@ -10,7 +10,7 @@ from fedaudit.fairness.disclosure import attribute_rule
 from fedaudit.fairness.gaps import Figure, gaps
 from fedaudit.runs.figures import FairnessFigures
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.training.records import RoundRecord
+from fedaudit.training.base.round_records import RoundRecord
 
 
 def fairness_of_rounds(

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from fedaudit.privacy.cluster_leakage import ClusterLeakage
-from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
 from fedaudit.privacy.mechanisms.registry import why_unbounded
+from fedaudit.privacy.metric.cluster_leakage import ClusterLeakage
 from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.runs.figures import FairnessFigures, RoundFigures
 from fedaudit.runs.run import Run
 from fedaudit.spec.metrics import ROUND_METRICS
-from fedaudit.training.records import RoundRecord
+from fedaudit.training.base.round_records import RoundRecord
 
 _NOT_VALIDATED = "this round was not validated"
 _NOT_FINITE = "the loss is not finite"

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients, training_clients
-from fedaudit.ledger.accounts import Account, account_of
+from fedaudit.ledger.ledger_context import Account, account_of
 from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.cluster_leakage import ClusterCounts
+from fedaudit.privacy.metric.cluster_leakage import ClusterCounts
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import Noise
-from fedaudit.training.cell import Cell
-from fedaudit.training.plane import why_no_plane
-from fedaudit.training.records import PlannedRound
-from fedaudit.training.spending import spending_of
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.parameter_plot import why_no_plane
+from fedaudit.training.base.round_records import PlannedRound
+from fedaudit.training.base.run_spending import spending_of
 
 
 @dataclass

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED
-from fedaudit.privacy.inputs import MechanismInputs
-from fedaudit.privacy.metric import leakage
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.metric.leakage import leakage
 
 _REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
 

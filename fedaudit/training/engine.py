@@ -8,13 +8,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.cell import Cell, is_client_by_client
-from fedaudit.training.client_by_client import ClientByClient
-from fedaudit.training.cohort import Block
-from fedaudit.training.rounds import Cohort, Played
-from fedaudit.training.side_by_side import SideBySide
-from fedaudit.training.splits import Splits
-from fedaudit.training.validation import Figures
+from fedaudit.training.base.cell import Cell, is_client_by_client
+from fedaudit.training.base.cohort import Block
+from fedaudit.training.base.splits import Splits
+from fedaudit.training.one_by_one.client_by_client import ClientByClient
+from fedaudit.training.stacked.side_by_side import SideBySide
+from fedaudit.training.stacked.stack_round import Cohort, Played
+from fedaudit.training.stacked.validation import Figures
 
 
 class Engine(Protocol):

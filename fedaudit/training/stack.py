@@ -12,20 +12,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.cell import Cell, draws_in_secret, pays_together
-from fedaudit.training.cohort import Block, draw_block
+from fedaudit.training.base.cell import Cell, draws_in_secret, pays_together
+from fedaudit.training.base.cohort import Block, draw_block
+from fedaudit.training.base.parameter_plot import why_no_plane
+from fedaudit.training.base.predicted_rows import predicted_rows
+from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.splits import split_cells
+from fedaudit.training.base.stopping import EarlyStopping, release_number
 from fedaudit.training.engine import build_engine
-from fedaudit.training.method import build_draws
-from fedaudit.training.observation import DrawnRound, draw_in, joined
-from fedaudit.training.plane import why_no_plane
-from fedaudit.training.predicted_rows import predicted_rows
-from fedaudit.training.records import FinalResult, PlannedRound, RoundRecord
-from fedaudit.training.rounds import Cohort, Played
-from fedaudit.training.splits import split_cells
 from fedaudit.training.stack_key import stack_key
-from fedaudit.training.state import CellState, first_state, participation_cap
-from fedaudit.training.stopping import EarlyStopping, release_number
-from fedaudit.training.validation import Figures
+from fedaudit.training.stacked.host_rounds import DrawnRound, draw_in, joined
+from fedaudit.training.stacked.round_method import build_draws
+from fedaudit.training.stacked.run_state import CellState, first_state, participation_cap
+from fedaudit.training.stacked.stack_round import Cohort, Played
+from fedaudit.training.stacked.validation import Figures
 
 
 class Stack:

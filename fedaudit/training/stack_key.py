@@ -1,6 +1,6 @@
 """Which cells can be trained side by side."""
 
-from fedaudit.training.cell import Cell, is_client_by_client
+from fedaudit.training.base.cell import Cell, is_client_by_client
 from fedaudit.training.mechanisms.registry import training_mechanism
 
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import and_, or_, select
 
-from models.records import Budget, Gap, Uncounted
 from models.repositories.base import ScopedRepository
 from models.repositories.epsilon_budgets import counts_for
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
 from models.tables.federations import Reservation
+from models.values import Budget, Gap, Uncounted
 
 _EPSILON = "epsilon"
 

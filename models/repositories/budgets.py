@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, Double, Select, and_, case, literal, or_, select, update
 
-from models.records import Budget
 from models.repositories.base import ScopedRepository
 from models.tables.federations import Federation, FederationBudget, Reservation
+from models.values import Budget
 
 # A total such as 1.2 must have room for three times 0.4, whose sum in floating point lies above.
 ROUNDING = 1e-12

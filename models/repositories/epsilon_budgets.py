@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import select, update
 
-from models.records import Budget, EpsilonCost, EpsilonRefusal, Shortage
 from models.repositories.budgets import (
     HELD,
     ROUNDING,
@@ -23,6 +22,7 @@ from models.repositories.budgets import (
     of_figure,
 )
 from models.tables.federations import Federation, Reservation
+from models.values import Budget, EpsilonCost, EpsilonRefusal, Shortage
 
 Curve = NDArray[np.float64]
 Price = Callable[[Curve, float], float]

@@ -5,10 +5,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, false, or_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
-from models.records import Cursor, ExperimentFilters
 from models.repositories.base import table_of
 from models.repositories.report_lists import has_epsilon
 from models.tables.experiments import Experiment, ExperimentTag
+from models.values import Cursor, ExperimentFilters
 
 FIGURES = (
     "leakage_max",

@@ -7,14 +7,6 @@ from typing import Any
 from sqlalchemy import select, update
 
 from models.clock import utc_now
-from models.records import (
-    Cursor,
-    ExperimentFilters,
-    FinalFigures,
-    LeakagePrice,
-    NewExperiment,
-    Page,
-)
 from models.repositories.base import ScopedRepository
 from models.repositories.budgets import BudgetRepository
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository
@@ -23,6 +15,14 @@ from models.repositories.experiment_lists import cursor_of, filtered, paged
 from models.repositories.ledger import LedgerRepository
 from models.tables.experiments import Experiment, ExperimentTag
 from models.tables.units import Unit
+from models.values import (
+    Cursor,
+    ExperimentFilters,
+    FinalFigures,
+    LeakagePrice,
+    NewExperiment,
+    Page,
+)
 
 ENDED = ("cancelled", "succeeded", "failed")
 

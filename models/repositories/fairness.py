@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from sqlalchemy import tuple_
 
-from models.records import FairnessRow
 from models.repositories.base import ExperimentPartRepository
 from models.tables.fairness import Fairness
+from models.values import FairnessRow
 
 
 class FairnessRepository(ExperimentPartRepository):

@@ -7,11 +7,11 @@ from sqlalchemy import Select, exists, select, update
 
 from models.clock import utc_now
 from models.identifiers import new_id
-from models.records import Cursor, NewFile, Page
 from models.repositories.budgets import BudgetRepository
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
+from models.values import Cursor, NewFile, Page
 
 _OPEN = ("queued", "running", "cancelling")
 _IN_GOOD_ORDER = ("profiling", "ready")

@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import Select, delete
 
 from models.clock import utc_now
-from models.records import Cursor, Page
 from models.repositories.base import ScopedRepository, table_of
 from models.tables.gate_policies import GatePolicy
+from models.values import Cursor, Page
 
 
 class GatePolicyRepository(ScopedRepository):

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from sqlalchemy import func, select, tuple_
 
 from models.clock import utc_now
-from models.records import Cursor, Intent, LedgerRow, LedgerTotalsRow
 from models.repositories.base import ExperimentPartRepository
 from models.tables.experiments import Experiment
 from models.tables.ledger import Ledger, LedgerTotals, ReleaseIntent
+from models.values import Cursor, Intent, LedgerRow, LedgerTotalsRow
 
 _INPUTS = (
     "mechanism",

@@ -2,9 +2,9 @@
 
 from sqlalchemy.orm import Session
 
-from models.records import LeakagePrice, TakenBack
 from models.repositories.experiments import ENDED, ExperimentRepository
 from models.repositories.federations import FederationRepository
+from models.values import LeakagePrice, TakenBack
 
 
 def fail_unit(session: Session, taken: TakenBack, *, price: LeakagePrice) -> list[str]:

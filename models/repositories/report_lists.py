@@ -5,11 +5,11 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Select, and_, exists, not_, or_, select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
-from models.records import Bound, Cursor, ListedReport, ReportFilters
 from models.repositories.base import table_of
 from models.tables.experiments import Experiment, ExperimentTag
 from models.tables.report_figures import ReportFigure
 from models.tables.report_summaries import ReportSummary
+from models.values import Bound, Cursor, ListedReport, ReportFilters
 
 SORT_KEYS = ("created_at", "finished_at", "name")
 """What a list may be sorted by besides figures."""

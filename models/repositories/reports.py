@@ -7,7 +7,12 @@ from typing import Any
 from sqlalchemy import select
 
 from models.clock import utc_now
-from models.records import (
+from models.repositories.base import ExperimentPartRepository, ScopedRepository, table_of
+from models.repositories.report_lists import cursor_of, filtered, listed, paged
+from models.tables.report_figures import ReportFigure
+from models.tables.report_summaries import ReportSummary
+from models.tables.reports import Report
+from models.values import (
     Cursor,
     IndexedFigure,
     ListedReport,
@@ -15,11 +20,6 @@ from models.records import (
     ReportFilters,
     ReportIndex,
 )
-from models.repositories.base import ExperimentPartRepository, ScopedRepository, table_of
-from models.repositories.report_lists import cursor_of, filtered, listed, paged
-from models.tables.report_figures import ReportFigure
-from models.tables.report_summaries import ReportSummary
-from models.tables.reports import Report
 
 
 class ReportRepository(ExperimentPartRepository):

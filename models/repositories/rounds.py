@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy.orm import defer
 
-from models.records import RoundRow
 from models.repositories.base import ExperimentPartRepository
 from models.tables.rounds import Round
+from models.values import RoundRow
 
 
 class RoundRepository(ExperimentPartRepository):

@@ -12,9 +12,9 @@ from sqlalchemy import ColumnElement, Select, and_, func, or_, select, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
-from models.records import Claim, TakenBack
 from models.repositories.base import Repository
 from models.tables.units import Unit
+from models.values import Claim, TakenBack
 
 _LONGEST_BACKOFF_SECONDS = 300.0
 

@@ -4,10 +4,10 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedaudit.privacy.metric import leakage
+from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.assemble import report_hash
-from models.records import FinalFigures
 from models.repositories import ExperimentRepository, ReportRepository
+from models.values import FinalFigures
 from tests.api.service import Api, finish, spec
 from workers.report_index import report_index
 

@@ -12,25 +12,23 @@ from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.security import SCOPES
+from api.shared.security import SCOPES
 from benchmarks import served_api
 from benchmarks.served_api import make_key
 from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.checkpoints import Checkpoint
+from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.keys import ALGORITHM, SigningKey
-from fedaudit.privacy.guarantees import mechanism_inputs
-from fedaudit.privacy.metric import leakage
+from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.assemble import assemble, report_hash
-from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
-from fedaudit.reports.signing import sign_report
+from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.spec.parse import parse_spec
 from infrastructure.settings import Settings
 from models.database import Database
-from models.records import FairnessRow, LedgerRow, RoundRow
-from models.records import FinalFigures as StoredFigures
 from models.repositories import (
     EventRepository,
     ExperimentRepository,
@@ -44,6 +42,8 @@ from models.repositories import (
 )
 from models.tables import Base
 from models.tables.experiments import Experiment
+from models.values import FairnessRow, LedgerRow, RoundRow
+from models.values import FinalFigures as StoredFigures
 from tests.fairness.disclosures import disclosed_counts
 from workers.report_index import report_index
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from api import middleware
+from api.http import middleware
 from tests.api.service import running_api, served, settings_for
 
 

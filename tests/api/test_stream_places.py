@@ -8,9 +8,9 @@ from time import sleep
 import httpx
 import pytest
 
-from api import resources
-from api.problems import ProblemError
+from api.http.problems import ProblemError
 from api.services.stream_places import StreamPlaces
+from api.shared import resources
 from tests.api.service import http, running_api, served, settings_for
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from fedaudit.cli.federation_table import show
+from fedaudit.cli.display.federation_table import show
 
 REGISTRATION = {
     "name": "incomes",

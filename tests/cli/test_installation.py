@@ -3,7 +3,7 @@
 import pytest
 
 from fedaudit.cli.failures import CommandError
-from fedaudit.cli.installation import Installation, last_lines
+from fedaudit.cli.service.installation import Installation, last_lines
 
 
 @pytest.fixture(autouse=True)

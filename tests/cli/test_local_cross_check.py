@@ -9,7 +9,7 @@ from fedaudit.cli.failures import CommandError
 from fedaudit.cli.local_run import run_locally
 from fedaudit.cli.main import main
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.group_counts import GroupCounter
+from fedaudit.training.base.group_counts import GroupCounter
 
 
 def run(spec):

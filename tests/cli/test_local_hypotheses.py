@@ -5,9 +5,9 @@ import pytest
 
 from fedaudit.cli.local_run import run_locally
 from fedaudit.ledger.entries import RELEASED
-from fedaudit.reports.document import Report
-from fedaudit.reports.html import render
-from fedaudit.reports.plane import rounds_to_draw
+from fedaudit.reports.document.document import Report
+from fedaudit.reports.page.html import render
+from fedaudit.reports.sections.parameter_plot_section import rounds_to_draw
 from fedaudit.spec.parse import parse_spec
 
 PAPER = {

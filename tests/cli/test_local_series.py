@@ -3,7 +3,7 @@
 import pytest
 
 from fedaudit.cli.local_run import run_locally
-from fedaudit.reports.html import render
+from fedaudit.reports.page.html import render
 from fedaudit.spec.parse import parse_spec
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 import yaml
 
-from fedaudit.reports.document import Report
+from fedaudit.reports.document.document import Report
 
 
 @pytest.fixture

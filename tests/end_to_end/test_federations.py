@@ -10,7 +10,7 @@ import pytest
 
 from fedaudit.client.client import Client
 from fedaudit.client.errors import ProblemError
-from fedaudit.federations.archives import UNSUSPICIOUS
+from fedaudit.federations.reading.archives import UNSUSPICIOUS
 from tests.cli.service import running
 from tests.end_to_end.federation_files import (
     CLIENTS,

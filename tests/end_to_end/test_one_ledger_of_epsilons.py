@@ -7,11 +7,11 @@ import httpx
 import numpy as np
 import pytest
 
-from fedaudit.ledger.accounts import stored_account
 from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.keys import PublicKey
+from fedaudit.ledger.ed25519 import PublicKey
+from fedaudit.ledger.ledger_context import stored_account
 from fedaudit.ledger.rows import entry_of
-from fedaudit.reports.verification import verify
+from fedaudit.reports.verification.verification import verify
 from tests.cli.service import Service, clean_environment, running
 from tests.end_to_end.running_specs import run_here, run_over_http
 from tests.training.specs import groups_spec

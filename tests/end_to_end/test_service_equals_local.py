@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedaudit.cli.local_run import LocalRun, run_locally
-from fedaudit.reports.series import series_of
+from fedaudit.reports.charts.series import series_of
 from fedaudit.spec.parse import parse_spec
 from infrastructure.queue import Queue
 from models.database import Database

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import ClientRows, Federation
-from fedaudit.federations.images import load_femnist, load_images
-from fedaudit.federations.sources import Files
+from fedaudit.federations.images.image_federation import load_femnist, load_images
+from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.images import Femnist, Images
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Load, Refuse
+from tests.federations.conftest import Load, Refuse
 
 DATA = "hospital,x,sex,cost\n" + "".join(
     f"h{index % 10},1,{'FM'[index % 2]},2\n" for index in range(11)

@@ -9,17 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.federations import sensitive, table_pass, table_profile, tables, tallies, target_pass
+from fedaudit.federations.groups import sensitive
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.profile import profile
 from fedaudit.federations.profile_file import profile_registration
-from fedaudit.federations.sources import Files
+from fedaudit.federations.profiles import tallies
+from fedaudit.federations.profiles.profile import profile
+from fedaudit.federations.reading import table_files
+from fedaudit.federations.reading.source_files import Files
+from fedaudit.federations.table import table_pass, table_profile, target_pass
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import parse_registration
-
-from .conftest import CLASSIFIER, spec_value
-from .registering import profile_in, refused, registration
+from tests.federations.conftest import CLASSIFIER, spec_value
+from tests.federations.registering import profile_in, refused, registration
 
 GOOD = "hospital,x,cost\na,1,2\nb,3,4\nb,5,6\n"
 COLOURS = {"name": "colour", "kind": "categorical", "categories": ["red", "blue"]}
@@ -77,7 +79,7 @@ def both(
 def test_profiles_agree_with_loading(
     sources: Path, monkeypatch: pytest.MonkeyPatch, numeric: bool, at_once: int
 ) -> None:
-    monkeypatch.setattr(tables, "_TOGETHER", at_once)
+    monkeypatch.setattr(table_files, "_TOGETHER", at_once)
     rng = random.Random(11)
     for minimum in (1, 3, 30):
         written(sources, people(rng, rows=120, numeric=numeric))
@@ -94,7 +96,7 @@ def test_profiles_agree_with_loading(
 def test_rules_by_group_and_the_positive_class(
     sources: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(tables, "_TOGETHER", at_once)
+    monkeypatch.setattr(table_files, "_TOGETHER", at_once)
     rows = sorted(people(random.Random(4), rows=200, numeric=False), key=lambda row: row[5])
     drop = {"features": ["x"]}
     by_group: list[dict[str, Any]] = [
@@ -140,7 +142,7 @@ WRONG: list[tuple[int, str, str]] = [
 def test_a_wrong_cell_is_named_by_row_and_column_as_in_loading(
     sources: Path, monkeypatch: pytest.MonkeyPatch, column: int, cell: str, says: str, at_once: int
 ) -> None:
-    monkeypatch.setattr(tables, "_TOGETHER", at_once)
+    monkeypatch.setattr(table_files, "_TOGETHER", at_once)
     rows = people(random.Random(2), rows=20, numeric=True)
     rows[2][2] = ""  # left out, and counted in row numbers all the same
     rows[7] = ["a", "1", "red", "F", "20", "0.5"]
@@ -307,7 +309,7 @@ def test_data_that_changed_and_progress(sources: Path) -> None:
 def test_attributes_of_clients(
     sources: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(tables, "_TOGETHER", at_once)
+    monkeypatch.setattr(table_files, "_TOGETHER", at_once)
     rows = people(random.Random(10), rows=90, numeric=True)
     for row in rows:
         row[3] = "" if row[4] == "20" else {"a": "F", "b": "M"}.get(row[0].strip(), "X")

@@ -13,9 +13,13 @@ from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import digest, encode
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.lines import ledger_lines
+from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.ledger.rows import BundledRow, entry_of, from_line, to_line
-from fedaudit.privacy.inputs import Component, MechanismInputs, layer_components
+from fedaudit.privacy.accounting.mechanism_parameters import (
+    Component,
+    MechanismInputs,
+    layer_components,
+)
 
 NAMES = ("10001", "ä", "b", "a")
 INPUTS = MechanismInputs(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fedaudit.ledger.encoding import EntryEncoder, digest, encode
 from fedaudit.ledger.entries import LedgerEntry, MechanismInputs
-from fedaudit.ledger.lines import ledger_lines
+from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.ledger.rows import BundledRow, entry_of, from_line, to_line
 
 NAMES = ("10001", "ä", "b", "a", "")

@@ -5,7 +5,7 @@ import pytest
 
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.radii import radii_fit
-from fedaudit.privacy.inputs import MechanismInputs, layer_components
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs, layer_components
 
 NAN = np.nan
 

@@ -6,7 +6,6 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from models.database import Database
-from models.records import LedgerRow, NewExperiment
 from models.repositories import (
     ExperimentRepository,
     FederationRepository,
@@ -14,6 +13,7 @@ from models.repositories import (
     SubjectSetRepository,
     UnitRepository,
 )
+from models.values import LedgerRow, NewExperiment
 
 NAMES = ("07001", "07002", "07003", "07004")
 """Subject keys; the ledger rows below name them by index."""

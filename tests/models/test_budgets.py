@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.database import Database
-from models.records import Budget
 from models.repositories import FederationRepository
+from models.values import Budget
 from tests.models.rows import add_federation, add_project
 
 _LEAKAGE = {"book": "simulation", "figure": "leakage"}

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy import metric
+from fedaudit.privacy.metric import leakage as metric
 from models.database import Database
-from models.records import Cursor, ExperimentFilters, FinalFigures, NewExperiment
 from models.repositories import ExperimentRepository, UnitRepository
 from models.repositories.experiment_lists import SORT_KEYS
+from models.values import Cursor, ExperimentFilters, FinalFigures, NewExperiment
 from tests.models.rows import add_experiment, add_federation, add_project
 
 _LEAKAGES = (3.0, None, 1.0, 3.0, None, 2.0, 1.0)

@@ -6,7 +6,6 @@ import numpy as np
 from sqlalchemy import func, select
 
 from models.database import Database
-from models.records import FairnessRow, RoundRow
 from models.repositories import (
     CheckpointRepository,
     EventRepository,
@@ -16,6 +15,7 @@ from models.repositories import (
     RoundRepository,
 )
 from models.tables.rounds import Round
+from models.values import FairnessRow, RoundRow
 from tests.models.rows import queued
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from fedaudit.privacy.metric import leakage
+from fedaudit.privacy.metric.leakage import leakage
 from models.database import Database
-from models.records import Claim, FinalFigures
 from models.repositories import (
     EventRepository,
     ExperimentRepository,
@@ -16,6 +15,7 @@ from models.repositories import (
     fail_unit,
 )
 from models.tables import Event, Experiment
+from models.values import Claim, FinalFigures
 from tests.models.rows import add_experiment, add_project, ledger_row, queued
 
 

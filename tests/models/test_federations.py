@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.metric import leakage
+from fedaudit.privacy.metric.leakage import leakage
 from models.database import Database
-from models.records import NewFile, TakenBack
 from models.repositories import FederationRepository, UnitRepository, fail_unit
 from models.tables import Federation
+from models.values import NewFile, TakenBack
 from tests.models.rows import add_experiment, add_project
 
 CONTENT = "c" * 64

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from fedaudit.ledger.lines import ledger_lines
+from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.ledger.rows import entry_of
 from models.database import Database
-from models.records import LedgerRow
 from models.repositories import LedgerRepository
+from models.values import LedgerRow
 from tests.models.rows import LAPLACE, NAMES, ledger_row, queued
 
 _ARRAYS = ("subjects", "outcomes", "radii", "releases", "clusters")

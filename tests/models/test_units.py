@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import update
 
 from models.database import Database
-from models.records import Claim
 from models.repositories import UnitRepository
 from models.tables import Unit
+from models.values import Claim
 from tests.models.rows import add_project
 
 T = TypeVar("T")

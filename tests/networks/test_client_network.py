@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.general import GeneralNetwork
+from fedaudit.networks.dense import GeneralNetwork
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import (

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.networks import per_record_vmap
+from fedaudit.networks import record_gradients_any
 from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.clipped_gradients import clipped_gradients
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.per_record import ClippedGradients, RecordBatch
-from fedaudit.networks.per_record_dense import DenseClippedGradients
-from fedaudit.networks.per_record_tiny import TinyClippedGradients
-from fedaudit.networks.per_record_vmap import VmapClippedGradients
+from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch
+from fedaudit.networks.record_gradients_any import VmapClippedGradients
+from fedaudit.networks.record_gradients_dense import DenseClippedGradients
+from fedaudit.networks.record_gradients_small_dense import TinyClippedGradients
 from fedaudit.networks.record_loss import RecordLoss
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape
 
@@ -276,7 +276,7 @@ def convolution_loss(theta: Tensor, features: Tensor, target: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("chunk_elements", [1, 200, 1 << 24])
 def test_a_convolutional_network(chunk_elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(per_record_vmap, "_CHUNK_ELEMENTS", chunk_elements)
+    monkeypatch.setattr(record_gradients_any, "_CHUNK_ELEMENTS", chunk_elements)
     random = torch.Generator().manual_seed(1)
     batch = RecordBatch(
         features=torch.randn(3, 9, 1, 6, 6, generator=random),

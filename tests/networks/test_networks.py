@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from fedaudit.networks.choose import TINY_ROWS, TINY_WIDTH, choose_network
-from fedaudit.networks.folding import fold
-from fedaudit.networks.general import GeneralNetwork
+from fedaudit.networks.dense import GeneralNetwork
+from fedaudit.networks.fixed_order_sums import fold
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.losses import Loss
+from fedaudit.networks.network_choice import TINY_ROWS, TINY_WIDTH, choose_network
 from fedaudit.networks.shape import DenseShape, network_shape
-from fedaudit.networks.tiny import TinyNetwork
+from fedaudit.networks.small_dense import TinyNetwork
 from fedaudit.spec.model import Linear, Logistic, Mlp
 
 FALSE_ALARM = 1e-6

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.gaussian import unit_gaussian
-from fedaudit.privacy.laplace import unit_laplace
-from fedaudit.privacy.record_sampling import tossed_coins
+from fedaudit.privacy.noise.gaussian import unit_gaussian
+from fedaudit.privacy.noise.laplace import unit_laplace
+from fedaudit.privacy.records.record_sampling import tossed_coins
 from fedaudit.randomness import CounterSource
 
 Numbers = NDArray[np.float64]

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from looks_right import Checks, laplace_checks
 from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
-from fedaudit.privacy.laplace import Sanitiser, layer_slices, unit_laplace, unit_layers
-from fedaudit.privacy.layers import LayerSanitiser
+from fedaudit.privacy.noise.laplace import Sanitiser, layer_slices, unit_laplace, unit_layers
+from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
 from fedaudit.randomness import CounterSource
+from tests.privacy.looks_right import Checks, laplace_checks
 
 Numbers = NDArray[np.float64]
 

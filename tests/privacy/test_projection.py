@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from specs_of_privacy import a_spec
 
 from fedaudit.privacy.projection import project_cost
-from fedaudit.privacy.record_use import drawn_budgets, record_use
+from fedaudit.privacy.records.record_use import drawn_budgets, record_use
 from fedaudit.privacy.spending_plan import spending_plan
+from tests.privacy.specs_of_privacy import a_spec
 
 
 def laplace(**settings):

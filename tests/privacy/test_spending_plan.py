@@ -6,16 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from specs_of_privacy import a_spec
 
-from fedaudit.privacy.accountants.choose import accountant
-from fedaudit.privacy.accountants.conversion import added_epsilon
-from fedaudit.privacy.accountants.pld import PldAccountant
-from fedaudit.privacy.accountants.rdp import RDP_ORDERS
-from fedaudit.privacy.events import FixedSizeSampled, Gaussian, PoissonSampled, event_from_dict
-from fedaudit.privacy.guarantees import mechanism_inputs
-from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.accounting.accountants.accountant_choice import accountant
+from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
+from fedaudit.privacy.accounting.accountants.pld import PldAccountant
+from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.privacy_events import (
+    FixedSizeSampled,
+    Gaussian,
+    PoissonSampled,
+    event_from_dict,
+)
+from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
 from fedaudit.privacy.spending_plan import spending_plan
+from tests.privacy.specs_of_privacy import a_spec
 
 DELTA = 1e-5
 POISSON = {"sampling": "poisson", "rate": 0.1}

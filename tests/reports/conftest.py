@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.privacy.inputs import MechanismInputs, unbounded_inputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs, unbounded_inputs
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.plan import SpendingPlan
-from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from fedaudit.privacy.spending_plan import spending_plan
 from fedaudit.reports.assemble import assemble
-from fedaudit.reports.material import ReportMaterial
+from fedaudit.reports.document.material import ReportMaterial
 
 Material = Callable[..., ReportMaterial]
 

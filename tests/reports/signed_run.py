@@ -9,13 +9,13 @@ import numpy as np
 from fedaudit.ledger.bundle import BundleParts, bundle_chunks
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.checkpoints import Checkpoint, subjects_hash
+from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.keys import SigningKey
 from fedaudit.ledger.rows import BundledRow, entry_of
-from fedaudit.privacy.guarantees import mechanism_inputs
+from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
 from fedaudit.reports.assemble import assemble
-from fedaudit.reports.material import FederationFacts, FinalFigures, ReportMaterial
-from fedaudit.reports.signing import sign_report
+from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.parse import parse_spec
 

@@ -6,12 +6,12 @@ import pytest
 from fedaudit.federations.load import load_federation
 from fedaudit.ledger.chain import first_broken_link
 from fedaudit.ledger.entries import RELEASED
-from fedaudit.privacy.events import Observer
+from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.runs.run import cell_account, training_subjects
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.cell import Cell
-from fedaudit.training.records import Outcome, PlannedRound, RoundRecord
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import Outcome, PlannedRound, RoundRecord
 from tests.training.specs import groups_spec
 
 ID = "01a2019d-eb06-707e-8176-418d586cfa12"

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.privacy.inputs import MechanismInputs
-from fedaudit.privacy.metric import summarise_leakage
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.metric.leakage import summarise_leakage
 from fedaudit.runs.spending import Spending
 
 CLIENTS = 12

@@ -17,8 +17,8 @@ _LIMIT = f"import resource; resource.setrlimit(resource.RLIMIT_CPU, ({_CPU_SECON
 _TEXT = "text = '{' + ','.join(f'\"{n}\": 0' for n in range(150_000)) + ',\"149999\": 1}'\n"
 _CASES = {
     "request body": (
-        "from api.bodies import decode_json\n"
-        "from api.problems import ProblemError as Refused\n"
+        "from api.http.bodies import decode_json\n"
+        "from api.http.problems import ProblemError as Refused\n"
         "call = lambda: decode_json(text.encode())\n"
     ),
     "pasted spec": (

@@ -6,8 +6,7 @@ import pytest
 
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.table import Feature
-
-from .documents import HOSPITAL, IMAGES, TABLE, changed, fault, faults
+from tests.spec.documents import HOSPITAL, IMAGES, TABLE, changed, fault, faults
 
 PAIN = {"name": "pain", "kind": "categorical", "categories": ["none", "typical"]}
 LINEAR = {"source": "synthetic-linear"}

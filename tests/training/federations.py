@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.cell import Cell
+from fedaudit.training.base.cell import Cell
 from tests.training.specs import groups_spec
 
 TABLE = {"source": "table", "path": "a.csv", "client_key": "who", "target": "y"}

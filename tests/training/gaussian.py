@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.split import split_clients
-from fedaudit.training.cell import Cell
+from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
-from fedaudit.training.state import CellState
+from fedaudit.training.stacked.run_state import CellState
 from tests.training.federations import random_federation, table_cell
 
 LOCAL = {"mechanism": "gaussian-local", "noise_multiplier": 0.5, "clip": 1.0, "delta": 1e-3}

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedaudit.training.cell import Cell
-from fedaudit.training.personalised import PersonalisedStack
-from fedaudit.training.records import RoundRecord
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.records.personalised import PersonalisedStack
 from tests.training.specs import groups_spec
 
 

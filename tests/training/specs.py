@@ -4,8 +4,8 @@ from typing import Any
 
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.cell import Cell
-from fedaudit.training.records import FinalResult, RoundRecord
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import FinalResult, RoundRecord
 from fedaudit.training.stack import Stack
 
 

@@ -12,8 +12,8 @@ from torch.nn import functional
 from fedaudit.federations.federation import Federation
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import DenseShape
-from fedaudit.training.cell import Cell
-from fedaudit.training.records import RoundRecord
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import random_federation, table_cell
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fedaudit.federations.federation import Federation
 from fedaudit.networks.initial import initial_hypotheses
-from fedaudit.privacy.metric import leakage
-from fedaudit.training.records import Outcome, RoundRecord
+from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.training.base.round_records import Outcome, RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import federation, random_federation, table_cell
 from tests.training.specs import cell, groups_spec, train

@@ -8,10 +8,10 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.networks.initial import initial_hypotheses
-from fedaudit.privacy.adaptive_clipping import update_noise_multiplier
+from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
 from fedaudit.privacy.spending_plan import spending_plan
-from fedaudit.training.cell import Cell
-from fedaudit.training.records import Outcome, RoundRecord
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import Outcome, RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.gaussian import (
     CENTRAL,

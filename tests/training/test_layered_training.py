@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.laplace import layer_slices
-from fedaudit.training.records import Outcome
+from fedaudit.privacy.noise.laplace import layer_slices
+from fedaudit.training.base.round_records import Outcome
 from fedaudit.training.stack import Stack
 from tests.training.federations import (
     image_cell,

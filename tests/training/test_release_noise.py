@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.training.records import Outcome, RoundRecord
+from fedaudit.training.base.round_records import Outcome, RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.specs import cell, groups_spec
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from api.services.admission import admit_to_unit, store_federation
-from api.services.wake import queue_unit
+from api.services.base.dispatch import queue_unit
+from api.services.experiments.admission import admit_to_unit, store_federation
 from fedaudit.federations.load import load_federation
-from fedaudit.federations.sources import OpenUpload
+from fedaudit.federations.reading.source_files import OpenUpload
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.parse import parse_spec
 from models.database import Database

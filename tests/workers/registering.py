@@ -8,7 +8,6 @@ from typing import Any
 from fedaudit.spec.registration import parse_registration
 from infrastructure.storage import Storage
 from models.database import Database
-from models.records import NewFile
 from models.repositories import (
     FederationRepository,
     OutboxRepository,
@@ -17,6 +16,7 @@ from models.repositories import (
 )
 from models.tables.federations import Federation
 from models.tables.units import Unit
+from models.values import NewFile
 
 KEY = "federations/tests/people"
 REGISTRATION: dict[str, Any] = {

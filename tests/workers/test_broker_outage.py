@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from models.database import Database
 from benchmarks.servers import Server, start_valkey
+from models.database import Database
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from tests.workers.processes import Service, service, wait_until
 

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from models.database import Database
-from models.records import Claim
 from models.repositories import UnitRepository
+from models.values import Claim
 from tests.workers.admission import submit
 from workers.claim import Lease, LeaseLostError
 

@@ -8,7 +8,7 @@ import pytest
 
 from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.envelope import Envelope
-from fedaudit.training.group_counts import GroupCounter
+from fedaudit.training.base.group_counts import GroupCounter
 from models.database import Database
 from models.repositories import LedgerCheckpointRepository, ReportRepository
 from tests.training.specs import groups_spec

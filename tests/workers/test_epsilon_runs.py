@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import workers.play
-from fedaudit.ledger.accounts import stored_account
+import workers.run_loop
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.ledger.ledger_context import stored_account
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
 from models.database import Database
-from models.records import Budget, LedgerRow
 from models.repositories import (
     EpsilonBudgetRepository,
     ExperimentRepository,
@@ -20,6 +19,7 @@ from models.repositories import (
     RoundRepository,
     SubjectSetRepository,
 )
+from models.values import Budget, LedgerRow
 from tests.workers.admission import Submitted, events_of, experiment_of, submit
 from tests.workers.epsilon_specs import EPSILON_SPECS, by_record, central, local
 from workers.context import WorkerContext
@@ -194,8 +194,8 @@ def test_a_client_over_its_budget_is_refused(database: Database, context: Worker
 @pytest.fixture
 def crash_in_block(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The worker dies after the noise of a block of three rounds was drawn, before it is stored."""
-    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 3)
-    opened = workers.play.open_stack
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
+    opened = workers.run_loop.open_stack
 
     def install(*blocks: int) -> None:
         counted = iter(range(1, 1000))
@@ -213,7 +213,7 @@ def crash_in_block(monkeypatch: pytest.MonkeyPatch) -> Any:
             stack.advance = failing
             return stack
 
-        monkeypatch.setattr(workers.play, "open_stack", open_failing)
+        monkeypatch.setattr(workers.run_loop, "open_stack", open_failing)
 
     return install
 

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from celery.worker import state as celery_state
 
-import workers.play
+import workers.run_loop
 from fedaudit.cli.local_run import run_locally
 from fedaudit.ledger.rows import entry_of
-from fedaudit.reports.hypotheses_checks import hypotheses_checks
-from fedaudit.reports.recompute import LedgerTotals
+from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks
+from fedaudit.reports.verification.recompute import LedgerTotals
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.stack import Stack
 from models.database import Database
-from models.records import RoundRow
 from models.repositories import LedgerRepository, ReportRepository, RoundRepository
+from models.values import RoundRow
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
@@ -94,7 +94,7 @@ def test_an_interruption_changes_nothing(
     undisturbed = submit(database, EVERY_THIRD)
     run_unit(context, undisturbed.unit_id)
     submitted = submit(database, EVERY_THIRD)
-    store, counted = workers.play.store_block, iter(range(1, 1000))
+    store, counted = workers.run_loop.store_block, iter(range(1, 1000))
 
     def stopping(*arguments: Any, **options: Any) -> bool:
         cancelled = store(*arguments, **options)
@@ -102,8 +102,8 @@ def test_an_interruption_changes_nothing(
             celery_state.should_stop = 0
         return cancelled
 
-    monkeypatch.setattr(workers.play, "store_block", stopping)
-    monkeypatch.setattr(workers.play.Pace, "rounds", lambda self, **_: 1)
+    monkeypatch.setattr(workers.run_loop, "store_block", stopping)
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
     run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).rounds_done == 7
     celery_state.should_stop = None
@@ -131,7 +131,7 @@ def test_lost_rounds_count_in_the_cluster_that_a_client_was_in(
         return records
 
     monkeypatch.setattr(Stack, "advance", failing)
-    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 2)
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 2)
     run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).rounds_done == 4
     run_unit(context, submitted.unit_id)

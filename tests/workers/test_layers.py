@@ -8,16 +8,15 @@ import pytest
 from celery.worker import state as celery_state
 from sqlalchemy import text
 
-import workers.play
-from api.services.evidence import evidence_of
+import workers.run_loop
+from api.services.reports.stored_evidence import evidence_of
 from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
-from fedaudit.ledger.lines import ledger_lines
+from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.ledger.rows import entry_of
-from fedaudit.reports.document import Report
-from fedaudit.reports.verification import verify
+from fedaudit.reports.document.document import Report
+from fedaudit.reports.verification.verification import verify
 from fedaudit.training.stack import Stack
 from models.database import Database
-from models.records import LedgerRow
 from models.repositories import (
     LedgerCheckpointRepository,
     LedgerRepository,
@@ -25,6 +24,7 @@ from models.repositories import (
     SubjectSetRepository,
 )
 from models.tables.ledger import Ledger
+from models.values import LedgerRow
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from tests.workers.test_signing import judged
 from workers.context import WorkerContext
@@ -199,7 +199,7 @@ def test_lost_rounds_are_charged_in_every_layer(
             raise SystemError("power cut")
         return records
 
-    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 3)
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
     monkeypatch.setattr(Stack, "advance", failing)
     attempts = 1 if ending == "failed" else 3
     spec = spec_with(**LAYERS, privacy__noise="release")
@@ -227,15 +227,15 @@ def test_a_simulation_is_resumed_to_the_same_ledger(
         submit(database, spec_with(**LAYERS)),
     )
     run_unit(context, whole.unit_id)
-    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 3)
-    store, counted = workers.play.store_block, iter(range(1, 1000))
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
+    store, counted = workers.run_loop.store_block, iter(range(1, 1000))
 
     def failing(*arguments: Any, **options: Any) -> bool:
         if next(counted) == 3:
             raise SystemError("power cut")
         return store(*arguments, **options)
 
-    monkeypatch.setattr(workers.play, "store_block", failing)
+    monkeypatch.setattr(workers.run_loop, "store_block", failing)
     run_unit(context, interrupted.unit_id)
     assert experiment_of(database, interrupted).rounds_done == 6
     run_unit(context, interrupted.unit_id)

@@ -27,7 +27,7 @@ from tests.workers.registering import (
 )
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
-from workers.uploads import ProjectFiles
+from workers.uploaded_files import ProjectFiles
 
 
 @pytest.fixture(autouse=True)
@@ -224,7 +224,7 @@ import sys
 from pathlib import Path
 import workers.app, workers.run_unit
 from fedaudit.federations.profile_file import profile_registration
-from fedaudit.federations.sources import Files
+from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.registration import parse_registration
 from tests.workers.registering import REGISTRATION
 profile_registration(parse_registration(REGISTRATION), files=Files(Path({str(tmp_path)!r})))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import workers.play
-from api.security import SCOPES
+import workers.run_loop
+from api.shared.security import SCOPES
 from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageFullError, record_table_key
 from tests.api.service import Api, running_api, settings_for
@@ -122,7 +122,7 @@ def test_a_worker_lost_at_the_very_end_leaves_no_table_without_a_report(
 
     people["privacy"] = {**people["privacy"], "noise": "release"}
     with monkeypatch.context() as patch:
-        patch.setattr(workers.play, "succeed", lost)
+        patch.setattr(workers.run_loop, "succeed", lost)
         path = ran(api, context, people)
     answer = api.get(f"{path}/record-table")
     assert answer.status_code == 404

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import workers.play
-from fedaudit.privacy.metric import leakage
+import workers.run_loop
+from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.training.stack import Stack
 from models.database import Database
-from models.records import LedgerRow
 from models.repositories import (
     BudgetRepository,
     ExperimentRepository,
     LedgerRepository,
     RoundRepository,
 )
+from models.values import LedgerRow
 from tests.ledger.whole_chain import first_broken_link
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
 from workers.context import WorkerContext
@@ -29,7 +29,7 @@ PER_RELEASE = 2 / 3.0
 
 @pytest.fixture(autouse=True)
 def _blocks_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 3)
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
 
 
 @pytest.fixture

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from celery.worker import state as celery_state
 
-import workers.play
+import workers.run_loop
 from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.privacy.metric import leakage
+from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.assemble import report_hash
-from fedaudit.reports.document import Report
+from fedaudit.reports.document.document import Report
 from fedaudit.spec.metrics import METRICS
 from models.database import Database
-from models.records import Budget, LedgerRow
 from models.repositories import (
     BudgetRepository,
     CheckpointRepository,
@@ -26,6 +25,7 @@ from models.repositories import (
     RoundRepository,
     UnitRepository,
 )
+from models.values import Budget, LedgerRow
 from tests.ledger.whole_chain import first_broken_link
 from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
 from workers.context import WorkerContext
@@ -90,7 +90,7 @@ def after_flushes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[]
 
     def install(flushes: int, act: Callable[[], None]) -> None:
         counted = iter(range(1, 100_000))
-        store = workers.play.store_block
+        store = workers.run_loop.store_block
 
         def counting(*arguments: Any, **options: Any) -> bool:
             cancelled = store(*arguments, **options)
@@ -98,8 +98,8 @@ def after_flushes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[]
                 act()
             return cancelled
 
-        monkeypatch.setattr(workers.play, "store_block", counting)
-        monkeypatch.setattr(workers.play.Pace, "rounds", lambda self, **_: 1)
+        monkeypatch.setattr(workers.run_loop, "store_block", counting)
+        monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
 
     return install
 
@@ -380,7 +380,7 @@ def test_a_worker_that_lost_its_unit_writes_nothing_more(
             before.append(events_of(database, submitted.id))
         return 1
 
-    monkeypatch.setattr(workers.play.Pace, "rounds", take_over_before_the_fourth_block)
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", take_over_before_the_fourth_block)
     run_unit(context, submitted.unit_id)
     assert events_of(database, submitted.id) == before[0]
     assert len(ledger_of(database, submitted.id)) == 3
@@ -396,7 +396,7 @@ def test_cancelled_shows_only_after_the_worker_has_stopped(
     database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted = submit(database)
-    monkeypatch.setattr(workers.play.Pace, "rounds", lambda *_, **__: 1)
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 1)
     statuses = []
     progress = ExperimentRepository.progress
 

@@ -8,12 +8,12 @@ import pytest
 from celery.worker import state as celery_state
 from sqlalchemy import delete, update
 
-import workers.play
-from api.services.evidence import evidence_of
+import workers.run_loop
+from api.services.reports.stored_evidence import evidence_of
 from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.envelope import Envelope
-from fedaudit.privacy.metric import leakage
-from fedaudit.reports.verification import Verification, verify
+from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.reports.verification.verification import Verification, verify
 from fedaudit.training.stack import Stack
 from models.database import Database
 from models.repositories import (
@@ -30,9 +30,9 @@ from models.tables.reports import Report
 from models.tables.signing import LedgerCheckpoint
 from models.tables.units import Unit
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
+from workers.checkpoint_signing import CheckpointClock, load_signing_key
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
-from workers.signing import CheckpointClock, load_signing_key
 from workers.sweeper import Sweeper
 
 
@@ -62,7 +62,7 @@ def flushing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], Non
 
     def install(flushes: int, act: Callable[[], None]) -> None:
         counted = iter(range(1, 100_000))
-        store = workers.play.store_block
+        store = workers.run_loop.store_block
 
         def counting(*arguments: Any, **options: Any) -> bool:
             cancelled = store(*arguments, **options)
@@ -70,9 +70,11 @@ def flushing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], Non
                 act()
             return cancelled
 
-        monkeypatch.setattr(workers.play, "store_block", counting)
-        monkeypatch.setattr(workers.play.Pace, "rounds", lambda self, **_: 1)
-        monkeypatch.setattr(workers.play, "CheckpointClock", lambda: CheckpointClock(seconds=0.0))
+        monkeypatch.setattr(workers.run_loop, "store_block", counting)
+        monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
+        monkeypatch.setattr(
+            workers.run_loop, "CheckpointClock", lambda: CheckpointClock(seconds=0.0)
+        )
 
     return install
 
@@ -225,8 +227,8 @@ def test_a_ledger_without_its_lost_rounds_is_not_valid(
     database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
     """Rolled back to an earlier signed state, it never passes for the whole."""
-    monkeypatch.setattr(workers.play.Pace, "rounds", lambda self, **_: 3)
-    monkeypatch.setattr(workers.play, "CheckpointClock", lambda: CheckpointClock(seconds=0.0))
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 3)
+    monkeypatch.setattr(workers.run_loop, "CheckpointClock", lambda: CheckpointClock(seconds=0.0))
     advance, blocks = Stack.advance, iter(range(1, 100))
 
     def dying(stack: Stack, rounds: int) -> Any:
@@ -299,7 +301,7 @@ def test_a_run_that_its_worker_ends_is_signed_from_memory(
         return advance(stack, rounds)
 
     monkeypatch.setattr(Stack, "advance", cancelling)
-    monkeypatch.setattr(workers.play.Pace, "rounds", lambda self, **_: 3)
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 3)
     run_unit(context, submitted.unit_id)
     end = checkpoints_of(database, submitted)[-1]
     assert (end.status, end.witness) == ("cancelled", "worker")

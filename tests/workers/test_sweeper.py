@@ -5,7 +5,7 @@ import threading
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from fedaudit.privacy.metric import leakage
+from fedaudit.privacy.metric.leakage import leakage
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.settings import Settings
 from models.database import Database

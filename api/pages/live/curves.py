@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fedaudit.reports.charts.series import Series
 from fedaudit.reports.charts.thinning import kept_places
-from fedaudit.reports.series import Series
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
 
 MOST_POINTS = 1000

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.pages.wording import NONE, cost, figure, small_number
-from api.services.live_figures import LiveFigures
-from fedaudit.privacy.inputs import GuaranteeKind
+from api.services.reports.live_figures import LiveFigures
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.spec.metrics import ROUND_METRICS
-from models.records import FairnessRow, RoundRow
 from models.tables.experiments import Experiment
+from models.values import FairnessRow, RoundRow
 
 _NO_ROUND = "no round is stored yet"
 _NOT_VALIDATED = "no round was validated yet"

@@ -5,16 +5,16 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse
 
+from api.http.problems import ProblemError
 from api.pages.session import ReportsVisitor, Visitor
 from api.pages.templates import page
-from api.problems import ProblemError
-from api.resources import Resources, Shared
-from api.services.comparisons import comparison_of
+from api.services.reports.comparisons import comparison_of
+from api.shared.resources import Resources, Shared
 from fedaudit.reports.charts.front import axis_text, front_charts
-from fedaudit.reports.comparison.compare import Comparison
-from models.records import ExperimentFilters
+from fedaudit.reports.comparison.compared_reports import Comparison
 from models.repositories import ExperimentRepository
 from models.tables.experiments import Experiment
+from models.values import ExperimentFilters
 
 router = APIRouter()
 

@@ -9,7 +9,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.orm import Session
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
 
-from api.cursors import SmallInteger
+from api.http.cursors import SmallInteger
 from api.pages.live.curves import curves
 from api.pages.live.ending import why_ended
 from api.pages.live.readings import as_json, gap_readings, readings
@@ -17,14 +17,14 @@ from api.pages.session import COOKIE, ExperimentsForm, ExperimentsVisitor, Visit
 from api.pages.spec_form.preview import as_yaml
 from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
-from api.resources import Shared
-from api.services.event_log import EventLog
-from api.services.live_figures import LiveFigures, live_figures
-from api.services.lookups import find_experiment
-from api.services.once import Once
-from api.services.submission import RETRIED, cancel, retry
-from api.services.wake import publish
-from fedaudit.privacy.guarantees import guarantee_kind
+from api.services.base.dispatch import publish
+from api.services.base.idempotency import Once
+from api.services.base.lookups import find_experiment
+from api.services.experiments.event_log import EventLog
+from api.services.experiments.submission import RETRIED, cancel, retry
+from api.services.reports.live_figures import LiveFigures, live_figures
+from api.shared.resources import Shared
+from fedaudit.privacy.mechanism_guarantees import guarantee_kind
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.running import running_charts
 from fedaudit.spec.experiment import ExperimentSpec

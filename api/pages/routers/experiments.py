@@ -5,14 +5,14 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from api.bodies import validated
+from api.http.bodies import validated
 from api.pages.experiment_rows import row_of
 from api.pages.session import SignedIn, Visitor, require
 from api.pages.templates import page
-from api.resources import Resources, Shared
 from api.schemas.experiments import ExperimentParameters
-from api.security import Scope
-from api.services.experiment_lists import experiment_page
+from api.services.experiments.experiment_lists import experiment_page
+from api.shared.resources import Resources, Shared
+from api.shared.security import Scope
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from models.repositories import FederationRepository
 

@@ -6,16 +6,16 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from api.bodies import validated
-from api.cursors import decode_cursor, encode_cursor
+from api.http.bodies import validated
+from api.http.cursors import decode_cursor, encode_cursor
 from api.pages.budget_form import BudgetDraft, setting_of
 from api.pages.federation_views import attribute_views, budget_view, class_views
 from api.pages.session import FederationsForm, FederationsVisitor, Visitor
 from api.pages.templates import page
-from api.resources import Resources, Shared
 from api.schemas.federations import FederationBody, FederationParameters
-from api.services.federation_budgets import budgets_of, set_budget
-from api.services.lookups import find_federation
+from api.services.base.lookups import find_federation
+from api.services.budgets.federation_budgets import budgets_of, set_budget
+from api.shared.resources import Resources, Shared
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FederationRepository

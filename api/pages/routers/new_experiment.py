@@ -6,19 +6,19 @@ from typing import Annotated
 from fastapi import APIRouter, BackgroundTasks, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from api.http.problems import ProblemError
 from api.pages.session import ExperimentsAuthor, ExperimentsForm, Visitor
 from api.pages.spec_form import fields, sheet
 from api.pages.spec_form.build import Built, build
 from api.pages.spec_form.preview import Preview, as_yaml, preview
 from api.pages.spec_form.sheet import Sheet
 from api.pages.templates import page
-from api.problems import ProblemError
-from api.resources import Resources, Shared
-from api.services.admission import plan, refusal
-from api.services.lookups import find_experiment
-from api.services.once import Once
-from api.services.submission import submit
-from api.services.wake import publish
+from api.services.base.dispatch import publish
+from api.services.base.idempotency import Once
+from api.services.base.lookups import find_experiment
+from api.services.experiments.admission import plan, refusal
+from api.services.experiments.submission import submit
+from api.shared.resources import Resources, Shared
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec

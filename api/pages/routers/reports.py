@@ -9,12 +9,12 @@ from starlette.responses import HTMLResponse, Response
 
 from api.pages.session import ReportsVisitor, Visitor
 from api.pages.templates import has_template, page
-from api.resources import Resources, Shared
-from api.services.lookups import find_report
-from api.services.report_pages import stored_page
-from api.services.verification import verification_of
-from fedaudit.reports.html import Link
-from fedaudit.reports.readings.choose import READINGS, ReadingName, reading
+from api.services.base.lookups import find_report
+from api.services.reports.report_pages import stored_page
+from api.services.reports.stored_verification import verification_of
+from api.shared.resources import Resources, Shared
+from fedaudit.reports.page.html import Link
+from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
 
 router = APIRouter(prefix="/experiments/{experiment_id}")
 

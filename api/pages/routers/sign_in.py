@@ -18,7 +18,7 @@ from api.pages.session import (
     set_cookie,
 )
 from api.pages.templates import page
-from api.resources import Resources, Shared
+from api.shared.resources import Resources, Shared
 from models.repositories import ApiKeyRepository, WebSessionRepository
 
 router = APIRouter()

@@ -7,8 +7,8 @@ from typing import Any, assert_never
 import yaml
 
 from api.pages.wording import cost, small_number
-from fedaudit.privacy.guarantees import guarantee_kind
-from fedaudit.privacy.inputs import GuaranteeKind
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.mechanism_guarantees import guarantee_kind
 from fedaudit.privacy.projection import Projection
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash

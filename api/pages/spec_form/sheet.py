@@ -8,7 +8,7 @@ from typing import Any
 
 from api.pages.spec_form import fields
 from api.pages.spec_form.build import Built, active_fields
-from api.pages.spec_form.faults import Fault, placed
+from api.pages.spec_form.field_errors import Fault, placed
 from api.pages.spec_form.preview import Preview
 from fedaudit.spec.errors import FieldError
 from models.tables.federations import Federation

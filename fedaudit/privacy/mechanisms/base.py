@@ -14,12 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fedaudit.privacy.cost_projection import Projection
-from fedaudit.privacy.events import Observer
-from fedaudit.privacy.guarantee import Guarantee
-from fedaudit.privacy.inputs import CostKind, GuaranteeKind, MechanismInputs
-from fedaudit.privacy.plan import ObserverEpsilon, SpendingPlan, SubjectKind
-from fedaudit.privacy.record_use import RecordUse
+from fedaudit.privacy.accounting.mechanism_parameters import (
+    CostKind,
+    GuaranteeKind,
+    MechanismInputs,
+)
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.guarantees.guarantee import Guarantee
+from fedaudit.privacy.planning.cost_projection import Projection
+from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan, SubjectKind
+from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.experiment import ExperimentSpec
 
 PrivacyUnit = Literal["client", "record"]

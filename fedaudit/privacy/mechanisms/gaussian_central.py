@@ -11,21 +11,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, assert_never
 
-from fedaudit.privacy.adaptive_clipping import update_noise_multiplier
-from fedaudit.privacy.cost_projection import Projection
-from fedaudit.privacy.events import (
+from fedaudit.privacy.accounting.mechanism_parameters import (
+    CostKind,
+    GuaranteeKind,
+    MechanismInputs,
+)
+from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Event,
     FixedSizeSampled,
     Gaussian,
     PoissonSampled,
 )
-from fedaudit.privacy.guarantee import number
-from fedaudit.privacy.inputs import CostKind, GuaranteeKind, MechanismInputs
+from fedaudit.privacy.guarantees.guarantee import number
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
 from fedaudit.privacy.mechanisms.with_epsilon import EpsilonMechanism
-from fedaudit.privacy.plan import EVERYONE, SpendingPlan, plan_of_one_event
-from fedaudit.privacy.record_use import RecordUse
+from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
+from fedaudit.privacy.planning.cost_projection import Projection
+from fedaudit.privacy.planning.plan import EVERYONE, SpendingPlan, plan_of_one_event
+from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 

@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.privacy.cost_projection import Projection, fixed_cohort, participations
-from fedaudit.privacy.events import Adjacency, Gaussian
-from fedaudit.privacy.guarantee import number
-from fedaudit.privacy.inputs import CostKind, GuaranteeKind, MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import (
+    CostKind,
+    GuaranteeKind,
+    MechanismInputs,
+)
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Gaussian
+from fedaudit.privacy.guarantees.guarantee import number
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
 from fedaudit.privacy.mechanisms.with_epsilon import EpsilonMechanism
-from fedaudit.privacy.plan import SpendingPlan, plan_of_one_event
-from fedaudit.privacy.record_use import RecordUse
+from fedaudit.privacy.planning.cost_projection import Projection, fixed_cohort, participations
+from fedaudit.privacy.planning.plan import SpendingPlan, plan_of_one_event
+from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.privacy import GaussianLocal
 
 

@@ -1,32 +1,37 @@
 """The mechanism `laplace-l2`: the Laplace mechanism under Euclidean distance, metric privacy.
 
-Its theory, and the sentences of its guarantee, are in `fedaudit.privacy.metric_guarantees`; its
-figures are those of `fedaudit.privacy.metric`.
+Its theory, and the sentences of its guarantee, are in
+`fedaudit.privacy.guarantees.metric_guarantees`; its figures are those of
+`fedaudit.privacy.metric.leakage`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.privacy.cost_projection import (
-    NO_EPSILON,
-    Projection,
-    fixed_cohort,
-    mean_participations,
-)
-from fedaudit.privacy.guarantee import SIMULATED, Guarantee
-from fedaudit.privacy.inputs import (
+from fedaudit.privacy.accounting.mechanism_parameters import (
     CostKind,
     GuaranteeKind,
     MechanismInputs,
     layer_components,
 )
-from fedaudit.privacy.layer_guarantees import LAYER_ADJACENCY
+from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee
+from fedaudit.privacy.guarantees.layer_guarantees import LAYER_ADJACENCY
+from fedaudit.privacy.guarantees.metric_guarantees import (
+    ADJACENCY,
+    choice_sentences,
+    release_sentences,
+)
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
-from fedaudit.privacy.metric import largest_participation, leakage
-from fedaudit.privacy.metric_guarantees import ADJACENCY, choice_sentences, release_sentences
-from fedaudit.privacy.plan import ObserverEpsilon, SpendingPlan
-from fedaudit.privacy.record_use import RecordUse
+from fedaudit.privacy.metric.leakage import largest_participation, leakage
+from fedaudit.privacy.planning.cost_projection import (
+    NO_EPSILON,
+    Projection,
+    fixed_cohort,
+    mean_participations,
+)
+from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
+from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.privacy import LaplaceL2
 
 _NO_DELTA = "the guarantee is a bound on densities for every output; it has no delta"

@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedaudit.privacy.cost_projection import NO_MECHANISM, Projection, unbounded_projection
-from fedaudit.privacy.guarantee import Guarantee, no_guarantee
-from fedaudit.privacy.inputs import CostKind, GuaranteeKind, MechanismInputs, unbounded_inputs
+from fedaudit.privacy.accounting.mechanism_parameters import (
+    CostKind,
+    GuaranteeKind,
+    MechanismInputs,
+    unbounded_inputs,
+)
+from fedaudit.privacy.guarantees.guarantee import Guarantee, no_guarantee
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
-from fedaudit.privacy.plan import ObserverEpsilon, SpendingPlan
-from fedaudit.privacy.record_use import RecordUse
+from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, Projection, unbounded_projection
+from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
+from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.privacy import NoMechanism
 
 _STATEMENT = (

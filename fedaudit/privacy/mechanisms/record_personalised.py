@@ -1,18 +1,30 @@
 """The mechanism `record-personalised`: every record is sampled as often as its budget allows.
 
 One record's clipped gradient moves the sum of a step by at most c where the record joins or leaves.
-Steps hang on the client's coin, and rounds are composed (`fedaudit.privacy.accountants.two_stage`).
-Rates follow from the record's own budget and public numbers, so no other record's rate moves. The
-baselines' rates and noise follow from how many records a client has, or from others' budgets too: a
-proof would take these as known to everybody, and their figures are called heuristic.
+Steps hang on the client's coin, and rounds are composed
+(`fedaudit.privacy.accounting.accountants.two_stage`). Rates follow from the record's own budget and
+public numbers, so no other record's rate moves. The baselines' rates and noise follow from how many
+records a client has, or from others' budgets too: a proof would take these as known to everybody,
+and their figures are called heuristic.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, assert_never
 
-from fedaudit.privacy.accountants.two_stage import TwoStageRun
-from fedaudit.privacy.cost_projection import (
+from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
+from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons
+from fedaudit.privacy.accounting.mechanism_parameters import (
+    CostKind,
+    GuaranteeKind,
+    MechanismInputs,
+    unbounded_inputs,
+)
+from fedaudit.privacy.accounting.privacy_events import Adjacency
+from fedaudit.privacy.guarantees.guarantee import Guarantee, no_guarantee, number
+from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
+from fedaudit.privacy.mechanisms.with_epsilon import EpsilonMechanism
+from fedaudit.privacy.planning.cost_projection import (
     LEAKAGE_FIGURES,
     NO_LEAKAGE,
     NO_NOISE,
@@ -20,21 +32,15 @@ from fedaudit.privacy.cost_projection import (
     epsilon_entry,
     unbounded_projection,
 )
-from fedaudit.privacy.epsilon_tables import renyi_epsilons
-from fedaudit.privacy.events import Adjacency
-from fedaudit.privacy.guarantee import Guarantee, no_guarantee, number
-from fedaudit.privacy.inputs import CostKind, GuaranteeKind, MechanismInputs, unbounded_inputs
-from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
-from fedaudit.privacy.mechanisms.with_epsilon import EpsilonMechanism
-from fedaudit.privacy.plan import ObserverEpsilon, SpendingPlan, plan_of_records
-from fedaudit.privacy.record_baselines import TREATED_AS_PUBLIC
-from fedaudit.privacy.record_plans import run_within
-from fedaudit.privacy.record_spending import (
+from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan, plan_of_records
+from fedaudit.privacy.records.record_baselines import TREATED_AS_PUBLIC
+from fedaudit.privacy.records.record_plans import run_within
+from fedaudit.privacy.records.record_spending import (
     RECORD_ADJACENCY,
     RECORD_OBSERVERS,
     record_spending,
 )
-from fedaudit.privacy.record_use import RecordUse, record_settings
+from fedaudit.privacy.records.record_use import RecordUse, record_settings
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import PoissonCohort
 

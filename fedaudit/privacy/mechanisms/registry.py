@@ -6,7 +6,7 @@ A new mechanism is registered here in both places; a member of the spec's union 
 
 from typing import assert_never
 
-from fedaudit.privacy.inputs import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
 from fedaudit.privacy.mechanisms.base import MechanismFacts, PrivacyMechanism
 from fedaudit.privacy.mechanisms.gaussian_central import GaussianCentralMechanism
 from fedaudit.privacy.mechanisms.gaussian_local import GaussianLocalMechanism

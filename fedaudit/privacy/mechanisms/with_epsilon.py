@@ -9,17 +9,17 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedaudit.privacy.cost_projection import (
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
+from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most
+from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
+from fedaudit.privacy.planning.cost_projection import (
     LEAKAGE_FIGURES,
     NO_LEAKAGE,
     Projection,
     epsilon_entry,
 )
-from fedaudit.privacy.events import Adjacency, Observer
-from fedaudit.privacy.guarantee import SIMULATED, Guarantee, at_most
-from fedaudit.privacy.inputs import MechanismInputs
-from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
-from fedaudit.privacy.plan import ObserverEpsilon, SpendingPlan
+from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
 
 _HELD_OUT: dict[PrivacyUnit, str] = {
     "client": (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fedaudit.privacy.guarantee import at_most
+from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.charts.svg import element, number, together
 
 WIDTH = 420.0

@@ -5,9 +5,9 @@ from typing import Any
 
 from fedaudit.reports.charts.chart import Chart, FigureTable, joined
 from fedaudit.reports.charts.legend import SERIES
-from fedaudit.reports.charts.lines import Final, Line, LinePlot, line_chart
+from fedaudit.reports.charts.line_chart import Final, Line, LinePlot, line_chart
+from fedaudit.reports.charts.series import GapSeries, Series, Values
 from fedaudit.reports.charts.thinning import kept_places
-from fedaudit.reports.series import GapSeries, Series, Values
 from fedaudit.spec.metrics import IDEALS, KINDS, METRICS
 
 _MOST_ROUNDS = 200

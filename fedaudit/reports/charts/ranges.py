@@ -8,8 +8,8 @@ from markupsafe import Markup
 from fedaudit.reports.charts.chart import WIDTH, Drawing, drawn
 from fedaudit.reports.charts.legend import legend, mark
 from fedaudit.reports.charts.scale import Scale, value_scale
+from fedaudit.reports.charts.series import Values
 from fedaudit.reports.charts.svg import element, label, line, shortened, together
-from fedaudit.reports.series import Values
 
 _RIGHT = WIDTH - 20
 _ROW, _MANY, _LOW_ROW = 24.0, 12, 18.0

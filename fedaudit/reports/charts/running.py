@@ -2,7 +2,7 @@
 
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.over_rounds import gap_charts, privacy_charts, training_charts
-from fedaudit.reports.series import Series
+from fedaudit.reports.charts.series import Series
 
 
 def running_charts(series: Series, *, delta: float | None) -> list[Chart]:

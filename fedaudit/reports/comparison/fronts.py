@@ -7,13 +7,13 @@ adjacency, delta, observer and, for a leakage, radius. Losses of different kinds
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from fedaudit.privacy.inputs import GuaranteeKind
-from fedaudit.reports.checks import value_at
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.reports.comparison.pareto import dominated_by
 from fedaudit.reports.comparison.parts import Axis, Family, Front, FrontPoint, LeftOut
 from fedaudit.reports.comparison.warnings import EARLY_END, ended_early
-from fedaudit.reports.document import Report
-from fedaudit.reports.readings.fields import text_at
+from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.document.document import Report
+from fedaudit.reports.readings.document_fields import text_at
 from fedaudit.spec.metrics import is_ratio
 
 # What a front weighs fairness by, unless told: the first that any of its experiments has.

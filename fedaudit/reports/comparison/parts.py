@@ -6,9 +6,9 @@ has its reason beside it.
 
 from typing import Any, Literal
 
-from fedaudit.privacy.inputs import GuaranteeKind
-from fedaudit.reports.document import Outcome, Reasons
-from fedaudit.reports.part import Part
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.reports.document.document import Outcome, Reasons
+from fedaudit.reports.document.part import Part
 
 Section = Literal["privacy", "utility", "fairness"]
 Family = Literal["leakage", "epsilon"]

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from fedaudit.reports.checks import value_at
 from fedaudit.reports.comparison.parts import Caution, Warned
-from fedaudit.reports.document import Report
+from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.document.document import Report
 
 _UNPROTECTED = "none"
 

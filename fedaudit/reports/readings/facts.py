@@ -4,8 +4,8 @@ import json
 
 from fedaudit.privacy.mechanisms.base import MechanismFacts
 from fedaudit.privacy.mechanisms.registry import known_facts
-from fedaudit.reports.checks import value_at
-from fedaudit.reports.readings.fields import (
+from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.readings.document_fields import (
     Document,
     figure,
     number_at,

@@ -10,10 +10,10 @@ law itself sets none.
 from itertools import permutations
 from typing import Literal
 
-from fedaudit.reports.checks import value_at
-from fedaudit.reports.document import Share
+from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.document.document import Share
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.fields import (
+from fedaudit.reports.readings.document_fields import (
     Document,
     ReadingPart,
     ReportName,

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from fedaudit.reports.checks import value_at
+from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.fields import (
+from fedaudit.reports.readings.document_fields import (
     NOT_STATED,
     Document,
     figure,

@@ -7,7 +7,7 @@ follow it and the hazards it names; the questions are this project's words.
 
 from typing import Literal
 
-from fedaudit.reports.readings.fields import Document, ReadingPart, ReportName, report_name
+from fedaudit.reports.readings.document_fields import Document, ReadingPart, ReportName, report_name
 from fedaudit.reports.readings.nist_statements import (
     ANSWERED,
     IN_PART,

@@ -3,7 +3,7 @@
 from typing import Final, Literal
 
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.fields import (
+from fedaudit.reports.readings.document_fields import (
     Document,
     ReadingPart,
     figure,

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from fedaudit.reports.readings.fields import Document
+from fedaudit.reports.readings.document_fields import Document
 
 
 @dataclass(frozen=True, kw_only=True)

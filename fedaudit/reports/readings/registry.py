@@ -8,9 +8,9 @@ text says that it is not stated, and the notes list every field that a person ha
 import re
 from typing import Any
 
-from fedaudit.reports.checks import value_at
+from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.fields import (
+from fedaudit.reports.readings.document_fields import (
     NOT_STATED,
     Document,
     figure,

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.losses import Loss
-from fedaudit.privacy.record_plans import RecordPlan
+from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Source
 from fedaudit.spec.base import SpecPart
-from fedaudit.training.cell import Cell
-from fedaudit.training.cohort import Block, Draws
-from fedaudit.training.record_steps import RecordSteps
-from fedaudit.training.spending import spending_of
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.cohort import Block, Draws
+from fedaudit.training.base.record_steps import RecordSteps
+from fedaudit.training.base.run_spending import spending_of
 
 Privacy = TypeVar("Privacy", bound=SpecPart)
 

@@ -13,15 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.privacy.adaptive_clipping import (
+from fedaudit.privacy.noise.adaptive_clipping import (
     next_clip,
     noised_share_within,
     update_noise_multiplier,
 )
-from fedaudit.privacy.gaussian import CentralGaussian, clip_to_norm, unit_gaussian
+from fedaudit.privacy.noise.gaussian import CentralGaussian, clip_to_norm, unit_gaussian
 from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral
-from fedaudit.training.cell import Cell, expected_cohort
-from fedaudit.training.cohort import Draws
+from fedaudit.training.base.cell import Cell, expected_cohort
+from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
     ServerMechanism,
     ServerNoise,

@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.privacy.gaussian import LocalGaussian, unit_gaussian
+from fedaudit.privacy.noise.gaussian import LocalGaussian, unit_gaussian
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import GaussianLocal
-from fedaudit.training.cell import Cell
-from fedaudit.training.cohort import Draws
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,

@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.laplace import Sanitiser, unit_laplace, unit_layers
-from fedaudit.privacy.layers import LayerSanitiser
-from fedaudit.privacy.long_laplace import (
+from fedaudit.privacy.metric.leakage import largest_participation
+from fedaudit.privacy.noise.laplace import Sanitiser, unit_laplace, unit_layers
+from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
+from fedaudit.privacy.noise.long_laplace import (
     release_in_place,
     release_layers_in_place,
     unit_laplace_vector,
 )
-from fedaudit.privacy.metric import largest_participation
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import LaplaceL2
-from fedaudit.training.cell import Cell
-from fedaudit.training.cohort import Draws
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import NoMechanism
-from fedaudit.training.cell import Cell
-from fedaudit.training.cohort import Draws
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.cohort import Draws
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,

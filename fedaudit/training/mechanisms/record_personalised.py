@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from fedaudit.networks.clipped_gradients import clipped_gradients
 from fedaudit.networks.losses import Loss
-from fedaudit.privacy.record_plans import RecordPlan
+from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.spec.privacy import RecordPersonalised
 from fedaudit.spec.training import Local
-from fedaudit.training.cell import Cell
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.optimisers import Adam, Optimiser, RmsProp, Sgd
+from fedaudit.training.base.record_steps import RecordSteps
 from fedaudit.training.mechanisms.base import RecordMechanism, RecordProtection
-from fedaudit.training.optimisers import Adam, Optimiser, RmsProp, Sgd
-from fedaudit.training.record_steps import RecordSteps
 
 
 @dataclass(frozen=True)

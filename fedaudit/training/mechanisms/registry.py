@@ -17,7 +17,7 @@ from fedaudit.spec.privacy import (
     PrivacySpec,
     RecordPersonalised,
 )
-from fedaudit.training.cell import Cell
+from fedaudit.training.base.cell import Cell
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     Protection,

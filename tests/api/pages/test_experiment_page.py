@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from api.pages.session import COOKIE
-from api.services import live_figures
+from api.services.reports import live_figures
 from tests.api.pages.browser import signed_in
 from tests.api.service import ROUNDS, Api, fail, finish, play, served, spec
 

@@ -7,8 +7,8 @@ import pytest
 
 from api.pages.spec_form import fields, sheet
 from api.pages.spec_form.build import build
-from api.pages.spec_form.faults import placed
 from api.pages.spec_form.field import Field
+from api.pages.spec_form.field_errors import placed
 from api.pages.spec_form.typed import MISSING, value_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec

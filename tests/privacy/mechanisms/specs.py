@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.privacy.record_use import RecordUse, record_use
+from fedaudit.privacy.records.record_use import RecordUse, record_use
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from tests.privacy.specs_of_privacy import a_spec

@@ -4,7 +4,7 @@ import pytest
 
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.plan import SpendingPlan
+from fedaudit.privacy.planning.plan import SpendingPlan
 from tests.privacy.mechanisms.specs import CLIENTS, SPECS, records_of
 
 pytestmark = pytest.mark.parametrize("name", SPECS)

@@ -4,8 +4,7 @@ from typing import get_args
 
 import pytest
 
-from fedaudit.privacy.cost_projection import NO_MECHANISM, NO_NOISE
-from fedaudit.privacy.inputs import MechanismInputs, unbounded_inputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs, unbounded_inputs
 from fedaudit.privacy.mechanisms.registry import (
     MECHANISMS,
     UnknownMechanismError,
@@ -14,6 +13,7 @@ from fedaudit.privacy.mechanisms.registry import (
     mechanism_of,
     why_unbounded,
 )
+from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, NO_NOISE
 from fedaudit.spec.privacy import mechanism_parts
 from tests.privacy.mechanisms.specs import CLIENTS, SPECS
 

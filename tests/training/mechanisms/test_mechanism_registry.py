@@ -9,8 +9,7 @@ import torch
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.privacy import PrivacySpec
 from fedaudit.training import mechanisms
-from fedaudit.training.cell import Cell
-from fedaudit.training.choose import open_stack
+from fedaudit.training.base.cell import Cell
 from fedaudit.training.mechanisms.base import (
     ClientMechanism,
     ClientProtection,
@@ -20,6 +19,7 @@ from fedaudit.training.mechanisms.base import (
 )
 from fedaudit.training.mechanisms.registry import build_protection, training_mechanism
 from fedaudit.training.stack import Stack
+from fedaudit.training.trainer_choice import open_stack
 from tests.training.gaussian import CENTRAL, LOCAL, REPORTED
 from tests.training.personalised import records_spec
 from tests.training.specs import cell, groups_spec

@@ -14,17 +14,19 @@ from torch import Tensor
 
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.privacy import Noise
-from fedaudit.training import client_by_client, method, personalised_round
-from fedaudit.training.cell import Cell
-from fedaudit.training.choose import open_stack
-from fedaudit.training.clustering import Server
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.parameter_plot import why_no_plane
+from fedaudit.training.base.record_steps import RecordSteps
+from fedaudit.training.base.run_spending import spending_of
 from fedaudit.training.mechanisms.base import ProtectedUploads
 from fedaudit.training.mechanisms.gaussian_central import GaussianServer
-from fedaudit.training.personalised import PersonalisedStack
-from fedaudit.training.plane import why_no_plane
-from fedaudit.training.record_steps import RecordSteps
-from fedaudit.training.spending import spending_of
+from fedaudit.training.one_by_one import client_by_client
+from fedaudit.training.records import personalised_round
+from fedaudit.training.records.personalised import PersonalisedStack
 from fedaudit.training.stack import Stack
+from fedaudit.training.stacked import round_method
+from fedaudit.training.stacked.clustering import Server
+from fedaudit.training.trainer_choice import open_stack
 from tests.training.federations import without_padding
 from tests.training.gaussian import ALONE, cell_with
 from tests.training.personalised import records_spec
@@ -127,7 +129,7 @@ class LooksRight:
 
 @pytest.mark.parametrize(
     ("path", "engine"),
-    [(padded, method), (unpadded, client_by_client)],
+    [(padded, round_method), (unpadded, client_by_client)],
     ids=["side by side", "client by client"],
 )
 def test_nothing_is_taken_for_a_protection_by_its_looks(

@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedaudit.training.cell import Cell
-from fedaudit.training.personalised import PersonalisedStack
-from fedaudit.training.personalised_state import PersonalisedState
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.records.personalised import PersonalisedStack
+from fedaudit.training.records.personalised_state import PersonalisedState
 from fedaudit.training.stack import Stack
 from tests.training.federations import without_padding
 from tests.training.gaussian import CENTRAL, cell_with, state, states

@@ -1,0 +1,136 @@
+"""Reading a JSON body: strictly, and never further than it needs to be."""
+
+import json
+import math
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, NoReturn, TypeVar
+
+from fastapi import Depends, Request
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
+
+from api.http.problems import ProblemError, invalid
+from fedaudit.spec.errors import InvalidInputError, field_errors
+from fedaudit.spec.parse import first_repeated
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_DEEPEST = 64
+_BLOCK_BYTES = 2**20
+_BROKE_OFF = "the body broke off"
+_NOT_JSON = "is not JSON: "
+
+
+def media_type(request: Request) -> str:
+    """The media type of a request's body, without parameters; empty where none is told."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def in_blocks(request: Request) -> AsyncIterator[bytes]:
+    """The body in pieces of a size that is worth a thread's while. Raises ProblemError."""
+    block = bytearray()
+    try:
+        async for chunk in request.stream():
+            block += chunk
+            if len(block) >= _BLOCK_BYTES:
+                yield bytes(block)
+                block.clear()
+    except ClientDisconnect:
+        raise invalid("", _BROKE_OFF) from None
+    yield bytes(block)
+
+
+async def read_json(request: Request) -> Any:
+    """The value in a request's body. Raises ProblemError where there is none."""
+    if media_type(request) != "application/json":
+        raise ProblemError(
+            415,
+            "unsupported-media-type",
+            "send the body as JSON, with the header Content-Type: application/json",
+        )
+    try:
+        return decode_json(await request.body())
+    except ClientDisconnect:
+        raise invalid("", _BROKE_OFF) from None
+
+
+JsonBody = Annotated[Any, Depends(read_json)]
+
+
+def decode_json(body: bytes) -> Any:
+    """The value in JSON text (RFC 8259) that any reader understands alike.
+
+    Refused with an error that names the reason: other encodings than UTF-8, NaN and infinities,
+    numbers beyond double precision, names given twice, halves of surrogate pairs, deep nesting.
+    """
+    try:
+        value = json.loads(
+            body.decode("utf-8"),
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_distinct,
+        )
+    except UnicodeDecodeError:
+        raise invalid("", "is not UTF-8") from None
+    except RecursionError:
+        raise _too_deep() from None
+    except ValueError as error:
+        raise invalid("", _NOT_JSON + str(error)) from None
+    _check(value)
+    return value
+
+
+def validated(model: type[Model], value: object) -> Model:
+    """The value as a model. Raises InvalidInputError naming the fields."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise InvalidInputError(field_errors(error, value)) from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number; use null, or leave the field out")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text[:40]} is too large for a number in double precision")
+    return value
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError(f"the name {first_repeated(pairs)!a} is given twice in one object")
+    return value
+
+
+def _check(value: Any) -> None:
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > _DEEPEST:
+            raise _too_deep()
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner += item.keys()
+                inner += item.values()
+            elif isinstance(item, list):
+                inner += item
+            elif isinstance(item, str) and not _is_text(item):
+                raise invalid("", "holds half of a surrogate pair, which is no character")
+        level = inner
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _too_deep() -> ProblemError:
+    return invalid("", f"is nested more than {_DEEPEST} levels deep")

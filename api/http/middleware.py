@@ -1,0 +1,144 @@
+"""What happens to every request and answer, whatever the route. Pure ASGI: streams stay streams."""
+
+from time import monotonic
+
+import anyio
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.http.problems import ProblemError, problem_response
+
+_PATIENCE_SECONDS = 5.0
+_QUIET_SECONDS = 20.0
+"""A body may stop for so long."""
+_LEISURE_SECONDS = 30.0
+_LEAST_BYTES_A_SECOND = 1024
+"""Beyond the first half minute a body comes at least so fast, uploads too."""
+_NOTHING = "default-src 'none'; frame-ancestors 'none'"
+
+
+class BodyLimit:
+    """Refuses bodies above a number of bytes: at once where their length is told, else counted.
+
+    Uploads, which are the multipart bodies of one path, have a limit of their own.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, largest_bytes: int, upload_path: str, largest_upload_bytes: int
+    ) -> None:
+        self._app = app
+        self._largest = largest_bytes
+        self._upload_path = upload_path
+        self._largest_upload = largest_upload_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        upload = self._is_upload(scope, headers)
+        largest = self._largest_upload if upload else self._largest
+        body = _Body(receive, largest)
+        told = headers.get("content-length", "")
+        # Compared by length first: int() itself refuses thousands of digits.
+        if told.isascii() and told.isdigit() and (len(told) > 18 or int(told) > largest):
+            await problem_response(_too_large(largest))(scope, receive, body.patient(send))
+        else:
+            # Other bodies are read whole before an answer, and are soon read.
+            await self._app(scope, body.receive, body.patient(send) if upload else send)
+
+    def _is_upload(self, scope: Scope, headers: Headers) -> bool:
+        return (
+            scope["method"] == "POST"
+            and scope["path"] == self._upload_path
+            and headers.get("content-type", "").lower().startswith("multipart/")
+        )
+
+
+class _Body:
+    """A request's body: counted, and read to its end where it is answered too early."""
+
+    def __init__(self, receive: Receive, largest: int) -> None:
+        self._receive = receive
+        self._largest = largest
+        self._received = 0
+        self._waited = 0.0
+        self._ended = False
+
+    async def receive(self) -> Message:
+        """The next message. Raises ProblemError for too many bytes, and where they come slowly."""
+        message = await (self._receive() if self._ended else self._in_time())
+        self._ended = not message.get("more_body", False)
+        self._received += len(message.get("body", b""))
+        if self._received > self._largest:
+            raise _too_large(self._largest)
+        return message
+
+    async def _in_time(self) -> Message:
+        """The next message of the body; the time that is spent on what came does not count."""
+        left = _LEISURE_SECONDS + self._received / _LEAST_BYTES_A_SECOND - self._waited
+        began = monotonic()
+        with anyio.move_on_after(max(0.0, min(_QUIET_SECONDS, left))):
+            message = await self._receive()
+            self._waited += monotonic() - began
+            return message
+        # Whoever sends so slowly is not waited for after the answer either.
+        self._ended = True
+        raise ProblemError(
+            408,
+            "request-timeout",
+            f"the body came too slowly: nothing for {_QUIET_SECONDS:.0f} s, or less than "
+            f"{_LEAST_BYTES_A_SECOND} bytes a second",
+            headers={"Connection": "close"},
+        )
+
+    def patient(self, send: Send) -> Send:
+        """Sends an answer at once, then lets the client send on for a while.
+
+        Closing the connection under a client that still sends would reset it, and many clients
+        then never see the answer.
+        """
+
+        async def send_on(message: Message) -> None:
+            last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if not last or self._ended:
+                await send(message)
+                return
+            await send({**message, "more_body": True})
+            with anyio.move_on_after(_PATIENCE_SECONDS):
+                while (await self._receive()).get("more_body", False):
+                    pass
+            await send({"type": "http.response.body", "body": b""})
+
+        return send_on
+
+
+def _too_large(largest: int) -> ProblemError:
+    return ProblemError(413, "payload-too-large", f"the body is larger than {largest} bytes")
+
+
+class SecurityHeaders:
+    """Headers that keep answers out of caches, frames and guessed media types."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers.setdefault("Referrer-Policy", "no-referrer")
+                headers.setdefault("Content-Security-Policy", _NOTHING)
+                if scope["path"].startswith("/v1/"):
+                    # Every answer there depends on the key.
+                    headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self._app(scope, receive, with_headers)

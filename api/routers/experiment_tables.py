@@ -1,0 +1,246 @@
+"""What the rounds of an experiment leave: figures, the ledger, fairness."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import TypeAdapter
+from starlette.responses import StreamingResponse
+
+from api.http.cursors import SmallInteger, decode_cursor, encode_cursor
+from api.http.negotiation import Accept, preferred
+from api.openapi import Responses, problems
+from api.schemas.base import PageParameters, Parameters
+from api.schemas.experiment_tables import (
+    FairnessFilters,
+    FairnessPage,
+    FairnessParameters,
+    LedgerFilters,
+    LedgerPage,
+    LedgerParameters,
+    RoundPage,
+)
+from api.services.base.lookups import find_experiment
+from api.services.tables.exports import MEDIA_TYPES, Form, export
+from api.services.tables.figure_tables import FairnessTable, RoundTable, group_lines
+from api.services.tables.ledger_table import LedgerTable, page_reasons
+from api.services.tables.record_tables import record_table_of
+from api.services.tables.table_pages import BEGINNING, Position, read_page
+from api.shared.resources import Resources, Shared
+from api.shared.security import Caller, ExperimentsReader, LedgerReader
+from fedaudit.spec.base import Text
+from models.repositories import SubjectSetRepository
+
+router = APIRouter(prefix="/experiments/{experiment_id}", tags=["records"])
+
+_FORMS: dict[str, Form] = {media_type: form for form, media_type in MEDIA_TYPES.items()}
+_NEEDS_LEDGER_SCOPE = "the counts are confidential and need the scope ledger:read"
+
+_AFTER_ROUND: TypeAdapter[Any] = TypeAdapter(tuple[tuple[SmallInteger] | None, SmallInteger])
+_AFTER_ENTRY: TypeAdapter[Any] = TypeAdapter(
+    tuple[tuple[SmallInteger, SmallInteger, Text, Text] | None, SmallInteger]
+)
+_AFTER_ATTRIBUTE: TypeAdapter[Any] = TypeAdapter(
+    tuple[tuple[SmallInteger, Text] | None, SmallInteger]
+)
+
+_FILE: Responses = {
+    200: {
+        "description": "The whole table.",
+        "content": {
+            media_type: {
+                "schema": {"type": "string", "format": "binary"}
+                if form == "parquet"
+                else {"type": "string"}
+            }
+            for media_type, form in _FORMS.items()
+        },
+    }
+}
+_LIST = {**problems(404), **_FILE}
+_RECORD_TABLE: Responses = {
+    **problems(404),
+    200: {
+        "description": "The whole table.",
+        "content": {MEDIA_TYPES["csv"]: {"schema": {"type": "string"}}},
+    },
+}
+
+
+@router.get("/rounds", response_model=RoundPage, responses=_LIST)
+def list_rounds(
+    experiment_id: str,
+    caller: ExperimentsReader,
+    parameters: Annotated[PageParameters, Query()],
+    resources: Shared,
+    accept: Accept,
+) -> RoundPage | StreamingResponse:
+    """The figures of each round, in order. CSV, NDJSON and Parquet carry all of them."""
+    form = _form(accept)
+    if form is not None:
+        return _rounds_file(resources, caller, experiment_id, form)
+    start = _start("rounds", parameters, _AFTER_ROUND)
+    with resources.database.read() as session:
+        table = RoundTable(caller.project_id, find_experiment(session, caller, experiment_id).id)
+        page = read_page(table, session, start=start, limit=parameters.limit)
+    return RoundPage.model_validate(
+        {"items": page.lines, "next_cursor": encode_cursor("rounds", page.next)}
+    )
+
+
+@router.get("/rounds.{form}", response_class=StreamingResponse, responses=_LIST)
+def export_rounds(
+    experiment_id: str,
+    form: Form,
+    caller: ExperimentsReader,
+    _parameters: Annotated[Parameters, Query()],
+    resources: Shared,
+) -> StreamingResponse:
+    """The figures of every round as a file."""
+    return _rounds_file(resources, caller, experiment_id, form)
+
+
+@router.get("/privacy-ledger", response_model=LedgerPage, responses=_LIST)
+def list_ledger(
+    experiment_id: str,
+    caller: LedgerReader,
+    parameters: Annotated[LedgerParameters, Query()],
+    resources: Shared,
+    accept: Accept,
+) -> LedgerPage | StreamingResponse:
+    """What each round cost each subject. Files carry all that the filters let through."""
+    form = _form(accept)
+    if form is not None:
+        return _ledger_file(resources, caller, experiment_id, form, parameters)
+    start = _start("ledger", parameters, _AFTER_ENTRY)
+    table = _ledger_table(resources, caller, experiment_id, parameters)
+    with resources.database.read() as session:
+        page = read_page(table, session, start=start, limit=parameters.limit)
+    return LedgerPage.model_validate(
+        {
+            "items": page.lines,
+            "reasons": page_reasons(page.lines),
+            "next_cursor": encode_cursor("ledger", page.next),
+        }
+    )
+
+
+@router.get("/privacy-ledger.{form}", response_class=StreamingResponse, responses=_LIST)
+def export_ledger(
+    experiment_id: str,
+    form: Form,
+    caller: LedgerReader,
+    filters: Annotated[LedgerFilters, Query()],
+    resources: Shared,
+) -> StreamingResponse:
+    """What each round cost each subject, as a file."""
+    return _ledger_file(resources, caller, experiment_id, form, filters)
+
+
+@router.get("/fairness", response_model=FairnessPage, responses=_LIST)
+def list_fairness(
+    experiment_id: str,
+    caller: ExperimentsReader,
+    parameters: Annotated[FairnessParameters, Query()],
+    resources: Shared,
+    accept: Accept,
+) -> FairnessPage | StreamingResponse:
+    """The gaps between groups in each round; the counts behind them with the scope ledger:read."""
+    form = _form(accept)
+    if form is not None:
+        return _fairness_file(resources, caller, experiment_id, form, parameters)
+    start = _start("fairness", parameters, _AFTER_ATTRIBUTE)
+    with resources.database.read() as session:
+        experiment = find_experiment(session, caller, experiment_id)
+        table = FairnessTable(caller.project_id, experiment.id, parameters)
+        page = read_page(table, session, start=start, limit=parameters.limit)
+    groups = None
+    if caller.may("ledger:read"):
+        groups = [line for row in page.begun for line in group_lines(row, experiment.attributes)]
+    return FairnessPage.model_validate(
+        {
+            "items": page.lines,
+            "groups": groups,
+            "groups_reason": _NEEDS_LEDGER_SCOPE if groups is None else None,
+            "next_cursor": encode_cursor("fairness", page.next),
+        }
+    )
+
+
+@router.get("/fairness.{form}", response_class=StreamingResponse, responses=_LIST)
+def export_fairness(
+    experiment_id: str,
+    form: Form,
+    caller: ExperimentsReader,
+    filters: Annotated[FairnessFilters, Query()],
+    resources: Shared,
+) -> StreamingResponse:
+    """The gaps between groups in every round, as a file; never the counts."""
+    return _fairness_file(resources, caller, experiment_id, form, filters)
+
+
+@router.get("/record-table", response_class=StreamingResponse, responses=_RECORD_TABLE)
+def get_record_table(
+    experiment_id: str,
+    caller: LedgerReader,
+    _parameters: Annotated[Parameters, Query()],
+    resources: Shared,
+) -> StreamingResponse:
+    """What every single record spent, as CSV: only of a `record-personalised` run.
+
+    Confidential. A line a record: its client, row, budget, rate, whether it was left out, and its
+    epsilon before each observer, empty where nothing was noised.
+    """
+    with resources.database.read() as session:
+        found = find_experiment(session, caller, experiment_id)
+    table = record_table_of(resources.storage, found)
+    name = f'attachment; filename="{found.id}-record-table.csv"'
+    return StreamingResponse(
+        table, media_type=MEDIA_TYPES["csv"], headers={"Content-Disposition": name}
+    )
+
+
+def _rounds_file(
+    resources: Resources, caller: Caller, experiment_id: str, form: Form
+) -> StreamingResponse:
+    with resources.database.read() as session:
+        found = find_experiment(session, caller, experiment_id)
+    table = RoundTable(caller.project_id, found.id)
+    name = f"{found.id}-rounds"
+    return export(table, resources.database, what="rounds", form=form, file_name=name)
+
+
+def _ledger_file(
+    resources: Resources, caller: Caller, experiment_id: str, form: Form, filters: LedgerFilters
+) -> StreamingResponse:
+    table = _ledger_table(resources, caller, experiment_id, filters)
+    name = f"{experiment_id}-privacy-ledger"
+    return export(table, resources.database, what="ledger", form=form, file_name=name)
+
+
+def _fairness_file(
+    resources: Resources, caller: Caller, experiment_id: str, form: Form, filters: FairnessFilters
+) -> StreamingResponse:
+    with resources.database.read() as session:
+        found = find_experiment(session, caller, experiment_id)
+    table = FairnessTable(caller.project_id, found.id, filters)
+    name = f"{found.id}-fairness"
+    return export(table, resources.database, what="fairness", form=form, file_name=name)
+
+
+def _ledger_table(
+    resources: Resources, caller: Caller, experiment_id: str, filters: LedgerFilters
+) -> LedgerTable:
+    with resources.database.read() as session:
+        found = find_experiment(session, caller, experiment_id)
+        names = SubjectSetRepository(session).names(found.subject_set_id)
+    return LedgerTable(caller.project_id, found.id, names, filters)
+
+
+def _form(accept: str) -> Form | None:
+    """The file that is asked for; None where it is a page of JSON."""
+    return _FORMS.get(preferred(accept, ("application/json", *_FORMS)))
+
+
+def _start(route: str, parameters: PageParameters, kind: TypeAdapter[Any]) -> Position:
+    decoded: Position | None = decode_cursor(route, parameters.cursor, kind)
+    return BEGINNING if decoded is None else decoded

@@ -1,0 +1,1 @@
+"""What services share: lookups, idempotency, the dispatch of units."""

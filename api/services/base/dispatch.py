@@ -1,0 +1,53 @@
+"""Waking a worker: a unit and its message are written with what needs them, and sent afterwards."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from api.shared.resources import Resources
+from models.repositories import OutboxRepository, UnitRepository
+
+log = structlog.get_logger()
+
+UNIT_TOPIC = "unit"
+"""The outbox topic under which the sweeper looks for units to publish."""
+
+
+@dataclass(frozen=True)
+class Wake:
+    """What to tell the queue once the transaction is committed."""
+
+    unit_id: str
+    device: str
+    message_id: str
+
+
+def queue_unit(
+    session: Session,
+    project_id: str,
+    *,
+    kind: Literal["run", "profile"],
+    device: str,
+    max_attempts: int,
+) -> Wake:
+    """A new unit and its message, in the caller's transaction; to be published after it."""
+    unit = UnitRepository(session).create(project_id, device, kind=kind, max_attempts=max_attempts)
+    payload = {"unit_id": unit.id, "device": unit.device}
+    message_id = OutboxRepository(session).add(project_id, UNIT_TOPIC, payload)
+    return Wake(unit.id, unit.device, message_id)
+
+
+def publish(resources: Resources, wake: Wake) -> None:
+    """Tell the queue. Where it is away, the sweeper does so later from the outbox."""
+    from infrastructure.queue import QueueUnavailableError
+
+    try:
+        resources.queue.publish_unit(wake.unit_id, wake.device)
+        with resources.database.write() as session:
+            OutboxRepository(session).mark_published([wake.message_id])
+            UnitRepository(session).mark_published([wake.unit_id])
+    except (QueueUnavailableError, SQLAlchemyError) as error:
+        log.warning("left to the sweeper", unit_id=wake.unit_id, error=type(error).__name__)

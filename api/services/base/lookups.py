@@ -1,0 +1,56 @@
+"""Finding what a path names, within the caller's project."""
+
+from sqlalchemy.orm import Session
+
+from api.http.problems import ProblemError, not_found
+from api.shared.security import Caller
+from models.identifiers import is_id
+from models.repositories import (
+    ExperimentRepository,
+    FederationRepository,
+    GatePolicyRepository,
+    ReportRepository,
+)
+from models.tables.experiments import Experiment
+from models.tables.federations import Federation
+from models.tables.gate_policies import GatePolicy
+from models.tables.reports import Report
+
+
+def find_experiment(session: Session, caller: Caller, experiment_id: str) -> Experiment:
+    """Raises ProblemError where the caller's project has no such experiment."""
+    found = None
+    if is_id(experiment_id):
+        found = ExperimentRepository(session, caller.project_id).get(experiment_id)
+    if found is None:
+        raise not_found("experiment")
+    return found
+
+
+def find_federation(session: Session, caller: Caller, federation_id: str) -> Federation:
+    """Raises ProblemError where the caller's project has no such federation."""
+    found = None
+    if is_id(federation_id):
+        found = FederationRepository(session, caller.project_id).get(federation_id)
+    if found is None:
+        raise not_found("federation")
+    return found
+
+
+def find_report(session: Session, caller: Caller, experiment_id: str) -> Report:
+    """Raises ProblemError where there is no such experiment, or it has no report."""
+    experiment = find_experiment(session, caller, experiment_id)
+    report = ReportRepository(session, caller.project_id).get(experiment_id)
+    if report is None:
+        raise ProblemError(
+            404, "not-found", f"the experiment has no report: it is {experiment.status}"
+        )
+    return report
+
+
+def find_gate_policy(session: Session, caller: Caller, name: str) -> GatePolicy:
+    """Raises ProblemError where the caller's project has no such policy."""
+    found = GatePolicyRepository(session, caller.project_id).get(name)
+    if found is None:
+        raise not_found("gate policy")
+    return found

@@ -1,0 +1,1 @@
+"""Budgets on a federation's data, and reservations on them."""

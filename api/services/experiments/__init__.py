@@ -1,0 +1,1 @@
+"""Experiments: admission, submission, lists and events."""

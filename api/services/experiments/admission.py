@@ -1,0 +1,146 @@
+"""Admission: whether a spec can be run and paid for, and its entry into the queue."""
+
+from sqlalchemy.orm import Session
+
+from api.http.problems import ProblemError
+from api.services.base.dispatch import Wake, queue_unit
+from api.services.budgets.reservation import reserve
+from api.shared.federation_files import Uploads, ready_federation
+from api.shared.resources import Resources
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
+from fedaudit.spec.experiment import ExperimentSpec
+from models.identifiers import new_id
+from models.repositories import (
+    EventRepository,
+    ExperimentRepository,
+    FederationRepository,
+    SubjectSetRepository,
+)
+from models.values import NewExperiment
+
+
+def plan(resources: Resources, project_id: str, spec: ExperimentSpec) -> ExperimentPlan:
+    """Load the data and project the cost; no transaction. Raises InvalidInputError."""
+    uploads = Uploads(
+        project_id,
+        database=resources.database,
+        storage=resources.storage,
+        sources_dir=resources.settings.sources_dir,
+    )
+    return plan_experiment(spec, resources.federations.load(spec, uploads=uploads))
+
+
+def admit(
+    session: Session,
+    project_id: str,
+    planned: ExperimentPlan,
+    *,
+    experiment_id: str,
+    max_attempts: int,
+    retry_of: str | None = None,
+) -> Wake:
+    """Reserve the worst case and queue the experiment, in the caller's transaction.
+
+    Raises ProblemError, to be followed by a roll-back, where a budget has no room.
+    """
+    wake = queue_unit(
+        session, project_id, kind="run", device=planned.spec.device, max_attempts=max_attempts
+    )
+    admit_to_unit(
+        session,
+        project_id,
+        planned,
+        unit_id=wake.unit_id,
+        experiment_id=experiment_id,
+        retry_of=retry_of,
+    )
+    return wake
+
+
+def admit_to_unit(
+    session: Session,
+    project_id: str,
+    planned: ExperimentPlan,
+    *,
+    unit_id: str,
+    unit_position: int = 0,
+    experiment_id: str,
+    retry_of: str | None = None,
+) -> None:
+    """As `admit`, for a unit that is queued in the same transaction.
+
+    `unit_position`: the experiment's place among those of the unit.
+    """
+    account = planned.account
+    federation_id = store_federation(session, project_id, planned)
+    reserve(
+        session,
+        project_id,
+        federation_id,
+        experiment_id=experiment_id,
+        mechanism=mechanism_of(planned.spec),
+        projection=planned.projection,
+        plan=account.plan,
+    )
+    experiment = NewExperiment(
+        **planned.stored_fields(),
+        id=experiment_id,
+        federation_id=federation_id,
+        subject_set_id=SubjectSetRepository(session).put(account.subjects),
+        unit_id=unit_id,
+        unit_position=unit_position,
+        retry_of=retry_of,
+    )
+    ExperimentRepository(session, project_id).add(experiment)
+    event = {"status": "queued", "status_reason": None}
+    EventRepository(session).append(experiment_id, project_id, [("status.changed", event)])
+
+
+class _RolledBack(Exception):  # noqa: N818  # no error: it ends a transaction without a trace
+    """Nothing of a trial is stored."""
+
+
+def refusal(resources: Resources, project_id: str, planned: ExperimentPlan) -> str | None:
+    """Why the federation's budgets would refuse the plan just now; None where they have room.
+
+    The reservation itself is tried, and rolled back, so that the answer is that of a submission.
+    """
+    try:
+        with resources.database.write() as session:
+            federation_id = store_federation(session, project_id, planned)
+            reserve(
+                session,
+                project_id,
+                federation_id,
+                experiment_id=new_id(),
+                mechanism=mechanism_of(planned.spec),
+                projection=planned.projection,
+                plan=planned.account.plan,
+            )
+            raise _RolledBack
+    except _RolledBack:
+        return None
+    except ProblemError as error:
+        if error.slug != "budget-exhausted":
+            raise
+        return error.detail
+
+
+def store_federation(session: Session, project_id: str, planned: ExperimentPlan) -> str:
+    """The id of the plan's federation, which is stored where it is new.
+
+    Raises InvalidInputError where the spec names one by an id that cannot be used.
+    """
+    source = planned.spec.federation
+    uploaded = getattr(source, "id", None)
+    if uploaded is not None:
+        # Locked: it is not deleted before the experiment is queued.
+        return ready_federation(session, project_id, uploaded, lock=True).id
+    federation = FederationRepository(session, project_id).get_or_create(
+        fingerprint=planned.federation.fingerprint,
+        name=getattr(source, "path", source.source),
+        source=source.source,
+        profile=planned.profile,
+    )
+    return federation.id

@@ -1,0 +1,55 @@
+"""Pages of a project's experiments, as the API and the pages for people show them."""
+
+from typing import Any
+
+from pydantic import FiniteFloat, TypeAdapter
+
+from api.http.cursors import decode_cursor, encode_cursor
+from api.schemas.base import UtcTime
+from api.schemas.experiments import ExperimentBody, ExperimentPage, ExperimentParameters
+from api.shared.resources import Resources
+from fedaudit.spec.base import Text
+from models.repositories import ExperimentRepository
+from models.values import ExperimentFilters
+
+
+def experiment_page(
+    resources: Resources, project_id: str, parameters: ExperimentParameters
+) -> ExperimentPage:
+    """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
+    route = f"experiments:{parameters.sort}"
+    filters = ExperimentFilters(
+        status=parameters.status,
+        name=parameters.name,
+        tag=parameters.tag,
+        federation_id=parameters.federation_id,
+        mechanism=parameters.mechanism,
+        created_after=parameters.created_after,
+        created_before=parameters.created_before,
+        delta=parameters.delta,
+        adjacency=parameters.adjacency,
+        bounds=parameters.bounds,
+    )
+    cursor = decode_cursor(route, parameters.cursor, _key_of(parameters.sort))
+    with resources.database.read() as session:
+        experiments = ExperimentRepository(session, project_id)
+        page = experiments.list(
+            filters, cursor=cursor, limit=parameters.limit, sort=parameters.sort
+        )
+        tags = experiments.tags([row.id for row in page.items])
+    return ExperimentPage(
+        items=[ExperimentBody.of(row, list(tags[row.id])) for row in page.items],
+        next_cursor=encode_cursor(route, page.next_cursor),
+    )
+
+
+def _key_of(sort: str) -> TypeAdapter[Any]:
+    """The type of the cursors of a list that is sorted so."""
+    name = sort.removeprefix("-")
+    if name == "created_at":
+        return TypeAdapter(tuple[Text])
+    if name == "name":
+        return TypeAdapter(tuple[Text, Text])
+    if name in ("started_at", "finished_at"):
+        return TypeAdapter(tuple[UtcTime | None, Text])
+    return TypeAdapter(tuple[FiniteFloat | None, Text])

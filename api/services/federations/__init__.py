@@ -1,0 +1,1 @@
+"""Registering federations, and uploads while they arrive."""

@@ -1,0 +1,199 @@
+"""Registering a data file, uploaded or below the sources folder, and deleting it again."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from api.http.problems import ProblemError
+from api.services.base.dispatch import Wake, queue_unit
+from api.services.base.idempotency import Once
+from api.services.base.lookups import find_federation
+from api.services.federations.incoming_upload import Arrived
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.spec.registration import Registration, parse_registration
+from models.repositories import FederationRepository
+from models.tables.federations import Federation
+from models.values import NewFile
+
+ROUTE = "POST /v1/federations"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """The federation as it is now; `wake` where it is to be profiled since just now."""
+
+    federation: Federation
+    wake: Wake | None
+
+    @property
+    def status_code(self) -> int:
+        """202 while a worker has it before it, 200 where all was done already."""
+        return 200 if self.federation.status == "ready" else 202
+
+
+def register_path(
+    resources: Resources, caller: Caller, value: Any, idempotency_key: str | None
+) -> Registered:
+    """Register a file below the sources folder. Raises InvalidInputError, ProblemError."""
+    once = Once.of(idempotency_key, ROUTE, value)
+    earlier = _earlier(resources, caller, once)
+    if earlier is not None:
+        return earlier
+    registration = parse_registration(value)
+    # Only now: this room brings pyarrow along.
+    from fedaudit.federations.reading.source_files import Files, open_path
+
+    path = str(registration.federation.path)
+    files = Files(resources.settings.sources_dir)
+    with open_path(path, files=files, pointer="/federation/path") as source:
+        fingerprint, size = source.fingerprint, source.size
+    file = _new_file(registration, fingerprint, PurePosixPath(path).name, size, storage_key=None)
+    return _register(resources, caller, file, once)
+
+
+def register_upload(
+    resources: Resources, caller: Caller, arrived: Arrived, idempotency_key: str | None
+) -> Registered:
+    """Keep an uploaded file, unless the project has its content already, and register it.
+
+    The file is stored before the database knows of it, and removed where that fails.
+    """
+    file = _new_file(
+        arrived.registration,
+        arrived.fingerprint,
+        arrived.file_name,
+        arrived.size_bytes,
+        storage_key=arrived.storage_key,
+    )
+    identity = {"registration": file.registration, "fingerprint": file.fingerprint}
+    once = Once.of(idempotency_key, ROUTE, identity)
+    earlier = _earlier(resources, caller, once)
+    if earlier is not None:
+        arrived.writer.abort()
+        return earlier
+    arrived.writer.commit()
+    with ExitStack() as unneeded:
+        unneeded.callback(resources.storage.delete, arrived.storage_key)
+        registered = _register(resources, caller, file, once)
+        if registered.federation.storage_key == arrived.storage_key:
+            unneeded.pop_all()
+    return registered
+
+
+def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
+    """Delete a federation's file and profile; what was spent on the data stays.
+
+    Raises ProblemError while experiments need it. Where the storage fails, the federation is
+    deleted already and the same call again removes the rest.
+    """
+    with resources.database.write() as session:
+        found = find_federation(session, caller, federation_id)
+        federations = FederationRepository(session, caller.project_id)
+        federations.lock(found.id)
+        if federations.in_use(found.id):
+            raise ProblemError(
+                409,
+                "conflict",
+                "experiments on the federation are queued or running; wait for their end, or "
+                "cancel them",
+            )
+        federations.mark_deleted(found.id)
+    if found.storage_key is None:
+        return
+    resources.storage.delete(found.storage_key)
+    with resources.database.write() as session:
+        FederationRepository(session, caller.project_id).forget_file(found.id, found.storage_key)
+
+
+def _new_file(
+    registration: Registration,
+    fingerprint: str,
+    file_name: str,
+    size_bytes: int,
+    *,
+    storage_key: str | None,
+) -> NewFile:
+    return NewFile(
+        fingerprint=fingerprint,
+        name=registration.name,
+        source=registration.federation.source,
+        registration=registration.model_dump(mode="json"),
+        file_name=file_name,
+        size_bytes=size_bytes,
+        storage_key=storage_key,
+    )
+
+
+def _earlier(resources: Resources, caller: Caller, once: Once | None) -> Registered | None:
+    if once is None:
+        return None
+    with resources.database.read() as session:
+        found = once.earlier(session, caller)
+        if found is None:
+            return None
+        return Registered(find_federation(session, caller, str(found.resource_id)), None)
+
+
+def _register(resources: Resources, caller: Caller, file: NewFile, once: Once | None) -> Registered:
+    lost = _lost_file(resources, caller, file)
+    with resources.database.write() as session:
+        federations = FederationRepository(session, caller.project_id)
+        before = federations.find(file.fingerprint)
+        if before is not None:
+            # Read again, locked: it is not deleted meanwhile.
+            before = federations.lock(before.id)
+        stored_before = None if before is None else before.storage_key
+        if before is not None and _is_known(before, file):
+            registered = Registered(before, None)
+        else:
+            registered = _queued(session, resources, caller, file)
+        federation = registered.federation
+        if file.storage_key is not None and federation.storage_key in (None, lost):
+            federations.attach(federation.id, file)
+            session.refresh(federation)
+        if once is not None and not once.take(session, caller, federation.id):
+            # The same request came twice at once: refused if it is not the same, else harmless.
+            once.earlier(session, caller)
+    if stored_before not in (None, federation.storage_key):
+        # Of a rejected federation, lost, or left by a deletion that the storage did not carry out.
+        resources.storage.delete(str(stored_before))
+    return registered
+
+
+def _lost_file(resources: Resources, caller: Caller, file: NewFile) -> str | None:
+    """Where the project's file of the same content should be stored, if it is not there."""
+    if file.storage_key is None:
+        return None
+    with resources.database.read() as session:
+        before = FederationRepository(session, caller.project_id).find(file.fingerprint)
+    if before is None or before.storage_key is None or resources.storage.holds(before.storage_key):
+        return None
+    return before.storage_key
+
+
+def _queued(session: Session, resources: Resources, caller: Caller, file: NewFile) -> Registered:
+    wake = queue_unit(
+        session,
+        caller.project_id,
+        kind="profile",
+        device="auto",
+        max_attempts=resources.settings.max_attempts,
+    )
+    federations = FederationRepository(session, caller.project_id)
+    return Registered(federations.register(file, unit_id=wake.unit_id), wake)
+
+
+def _is_known(before: Federation, file: NewFile) -> bool:
+    """Whether the federation is registered so already, by whatever name of its file."""
+    if before.status not in ("ready", "profiling") or before.registration is None:
+        return False
+    return _without_path(before.registration) == _without_path(file.registration)
+
+
+def _without_path(registration: Any) -> dict[str, Any]:
+    federation = {**registration["federation"], "path": None}
+    return {**registration, "federation": federation}

@@ -1,0 +1,1 @@
+"""Stored reports: pages, lists, comparison, verification, bundles."""

@@ -1,0 +1,41 @@
+"""Stored reports side by side."""
+
+from collections.abc import Sequence
+
+from api.http.problems import ProblemError
+from api.services.base.lookups import find_report
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.reports.comparison.compared_reports import Comparison, compare_reports
+from fedaudit.reports.document.report_figures import parsed
+
+
+def comparison_of(
+    resources: Resources,
+    caller: Caller,
+    experiment_ids: Sequence[str],
+    *,
+    fairness: str | None = None,
+    utility: str | None = None,
+) -> Comparison:
+    """The comparison of experiments of the caller's project, in this order.
+
+    Raises ProblemError where one of them is not there, has no report, or has one that was altered
+    so far that it is none.
+    """
+    reports = []
+    for experiment_id in experiment_ids:
+        with resources.database.read() as session:
+            try:
+                reports.append(parsed(find_report(session, caller, experiment_id).document))
+            except ProblemError as error:
+                raise ProblemError(
+                    error.status, error.slug, f"{experiment_id}: {error.detail}"
+                ) from None
+            except ValueError:
+                raise ProblemError(
+                    409,
+                    "conflict",
+                    f"{experiment_id}: the stored report cannot be read; see its verification",
+                ) from None
+    return compare_reports(reports, fairness=fairness, utility=utility)

@@ -1,0 +1,1 @@
+"""Long tables of an experiment, in pages and as files."""

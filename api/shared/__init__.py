@@ -1,0 +1,1 @@
+"""What requests share: resources, callers, federations that were read."""

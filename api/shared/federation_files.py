@@ -1,0 +1,94 @@
+"""Federations that specs name by their id: what the id leads to, and opening the file."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy.orm import Session
+
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from infrastructure.storage import Storage
+from models.database import Database
+from models.identifiers import is_id
+from models.repositories import FederationRepository
+from models.tables.federations import Federation
+
+if TYPE_CHECKING:
+    from fedaudit.federations.reading.source_files import Upload
+
+_POINTER = "/federation/id"
+_NOT_READY = {
+    "profiling": "is still being profiled; try again when its status is `ready`",
+    "rejected": "was rejected, for the reasons that it shows; upload it with another registration",
+    "deleted": "was deleted; upload the file again",
+}
+
+
+class Uploads:
+    """The federations of one project that specs may name by id."""
+
+    def __init__(
+        self, project_id: str, *, database: Database, storage: Storage, sources_dir: Path | None
+    ) -> None:
+        """`sources_dir`: where files lie that were registered by their path."""
+        self.project_id = project_id
+        self._database = database
+        self._storage = storage
+        self._sources_dir = sources_dir
+
+    def fingerprint(self, federation_id: str) -> str:
+        """SHA-256 of the content that the id stands for. Raises InvalidInputError."""
+        return self._ready(federation_id).fingerprint
+
+    @contextmanager
+    def open(self, federation_id: str) -> Iterator["Upload"]:
+        """The file, on this machine while the block runs.
+
+        Raises InvalidInputError where the federation cannot be used, StorageError where its file
+        cannot be fetched.
+        """
+        from fedaudit.federations.reading.source_files import Upload
+
+        row = self._ready(federation_id)
+        name = row.file_name or row.name
+        if row.storage_key is None:
+            yield Upload(self._below_sources(row), name, row.fingerprint)
+            return
+        with self._storage.local(row.storage_key) as path:
+            yield Upload(path, name, row.fingerprint)
+
+    def _ready(self, federation_id: str) -> Federation:
+        with self._database.read() as session:
+            return ready_federation(session, self.project_id, federation_id)
+
+    def _below_sources(self, row: Federation) -> Path:
+        """Where a file lies that was registered by its path."""
+        from fedaudit.federations.reading.source_files import Files, open_path
+
+        if row.registration is None:
+            raise _unusable("is known by its file's path only; name the data by `path`")
+        folder = self._sources_dir
+        path = str(row.registration["federation"]["path"])
+        with open_path(path, files=Files(folder), pointer=_POINTER):
+            # Opened to find out that it is there and lies below the folder.
+            return (folder or Path()).joinpath(path).resolve()
+
+
+def ready_federation(
+    session: Session, project_id: str, federation_id: str, *, lock: bool = False
+) -> Federation:
+    """A project's federation that can be trained on. Raises InvalidInputError at /federation/id."""
+    federations = FederationRepository(session, project_id)
+    found = None
+    if is_id(federation_id):
+        found = federations.lock(federation_id) if lock else federations.get(federation_id)
+    if found is None:
+        raise _unusable("is no federation of this project; list them with GET /v1/federations")
+    if found.status != "ready":
+        raise _unusable(_NOT_READY[found.status])
+    return found
+
+
+def _unusable(message: str) -> InvalidInputError:
+    return InvalidInputError([FieldError(_POINTER, message)])

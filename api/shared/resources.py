@@ -1,0 +1,68 @@
+"""What the whole application shares: settings, database, queue, and data that was read."""
+
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, cast
+
+import structlog
+from fastapi import Depends, Request
+
+from api.services.stream_places import StreamPlaces
+from api.shared.federation_cache import FederationCache
+from infrastructure.settings import Settings
+from infrastructure.storage import Storage, StorageError
+from models.database import Database
+
+if TYPE_CHECKING:
+    from infrastructure.queue import Queue
+
+log = structlog.get_logger()
+
+
+class Resources:
+    """Safe to share between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.database = Database(settings.database_url)
+        self.storage = Storage(settings.storage_url)
+        self.federations = FederationCache(settings.sources_dir)
+        self.stopping = threading.Event()
+        """Set when the process is about to end: streams then end too."""
+        self.streams = StreamPlaces()
+        """Event streams that are open."""
+        self._lock = threading.Lock()
+
+    @property
+    def queue(self) -> "Queue":
+        """Made when it is first used: neither Celery nor a broker that is away delays a start."""
+        with self._lock:
+            return self._queue
+
+    @cached_property
+    def _queue(self) -> "Queue":
+        from infrastructure.queue import Queue
+
+        return Queue(self.settings)
+
+    def tidy_storage(self) -> None:
+        """Remove what is left of uploads whose process was killed."""
+        try:
+            if swept := self.storage.sweep():
+                log.info("unfinished uploads removed", files=swept)
+        except StorageError as error:
+            log.warning("storage not tidied", detail=str(error))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.stopping.set()
+        if "_queue" in vars(self):
+            self._queue.close()
+        self.database.dispose()
+
+
+def _resources(request: Request) -> Resources:
+    return cast(Resources, request.app.state.resources)
+
+
+Shared = Annotated[Resources, Depends(_resources)]

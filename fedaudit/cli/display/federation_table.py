@@ -1,0 +1,118 @@
+"""A federation and its profile for people, in a table."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedaudit.cli.display.output import standard_output
+
+Json = Mapping[str, Any]
+
+_SHOWN = 12
+"""Names in a line; a table may have thousands of columns."""
+
+
+def show(federation: Json) -> None:
+    """What is known of a federation, on standard output; notes and faults below the table."""
+    from rich.box import HORIZONTALS
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=HORIZONTALS)
+    table.add_column("", no_wrap=True)
+    table.add_column(escape(federation["name"]), overflow="fold")
+    for title, lines in _sections(federation):
+        table.add_section()
+        table.add_row(f"[bold]{escape(title)}[/bold]")
+        for label, value in lines.items():
+            table.add_row(f"  {escape(label)}", escape(value))
+    console = standard_output()
+    console.print(table)
+    profile = federation["profile"] or {}
+    for note in profile.get("notes", []):
+        console.print(f"[bold]Note.[/bold] {escape(note)}")
+    for title, faults in (
+        ("Rejected.", federation["reasons"]),
+        ("Warning.", profile.get("warnings", [])),
+    ):
+        for fault in faults:
+            place = f"{fault['pointer']}: " if fault["pointer"] else ""
+            console.print(f"[bold]{title}[/bold] {escape(place + fault['message'])}")
+
+
+def _sections(federation: Json) -> Iterator[tuple[str, dict[str, str]]]:
+    yield "federation", _federation(federation)
+    profile = federation["profile"]
+    if profile is None:
+        return
+    yield "data", _data(profile)
+    if profile.get("class_balance"):
+        yield "rows of each class", _counts(profile["class_balance"])
+    missing = {column: rows for column, rows in profile.get("missing", {}).items() if rows}
+    if missing:
+        yield "empty cells", _counts(missing)
+    for name, attribute in profile.get("attributes", {}).items():
+        yield f"groups of {name}, by {attribute['of']}", _groups(attribute)
+
+
+def _federation(federation: Json) -> dict[str, str]:
+    size = federation["size_bytes"]
+    return {
+        "id": federation["id"],
+        "status": federation["status"],
+        "source": federation["source"],
+        "file": federation["file_name"] or "named by experiments",
+        "size": "unknown" if size is None else f"{size:,} bytes",
+        "fingerprint": federation["fingerprint"],
+    }
+
+
+def _data(profile: Json) -> dict[str, str]:
+    lines = {
+        "rows": _number(profile["rows"]),
+        "clients": _number(profile["clients"]),
+        "rows of a client": _spread(profile),
+        "features": _names(profile["features"]),
+        "target": profile["target"],
+    }
+    if profile["classes"]:
+        lines["classes"] = _names(profile["classes"])
+    return lines
+
+
+def _spread(profile: Json) -> str:
+    each = profile["rows_per_client"]
+    if each["minimum"] is None:
+        return str(profile["reasons"]["rows_per_client"])
+    return (
+        f"{_number(each['minimum'])} to {_number(each['maximum'])}, "
+        f"median {_number(each['median'])}"
+    )
+
+
+def _counts(counts: Json) -> dict[str, str]:
+    lines = {str(name): _number(count) for name, count in list(counts.items())[:_SHOWN]}
+    if len(counts) > _SHOWN:
+        lines[f"and {len(counts) - _SHOWN} more"] = ""
+    return lines
+
+
+def _groups(attribute: Json) -> dict[str, str]:
+    lines = {}
+    for group, rows in attribute["groups"].items():
+        rate = attribute["base_rates"].get(group)
+        favourable = "" if rate is None else f", {rate:.1%} with the favourable outcome"
+        lines[group] = (
+            "not shown, to hide a small group" if rows is None else f"{rows:,} rows{favourable}"
+        )
+    if attribute["missing"]:
+        lines["(no value)"] = f"{attribute['missing']:,} rows"
+    return lines
+
+
+def _names(names: list[str]) -> str:
+    more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{len(names)}: {', '.join(names[:_SHOWN])}{more}"
+
+
+def _number(value: float | None) -> str:
+    return "not shown" if value is None else f"{value:,.10g}"

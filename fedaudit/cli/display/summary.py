@@ -1,0 +1,170 @@
+"""A report for people: its main figures in a table, one column per report."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedaudit.cli.display.output import standard_output
+from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.reports.document.endings import IN_TABLES
+from fedaudit.reports.document.outcomes import GateOutcome
+from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Report = Mapping[str, Any]
+
+_COLOURS: dict[GateOutcome, str] = {
+    "pass": "green",
+    "fail": "red",
+    "insufficient_evidence": "yellow",
+}
+_OUTCOMES = {
+    outcome: f"[{colour}]{OUTCOME_WORDS[outcome]}[/{colour}]"
+    for outcome, colour in _COLOURS.items()
+}
+_NOTHING = "none"
+
+
+def summary_table(reports: Sequence[Report]) -> "Table":
+    """The figures of the reports side by side; a figure that one of them lacks shows its reason."""
+    from rich.box import HORIZONTALS
+    from rich.table import Table
+
+    table = Table(box=HORIZONTALS)
+    table.add_column("", no_wrap=True)
+    for report in reports:
+        table.add_column(_plain(report["experiment"]["name"]), overflow="fold")
+    columns = [list(_sections(report)) for report in reports]
+    for title in dict.fromkeys(title for column in columns for title, _ in column):
+        found = [dict(column).get(title, {}) for column in columns]
+        table.add_section()
+        table.add_row(f"[bold]{title}[/bold]")
+        for label in dict.fromkeys(label for figures in found for label in figures):
+            table.add_row(f"  {label}", *(figures.get(label, "") for figures in found))
+    return table
+
+
+def show(report: Report) -> None:
+    """The figures, the verdict, the guarantee and the limits of one report on standard output."""
+    console = standard_output()
+    console.print(summary_table([report]))
+    console.print(f"\n[bold]Verdict.[/bold] {_plain(report['verdict'])}")
+    console.print(f"\n[bold]Guarantee.[/bold] {_plain(report['guarantee']['statement'])}")
+    console.print("\n[bold]Limits.[/bold]")
+    for limit in report["limits"]:
+        console.print(f"- {_plain(limit)}")
+
+
+def show_gates(results: GateResults) -> None:
+    """A line for each evaluated gate on standard output, below the name of its policy."""
+    console = standard_output()
+    for evaluation in results.evaluations:
+        if evaluation.policy is not None:
+            console.print(f"[bold]{_plain(evaluation.policy)}[/bold]")
+        for gate in evaluation.gates:
+            console.print(f"{_condition(gate)}: {_outcome(gate)}")
+
+
+def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
+    yield "experiment", _experiment(report)
+    yield "privacy", _privacy(report)
+    yield "utility", _utility(report)
+    for section in report["fairness"]:
+        accurate = report["utility"]["accuracy"] is not None
+        yield f"fairness by {_plain(section['attribute'])}", _fairness(section, accurate=accurate)
+    if report["gates"]:
+        yield "gates", {_condition(gate): _brief_outcome(gate) for gate in report["gates"]}
+
+
+def _experiment(report: Report) -> dict[str, str]:
+    experiment, data = report["experiment"], report["data"]
+    return {
+        "status": experiment["status"],
+        "id": experiment["id"],
+        "source": data["source"],
+        "clients, rows": f"{data['clients']}, {data['rows']}",
+    }
+
+
+def _privacy(report: Report) -> dict[str, str]:
+    guarantee, privacy = report["guarantee"], report["privacy"]
+    costs = {
+        f"epsilon, {_plain(one['observer'])}": (
+            f"{at_most(one['value'], digits=4)} at delta = {one['delta']:g}"
+        )
+        for one in privacy["epsilon"]
+    } or {
+        "leakage of a release": _cost(privacy, "leakage_per_release"),
+        "leakage, median client": _cost(privacy, "leakage_median"),
+        "leakage, largest": _cost(privacy, "leakage_max"),
+    }
+    return {
+        "guarantee": f"{guarantee['kind']} ({guarantee['mechanism']})",
+        **costs,
+        "participations, largest": str(privacy["participations_max"]),
+        "refused, withheld": f"{privacy['refusals']}, {privacy['withheld']}",
+    }
+
+
+def _utility(report: Report) -> dict[str, str]:
+    utility = report["utility"]
+    stopped_by = utility["stopped_by"]
+    ending = IN_TABLES.get(stopped_by, stopped_by)  # a newer service may know another reason
+    figures = {
+        "rounds": f"{utility['rounds']} ({ending})",
+        "validation loss": _figure(utility, "validation_loss"),
+    }
+    if utility["accuracy"] is not None:
+        figures["accuracy"] = _figure(utility, "accuracy")
+    return figures
+
+
+def _fairness(section: Mapping[str, Any], *, accurate: bool) -> dict[str, str]:
+    """The gaps; that of accuracies only where the run has an accuracy."""
+    return {
+        name: _gap(metric)
+        for name, metric in section["metrics"].items()
+        if accurate or name != "accuracy_difference"
+    }
+
+
+def _gap(metric: Mapping[str, Any]) -> str:
+    if metric["value"] is None:
+        return f"{_NOTHING}: {_plain(metric['reason'] or '')}"
+    interval = metric["interval"]
+    within = f" ({interval['low']:.3f} to {interval['high']:.3f})" if interval else ""
+    return f"{metric['value']:.3f}{within}"
+
+
+def _condition(gate: Mapping[str, Any]) -> str:
+    return _plain(condition(gate))
+
+
+def _outcome(gate: Mapping[str, Any]) -> str:
+    return f"{_OUTCOMES[gate['outcome']]}: {_plain(gate['reason'])}"
+
+
+def _brief_outcome(gate: Mapping[str, Any]) -> str:
+    if gate["outcome"] == "insufficient_evidence":
+        return _outcome(gate)
+    return f"{_OUTCOMES[gate['outcome']]} at {gate['value']:.4g}"
+
+
+def _cost(section: Mapping[str, Any], name: str) -> str:
+    value = section[name]
+    return _figure(section, name) if value is None else at_most(value, digits=4)
+
+
+def _figure(section: Mapping[str, Any], name: str) -> str:
+    value = section[name]
+    if value is None:
+        return f"{_NOTHING}: {_plain(section['reasons'].get(name, ''))}"
+    return f"{value:.4g}"
+
+
+def _plain(text: str) -> str:
+    """The text as it is: square brackets are no markup."""
+    from rich.markup import escape
+
+    return escape(text)

@@ -1,0 +1,1 @@
+"""Running the service from the command line."""

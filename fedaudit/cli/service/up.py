@@ -1,0 +1,219 @@
+"""`fedaudit up`: the whole service in one terminal."""
+
+import fcntl
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from fedaudit.cli.display.output import say, write_json, write_line
+from fedaudit.cli.failures import CommandError, usage_error
+from fedaudit.cli.service.installation import (
+    SCOPES,
+    Installation,
+    last_lines,
+    make_private_folder,
+    python_module,
+)
+from fedaudit.cli.service.stop_signals import stop_signals
+from fedaudit.cli.service.supervisor import Service, Supervisor
+
+_PROJECT = "default"
+_START_SECONDS = 90.0
+_GRACE_SECONDS = 8.0
+_TEND_SECONDS = 0.2
+_BACKLOG = 128
+
+
+@dataclass(frozen=True)
+class RunningService:
+    """A service that answers, and what a caller needs to use it."""
+
+    url: str
+    api_key: str
+    data_dir: Path
+    logs: Path
+    _supervisor: Supervisor
+    _stopping: threading.Event
+
+    def tend(self) -> None:
+        """Keep its processes alive until a signal asks for the stop."""
+        while not self._stopping.wait(_TEND_SECONDS):
+            self._supervisor.tend()
+
+
+@contextmanager
+def running_service(
+    installation: Installation, *, host: str, port: int
+) -> Iterator[RunningService]:
+    """The service, ready to be used; all its processes have ended when the block is left.
+
+    Raises CommandError where it cannot start, or runs already on this data folder.
+    """
+    make_private_folder(installation.data_dir)
+    with (
+        stop_signals() as stopping,
+        _private_files(installation.data_dir),
+        _only_one(installation.data_dir),
+        _listening(host, port) as listener,
+    ):
+        installation.migrate()
+        installation = installation.with_signing_key()
+        key = _first_key(installation)
+        url = _url(host, listener.getsockname()[1])
+        logs = installation.data_dir / "logs"
+        supervisor = Supervisor(_services(installation, listener), log_folder=logs, report=say)
+        try:
+            supervisor.start()
+            _wait_until_ready(url, supervisor, stopping)
+            _check_key(url, key, installation.data_dir)
+            yield RunningService(url, key, installation.data_dir, logs, supervisor, stopping)
+        finally:
+            supervisor.stop(grace_seconds=_GRACE_SECONDS)
+
+
+def announce(service: RunningService, *, as_json: bool) -> None:
+    """Say on one line of JSON, or to people, that the service is ready and how to use it."""
+    if as_json:
+        facts = {
+            "url": service.url,
+            "api_key": service.api_key,
+            "data_dir": str(service.data_dir),
+        }
+        write_json(facts, pretty=False)
+        return
+    lines = (
+        "fedaudit is ready.",
+        f"  url       {service.url}",
+        f"  api key   {service.api_key}",
+        f"  data      {service.data_dir}",
+        f"  logs      {service.logs}",
+        "Open the url in a browser and sign in with the key; or in another terminal:",
+        f"  export FEDAUDIT_URL={service.url} FEDAUDIT_API_KEY={service.api_key}",
+        "  fedaudit submit SPEC --wait",
+        "Ctrl-C stops it.",
+    )
+    write_line("\n".join(lines))
+
+
+def _services(installation: Installation, listener: socket.socket) -> list[Service]:
+    environment = dict(installation.environment)
+    # Measured: two processes of two threads each run many times slower than one thread each.
+    one_thread = {"OMP_NUM_THREADS": "1", **environment}
+    descriptor = listener.fileno()
+    api = python_module("api", "--fd", str(descriptor))
+    return [
+        Service("api", api, environment, (descriptor,)),
+        Service("worker", python_module("workers", "--device", "cpu"), one_thread),
+        Service("sweeper", python_module("workers.sweeper"), environment),
+    ]
+
+
+@contextmanager
+def _private_files(data_dir: Path) -> Iterator[None]:
+    """What the service writes is its owner's alone, also in a folder that others may read."""
+    for database in data_dir.glob("fedaudit.db*"):
+        with suppress(OSError):  # somebody else's: opening it will say so
+            database.chmod(0o600)
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def _only_one(data_dir: Path) -> Iterator[None]:
+    """Hold the data folder. The lock ends with this process, however it ends."""
+    try:
+        lock = (data_dir / "up.lock").open("ab")
+    except OSError as error:
+        raise usage_error(
+            f"cannot write in {data_dir}: {error.strerror}; name another --data-dir"
+        ) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise usage_error(
+                f"another `fedaudit up` runs on {data_dir}; stop it, or name another --data-dir"
+            ) from None
+        yield
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """The socket that the API serves: bound here, so that a restarted API keeps its address."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise usage_error(
+            f"cannot listen on {host} port {port}: {reason}; name another --host or --port"
+        ) from None
+    with listener:
+        yield listener
+
+
+def _url(host: str, port: int) -> str:
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
+    return f"http://[{reachable}]:{port}" if ":" in reachable else f"http://{reachable}:{port}"
+
+
+def _first_key(installation: Installation) -> str:
+    """The key kept in the data folder; made when there is none yet."""
+    path = installation.data_dir / "api-key"
+    if path.exists():
+        return path.read_text("utf-8").strip()
+    created = installation.create_key(project=_PROJECT, scopes=SCOPES, name="fedaudit up")
+    # A start that ends here must not leave half a key, which later ones would take for a whole.
+    aside = path.with_name("api-key.partial")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(f"{created['key']}\n")
+    os.replace(aside, path)
+    return str(created["key"])
+
+
+def _wait_until_ready(url: str, supervisor: Supervisor, stopping: threading.Event) -> None:
+    deadline = monotonic() + _START_SECONDS
+    while stopping.is_set() or _status(f"{url}/health/ready") != 200:
+        if stopping.wait(_TEND_SECONDS):
+            raise CommandError("stopped before the service was ready")
+        if (code := supervisor.exit_code("api")) is not None:
+            raise CommandError(f"the API ended with exit code {code}{_end_of_log(supervisor)}")
+        if monotonic() > deadline:
+            raise CommandError(
+                f"the API was not ready within {_START_SECONDS:.0f} s{_end_of_log(supervisor)}"
+            )
+
+
+def _check_key(url: str, key: str, data_dir: Path) -> None:
+    # An empty file holds no key at all, and none can be sent.
+    if not key or _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
+        raise usage_error(
+            f"the key in {data_dir / 'api-key'} is not known to this database; "
+            "remove that file, and the next start makes a new key"
+        )
+
+
+def _status(url: str, **headers: str) -> int | None:
+    """The status of an answer; None where nobody answers."""
+    import httpx
+
+    try:
+        return httpx.get(url, headers=headers, timeout=5.0, trust_env=False).status_code
+    except httpx.HTTPError:
+        return None
+
+
+def _end_of_log(supervisor: Supervisor) -> str:
+    log = supervisor.log("api")
+    if log is None or not log.exists():
+        return ""
+    return f"; the end of {log}:\n{last_lines(log.read_text('utf-8', 'replace'))}"

@@ -1,0 +1,1 @@
+"""Sensitive attributes, their intersections, and favourable outcomes."""

@@ -1,0 +1,165 @@
+"""Which outcome is favourable for a row, by the spec's rules in the target's own units."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.classes import find_class
+from fedaudit.federations.errors import invalid, listed, refuse
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.levels import number_in
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.fairness import GroupRule, Groups, Rule, RuleOp
+
+_WHERE = "/fairness/favourable"
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeRules:
+    """Rules for target and prediction alike, and which of them speaks of a row.
+
+    A target that is a number has the ops `ge` and `le`, one bound each in `values`; a class has
+    the op `in`, and `values` holds the favourable class indices.
+    """
+
+    ops: tuple[RuleOp, ...]
+    values: NDArray[np.float64] | tuple[frozenset[int], ...]
+    rule_index: NDArray[np.int16]
+    """[clients, rows]; -1 where no rule speaks of the row, which is then not scored."""
+
+    def label(self, raw: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Where outcomes [clients, rows] in the target's own units are favourable."""
+        favourable = np.zeros(raw.shape, dtype=np.bool_)
+        for index, (op, value) in enumerate(zip(self.ops, self.values, strict=True)):
+            spoken_of = self.rule_index == index
+            match op:
+                case "in":
+                    holds = np.isin(raw, list(value))
+                case "ge" | "le":
+                    holds = meets_bound(raw, op, value)
+                case _:
+                    assert_never(op)
+            favourable |= spoken_of & holds
+        return favourable
+
+
+def meets_bound(values: NDArray[np.float64], op: RuleOp, bound: float) -> NDArray[np.bool_]:
+    """Where numbers meet a bound. Raises ValueError for a rule that lists values."""
+    match op:
+        case "ge":
+            return values >= bound
+        case "le":
+            return values <= bound
+        case "in":
+            raise ValueError("a list of values is no bound")
+        case _:
+            assert_never(op)
+
+
+def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
+    """The rules of `fairness.favourable` on this federation.
+
+    There are none without sensitive attributes, and none for a target that is a number where the
+    spec gives none: groups are then compared by their losses alone. Raises InvalidInputError below
+    /fairness/favourable where a rule names no group of the data, does not fit the target, or there
+    is no rule for a target of more than two classes.
+    """
+    everyone = np.where(federation.mask, 0, -1).astype(np.int16)
+    favourable = fairness.favourable
+    if not fairness.sensitive or (favourable is None and not federation.classes):
+        return OutcomeRules((), np.empty(0), np.full_like(everyone, -1))
+    if favourable is None:
+        _check_two_classes(federation)
+        return OutcomeRules(("in",), (frozenset({1}),), everyone)
+    if isinstance(favourable, Rule):
+        return _rules(federation, [(favourable, _WHERE)], everyone)
+    places = [f"{_WHERE}/{place}" for place in range(len(favourable))]
+    rule_index = _rule_by_group(federation, favourable, places)
+    return _rules(federation, list(zip(favourable, places, strict=True)), rule_index)
+
+
+def _check_two_classes(federation: Federation) -> None:
+    if len(federation.classes) != 2:
+        raise invalid(
+            _WHERE,
+            f"the target has {len(federation.classes)} classes; say which are favourable, as in "
+            f"{{op: in, value: [{federation.classes[-1]!r}]}}",
+        )
+
+
+def _rules(
+    federation: Federation, rules: Sequence[tuple[Rule, str]], rule_index: NDArray[np.int16]
+) -> OutcomeRules:
+    if federation.classes:
+        members = tuple(_class_indices(rule, federation.classes, where) for rule, where in rules)
+        return OutcomeRules(tuple("in" for _ in rules), members, rule_index)
+    bounds = np.array([_bound(rule, where) for rule, where in rules])
+    return OutcomeRules(tuple(rule.op for rule, _ in rules), bounds, rule_index)
+
+
+def _bound(rule: Rule, where: str) -> float:
+    if isinstance(rule.value, list | str):
+        raise invalid(
+            f"{where}/op",
+            "the target is a number, and a prediction never equals a listed value exactly; use "
+            "`ge` or `le` with a number",
+        )
+    return float(rule.value)
+
+
+def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozenset[int]:
+    """The favourable classes; `ge` and `le` compare classes that are numbers."""
+    if isinstance(rule.value, list):
+        found = [
+            (place, label, find_class(classes, label)) for place, label in enumerate(rule.value)
+        ]
+        refuse(
+            [
+                FieldError(
+                    f"{where}/value/{place}",
+                    f"the target has no class {label!r}; it has {listed(classes)}",
+                )
+                for place, label, index in found
+                if index is None
+            ]
+        )
+        return frozenset(index for _, _, index in found if index is not None)
+    numbers = [number_in(name) for name in classes]
+    bound = float(rule.value)
+    members: set[int] = set()
+    for index, number in enumerate(numbers):
+        if number is None:
+            raise invalid(
+                f"{where}/op",
+                f"the classes are no numbers ({listed(classes)}); use `in` with a list of classes",
+            )
+        if meets_bound(np.array(number), rule.op, bound):
+            members.add(index)
+    return frozenset(members)
+
+
+def _rule_by_group(
+    federation: Federation, rules: Sequence[GroupRule], places: Sequence[str]
+) -> NDArray[np.int16]:
+    """[clients, rows] the rule of each row's group."""
+    (name,) = rules[0].group  # the spec allows rules about one attribute only
+    attribute = federation.attribute(name)
+    rule_of_group = np.full(len(attribute.values) + 1, -1, dtype=np.int16)  # the last: no group
+    faults: list[FieldError] = []
+    for index, (rule, where) in enumerate(zip(rules, places, strict=True)):
+        group = rule.group[name]
+        pointed = f"{where}/group"
+        if group not in attribute.values:
+            message = f"{name!r} has no value {group!r}; it has {listed(attribute.values)}"
+            faults.append(FieldError(pointed, message))
+            continue
+        position = attribute.values.index(group)
+        if rule_of_group[position] >= 0:
+            faults.append(FieldError(pointed, f"{group!r} has a rule already; keep one of them"))
+        rule_of_group[position] = index
+    if faults:
+        raise InvalidInputError(faults)
+    return rule_of_group[attribute.codes]

@@ -1,0 +1,1 @@
+"""Inpatient charges of the Centers for Medicare and Medicaid Services."""

@@ -1,0 +1,1 @@
+"""Images and handwriting, from NumPy archives and from LEAF's format."""

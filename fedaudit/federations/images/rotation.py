@@ -1,0 +1,53 @@
+"""Clients whose images are turned, so that their data follow another distribution."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.errors import invalid
+from fedaudit.federations.federation import ClientRows
+from fedaudit.federations.levels import Levels
+from fedaudit.randomness import CounterSource, Purpose, uniforms
+
+ATTRIBUTE = "rotated"
+VALUES = ("no", "yes")
+
+
+def rotated_clients(clients: int, *, probability: float, seed: int) -> NDArray[np.bool_]:
+    """[clients] whether a client's images are turned, independently with `probability`.
+
+    A client is known by its index, so the draw depends on the seed and the client names alone.
+    """
+    words = CounterSource(seed).words(
+        purpose=Purpose.ROTATION, round_=0, counters=np.arange(clients), count=1
+    )
+    return uniforms(words[:, 0]) < probability
+
+
+def rotate(rows: ClientRows, turned: NDArray[np.bool_]) -> None:
+    """Turn the images of these clients by 90 degrees counter-clockwise, in place.
+
+    `turned`: [clients]. Raises InvalidInputError at /federation/rotate where images would change
+    their shape by it.
+    """
+    if rows.image is None:
+        raise invalid(
+            "/federation/rotate",
+            f"rows of {rows.values.shape[1]} features are no images that could be turned; leave "
+            "it out",
+        )
+    height, width, _ = rows.image
+    if height != width:
+        raise invalid(
+            "/federation/rotate",
+            f"images of {height} by {width} pixels are not square and would change their shape; "
+            "leave it out",
+        )
+    for client in np.flatnonzero(turned):
+        own = rows.values[rows.first[client] : rows.first[client + 1]]
+        images = own.reshape(-1, *rows.image)
+        images[...] = np.rot90(images, axes=(1, 2)).copy()
+
+
+def rotation_levels(rows: ClientRows, turned: NDArray[np.bool_]) -> Levels:
+    """The attribute of the rows, client after client; both values exist, whatever was drawn."""
+    return Levels(VALUES, np.repeat(turned.astype(np.int64), np.diff(rows.first)))

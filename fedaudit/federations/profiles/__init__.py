@@ -1,0 +1,1 @@
+"""What a federation looks like, in figures that hide small groups."""

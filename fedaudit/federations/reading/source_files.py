@@ -1,0 +1,222 @@
+"""Opening the files that specs name: below the service's sources folder, or uploaded to it."""
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from fedaudit.federations.errors import invalid
+from fedaudit.federations.reading.content import content_of
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.sources import FileSource
+
+LARGEST_FILE = 512 * 2**20
+"""Bytes after decompression that may be read at once; streams have no such limit."""
+_HASHED_AT_ONCE = 2**20
+_GZIP = b"\x1f\x8b"
+_PATH, _ID = "/federation/path", "/federation/id"
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that was uploaded, on this machine for as long as it is open."""
+
+    path: Path
+    name: str
+    """As it was called where it came from; for messages."""
+    fingerprint: str
+    """SHA-256 (hex) of its content, decompressed."""
+
+
+OpenUpload = Callable[[str], AbstractContextManager[Upload]]
+"""Opens an uploaded federation by its id. Raises InvalidInputError where it cannot be used."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where the files that specs name are found."""
+
+    sources_dir: Path | None = None
+    open_upload: OpenUpload | None = None
+
+
+class SourceFile:
+    """An open regular file on this machine, whose content is read decompressed, as streams."""
+
+    def __init__(
+        self, descriptor: int, *, label: str, pointer: str, expected: str | None = None
+    ) -> None:
+        """`descriptor` stays the caller's; `expected`: the fingerprint that the file must have."""
+        self.label = label
+        """What messages call it; never the folder that it lies in."""
+        self.pointer = pointer
+        """The spec's field that named it."""
+        self._descriptor = descriptor
+        self._expected = expected
+        self._fingerprint: str | None = None
+        self._state = _state(descriptor)
+        self.size = self._state[0]
+        """Bytes on disk."""
+        self.compressed = os.pread(descriptor, len(_GZIP), 0) == _GZIP
+        """Whether it is a gzip file; its streams cannot seek."""
+
+    def open(self) -> BinaryIO:
+        """The content from its start, gzip undone; seekable unless `compressed`.
+
+        Reading raises InvalidInputError where the file is damaged or cannot be read.
+        """
+        return content_of(self._descriptor, compressed=self.compressed, fault=self.fault)
+
+    def read_all(self, most: int = LARGEST_FILE) -> bytes:
+        """The whole content. Raises InvalidInputError where it has more than `most` bytes."""
+        with self.open() as stream:
+            data = stream.read(most + 1)
+        if len(data) > most:
+            raise self.fault(
+                f"holds more than {most // 2**20} MiB; keep only what the experiment needs"
+            )
+        return data
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of the content, the same whether or not the file is compressed.
+
+        Raises InvalidInputError where an upload is no longer what was uploaded.
+        """
+        return self.read_fingerprint(lambda: None)
+
+    def read_fingerprint(self, progress: Callable[[], None]) -> str:
+        """The same; reads the file once and calls `progress` on the way."""
+        if self._fingerprint is None:
+            digest = hashlib.sha256()
+            with self.open() as stream:
+                while block := stream.read(_HASHED_AT_ONCE):
+                    digest.update(block)
+                    progress()
+            self._fingerprint = self._checked(digest.hexdigest())
+        return self._fingerprint
+
+    def fault(self, message: str) -> InvalidInputError:
+        """An error about this file, to be raised."""
+        return invalid(self.pointer, f"'{self.label}' {message}")
+
+    def check_unchanged(self) -> None:
+        """Raises InvalidInputError where the file was written to since it was opened.
+
+        Otherwise the fingerprint could be of other rows than those that were read.
+        """
+        if _state(self._descriptor) != self._state:
+            raise self.fault("changed while it was being read; write it elsewhere and rename it")
+
+    def _checked(self, fingerprint: str) -> str:
+        if self._expected not in (None, fingerprint):
+            raise self.fault("is no longer the file that was uploaded; upload it anew")
+        return fingerprint
+
+
+@contextmanager
+def open_source(source: FileSource, *, files: Files) -> Iterator[SourceFile]:
+    """The file that a spec names by `path` or by `id`.
+
+    Raises InvalidInputError at that field where there is no such file, it cannot be read, or it
+    changed in the meantime.
+    """
+    if source.path is not None:
+        with open_path(source.path, files=files, pointer=_PATH) as file:
+            yield file
+        return
+    if source.id is None or files.open_upload is None:
+        raise invalid(_ID, "uploaded federations are known to their service only; give a `path`")
+    with files.open_upload(source.id) as upload:
+        try:
+            descriptor = _open_regular(upload.path, upload.name, _ID)
+        except OSError as error:
+            raise _unreadable(error, upload.name, _ID) from None
+        with _reading(descriptor, upload.name, _ID, expected=upload.fingerprint) as file:
+            yield file
+
+
+@contextmanager
+def open_path(path: str, *, files: Files, pointer: str) -> Iterator[SourceFile]:
+    """A file that lies below the sources folder once links are followed.
+
+    Raises InvalidInputError at `pointer` where there is no such regular file, it leads out of
+    the folder, cannot be read, or changed in the meantime.
+    """
+    try:
+        descriptor = _open_below(_folder(files.sources_dir, pointer), path, pointer)
+    except OSError as error:
+        raise _unreadable(error, path, pointer) from None
+    with _reading(descriptor, path, pointer) as file:
+        yield file
+
+
+@contextmanager
+def _reading(
+    descriptor: int, label: str, pointer: str, *, expected: str | None = None
+) -> Iterator[SourceFile]:
+    try:
+        file = SourceFile(descriptor, label=label, pointer=pointer, expected=expected)
+        yield file
+        file.check_unchanged()
+    finally:
+        os.close(descriptor)
+
+
+def _folder(sources_dir: Path | None, pointer: str) -> Path:
+    if sources_dir is None:
+        raise invalid(pointer, "no sources folder is configured; set FEDAUDIT_SOURCES_DIR")
+    try:
+        return sources_dir.resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise invalid(
+            pointer, "the sources folder does not exist; correct FEDAUDIT_SOURCES_DIR"
+        ) from None
+
+
+def _open_below(folder: Path, path: str, pointer: str) -> int:
+    try:
+        resolved = (folder / path).resolve()
+    except (RuntimeError, ValueError):
+        raise invalid(pointer, f"'{path}' is no usable path; its links run in a circle") from None
+    if not resolved.is_relative_to(folder):
+        raise invalid(
+            pointer,
+            f"'{path}' leads out of the sources folder; copy the file into it and give its path "
+            "below it",
+        )
+    return _open_regular(resolved, path, pointer)
+
+
+def _open_regular(path: Path, label: str, pointer: str) -> int:
+    """A descriptor of a regular file; it is what is checked, so nothing can be swapped since."""
+    # Without O_NONBLOCK, opening a FIFO would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+        raise invalid(pointer, f"'{label}' is {kind}; name a file with data")
+    return descriptor
+
+
+def _unreadable(error: OSError, label: str, pointer: str) -> InvalidInputError:
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        if pointer == _ID:
+            return invalid(pointer, f"'{label}' is no longer stored; upload it anew")
+        return invalid(
+            pointer, f"there is no file '{label}' in the sources folder; correct the path"
+        )
+    if isinstance(error, PermissionError):
+        return invalid(pointer, f"the service may not read '{label}'; change its permissions")
+    reason = error.strerror or type(error).__name__
+    return invalid(pointer, f"'{label}' cannot be read ({reason}); name another file")
+
+
+def _state(descriptor: int) -> tuple[int, int]:
+    found = os.fstat(descriptor)
+    return found.st_size, found.st_mtime_ns

@@ -1,0 +1,212 @@
+"""Rows of a table: text or numbers on demand, and errors that name column and row."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fedaudit.federations.errors import invalid
+from fedaudit.federations.levels import Levels, levels_of
+from fedaudit.federations.reading.source_files import SourceFile
+from fedaudit.spec.errors import InvalidInputError
+
+LARGEST_NUMBER = 2.0**63
+LONGEST_NAME = 200
+_UNPRINTABLE = r"[\x00-\x1f\x7f]"
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """Some columns of some rows."""
+
+    source: SourceFile
+    columns: Mapping[str, Any]
+    """Arrow arrays, all of one length."""
+    row_numbers: NDArray[np.int64]
+    """Which data rows of the file these are, counted from 1."""
+
+    def __len__(self) -> int:
+        return len(self.row_numbers)
+
+    def where(self, mask: NDArray[np.bool_]) -> "TableRows":
+        """The rows where the mask is true."""
+        kept = pa.array(mask)
+        columns = {name: column.filter(kept) for name, column in self.columns.items()}
+        return replace(self, columns=columns, row_numbers=self.row_numbers[mask])
+
+    def with_column(self, name: str, column: Any) -> "TableRows":
+        """The same rows with one column added or replaced."""
+        return replace(self, columns={**self.columns, name: column})
+
+    def fault(
+        self, name: str, position: int, where: str, problem: str, remedy: str
+    ) -> InvalidInputError:
+        """An error about one cell, to be raised. Its content stays confidential."""
+        row = self.row_numbers[position]
+        return invalid(where, f"row {row} of column {name!r} {problem}; {remedy}")
+
+    def text(self, name: str, where: str) -> Any:
+        """A column as trimmed text, empty cells as ''. Raises InvalidInputError at `where`."""
+        return pc.utf8_trim_whitespace(self._as_text(name, where))
+
+    def empty(self, name: str, where: str) -> NDArray[np.bool_]:
+        """Which cells of a column are empty, [rows]. Raises InvalidInputError at `where`."""
+        empty: NDArray[np.bool_] = pc.equal(self.text(name, where), "").to_numpy(
+            zero_copy_only=False
+        )
+        return empty
+
+    def _as_text(self, name: str, where: str) -> Any:
+        column = self.columns[name]
+        try:
+            text = column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
+            return pc.fill_null(text, "") if text.null_count else text
+        except (pa.ArrowException, UnicodeDecodeError):
+            raise invalid(
+                where, f"column {name!r} is of type {column.type}; store it as text or numbers"
+            ) from None
+
+    def levels(self, name: str, where: str, *, numeric: bool = False) -> Levels:
+        """A column as codes into its distinct values; see `levels_of` for their order.
+
+        Raises InvalidInputError at `where` for a value that could not serve as a name.
+        """
+        values, codes = self.encoded(name, where)
+        return levels_of(values, codes, numeric=numeric)
+
+    def encoded(self, name: str, where: str) -> tuple[list[str], NDArray[np.int64]]:
+        """A column's distinct trimmed texts, in the order they come, and each row's position.
+
+        Raises InvalidInputError at `where` for a value that could not serve as a name.
+        """
+        encoded = pc.dictionary_encode(self._as_text(name, where))
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        # Trimmed only now: distinct values are few, rows are many.
+        trimmed = pc.dictionary_encode(pc.utf8_trim_whitespace(encoded.dictionary))
+        if len(trimmed.dictionary) < len(encoded.dictionary):
+            codes = trimmed.indices.to_numpy(zero_copy_only=False).astype(np.int64)[codes]
+        self._check_names(name, where, trimmed.dictionary, codes)
+        return trimmed.dictionary.to_pylist(), codes
+
+    def numbers(
+        self, name: str, where: str, *, missing_allowed: bool = False
+    ) -> NDArray[np.float64]:
+        """A column as finite numbers; with `missing_allowed` an empty cell is NaN.
+
+        Raises InvalidInputError at `where` naming the first cell that is none.
+        """
+        column = self.columns[name]
+        plain = _plain_numbers(column)
+        if plain is not None:
+            return plain
+        if _is_text(column.type):
+            column = self.text(name, where)
+            column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+        empty = pc.is_null(column, nan_is_null=False).to_numpy(zero_copy_only=False)
+        if empty.any() and not missing_allowed:
+            raise self.fault(
+                name, int(np.argmax(empty)), where, "is empty", "fill the gap or leave the row out"
+            )
+        numbers = self._as_float(column, name, where)
+        self._check_numbers(numbers, empty, name, where)
+        return numbers
+
+    def _as_float(self, column: Any, name: str, where: str) -> NDArray[np.float64]:
+        if not (_is_text(column.type) or _is_number(column.type)):
+            raise invalid(
+                where, f"column {name!r} is of type {column.type}; a column of numbers is needed"
+            )
+        try:
+            converted = pc.cast(column, pa.float64(), safe=False)
+        except pa.ArrowException:
+            raise self.fault(
+                name,
+                _first_unparsable(column),
+                where,
+                "is not a number",
+                "correct it, leave the column out, or declare a feature's `categories`",
+            ) from None
+        numbers: NDArray[np.float64] = pc.fill_null(converted, np.nan).to_numpy(
+            zero_copy_only=False
+        )
+        return numbers
+
+    def _check_numbers(
+        self, numbers: NDArray[np.float64], empty: NDArray[np.bool_], name: str, where: str
+    ) -> None:
+        infinite = ~np.isfinite(numbers) & ~empty
+        if infinite.any():
+            position = int(np.argmax(infinite))
+            raise self.fault(name, position, where, "is not finite", "correct it")
+        large = np.abs(numbers) >= LARGEST_NUMBER
+        if large.any():
+            raise self.fault(
+                name,
+                int(np.argmax(large)),
+                where,
+                "is a number past 64 bits",
+                "give it in a larger unit, or leave the column out if it is an identifier",
+            )
+
+    def _check_names(self, name: str, where: str, values: Any, codes: NDArray[np.int64]) -> None:
+        unusable = pc.or_(
+            pc.greater(pc.utf8_length(values), LONGEST_NAME),
+            pc.match_substring_regex(values, _UNPRINTABLE),
+        ).to_numpy(zero_copy_only=False)
+        if unusable.any():
+            position = int(np.argmax(unusable[codes]))
+            raise self.fault(
+                name,
+                position,
+                where,
+                f"has control characters or more than {LONGEST_NAME} characters",
+                "shorten it or clean it",
+            )
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    )
+
+
+def _plain_numbers(column: Any) -> NDArray[np.float64] | None:
+    """The column where every cell is a number within bounds; None where one needs a closer look."""
+    if column.null_count or not (_is_text(column.type) or _is_number(column.type)):
+        return None
+    try:
+        numbers: NDArray[np.float64] = pc.cast(column, pa.float64(), safe=False).to_numpy(
+            zero_copy_only=False
+        )
+    except pa.ArrowException:
+        return None
+    within = np.abs(numbers) < LARGEST_NUMBER  # False for NaN, too
+    return numbers if within.all() else None
+
+
+def _first_unparsable(column: Any) -> int:
+    """The first cell that Arrow cannot read as a number: it has its own grammar, so ask it."""
+    low, high = 0, len(column)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            pc.cast(column.slice(low, middle - low), pa.float64())
+            low = middle
+        except pa.ArrowException:
+            high = middle
+    return low

@@ -1,0 +1,1 @@
+"""Data that are drawn: linear, from a few distributions or groups."""

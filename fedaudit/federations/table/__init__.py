@@ -1,0 +1,1 @@
+"""Any table with features and a target, as a federation."""

@@ -1,0 +1,209 @@
+"""Which columns of a table a spec asks for, and as what."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from fedaudit.federations.errors import invalid, listed, pointer, refuse
+from fedaudit.spec.errors import FieldError
+from fedaudit.spec.table import ByColumn, Dirichlet, Feature, Iid, Shards, Table
+
+_FEATURES = "/federation/features"
+_TARGET = "/federation/target"
+BUDGETS = "/privacy/budgets/column"
+
+
+@dataclass(frozen=True)
+class FeatureColumn:
+    """A feature, and the field of the spec that chose it."""
+
+    feature: Feature
+    where: str
+
+    @property
+    def name(self) -> str:
+        """The column of the file."""
+        return self.feature.name
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """Of a categorical feature; none of a numeric one."""
+        return tuple(self.feature.categories or ())
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether it becomes a column of 0 and 1 per category."""
+        match self.feature.encoding:
+            case "one-hot":
+                return bool(self.categories)
+            case "ordinal":
+                return False
+            case _:
+                assert_never(self.feature.encoding)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The features that it becomes."""
+        if self.one_hot:
+            return tuple(f"{self.name}={category}" for category in self.categories)
+        return (self.name,)
+
+
+@dataclass(frozen=True)
+class ClientKey:
+    """The column that tells clients apart, and the field of the spec that names it."""
+
+    name: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is read from a table."""
+
+    client_key: ClientKey | None
+    """None where clients are made by dealing out rows."""
+    target: str
+    sensitive: tuple[str, ...]
+    features: tuple[FeatureColumn, ...]
+    budgets: str | None = None
+    """The column with every row's privacy budget."""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Every column needed, and the field of the spec that names it."""
+        named = {column.name: column.where for column in self.features}
+        for place, name in enumerate(self.sensitive):
+            named.setdefault(name, pointer("fairness", "sensitive", place))
+        named[self.target] = _TARGET
+        if self.client_key is not None:
+            named[self.client_key.name] = self.client_key.where
+        if self.budgets is not None:
+            named.setdefault(self.budgets, BUDGETS)
+        return named
+
+
+def find_columns(
+    source: Table, names: Sequence[str], sensitive: Sequence[str], *, budgets: str | None = None
+) -> Columns:
+    """The columns that a spec asks for among the `names` of a file.
+
+    `budgets`: the column of the rows' privacy budgets, which is no feature. Raises
+    InvalidInputError with every field that names a column wrongly.
+    """
+    key = _client_key(source)
+    _check_named(source, key, names, sensitive, budgets)
+    if source.features == "all":
+        features = _all_others(source, key, names, {*sensitive, budgets})
+    else:
+        features = _chosen(source.features, source, key)
+    return Columns(key, source.target, tuple(sensitive), tuple(features), budgets)
+
+
+def _client_key(source: Table) -> ClientKey | None:
+    match source.partition:
+        case ByColumn():
+            return ClientKey(source.partition.column, "/federation/partition/column")
+        case None | Iid() | Dirichlet() | Shards():
+            if source.client_key is None:
+                return None
+            return ClientKey(source.client_key, "/federation/client_key")
+        case _:
+            assert_never(source.partition)
+
+
+def _check_named(
+    source: Table,
+    key: ClientKey | None,
+    names: Sequence[str],
+    sensitive: Sequence[str],
+    budgets: str | None,
+) -> None:
+    dropped = {pointer("federation", "drop", place): name for place, name in enumerate(source.drop)}
+    attributes = {
+        pointer("fairness", "sensitive", place): name for place, name in enumerate(sensitive)
+    }
+    named = {_TARGET: source.target, **dropped, **attributes}
+    if budgets is not None:
+        named[BUDGETS] = budgets
+    if key is not None:
+        named = {key.where: key.name, **named}
+    if source.features != "all":
+        named |= {f"{_FEATURES}/{place}": _name(item) for place, item in enumerate(source.features)}
+    known = set(names)
+    faults = [
+        FieldError(
+            where,
+            f"the file has no column {name!r}; it has {listed(list(names))}"
+            + ("" if source.header else " (`header` is false)"),
+        )
+        for where, name in named.items()
+        if name not in known
+    ]
+    if key is not None and source.target == key.name:
+        faults.append(FieldError(_TARGET, "is the client key; name another column"))
+    faults += [
+        FieldError(where, f"{name!r} is the target; name another column")
+        for where, name in attributes.items()
+        if name == source.target
+    ]
+    needed = {source.target} if key is None else {source.target, key.name}
+    faults += [
+        FieldError(where, f"{name!r} is needed as the client key or target; do not drop it")
+        for where, name in dropped.items()
+        if name in needed
+    ]
+    refuse(faults)
+
+
+def _name(item: str | Feature) -> str:
+    return item if isinstance(item, str) else item.name
+
+
+def _all_others(
+    source: Table, key: ClientKey | None, names: Sequence[str], kept_out: Collection[str | None]
+) -> list[FeatureColumn]:
+    other = {source.target, *source.drop, *kept_out}
+    if key is not None:
+        other.add(key.name)
+    # Not validated: a file's own names may be longer than a spec would allow.
+    chosen = [
+        FeatureColumn(Feature.model_construct(name=name), _FEATURES)
+        for name in names
+        if name not in other
+    ]
+    if not chosen:
+        raise invalid(
+            _FEATURES,
+            "no column is left as a feature beside the client key, the target, the sensitive "
+            "attributes and those dropped; name the features",
+        )
+    return chosen
+
+
+def _chosen(
+    features: Sequence[str | Feature], source: Table, key: ClientKey | None
+) -> list[FeatureColumn]:
+    faults: list[FieldError] = []
+    columns: list[FeatureColumn] = []
+    seen: set[str] = set()
+    dropped = set(source.drop)
+    for place, item in enumerate(features):
+        where, name = f"{_FEATURES}/{place}", _name(item)
+        if name == source.target:
+            faults.append(FieldError(where, f"{name!r} is the target; leave it out of `features`"))
+        if key is not None and name == key.name:
+            faults.append(
+                FieldError(where, f"{name!r} is the client key; leave it out of `features`")
+            )
+        if name in dropped:
+            faults.append(
+                FieldError(where, f"{name!r} is under `drop` too; keep it in one of them")
+            )
+        column = FeatureColumn(Feature(name=item) if isinstance(item, str) else item, where)
+        if seen.intersection((name, *column.names)):
+            faults.append(FieldError(where, f"{name!r} is named twice; name it once"))
+        seen.update((name, *column.names))
+        columns.append(column)
+    refuse(faults)
+    return columns

@@ -1,0 +1,174 @@
+"""The features of a table's rows: numbers as they are, categories encoded, gaps by their rule."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fedaudit.federations.classes import find_classes
+from fedaudit.federations.errors import invalid, listed
+from fedaudit.federations.packing import LARGEST_FEDERATION
+from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.scaling import EVERY_NUMBER, Scales, as_float32, scaled
+from fedaudit.federations.table.columns import FeatureColumn
+from fedaudit.federations.table.standardise import Standardiser
+
+_GAP = "is empty"
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What training reads of the rows."""
+
+    values: NDArray[np.float32]
+    """[rows, features], scaled."""
+    names: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def with_gaps(rows: TableRows, fields: Mapping[str, str], missing: Sequence[str]) -> TableRows:
+    """The rows with cells that spell a missing value left empty.
+
+    `fields` are the columns and the fields of the spec that name them. Numbers of a Parquet file
+    are compared as they would be written.
+    """
+    texts = {text.strip() for text in missing} - {""}
+    if not texts:
+        return rows
+    for name, where in fields.items():
+        missed = pc.is_in(rows.text(name, where), value_set=pa.array(sorted(texts), pa.string()))
+        column = rows.columns[name]
+        rows = rows.with_column(name, pc.if_else(missed, pa.scalar(None, column.type), column))
+    return rows
+
+
+def refuse_gaps(rows: TableRows, name: str, where: str, *, remedy: str) -> None:
+    """Raise InvalidInputError at `where` for the first empty cell of a column."""
+    empty = rows.empty(name, where)
+    if empty.any():
+        raise rows.fault(name, int(np.argmax(empty)), where, _GAP, remedy)
+
+
+def complete_rows(
+    rows: TableRows, columns: Sequence[FeatureColumn]
+) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+    """Where no feature is empty whose rule leaves such a row out, and a note on those left out.
+
+    Raises InvalidInputError where no row is left.
+    """
+    kept = np.ones(len(rows), dtype=np.bool_)
+    blamed: list[str] = []
+    for column in columns:
+        if not column.feature.drops_rows:
+            continue
+        empty = rows.empty(column.name, column.where)
+        if empty.any():
+            blamed.append(column.name)
+            kept &= ~empty
+    if not blamed:
+        return kept, ()
+    left_out = int(np.count_nonzero(~kept))
+    if left_out == len(kept):
+        raise invalid(
+            "/federation/features",
+            f"every row has an empty cell in one of {listed(blamed)}, whose rule is `drop-row`; "
+            "leave a column out, or fill its gaps with `constant`",
+        )
+    return kept, (f"rows with an empty cell in {listed(blamed)}, left out: {left_out}",)
+
+
+def read_features(
+    rows: TableRows,
+    columns: Sequence[FeatureColumn],
+    *,
+    scales: Scales,
+    standardise: Standardiser | None,
+) -> Features:
+    """The features of all rows, scaled, and standardised where that is asked for.
+
+    Raises InvalidInputError naming column and row of a cell that is none of the declared
+    categories, no number, or empty without a rule for it.
+    """
+    names = tuple(name for column in columns for name in column.names)
+    _check_width(len(rows), len(names))
+    values = np.empty((len(rows), len(names)), dtype=np.float32)
+    notes: list[str] = []
+    first = 0
+    for column in columns:
+        filled = _filled(rows, column)
+        if filled:
+            notes.append(f"empty cells of {column.name!r}, taken as the declared value: {filled}")
+        width = len(column.names)
+        if column.one_hot:
+            codes = _categories(rows, column)
+            values[:, first : first + width] = codes[:, None] == np.arange(width)
+        else:
+            numbers, note = _number_column(rows, column, scales, standardise)
+            notes += note
+            values[:, first] = numbers
+        first += width
+    if standardise is not None:
+        notes.append(standardise.note)
+    return Features(values, names, tuple(notes))
+
+
+def _number_column(
+    rows: TableRows, column: FeatureColumn, scales: Scales, standardise: Standardiser | None
+) -> tuple[NDArray[np.float32], list[str]]:
+    """A numeric or ordinal feature, scaled, and a note on values outside its range."""
+    if column.categories:
+        numbers, scale = _categories(rows, column).astype(np.float64), scales.get(column.name, 1.0)
+    else:
+        numbers = _numbers(rows, column)
+        scale = scales.get(column.name, scales.get(EVERY_NUMBER, 1.0))
+    numbers, outside = scaled(numbers, scale)
+    narrow = as_float32(numbers, column.name)
+    if standardise is not None and not column.categories:
+        narrow = standardise(numbers).astype(np.float32)
+    note = f"values of {column.name!r} outside its range, brought to its ends: {outside}"
+    return narrow, [note] if outside else []
+
+
+def _check_width(rows: int, features: int) -> None:
+    if rows * features > LARGEST_FEDERATION:
+        raise invalid(
+            "/federation/features",
+            f"{features} features of {rows} rows take {rows * features} cells, and "
+            f"{LARGEST_FEDERATION} are allowed; use fewer features or categories",
+        )
+
+
+def _filled(rows: TableRows, column: FeatureColumn) -> int:
+    """How many cells take the value declared for empty ones."""
+    if not column.feature.fills_gaps:
+        return 0
+    return int(np.count_nonzero(rows.empty(column.name, column.where)))
+
+
+def _numbers(rows: TableRows, column: FeatureColumn) -> NDArray[np.float64]:
+    if column.feature.fill is None:
+        return rows.numbers(column.name, column.where)
+    numbers = rows.numbers(column.name, column.where, missing_allowed=True)
+    return np.where(np.isnan(numbers), float(column.feature.fill), numbers)
+
+
+def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
+    """Each row's position among the declared categories."""
+    levels = rows.levels(column.name, column.where)
+    fill = column.feature.fill
+    found = [*find_classes(column.categories, levels.values), -1]  # the last: an empty cell
+    if fill is not None:
+        found[-1] = column.categories.index(str(fill))
+    codes = np.array(found, dtype=np.int64)[levels.codes]
+    if (codes < 0).any():
+        position = int(np.argmax(codes < 0))
+        if levels.codes[position] < 0:
+            problem, remedy = _GAP, "fill the gap, or say under `missing` what becomes of it"
+        else:
+            problem = f"is none of the {len(column.categories)} declared categories"
+            remedy = "add its value to `categories`, or to `missing_values` if it means a gap"
+        raise rows.fault(column.name, position, column.where, problem, remedy)
+    return codes

@@ -1,0 +1,46 @@
+"""Tables as a kind of source: loaded whole, profiled as a stream."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.reading.source_files import Files, open_source
+from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
+from fedaudit.federations.table.table_federation import load_table
+from fedaudit.federations.table.table_profile import profile_table
+from fedaudit.spec.fairness import Groups
+from fedaudit.spec.table import Table
+
+
+class TableKind(FileKind):
+    """A CSV or Parquet file with features and a target."""
+
+    def __init__(self, source: Table) -> None:
+        self._source = source
+
+    def load(self, asked: LoadRequest) -> Federation:
+        """Rows grouped by the client key, or dealt to clients by the seed.
+
+        Raises InvalidInputError.
+        """
+        return load_table(
+            self._source,
+            fairness=asked.fairness,
+            classification=asked.classification,
+            seed=asked.seed,
+            files=asked.files,
+            budgets=asked.budgets,
+        )
+
+    def profile(
+        self,
+        fairness: Groups,
+        *,
+        files: Files,
+        progress: Callable[[], None],
+        fingerprint: str | None,
+    ) -> dict[str, Any]:
+        """Read as a stream, in memory for its clients and groups alone."""
+        with open_source(self._source, files=files) as file:
+            check_fingerprint(file.read_fingerprint(progress), fingerprint)
+            return profile_table(self._source, file, fairness, progress=progress)

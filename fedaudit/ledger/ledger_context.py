@@ -1,0 +1,175 @@
+"""Whose account a run is on: who pays, before whom, by which mechanism, and how much so far.
+
+The ledger's subjects are the federation's clients, but for mechanisms whose spending plan has
+others (`fedaudit.privacy.spending_plan`).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.privacy.accounting.epsilon_curves import (
+    Course,
+    EpsilonLine,
+    course_from_dict,
+    worst_epsilons,
+)
+from fedaudit.privacy.accounting.epsilon_tables import pld_table
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, event_from_dict
+from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.privacy.mechanisms.registry import mechanism_facts
+from fedaudit.privacy.spending_plan import PlanAccountant, SpendingPlan, SubjectKind
+from fedaudit.spec.experiment import ExperimentSpec
+
+_METRIC_OBSERVERS: tuple[Observer, ...] = ("server",)
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """What all entries of one run have in common."""
+
+    inputs: MechanismInputs
+    subject_kind: SubjectKind
+    subjects: tuple[str, ...]
+    """Names by index."""
+    observers: tuple[Observer, ...]
+    """In the order of their names; an entry is made before each."""
+    plan: SpendingPlan | None = None
+    """None where nothing is counted as an epsilon with a delta."""
+
+    def entry(
+        self,
+        observer: Observer,
+        *,
+        round_: int,
+        release: int,
+        subjects: NDArray[np.int32],
+        outcomes: NDArray[np.uint8],
+        radii: NDArray[np.float64],
+        releases: NDArray[np.int32],
+        clusters: NDArray[np.int16],
+        interrupted: bool = False,
+    ) -> LedgerEntry:
+        """What a round cost these subjects before one observer; `releases` include it."""
+        return LedgerEntry(
+            round=round_,
+            release=release,
+            subject_kind=self.subject_kind,
+            observer=observer,
+            inputs=self.inputs,
+            subjects=subjects,
+            outcomes=outcomes,
+            radii=radii,
+            releases=releases,
+            clusters=clusters,
+            interrupted=interrupted,
+            epsilons=self.epsilons(observer, subjects, releases),
+        )
+
+    def epsilons(
+        self, observer: Observer, subjects: NDArray[np.int32], releases: ArrayLike
+    ) -> NDArray[np.float64] | None:
+        """What these subjects have spent after so many compositions; None without an epsilon."""
+        if self.plan is None:
+            return None
+        return self.plan.epsilons(observer, subjects=subjects, compositions=releases)
+
+    def largest(self, releases: Sequence[int]) -> float | None:
+        """The largest epsilon of anyone before anyone; None without an epsilon.
+
+        `releases`: of whoever released most, before each observer.
+        """
+        if self.plan is None:
+            return None
+        counted = zip(self.observers, releases, strict=True)
+        return max(self.plan.largest(observer, count) for observer, count in counted)
+
+
+def account_of(
+    spec: ExperimentSpec,
+    *,
+    layers: Sequence[int],
+    client_names: Sequence[str],
+    plan: SpendingPlan | None,
+) -> Account:
+    """The account of a run that is to be made; `plan` is that of its spec and data, if any.
+
+    `layers`: parameters of each layer of its network. Raises ValueError for a spec that needs a
+    plan.
+    """
+    inputs = mechanism_inputs(spec, n=sum(layers), plan=plan, layers=layers)
+    if plan is None:
+        return metric_account(inputs, client_names)
+    return Account(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
+
+
+def metric_account(inputs: MechanismInputs, client_names: Sequence[str]) -> Account:
+    """The account of a run without an epsilon that has a delta: clients pay, before the server."""
+    return Account(inputs, "client", tuple(client_names), _METRIC_OBSERVERS)
+
+
+def stored_account(inputs: MechanismInputs, subjects: Sequence[str], *, rounds: int) -> Account:
+    """The account of a run whose entries have these inputs, without spec or data.
+
+    Epsilons are computed anew from the events alone. Raises ValueError, KeyError or TypeError
+    where the inputs make no sense.
+    """
+    if not inputs.counts_epsilon:
+        return metric_account(inputs, subjects)
+    facts = mechanism_facts(inputs.mechanism)
+    if inputs.cost_kind not in facts.cost_kinds:
+        raise ValueError(f"{inputs.mechanism} is not counted as an epsilon with a delta")
+    courses = _courses(inputs, subjects)
+    plan = SpendingPlan(
+        subject_kind=facts.subject_kind,
+        subjects=tuple(subjects),
+        delta=float(inputs.delta or 0.0),
+        adjacency=_one_of(get_args(Adjacency), inputs.adjacency),
+        accountant=_one_of(get_args(PlanAccountant), inputs.accountant),
+        steps=rounds,
+        lines={
+            observer: tuple(_line(inputs, observer, some, rounds) for some in courses)
+            for observer in facts.observers
+        },
+    )
+    return Account(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
+
+
+def _courses(inputs: MechanismInputs, subjects: Sequence[str]) -> list[tuple[Course, ...]]:
+    """What each subject goes through; one for all where there is one event."""
+    events: dict[str, Any] = json.loads(inputs.event or "null")
+    if "kind" in events:
+        return [(Course(event_from_dict(events)),)]
+    if set(events) != set(subjects):
+        raise ValueError("the events are not those of the subjects")
+    return [tuple(course_from_dict(course) for course in events[name]) for name in subjects]
+
+
+def _line(
+    inputs: MechanismInputs, observer: Observer, courses: tuple[Course, ...], rounds: int
+) -> EpsilonLine:
+    adjacency: Adjacency = _one_of(get_args(Adjacency), inputs.adjacency)
+    delta = float(inputs.delta or 0.0)
+    if inputs.accountant == "pld":
+        [course] = courses
+        epsilons = pld_table(course.event, rounds, adjacency=adjacency, delta=delta)
+    else:
+        counts = np.arange(rounds + 1)
+        epsilons = worst_epsilons(
+            courses, counts, adjacency=adjacency, observer=observer, delta=delta
+        )
+    return EpsilonLine(
+        observer=observer, delta=delta, adjacency=adjacency, courses=courses, epsilons=epsilons
+    )
+
+
+def _one_of(known: Sequence[str], value: str | None) -> Any:
+    if value not in known:
+        raise ValueError(f"{value!r} is none of {', '.join(known)}")
+    return value

@@ -1,0 +1,1 @@
+"""Events, and the accountants that compose them into an epsilon."""

@@ -1,0 +1,16 @@
+"""The accountant that a spec names."""
+
+from typing import Literal
+
+from fedaudit.privacy.accounting.accountants.base import Accountant
+from fedaudit.privacy.accounting.accountants.pld import PldAccountant
+from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
+from fedaudit.privacy.accounting.privacy_events import Adjacency
+
+AccountantName = Literal["rdp", "pld"]
+
+
+def accountant(name: AccountantName, *, adjacency: Adjacency) -> Accountant:
+    """A new accountant. Rounds of record-level sampling have their own, `TwoStageAccountant`."""
+    known: dict[AccountantName, type[Accountant]] = {"rdp": RdpAccountant, "pld": PldAccountant}
+    return known[name](adjacency=adjacency)

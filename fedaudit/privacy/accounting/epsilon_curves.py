@@ -1,0 +1,112 @@
+"""What one kind of subject spends before one observer, composition by composition."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons, shared_curve
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, Observer, event_from_dict
+
+
+@dataclass(frozen=True)
+class Course:
+    """One event, again and again."""
+
+    event: Event
+    lasts: int | None = None
+    """Compositions after which the subject takes no further part; None where it stays."""
+
+    def lasting(self, compositions: ArrayLike) -> NDArray[np.int64]:
+        """How many of so many compositions the subject takes part in."""
+        counts = np.asarray(compositions, dtype=np.int64)
+        return counts if self.lasts is None else np.minimum(counts, self.lasts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able values; `course_from_dict` reads them back."""
+        return {"event": self.event.as_dict(), "lasts": self.lasts}
+
+
+def course_from_dict(values: dict[str, Any]) -> Course:
+    """What `as_dict` gave. Raises ValueError, KeyError or TypeError where it is none."""
+    lasts = values["lasts"]
+    if lasts is not None and (type(lasts) is not int or lasts < 1):
+        raise ValueError(f"lasts = {lasts} must be a whole number, 1 or more, or null")
+    return Course(event_from_dict(values["event"]), lasts)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EpsilonLine:
+    """Epsilon of one kind of subject, by the number of compositions."""
+
+    observer: Observer
+    delta: float
+    adjacency: Adjacency
+    courses: tuple[Course, ...]
+    """What a subject may go through; the line is the worst of them at each place. One, but for
+    groups of records that their clients sample with noise of their own."""
+    epsilons: NDArray[np.float64]
+    """[steps + 1]: epsilon after that many compositions, upper bounds that never fall, from 0."""
+
+    @property
+    def event(self) -> Event:
+        """One composition, of the course that spends most in the end."""
+        return self.courses[0].event
+
+    def after(self, compositions: ArrayLike) -> NDArray[np.float64]:
+        """Epsilon after so many compositions, each; more than planned are possible.
+
+        A round that was charged, lost and repeated is composed twice.
+        """
+        counts = np.asarray(compositions, dtype=np.int64)
+        last = len(self.epsilons) - 1
+        found: NDArray[np.float64] = np.array(self.epsilons[np.minimum(counts, last)])
+        beyond = counts > last
+        if beyond.any():
+            more = worst_epsilons(
+                self.courses,
+                counts[beyond],
+                adjacency=self.adjacency,
+                observer=self.observer,
+                delta=self.delta,
+            )
+            found[beyond] = np.maximum(found[beyond], more)
+        return found
+
+    def steps_within(self, epsilon: float) -> int:
+        """The most compositions, up to those planned, after which `epsilon` is not passed."""
+        return int(np.searchsorted(self.epsilons, epsilon, side="right")) - 1
+
+    def curve(self, compositions: int) -> NDArray[np.float64]:
+        """Renyi divergences after so many compositions, at RDP_ORDERS: float64 [orders]."""
+        most = np.zeros(1)
+        for course in self.courses:
+            one = shared_curve(course.event, adjacency=self.adjacency, observer=self.observer)
+            count = int(course.lasting(compositions))
+            # An order without a bound stays infinite, but for no composition at all.
+            most = np.maximum(most, count * one if count else np.zeros(len(one)))
+        return most
+
+
+def worst_epsilons(
+    courses: tuple[Course, ...],
+    compositions: ArrayLike,
+    *,
+    adjacency: Adjacency,
+    observer: Observer,
+    delta: float,
+) -> NDArray[np.float64]:
+    """The largest epsilon of the courses after so many compositions, by Renyi orders: float64."""
+    found = [
+        renyi_epsilons(
+            course.event,
+            course.lasting(compositions),
+            adjacency=adjacency,
+            observer=observer,
+            delta=delta,
+        )
+        for course in courses
+    ]
+    most: NDArray[np.float64] = np.max(found, axis=0)
+    return most

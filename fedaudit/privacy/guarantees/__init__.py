@@ -1,0 +1,1 @@
+"""What a mechanism guarantees, in statements that never claim too much."""

@@ -1,0 +1,60 @@
+"""The shape of a guarantee, and sentences that all of them share."""
+
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context
+
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+
+SIMULATED = (
+    "This run drew its noise from the experiment's seed, to be repeatable: whoever knows the seed "
+    "can subtract it. The statement tells what the mechanism gives with secret noise; the model "
+    "of this run is protected by nothing and is not for release."
+)
+NO_GUARANTEE = "no mechanism, no guarantee"
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Who is protected against whom, and how far. A None has its reason in `reasons`."""
+
+    kind: GuaranteeKind
+    mechanism: str
+    unit: str
+    """Whose data the guarantee speaks of."""
+    adjacency: str | None
+    delta: float | None
+    observers: tuple[str, ...]
+    """Against whom it holds; empty where there is none."""
+    statement: str
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def no_guarantee(mechanism: str, *, unit: str, statement: str) -> Guarantee:
+    """What is said where nothing is bounded."""
+    return Guarantee(
+        kind="none",
+        mechanism=mechanism,
+        unit=unit,
+        adjacency=None,
+        delta=None,
+        observers=(),
+        statement=statement,
+        reasons={"adjacency": NO_GUARANTEE, "delta": NO_GUARANTEE},
+    )
+
+
+def number(value: float) -> str:
+    """A figure in a sentence."""
+    return f"{value:.6g}"
+
+
+def at_most(value: float, *, digits: int = 6) -> str:
+    """An upper bound in a sentence: rounded up, never to less than was shown.
+
+    What few digits tell is told as it is: 2.2 stays, although in binary it lies a little higher.
+    """
+    nearest = f"{value:.{digits}g}"
+    if float(nearest) >= value:
+        return nearest
+    context = Context(prec=digits, rounding=ROUND_CEILING)
+    return f"{float(context.create_decimal_from_float(value)):.{digits}g}"

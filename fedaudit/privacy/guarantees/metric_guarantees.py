@@ -1,0 +1,123 @@
+"""What metric privacy guarantees, said so that it never claims more than is proven.
+
+What is proven (Galli et al., Lemma 4.1 and Theorem 4.2, in real arithmetic). The upload of a client
+is u = theta_j + delta, theta_j the hypothesis it chose and delta its update. With noise of a public
+rate epsilon the densities of what the server receives, under two datasets of the client, differ by
+a factor of at most exp(epsilon * d), d the distance between the two uploads u. Over rounds the
+exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
+
+- A fixed radius r gives the public rate epsilon = n / (nu * r): formal. Its n / nu bounds one
+  release between datasets whose uploads lie within r of each other. Nothing but a clip keeps them
+  there: with clip c two uploads from one hypothesis lie within 2c, and two from the hypotheses i
+  and j within 2c + ||theta_i - theta_j||.
+- With noise layer by layer the exponents of the layers add up (`privacy.layer_guarantees`).
+- The adaptive radius is the norm of the secret update. The rate is then secret itself, the scale
+  of the noise tells of it, and the proof does not apply: heuristic.
+- Where clients report the hypothesis that they chose, the report leaves without noise. The
+  factor then bounds nothing between datasets that choose differently: called heuristic here.
+"""
+
+from collections.abc import Sequence
+
+from fedaudit.privacy.guarantees.guarantee import at_most, number
+from fedaudit.privacy.guarantees.layer_guarantees import adaptive_layers, fixed_layers, layer_choice
+from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.spec.privacy import LaplaceL2
+
+ADJACENCY = (
+    "two datasets that one client may hold; their distance in a round is the Euclidean distance "
+    "between the uploads, before noise, that they give after the same transcript and with the same "
+    "draws of batches"
+)
+
+
+def release_sentences(
+    privacy: LaplaceL2, *, n: int, layers: Sequence[int], proven: bool
+) -> list[str]:
+    """What a release costs, and within which distance.
+
+    `layers`: parameters of each layer, of noise layer by layer; `proven`: whether the whole of it
+    is a theorem.
+    """
+    adaptive = privacy.radius == "adaptive"
+    label = "Formal" if proven else "Heuristic as a whole"
+    if privacy.per_layer:
+        if adaptive:
+            return adaptive_layers(privacy, layers)
+        return fixed_layers(privacy, layers, label=label)
+    return _adaptive(privacy, n) if adaptive else _fixed(privacy, n, label=label)
+
+
+def _adaptive(privacy: LaplaceL2, n: int) -> list[str]:
+    cost = leakage(1, n=n, noise_multiplier=privacy.noise_multiplier)
+    bounds = f"at least {number(privacy.radius_floor)}"
+    if privacy.clip is not None:
+        bounds += f", and at most {number(privacy.clip)}, to which it is clipped"
+    return [
+        f"Heuristic. By the paper's convention each release costs n/nu = "
+        f"{at_most(cost)} within a radius that is the norm of the client's "
+        f"own update ({bounds}), and releases add up.",
+        "This is no theorem: the radius depends on the data, the scale of the noise reveals it, "
+        "and the proof for a public rate does not cover it.",
+    ]
+
+
+def _fixed(privacy: LaplaceL2, n: int, *, label: str) -> list[str]:
+    radius = float(privacy.radius)
+    cost = leakage(1, n=n, noise_multiplier=privacy.noise_multiplier)
+    return [
+        f"{label}. Each released parameter vector satisfies epsilon*d-privacy with the "
+        f"public rate epsilon = n/(nu*r) = {at_most(cost / radius)} per unit of distance (r = "
+        f"{number(radius)}): between two datasets whose uploads lie d apart, what the server "
+        "receives differs in likelihood by a factor of at most exp(epsilon*d). Over rounds the "
+        "epsilon*d add up.",
+        f"The figure n/nu = {at_most(cost)} for each release bounds that exponent only between "
+        f"datasets whose uploads lie within r of each other.",
+        _reach(privacy.clip, radius, cost),
+    ]
+
+
+def _reach(clip: float | None, radius: float, cost: float) -> str:
+    """How far n / nu reaches over the datasets that a client may hold."""
+    if clip is None:
+        return (
+            "Updates are not clipped, so nothing keeps uploads within r: no single number holds "
+            "for all datasets, and none of this is an (epsilon, delta) guarantee."
+        )
+    reach = f"Updates are clipped to {number(clip)}, so two uploads from one hypothesis lie "
+    if 2 * clip <= radius:
+        return reach + (
+            f"within {at_most(2 * clip)}, hence within r: n/nu covers every two datasets that "
+            "choose the same hypothesis."
+        )
+    return reach + (
+        f"within {at_most(2 * clip)}, which exceeds r: over all datasets that choose the same "
+        f"hypothesis a release is bounded by {at_most(2 * clip / radius * cost)}, not by n/nu."
+    )
+
+
+def choice_sentences(privacy: LaplaceL2, *, hypotheses: int, reported: bool) -> list[str]:
+    """How far it stays hidden which of several hypotheses a client chose.
+
+    `reported`: whether clients say so themselves.
+    """
+    if hypotheses == 1:
+        return []
+    if reported:
+        return [
+            "Clients report which hypothesis they chose without any noise: between datasets that "
+            "choose differently nothing is bounded."
+        ]
+    if privacy.per_layer:
+        return [layer_choice(privacy)]
+    if privacy.radius == "adaptive":
+        return [
+            "The hypothesis that a client chose is not hidden by noise of its own: the further "
+            "apart the hypotheses, the more surely an upload tells which one it was."
+        ]
+    most = "" if privacy.clip is None else f" (at most that plus {at_most(2 * privacy.clip)})"
+    return [
+        "Between datasets that choose different hypotheses i and j, d is about the distance "
+        f"||theta_i - theta_j||{most}, which can be many radii: the choice is protected only so "
+        "far."
+    ]

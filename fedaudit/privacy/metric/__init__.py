@@ -1,0 +1,1 @@
+"""Metric privacy: what releases cost within a distance."""

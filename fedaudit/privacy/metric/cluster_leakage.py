@@ -1,0 +1,88 @@
+"""What the clients of each cluster have leaked, followed from round to round.
+
+A client counts for the cluster of its newest upload (Galli et al., SN Computer Science 2023,
+Figure 2). A round moves the clients that took part and looks at nobody else.
+"""
+
+from typing import TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.privacy.metric.leakage import leakage
+
+
+class ClusterLeakage(TypedDict):
+    """Leakage of the clients whose newest upload went into one cluster."""
+
+    cluster: int
+    clients: int
+    leakage_median: float
+    leakage_max: float
+
+
+class ClusterCounts:
+    """How many clients of each cluster have released how often."""
+
+    def __init__(self, clusters: NDArray[np.int16], releases: NDArray[np.int32]) -> None:
+        """From where everybody stands, both [clients]; a cluster of -1 is none yet."""
+        self._clusters = np.array(clusters, dtype=np.int64)
+        self._releases = np.array(releases, dtype=np.int64)
+        self._counts = np.zeros((1, 1), dtype=np.int64)
+        self._make_room(self._clusters, self._releases)
+        self._add(self._clusters, self._releases, 1)
+
+    def move(
+        self,
+        clients: NDArray[np.int32],
+        *,
+        clusters: NDArray[np.int16],
+        releases: NDArray[np.int32],
+    ) -> None:
+        """Where some clients stand after a round, each named once; columns along `clients`.
+
+        A cluster of -1 leaves a client where it was: it uploaded nothing, or its upload was lost.
+        """
+        before = self._clusters[clients]
+        after = np.where(clusters >= 0, clusters, before)
+        self._make_room(after, releases)
+        self._add(before, self._releases[clients], -1)
+        self._add(after, releases, 1)
+        self._clusters[clients], self._releases[clients] = after, releases
+
+    def leakage(self, *, n: int, noise_multiplier: float) -> list[ClusterLeakage]:
+        """Median and largest releases * n / nu of each cluster that has a client, ascending."""
+        totals = self._counts.cumsum(axis=1)
+        sizes = totals[:, -1]
+        low = (totals <= (sizes[:, None] - 1) // 2).sum(axis=1)
+        high = (totals <= sizes[:, None] // 2).sum(axis=1)
+        most = (totals < sizes[:, None]).sum(axis=1)
+        return [
+            ClusterLeakage(
+                cluster=cluster,
+                clients=int(sizes[cluster]),
+                # As the report computes it: the median of the counts, then the shared factor.
+                leakage_median=leakage(
+                    float(low[cluster] + high[cluster]) / 2,
+                    n=n,
+                    noise_multiplier=noise_multiplier,
+                ),
+                leakage_max=leakage(int(most[cluster]), n=n, noise_multiplier=noise_multiplier),
+            )
+            for cluster in np.flatnonzero(sizes).tolist()
+        ]
+
+    def _add(self, clusters: NDArray[np.integer], releases: NDArray[np.integer], by: int) -> None:
+        placed = clusters >= 0
+        np.add.at(self._counts, (clusters[placed], releases[placed]), by)
+
+    def _make_room(self, clusters: NDArray[np.integer], releases: NDArray[np.integer]) -> None:
+        """Lets the counts reach as far as these; in steps, so that few rounds pay for it."""
+        rows, columns = self._counts.shape
+        wanted = int(clusters.max(initial=0)) + 1, int(releases.max(initial=0)) + 1
+        if wanted[0] <= rows and wanted[1] <= columns:
+            return
+        shape = max(rows, wanted[0]), max(columns, wanted[1] + 16)
+        grown = np.zeros(shape, dtype=np.int64)
+        grown[:rows, :columns] = self._counts
+        self._counts = grown

@@ -1,0 +1,1 @@
+"""Noise and what bounds it: Laplace, Gaussian, clipping."""

@@ -1,0 +1,222 @@
+"""What a run with an (epsilon, delta) mechanism will spend, after every number of compositions.
+
+A composition is one thing that leaves with noise on it: a round of `gaussian-central`, an upload
+of a `gaussian-local` client, a round of `record-personalised`. Everything is known before the run,
+so that training counts compositions only and whoever keeps the ledger looks epsilon up.
+
+Who pays, the plan's subjects:
+
+- `gaussian-central`: one subject, everyone. Who was drawn is secret, so everybody pays for every
+  round. The server is trusted; the models are what is looked at.
+- `gaussian-local`: every client, for each of its own uploads, before the server. It sees who sends,
+  so no sampling amplifies.
+- `record-personalised`: groups of records by budget (`fedaudit.privacy.records.record_groups`), for
+  every round before the final model, and for the rounds of the busiest client before the server.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, assert_never
+
+import numpy as np
+import rfc8785
+from numpy.typing import ArrayLike, NDArray
+
+from fedaudit.privacy.accounting.accountants.base import Accountant
+from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
+from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant
+from fedaudit.privacy.accounting.epsilon_curves import Course, EpsilonLine
+from fedaudit.privacy.accounting.epsilon_tables import pld_table, renyi_epsilons
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, Observer, TwoStage
+from fedaudit.privacy.records.record_spending import RECORD_ADJACENCY, RecordSpending
+from fedaudit.spec.privacy import AccountantName
+
+SubjectKind = Literal["client", "population", "record_group"]
+PlanAccountant = Literal["rdp", "pld", "two-stage"]
+EVERYONE = "everyone"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObserverEpsilon:
+    """What was spent before one observer, by whoever spent most."""
+
+    observer: Observer
+    delta: float
+    adjacency: Adjacency
+    value: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SpendingPlan:
+    """The epsilons of a run; of every subject of its ledger, before every observer."""
+
+    subject_kind: SubjectKind
+    subjects: tuple[str, ...]
+    """Names, by the index that the ledger has for them."""
+    delta: float
+    adjacency: Adjacency
+    accountant: PlanAccountant
+    steps: int
+    """Compositions of the whole run, if nothing is repeated."""
+    lines: Mapping[Observer, tuple[EpsilonLine, ...]]
+    """One line for all subjects, or one each."""
+    records: RecordSpending | None = None
+    """Every record's own figures; None but for `record-personalised`."""
+    warnings: tuple[str, ...] = ()
+    """Of the accountant, about the figures of the whole run."""
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Before whom epsilon is counted, in one order."""
+        return tuple(self.lines)
+
+    def line(self, observer: Observer, subject: int = 0) -> EpsilonLine:
+        """The line of a subject."""
+        lines = self.lines[observer]
+        return lines[subject] if len(lines) > 1 else lines[0]
+
+    def epsilons(
+        self, observer: Observer, *, subjects: ArrayLike, compositions: ArrayLike
+    ) -> NDArray[np.float64]:
+        """Cumulative epsilon of these subjects after so many compositions each: float64."""
+        who, counts = np.broadcast_arrays(
+            np.asarray(subjects, dtype=np.int64), np.asarray(compositions, dtype=np.int64)
+        )
+        if len(self.lines[observer]) == 1:
+            return self.lines[observer][0].after(counts)
+        found = np.zeros(counts.shape)
+        for subject in np.unique(who).tolist():
+            mine = who == subject
+            found[mine] = self.line(observer, subject).after(counts[mine])
+        return found
+
+    def largest(self, observer: Observer, compositions: ArrayLike) -> float:
+        """The largest epsilon of any subject.
+
+        `compositions`: a number that holds for whoever takes part most, or one each, [subjects].
+        """
+        counts = np.asarray(compositions, dtype=np.int64)
+        if counts.ndim == 0:
+            return max(float(line.after(counts)) for line in self.lines[observer])
+        found = self.epsilons(observer, subjects=np.arange(len(self.subjects)), compositions=counts)
+        return float(found.max(initial=0.0))
+
+    def spent(self, compositions: Mapping[Observer, ArrayLike]) -> tuple[ObserverEpsilon, ...]:
+        """The figures of a report: for every observer, what the subjects went through."""
+        return tuple(
+            ObserverEpsilon(
+                observer=observer,
+                delta=self.delta,
+                adjacency=self.adjacency,
+                value=self.largest(observer, compositions[observer]),
+            )
+            for observer in self.observers
+        )
+
+    def steps_within(self, observer: Observer, epsilon: float) -> int:
+        """The most compositions after which no subject has passed `epsilon`."""
+        return min(line.steps_within(epsilon) for line in self.lines[observer])
+
+    def curve(self, observer: Observer, compositions: int) -> NDArray[np.float64]:
+        """Renyi divergences at RDP_ORDERS that nobody exceeds after so many compositions."""
+        curves = [line.curve(compositions) for line in self.lines[observer]]
+        most: NDArray[np.float64] = np.max(curves, axis=0)
+        return most
+
+    @property
+    def events_json(self) -> str:
+        """What the ledger keeps of the events: canonical JSON.
+
+        The event of one composition; for record groups, per group, the courses of its records:
+        `{"group": [{"event": ..., "lasts": ...}]}`.
+        """
+        lines = self.lines[self.observers[0]]
+        if self.subject_kind != "record_group":
+            return _canonical(lines[0].event.as_dict())
+        return _canonical(
+            {
+                name: [course.as_dict() for course in line.courses]
+                for name, line in zip(self.subjects, lines, strict=True)
+            }
+        )
+
+
+def plan_of_one_event(
+    event: Event,
+    *,
+    subject_kind: SubjectKind,
+    subjects: tuple[str, ...],
+    observer: Observer,
+    adjacency: Adjacency,
+    delta: float,
+    accountant: AccountantName,
+    steps: int,
+) -> SpendingPlan:
+    """A plan in which one event is composed, alike for all subjects."""
+    line = EpsilonLine(
+        observer=observer,
+        delta=delta,
+        adjacency=adjacency,
+        courses=(Course(event),),
+        epsilons=_table(event, steps, adjacency=adjacency, delta=delta, accountant=accountant),
+    )
+    return SpendingPlan(
+        subject_kind=subject_kind,
+        subjects=subjects,
+        delta=delta,
+        adjacency=adjacency,
+        accountant=accountant,
+        steps=steps,
+        lines={observer: (line,)},
+        warnings=_warnings([line], steps) if accountant == "rdp" else (),
+    )
+
+
+def plan_of_records(found: RecordSpending, *, rounds: int, delta: float) -> SpendingPlan:
+    """A plan of what records of different budgets go through, by groups of budgets."""
+    lines = found.lines()
+    return SpendingPlan(
+        subject_kind="record_group",
+        subjects=tuple(group.name for group in found.groups),
+        delta=delta,
+        adjacency=RECORD_ADJACENCY,
+        accountant="two-stage",
+        steps=rounds,
+        lines=lines,
+        records=found,
+        warnings=_warnings([line for some in lines.values() for line in some], rounds),
+    )
+
+
+def _table(
+    event: Event, steps: int, *, adjacency: Adjacency, delta: float, accountant: AccountantName
+) -> NDArray[np.float64]:
+    match accountant:
+        case "pld":
+            return pld_table(event, steps, adjacency=adjacency, delta=delta)
+        case "rdp":
+            counts = np.arange(steps + 1)
+            return renyi_epsilons(
+                event, counts, adjacency=adjacency, observer="final_model", delta=delta
+            )
+        case _:
+            assert_never(accountant)
+
+
+def _warnings(lines: Sequence[EpsilonLine], steps: int) -> tuple[str, ...]:
+    """What the accountants of these lines say about them, each thing once."""
+    found: dict[str, None] = {}
+    for line in lines:
+        accountant: Accountant = (
+            TwoStageAccountant(observer=line.observer)
+            if isinstance(line.event, TwoStage)
+            else RdpAccountant(adjacency=line.adjacency)
+        )
+        count = int(line.courses[0].lasting(steps))
+        found |= dict.fromkeys(accountant.compose(line.event, count).spent(line.delta).warnings)
+    return tuple(found)
+
+
+def _canonical(value: Any) -> str:
+    encoded: bytes = rfc8785.dumps(value)
+    return encoded.decode()

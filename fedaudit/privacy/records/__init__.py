@@ -1,0 +1,1 @@
+"""Records with budgets of their own: plans, sampling rates, spending."""

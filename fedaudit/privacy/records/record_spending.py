@@ -1,0 +1,153 @@
+"""What records spend under `record-personalised`: each of them, and by groups of budgets."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
+from fedaudit.privacy.accounting.epsilon_curves import Course, EpsilonLine, worst_epsilons
+from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
+from fedaudit.privacy.records.record_groups import RecordGroup, record_groups
+from fedaudit.privacy.records.record_use import RecordUse
+from fedaudit.spec.errors import FieldError, InvalidInputError
+
+RECORD_OBSERVERS: tuple[Observer, ...] = ("final_model", "server")
+RECORD_ADJACENCY: Adjacency = "add-or-remove-one"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupSpending:
+    """What the records of a group spent, before one observer."""
+
+    group: RecordGroup
+    records: int
+    epsilon_max: float
+    budget_used_share: float
+    """The largest share of its own budget that a record spent; above 1 it was passed."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RecordSpending:
+    """Every record's own figures; arrays [records], client after client."""
+
+    use: RecordUse
+    rounds: int
+    """Rounds of the whole run. A record leaves after the compositions for which it stays, rounds
+    that were lost and repeated included, so that repeats let nobody pass a budget."""
+    delta: float
+    groups: tuple[RecordGroup, ...]
+    group_of: NDArray[np.int64]
+    """-1 where the record is left out."""
+
+    @property
+    def left_out(self) -> int:
+        """Records that are never sampled: their budget is too small, or a baseline drops them."""
+        return int(np.count_nonzero(self.group_of < 0))
+
+    def epsilons(self, observer: Observer, compositions: ArrayLike) -> NDArray[np.float64]:
+        """What each record has spent after so many compositions (a number, or [records])."""
+        plan = self.use.plan
+        counts = np.minimum(np.asarray(compositions, dtype=np.int64), plan.rounds)
+        spent = np.zeros(len(plan.rates))
+        for run, mine in self._runs():
+            seen = replace(run, observer=observer)
+            spent[mine] = seen.epsilons(plan.rates[mine], rounds=counts[mine])
+        return spent
+
+    def overspent(self, compositions: ArrayLike) -> int:
+        """How many records passed their budget before the final model."""
+        spent = self.epsilons("final_model", compositions)
+        return int(np.count_nonzero(spent > self.use.plan.budgets))
+
+    def of_groups(self, observer: Observer, compositions: ArrayLike) -> list[GroupSpending]:
+        """The figures of every group, in their order."""
+        spent, budgets = self.epsilons(observer, compositions), self.use.plan.budgets
+        return [
+            GroupSpending(
+                group=group,
+                records=int(np.count_nonzero(mine)),
+                epsilon_max=float(spent[mine].max()),
+                budget_used_share=float((spent[mine] / budgets[mine]).max()),
+            )
+            for group, mine in ((one, self.group_of == at) for at, one in enumerate(self.groups))
+        ]
+
+    def lines(self) -> dict[Observer, tuple[EpsilonLine, ...]]:
+        """By observer, one line for each group: that of the record that spends most."""
+        groups = [self._lines(group) for group in range(len(self.groups))]
+        return {
+            observer: tuple(lines[observer] for lines in groups) for observer in RECORD_OBSERVERS
+        }
+
+    def _lines(self, group: int) -> dict[Observer, EpsilonLine]:
+        """By observer; the courses are the same before all, so that one list of them is enough."""
+        courses = self._courses(group)
+        tables = {
+            observer: np.array([self._table(course, observer) for course in courses])
+            for observer in RECORD_OBSERVERS
+        }
+        # Keep what is the worst somewhere before someone, what spends most in the end first.
+        worst = np.unique([table.argmax(axis=0)[1:] for table in tables.values()])
+        found: dict[Observer, EpsilonLine] = {}
+        for observer, table in tables.items():
+            order = worst[np.argsort(-table[worst, -1], kind="stable")]
+            found[observer] = EpsilonLine(
+                observer=observer,
+                delta=self.delta,
+                adjacency=RECORD_ADJACENCY,
+                courses=tuple(courses[place] for place in order.tolist()),
+                epsilons=table.max(axis=0),
+            )
+        return found
+
+    def _table(self, course: Course, observer: Observer) -> NDArray[np.float64]:
+        return worst_epsilons(
+            (course,),
+            np.arange(self.rounds + 1),
+            adjacency=RECORD_ADJACENCY,
+            observer=observer,
+            delta=self.delta,
+        )
+
+    def _courses(self, group: int) -> list[Course]:
+        """What the group's records go through; of those alike but for their rate, the largest."""
+        plan = self.use.plan
+        courses = []
+        for run, mine in self._runs():
+            inside = mine & (self.group_of == group)
+            for lasts in np.unique(plan.rounds[inside]).tolist():
+                rate = float(plan.rates[inside & (plan.rounds == lasts)].max())
+                courses.append(Course(run.event(rate), lasts if lasts < self.rounds else None))
+        return courses
+
+    def _runs(self) -> list[tuple[TwoStageRun, NDArray[np.bool_]]]:
+        """The distinct runs of the clients, and the records of each."""
+        runs = self.use.plan.runs or ()
+        distinct = list(dict.fromkeys(runs))
+        number = {run: place for place, run in enumerate(distinct)}
+        of_client = np.array([number[run] for run in runs], dtype=np.int64)
+        of_record = of_client[self.use.client_of]
+        return [(run, of_record == place) for place, run in enumerate(distinct)]
+
+
+def record_spending(use: RecordUse, *, rounds: int, delta: float) -> RecordSpending:
+    """The figures of a plan with noise.
+
+    Raises InvalidInputError where no record can be used, and ValueError for a plan without noise.
+    """
+    if use.plan.runs is None:
+        raise ValueError("without noise nothing bounds what a record spends")
+    used = ~use.plan.left_out
+    if not used.any():
+        raise InvalidInputError(
+            [
+                FieldError(
+                    "/privacy/epsilon_max",
+                    "no record can be sampled even once within its budget; raise the budgets, "
+                    "epsilon_max or delta, or take fewer rounds or steps",
+                )
+            ]
+        )
+    groups, group_of = record_groups(use.plan.budgets, used)
+    return RecordSpending(use=use, rounds=rounds, delta=delta, groups=groups, group_of=group_of)

@@ -1,0 +1,90 @@
+"""How a spec's `record-personalised` uses the records of a federation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.records.record_baselines import baseline_plan
+from fedaudit.privacy.records.record_budgets import draw_budgets
+from fedaudit.privacy.records.record_plans import RecordPlan, RecordSettings, personalised_plan
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.training import PoissonCohort
+
+
+@dataclass(frozen=True, eq=False)
+class RecordUse:
+    """The plan of the records, and whose they are."""
+
+    plan: RecordPlan
+    client_of: NDArray[np.int64]
+    """[records]: the training client that holds each record, from 0."""
+
+
+def record_settings(spec: ExperimentSpec) -> RecordSettings:
+    """The public numbers of a run. Budgets are kept against whoever sees the final model.
+
+    Raises ValueError for a spec of another mechanism.
+    """
+    privacy, training = spec.privacy, spec.training
+    cohort, steps = training.cohort, training.local.steps
+    if (
+        not isinstance(privacy, RecordPersonalised)
+        or not isinstance(cohort, PoissonCohort)
+        or steps is None
+    ):
+        raise ValueError(f"{privacy.mechanism} does not sample records")
+    observer: Observer = "final_model"
+    return RecordSettings(
+        client_rate=cohort.rate,
+        steps=steps,
+        rounds=training.rounds,
+        delta=privacy.delta,
+        epsilon_max=privacy.epsilon_max,
+        observer=observer,
+    )
+
+
+def drawn_budgets(spec: ExperimentSpec, *, records: Sequence[int]) -> NDArray[np.float64]:
+    """The budgets of a spec with a `distribution`: float64 [all records], client after client.
+
+    `records`: how many each client has. Raises ValueError for a spec without a distribution.
+    """
+    privacy = spec.privacy
+    if not isinstance(privacy, RecordPersonalised) or privacy.budgets.distribution is None:
+        raise ValueError("the spec has no distribution of budgets")
+    return draw_budgets(
+        privacy.budgets.distribution,
+        seed=spec.seed,
+        records=records,
+        epsilon_min=privacy.epsilon_min,
+        epsilon_max=privacy.epsilon_max,
+    )
+
+
+def record_use(
+    spec: ExperimentSpec, *, budgets: NDArray[np.float64], client_of: NDArray[np.int64]
+) -> RecordUse:
+    """How the spec uses records with these budgets.
+
+    `client_of` ascends. Raises InvalidInputError where no noise is enough.
+    """
+    settings, privacy = record_settings(spec), spec.privacy
+    assert isinstance(privacy, RecordPersonalised)
+    if privacy.baseline is None:
+        clients = int(client_of.max(initial=-1)) + 1
+        plan = personalised_plan(budgets, settings, clients=clients, inversion=privacy.inversion)
+    else:
+        assert spec.training.local.batch_size is not None
+        plan = baseline_plan(
+            budgets,
+            settings,
+            baseline=privacy.baseline,
+            client_of=client_of,
+            batch_size=spec.training.local.batch_size,
+            uniform_epsilon=privacy.uniform_epsilon,
+        )
+    return RecordUse(plan, client_of)

@@ -1,0 +1,49 @@
+"""Which charts a report's page shows, and where."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.reports.charts.chart import Chart
+from fedaudit.reports.charts.final_charts import rates_chart, spending_charts
+from fedaudit.reports.charts.over_rounds import gap_charts, privacy_charts, training_charts
+from fedaudit.reports.charts.parameter_plot_chart import plane_charts
+from fedaudit.reports.charts.privacy_cost_chart import who_pays_chart
+from fedaudit.reports.charts.series import Series
+
+
+@dataclass(frozen=True)
+class Charts:
+    """The charts of one page, by section."""
+
+    privacy: list[Chart]
+    fairness: list[list[Chart]]
+    """For each section of the report's fairness, in its order."""
+    training: list[Chart]
+    curves: bool
+    """Whether any is drawn over rounds, from figures outside the report."""
+
+
+def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
+    """The charts of a report document; without series, those of its own figures only."""
+    found = series or Series()
+    best = report["utility"]["best_round"]
+    return Charts(
+        privacy=[*spending_charts(report), *privacy_charts(report, found)],
+        fairness=[
+            _of_attribute(section, found, name=f"fairness-{place}", best=best)
+            for place, section in enumerate(report["fairness"], start=1)
+        ],
+        training=[*plane_charts(report), *training_charts(report, found)],
+        curves=bool(found.rounds),
+    )
+
+
+def _of_attribute(
+    section: Mapping[str, Any], series: Series, *, name: str, best: int
+) -> list[Chart]:
+    rates = rates_chart(section, name=name)
+    gaps = series.gaps.get(section["attribute"])
+    curves = [] if gaps is None else gap_charts(section, gaps, name=name, best=best)
+    paid = who_pays_chart(section, name=name)
+    return [*curves, *(chart for chart in (rates, paid) if chart is not None)]

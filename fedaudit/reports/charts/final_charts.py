@@ -1,0 +1,195 @@
+"""The charts of the report's own figures, at the end of the run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedaudit.reports.charts.chart import Chart, FigureTable, bound_text, figure_text, joined
+from fedaudit.reports.charts.ranges import Row, range_chart
+from fedaudit.reports.document.earlier_versions import rate_of, why_no_rate
+from fedaudit.spec.metrics import RATES
+
+_MOST_GROUPS = 40
+_SHARE = (0.0, 1.0)
+_ORDERED_BY = "selection_rate"
+
+
+def spending_charts(report: Mapping[str, Any]) -> list[Chart]:
+    """How leakage is spread over clients and clusters, or epsilon over records' budgets."""
+    privacy = report["privacy"]
+    found = []
+    if privacy["leakage_quantiles"]:
+        found.append(_leakage_chart(privacy))
+    records = privacy["records"]
+    if records and any(one["budget_used_share"] is not None for one in records["groups"]):
+        found.append(_records_chart(records))
+    return found
+
+
+def rates_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
+    """The rates of each group of one attribute; None where no group has any to show."""
+    groups = section["groups"]
+    if not any(rate_of(group, rate) is not None for group in groups for rate in RATES):
+        return None
+    shown = _shown(groups)
+    rows = [
+        Row(
+            name=group["value"],
+            marks=tuple(rate_of(group, rate) for rate in RATES),
+            remark="suppressed" if group["suppressed"] else "no rates",
+        )
+        for group in shown
+    ]
+    kinds = [rate.words for rate in RATES.values()]
+    return Chart(
+        name=f"chart-{name}-rates",
+        title=f"Rates of the groups of {section['attribute']}",
+        description=f"Dot chart of {len(shown)} groups between 0 and 1: {joined(kinds)} of "
+        "each. The figures are in the table below.",
+        caption=_rates_words(groups, len(shown)),
+        drawing=range_chart(rows, kinds=kinds, unit="share of the group's rows", whole=_SHARE),
+        table=FigureTable(
+            head=("Group", *(kind.capitalize() for kind in kinds)),
+            rows=[
+                (group["value"], *(_rate_text(group, rate) for rate in RATES)) for group in groups
+            ],
+        ),
+    )
+
+
+def _leakage_chart(privacy: Mapping[str, Any]) -> Chart:
+    quantiles, most = privacy["leakage_quantiles"], privacy["leakage_max"]
+    clusters = privacy["leakage_by_cluster"] or []
+    rows = [
+        Row(
+            name="all clients",
+            marks=(quantiles["p50"], most),
+            box=(quantiles["p25"], quantiles["p75"]),
+            span=(quantiles["p05"], most),
+        ),
+        *(
+            Row(name=_cluster(one), marks=(one["leakage_median"], one["leakage_max"]))
+            for one in clusters
+        ),
+    ]
+    table = [
+        (f"Clients, {_percent(name)}", figure_text(value)) for name, value in quantiles.items()
+    ]
+    table.append(("Clients, largest", figure_text(most)))
+    for one in clusters:
+        table.append((f"{_cluster(one)}, median", figure_text(one["leakage_median"])))
+        table.append((f"{_cluster(one)}, largest", figure_text(one["leakage_max"])))
+    told = (
+        f"Half of the training clients leaked at most {figure_text(quantiles['p50'])}, nineteen in "
+        f"twenty at most {figure_text(quantiles['p95'])}, and nobody more than {figure_text(most)}."
+        " The thick bar spans the middle half of all clients."
+    )
+    if clusters:
+        told += " A client counts for the cluster of its last upload."
+    return Chart(
+        name="chart-leakage-spread",
+        title="Leakage at the end, over clients and clusters",
+        description="Range chart: a row for all training clients and one for each cluster, with "
+        "median and largest leakage. The figures are in the table below.",
+        caption=told,
+        drawing=range_chart(rows, kinds=("median", "largest"), unit="leakage", whole=(0, 0)),
+        table=FigureTable(head=("Whose", "Leakage"), rows=table),
+    )
+
+
+def _records_chart(records: Mapping[str, Any]) -> Chart:
+    groups = [one for one in records["groups"] if one["budget_used_share"] is not None]
+    used = "largest share of a budget that was spent"
+    within = "No record passed its budget"
+    if records["overspent"] != 0:
+        within = f"{_number(records['overspent'])} records passed their budgets"
+    return Chart(
+        name="chart-records",
+        title="Records' own budgets, and how much of them was spent",
+        description=f"Dot chart of {len(groups)} groups of records: the {used}, in per cent. The "
+        "figures are in the table below.",
+        caption=f"{within}. {_number(records['left_out'])} records were never sampled.",
+        drawing=range_chart(
+            [
+                Row(f"budget {_budget(group)}", (100 * group["budget_used_share"],))
+                for group in groups
+            ],
+            kinds=(used,),
+            unit="per cent of the budget",
+            whole=(0, 100),
+        ),
+        table=FigureTable(
+            head=("Budget", "Largest epsilon", "Largest share of a budget"),
+            rows=[
+                (
+                    _budget(group),
+                    bound_text(group["epsilon_max"]),
+                    f"{bound_text(100 * group['budget_used_share'])} %",
+                )
+                for group in groups
+            ],
+        ),
+    )
+
+
+def _number(records: int | None) -> str:
+    """How many records; a number that is suppressed is above 0."""
+    return "Some" if records is None else str(records)
+
+
+def _shown(groups: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """All groups, or of very many those with the lowest and the highest selection rates."""
+    if len(groups) <= _MOST_GROUPS:
+        return groups
+    rated = [(rate, group) for group in groups if (rate := rate_of(group, _ORDERED_BY)) is not None]
+    ordered = [group for _, group in sorted(rated, key=lambda one: one[0])]
+    half = _MOST_GROUPS // 2
+    return ordered if len(ordered) <= _MOST_GROUPS else [*ordered[:half], *ordered[-half:]]
+
+
+def _rates_words(groups: Sequence[Mapping[str, Any]], shown: int) -> str:
+    told = []
+    for name, rate in RATES.items():
+        found = [
+            (value, group["value"])
+            for group in groups
+            if (value := rate_of(group, name)) is not None
+        ]
+        if not found:
+            continue
+        (low, lowest), (high, highest) = min(found), max(found)
+        between = f"from {figure_text(low)} ({lowest}) to {figure_text(high)} ({highest})"
+        told.append(
+            f"{rate.label}: {between}." if low < high else f"{rate.label}: {figure_text(low)}."
+        )
+    hidden = sum(group["suppressed"] for group in groups)
+    if hidden:
+        told.append(f"{hidden} of {len(groups)} groups are suppressed.")
+    if shown < len(groups) - hidden:
+        told.append(
+            f"{shown} groups are drawn, those with the lowest and the highest selection rates."
+        )
+    if shown < len(groups):
+        told.append("The table lists all groups.")
+    return " ".join(told)
+
+
+def _rate_text(group: Mapping[str, Any], rate: str) -> str:
+    value = rate_of(group, rate)
+    if value is not None:
+        return figure_text(value)
+    return "suppressed" if group["suppressed"] else why_no_rate(group, rate) or "–"
+
+
+def _cluster(one: Mapping[str, Any]) -> str:
+    clients = one["clients"]
+    return f"cluster {one['cluster']} ({clients} client{'s' if clients != 1 else ''})"
+
+
+def _budget(group: Mapping[str, Any]) -> str:
+    low, high = figure_text(group["budget_low"]), figure_text(group["budget_high"])
+    return high if group["budget_low"] == group["budget_high"] else f"{low} to {high}"
+
+
+def _percent(name: str) -> str:
+    """`p05` as `5 %`."""
+    return f"{int(name.removeprefix('p'))} % at most"

@@ -1,0 +1,380 @@
+"""The report, version 1: the shape of the JSON document, and its schema.
+
+A figure that is None has its reason beside it: in the `reasons` map of the same object under the
+field's name, or in `reason` where the object holds one figure.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, Plane
+from fedaudit.reports.document.outcomes import GateOutcome
+from fedaudit.reports.document.part import Part as _Part
+from fedaudit.reports.document.rate_fields import with_rates
+
+REPORT_VERSION = 1
+
+Reasons = dict[str, str]
+Share = Annotated[float, Field(ge=0, le=1)]
+Outcome = GateOutcome
+
+
+class Experiment(_Part):
+    """Which experiment the report is about."""
+
+    id: str
+    name: str
+    spec_hash: str
+    status: str
+
+
+class GuaranteeSection(_Part):
+    """Who is protected against whom, and how far."""
+
+    kind: GuaranteeKind
+    mechanism: str
+    unit: str
+    adjacency: str | None
+    delta: float | None
+    observers: list[str]
+    statement: str
+    reasons: Reasons
+
+
+class ClusterLeakage(_Part):
+    """Leakage of the clients whose last upload went into one cluster."""
+
+    cluster: int
+    clients: int
+    leakage_median: float
+    leakage_max: float
+
+
+class ComponentLeakage(_Part):
+    """What a release costs in one layer, which has noise of its own."""
+
+    component: str
+    parameters: int
+    leakage_per_release: float
+    """n_l / nu; over the layers these add up to n / nu."""
+
+
+class EpsilonSection(_Part):
+    """The largest epsilon that anyone spent, before one observer."""
+
+    observer: str
+    delta: float
+    adjacency: str
+    accountant: str
+    value: Annotated[float, Field(ge=0)]
+
+
+class RecordGroupSection(_Part):
+    """Records whose budgets lie in one range, before whoever sees the final model."""
+
+    budget_low: float
+    """Budgets exceed this, unless it is the same as the upper end."""
+    budget_high: float
+    records: int | None
+    epsilon_max: float | None
+    budget_used_share: float | None
+    """The largest share of its own budget that a record spent; above 1 it was passed."""
+    reasons: Reasons
+
+
+class RecordsSection(_Part):
+    """What records of different budgets spent."""
+
+    left_out: int | None
+    """Records that were never sampled."""
+    overspent: int | None
+    """Records that passed their own budgets."""
+    groups: list[RecordGroupSection]
+    reasons: Reasons = Field(default_factory=dict)
+
+
+class Privacy(_Part):
+    """What training spent. Medians and quantiles are over the training clients."""
+
+    leakage_median: float | None
+    leakage_max: float | None
+    leakage_quantiles: dict[str, float] | None
+    leakage_by_cluster: list[ClusterLeakage] | None
+    leakage_per_release: float | None
+    """n / nu."""
+    log_ratio_max: float | None = None
+    """By the theorem, of whoever took part most: over the run, the largest exponent between any two
+    of a client's datasets that choose the same hypothesis in every round."""
+    leakage_by_component: list[ComponentLeakage] | None = None
+    """Of noise layer by layer; None where one noise covers the whole update."""
+    between_hypotheses: BetweenHypotheses | None = None
+    participations_max: int
+    """Rounds of whoever took part most; where who took part is secret, all rounds."""
+    refusals: int
+    withheld: int
+    epsilon_max: float | None
+    """The largest of `epsilon`, whoever looks: no claim is stronger than the weakest."""
+    epsilon: list[EpsilonSection]
+    """One for each observer; empty where there is no epsilon with a delta."""
+    records: RecordsSection | None
+    noise_multiplier: float | None = None
+    """Of the mechanism: as the spec sets it, or calibrated from public numbers."""
+    reasons: Reasons
+
+
+class Utility(_Part):
+    """How well the best hypotheses predict held-out clients."""
+
+    validation_loss: float | None
+    selection_loss: float | None
+    """The smallest loss over hypotheses: chooses when to stop, flatters as a measure of quality."""
+    accuracy: float | None
+    rounds: int
+    best_round: int
+    stopped_by: str
+    reasons: Reasons
+
+
+class IntervalSection(_Part):
+    """A percentile interval over clients drawn anew."""
+
+    low: float
+    high: float
+    level: float
+    method: str
+    samples: int
+
+
+class NullSection(_Part):
+    """How large a gap comes out if the attribute has nothing to do with outcome and prediction."""
+
+    unit: Literal["client", "record"]
+    """What changed groups: whole clients with all their rows, or single rows."""
+    permutations: int
+    """Over how many assignments to groups the figures below are taken."""
+    mean: float
+    quantile_95: float | None
+    """Of a difference: exceeded by one in twenty."""
+    quantile_05: float | None
+    """Of a ratio: one in twenty lies below."""
+    p_value: Share
+    """(1 + assignments with a gap at least as wide) / (1 + permutations)."""
+    reasons: Reasons
+
+
+class MetricSection(_Part):
+    """One gap. A reason beside a value says what the value leaves out."""
+
+    value: float | None
+    reason: str | None
+    interval: IntervalSection | None
+    interval_reason: str | None
+    null: NullSection | None = None
+    null_reason: str | None = None
+
+
+@with_rates(after="suppressed")
+class GroupSection(_Part):
+    """The figures of one group; a suppressed group shows none. Counts are confidential."""
+
+    value: str
+    suppressed: bool
+    accuracy: Share | None = None
+    loss: Annotated[float, Field(ge=0)] | None = None
+    """Of the group's rows taken as one client's, in the unit of the validation loss."""
+    reasons: Reasons
+
+
+@with_rates(after="suppressed")
+class HypothesisGroup(_Part):
+    """The rates of one group's rows that one hypothesis predicted."""
+
+    value: str
+    suppressed: bool
+    reasons: Reasons
+
+
+class FigureSection(_Part):
+    """One figure. A reason beside a value says what the value leaves out."""
+
+    value: float | None
+    reason: str | None
+
+
+class HypothesisSection(_Part):
+    """The rows that one hypothesis predicted, by group, and their gaps."""
+
+    hypothesis: int
+    groups: list[HypothesisGroup]
+    metrics: dict[str, FigureSection]
+
+
+@with_rates(after="clients")
+class ClientAveragedGroup(_Part):
+    """Of one group: the mean over clients of each client's own rate, every client alike."""
+
+    value: str
+    suppressed: bool
+    clients: int | None
+    """Validation clients with scored rows of the group."""
+    reasons: Reasons
+
+
+class ClientAveragedSection(_Part):
+    """Rates averaged over clients, each over those that have a denominator, and their gaps."""
+
+    groups: list[ClientAveragedGroup]
+    metrics: dict[str, FigureSection]
+
+
+class PayingGroup(_Part):
+    """What the training clients of one group paid.
+
+    With the unit `record` a client counts in a mean by how many rows of the group it has.
+    """
+
+    value: str
+    suppressed: bool
+    clients: int | None
+    """Training clients with rows of the group."""
+    leakage_mean: float | None
+    leakage_max: float | None
+    participations_mean: float | None
+    participations_max: int | None
+    refusals: int | None
+    """Of those clients; with the unit `record` a client counts in every group it has rows of."""
+    epsilon_max: float | None
+    reasons: Reasons
+
+
+class WhoPaysSection(_Part):
+    """What training cost by group: over training clients, where it is no secret who took part."""
+
+    unit: Literal["client", "record"]
+    """`client` where every training client has rows of one group only."""
+    groups: list[PayingGroup]
+
+
+class CrossCheck(_Part):
+    """What another library computed from the rows themselves, and how far it is from the report.
+
+    A run whose figures differ by more than rounding has no report
+    (`fedaudit.reports.sections.cross_check`). A bundle carries no rows, so verification cannot
+    repeat this.
+    """
+
+    library: str
+    version: str
+    rows: Annotated[int, Field(ge=1)] | None
+    """Scored rows of the groups that are shown; None where one is suppressed, for the total less
+    these would be its rows."""
+    largest_difference: Annotated[float, Field(ge=0)]
+    metrics: list[str]
+    """The figures that both have: rates of groups, then gaps."""
+    reasons: Reasons = Field(default_factory=dict)
+
+
+class FairnessSection(_Part):
+    """One sensitive attribute, its rates pooled over the rows of the validation clients."""
+
+    attribute: str
+    averaging: Literal["records"] = "records"
+    """What `groups` and `metrics` count alike: every scored row, whoever's it is."""
+    intersection_of: list[str] | None = None
+    """The attributes whose combinations these groups are; None where the data have it as it is."""
+    reference_group: str | None
+    groups: list[GroupSection]
+    metrics: dict[str, MetricSection]
+    by_hypothesis: list[HypothesisSection] = Field(default_factory=list)
+    by_hypothesis_reason: str | None = None
+    """Why `by_hypothesis` is empty."""
+    client_averaged: ClientAveragedSection | None = None
+    client_averaged_reason: str | None = None
+    who_pays: WhoPaysSection | None = None
+    who_pays_reason: str | None = None
+    cross_check: CrossCheck | None = None
+    cross_check_reason: str | None = None
+
+
+class GateSection(_Part):
+    """One condition and whether it holds."""
+
+    figure: str
+    attribute: str | None
+    op: Literal["le", "ge"]
+    bound: float
+    value: float | None
+    outcome: Outcome
+    reason: str
+
+
+class Data(_Part):
+    """The federation, in numbers."""
+
+    source: str
+    clients: int
+    training_clients: int
+    validation_clients: int
+    rows: int
+    parameters: int
+    notes: list[str]
+
+
+class Provenance(_Part):
+    """Where the figures come from."""
+
+    spec_hash: str
+    data_fingerprint: str
+    code_version: str | None
+    libraries: dict[str, str] | None
+    device: str | None
+    backend: dict[str, str] | None
+    seed: int
+    started_at: str | None
+    finished_at: str | None
+    reasons: Reasons
+
+
+class Integrity(_Part):
+    """What binds the report to its ledger, and to whoever signed it."""
+
+    ledger_hash: str
+    chain_head: str
+    entries: int
+    """How many ledger entries there are."""
+    signature: str | None
+    """Ed25519, in base64, over the DSSE encoding of the report without this field."""
+    key_id: str | None
+    reasons: Reasons
+
+
+class Report(_Part):
+    """The audit report of one experiment."""
+
+    report_version: Literal[1] = 1
+    experiment: Experiment
+    verdict: str
+    guarantee: GuaranteeSection
+    privacy: Privacy
+    utility: Utility
+    fairness: list[FairnessSection]
+    attacks: list[dict[str, Any]]
+    gates: list[GateSection]
+    gate_outcome: Outcome | None
+    """The worst of the gates; None where the spec has none."""
+    plane: Plane | None = None
+    plane_reason: str | None = None
+    data: Data
+    spec: dict[str, Any]
+    """The spec with every default explicit: the provenance's spec_hash is taken over it."""
+    provenance: Provenance
+    limits: list[str]
+    """What this report does not show."""
+    integrity: Integrity
+
+
+def schema() -> dict[str, Any]:
+    """The report's JSON schema."""
+    return Report.model_json_schema(mode="serialization")

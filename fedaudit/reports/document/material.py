@@ -1,0 +1,115 @@
+"""What a report is made from: facts that a finished run hands over."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule
+from fedaudit.fairness.scores import GroupScores
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.spending_plan import SpendingPlan
+from fedaudit.reports.document.hypotheses_document import Plane
+from fedaudit.spec.experiment import ExperimentSpec
+
+
+@dataclass(frozen=True)
+class FederationFacts:
+    """What a report says about the data."""
+
+    fingerprint: str
+    """SHA-256 of the raw data, in hexadecimal."""
+    clients: int
+    training_clients: int
+    rows: int
+    notes: tuple[str, ...] = ()
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The values of each sensitive attribute, in the order of the counts."""
+    training_rows: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
+    """Per attribute, the rows of each group that a client trains on, 0 for clients that do not
+    train: [clients, groups]. Confidential."""
+
+
+@dataclass(frozen=True)
+class FinalFigures:
+    """What training ended with, of the best hypotheses."""
+
+    stopped_by: str
+    rounds: int
+    best_round: int
+    selection_loss: float | None
+    validation_loss: float | None
+    accuracy: float | None
+    fairness: Mapping[str, NDArray[np.int64]]
+    """Per attribute, counts of each validation client: [validation clients, groups, 4]."""
+    single_row_clients: int = 0
+    """Validation clients with one row, scored with the largest hypothesis."""
+    collapsed_rounds: int = 0
+    scores: Mapping[str, GroupScores] = field(default_factory=dict)
+    """Per attribute, loss and accuracy of each validation client's rows, by group."""
+    by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Per attribute, [k, groups, 4]: counts by the hypothesis that predicted."""
+
+
+@dataclass(frozen=True)
+class HypothesesFacts:
+    """The hypotheses that a run ended with, and how much noise hid which one a client chose."""
+
+    hypotheses: NDArray[np.float32]
+    """[k, n], the best."""
+    parts: tuple[int, ...]
+    """Parameters of each part of the vector that has noise of its own; n alone for one noise."""
+    radii: NDArray[np.float64] | None = None
+    """[releases, parts] of the best round, of an adaptive radius; None where there is none."""
+
+
+@dataclass(frozen=True)
+class ReportMaterial:
+    """Everything that `assemble` needs."""
+
+    experiment_id: str
+    name: str
+    status: str
+    spec: ExperimentSpec
+    n: int
+    """Released parameters."""
+    inputs: MechanismInputs
+    """The mechanism, as every entry of the run's ledger has it."""
+    federation: FederationFacts
+    releases: NDArray[np.int32]
+    """How often each of the ledger's subjects released something: [subjects]. Clients, but for the
+    mechanisms whose plan has others."""
+    refusals: int
+    withheld: int
+    result: FinalFigures
+    ledger_hash: str
+    chain_head: str
+    """Hexadecimal."""
+    entries: int
+    """How many ledger entries there are."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """code_version, libraries, device, backend, started_at, finished_at; times in ISO 8601."""
+    clusters: NDArray[np.int16] | None = None
+    """[clients]: the cluster of each client's last upload, -1 for none; None where unknown."""
+    plan: SpendingPlan | None = None
+    """For mechanisms that are counted as an epsilon with a delta; None for the others."""
+    compositions: Mapping[Observer, ArrayLike] = field(default_factory=dict)
+    """With a plan, before each of its observers: how much was composed, one number for all of the
+    ledger's subjects or one each, [subjects]."""
+    hypotheses: HypothesesFacts | None = None
+    """None where they are unknown."""
+    plane: Plane | str = "the plane of the run was not handed over"
+    """Or why there is none."""
+    refused: NDArray[np.int32] | None = None
+    """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
+    layers: tuple[int, ...] = ()
+    """Parameters of each layer where each has noise of its own; empty where it is one for all."""
+    key_id: str | None = None
+    """The key that the report is about to be signed with; None where it will not be."""
+
+    def disclosure_rule(self, attribute: str) -> DisclosureRule:
+        """By what the groups of an attribute are disclosed."""
+        return attribute_rule(self.spec, attribute, self.federation.attributes)

@@ -1,0 +1,110 @@
+"""The figures of a report by which it is found, compared and sorted, one by one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fedaudit.reports.document.document import Report
+from fedaudit.spec.metrics import FAIRNESS_FIGURES
+
+Section = Literal["privacy", "utility", "fairness"]
+
+PRIVACY = (
+    "leakage_median",
+    "leakage_max",
+    "leakage_per_release",
+    "epsilon_max",
+    "participations_max",
+    "refusals",
+    "withheld",
+)
+COUNTED = frozenset({"participations_max", "refusals", "withheld"})
+"""Plain counts, whatever the mechanism; every other privacy figure rests on the guarantee."""
+UTILITY = ("validation_loss", "accuracy", "rounds")
+FAIRNESS = FAIRNESS_FIGURES
+FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)
+"""All names; a fairness figure belongs to an attribute, an epsilon may belong to an observer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFigure:
+    """One figure. A value of None has its reason; a reason beside a value says what it omits."""
+
+    section: Section
+    figure: str
+    attribute: str | None = None
+    """Of fairness figures alone."""
+    observer: str | None = None
+    """Before whom an epsilon holds; None for the largest of all observers, and for the rest."""
+    delta: float | None = None
+    adjacency: str | None = None
+    value: float | None
+    reason: str | None
+
+
+def parsed(document: Mapping[str, Any]) -> Report:
+    """The report in a stored document. Raises ValueError where it has not the form of one."""
+    return Report.model_validate(document)
+
+
+def figures_of(report: Report) -> list[ReportFigure]:
+    """Every figure: privacy, utility, then fairness by attribute; each key once."""
+    return [*_privacy(report), *_utility(report), *_fairness(report)]
+
+
+def _privacy(report: Report) -> list[ReportFigure]:
+    privacy = report.privacy
+    found = []
+    for name in PRIVACY:
+        value = getattr(privacy, name)
+        counted = name == "epsilon_max" and value is not None
+        found.append(
+            ReportFigure(
+                section="privacy",
+                figure=name,
+                delta=report.guarantee.delta if counted else None,
+                adjacency=report.guarantee.adjacency if counted else None,
+                value=value,
+                reason=privacy.reasons.get(name),
+            )
+        )
+    found += [
+        ReportFigure(
+            section="privacy",
+            figure="epsilon_max",
+            observer=one.observer,
+            delta=one.delta,
+            adjacency=one.adjacency,
+            value=one.value,
+            reason=None,
+        )
+        for one in privacy.epsilon
+    ]
+    return found
+
+
+def _utility(report: Report) -> list[ReportFigure]:
+    utility = report.utility
+    return [
+        ReportFigure(
+            section="utility",
+            figure=name,
+            value=getattr(utility, name),
+            reason=utility.reasons.get(name),
+        )
+        for name in UTILITY
+    ]
+
+
+def _fairness(report: Report) -> list[ReportFigure]:
+    return [
+        ReportFigure(
+            section="fairness",
+            figure=name,
+            attribute=section.attribute,
+            value=metric.value,
+            reason=metric.reason,
+        )
+        for section in report.fairness
+        for name, metric in section.metrics.items()
+    ]

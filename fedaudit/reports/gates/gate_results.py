@@ -1,0 +1,85 @@
+"""What came of the gates of one experiment, policy by policy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.reports.document.outcomes import GateOutcome
+from fedaudit.reports.gates.gate_evaluation import overall
+from fedaudit.spec.gates import GateOp
+
+OUTCOME_WORDS: dict[GateOutcome, str] = {
+    "pass": "passed",
+    "fail": "failed",
+    "insufficient_evidence": "not enough evidence",
+}
+_SIGNS: dict[GateOp, str] = {"le": "<=", "ge": ">="}
+_UNNAMED = "gates"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The gates of one policy, evaluated; its name is None where the gates have none."""
+
+    policy: str | None
+    gates: tuple[Mapping[str, Any], ...]
+    """As `reports.gates.evaluate` gives them."""
+
+    @property
+    def name(self) -> str:
+        """What to call them."""
+        return self.policy or _UNNAMED
+
+    @property
+    def outcome(self) -> GateOutcome | None:
+        """The worst outcome; None without gates."""
+        return overall(self.gates)
+
+    def count(self, outcome: GateOutcome) -> int:
+        """How many gates have this outcome."""
+        return sum(gate["outcome"] == outcome for gate in self.gates)
+
+
+@dataclass(frozen=True)
+class GateResults:
+    """All that an experiment was held against."""
+
+    experiment_id: str
+    evaluations: tuple[Evaluation, ...]
+
+    @property
+    def gates(self) -> tuple[Mapping[str, Any], ...]:
+        """All gates, policy by policy."""
+        return tuple(gate for one in self.evaluations for gate in one.gates)
+
+    @property
+    def outcome(self) -> GateOutcome | None:
+        """The worst outcome; None without gates."""
+        return overall(self.gates)
+
+    def count(self, outcome: GateOutcome) -> int:
+        """How many gates have this outcome."""
+        return sum(one.count(outcome) for one in self.evaluations)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able: all gates in `gates`, and policy by policy in `evaluations`."""
+        return {
+            "experiment_id": self.experiment_id,
+            "outcome": self.outcome,
+            "reason": None if self.outcome else "no gate was given",
+            "gates": [dict(gate) for gate in self.gates],
+            "evaluations": [
+                {
+                    "policy": one.policy,
+                    "outcome": one.outcome,
+                    "gates": [dict(gate) for gate in one.gates],
+                }
+                for one in self.evaluations
+            ],
+        }
+
+
+def condition(gate: Mapping[str, Any]) -> str:
+    """What an evaluated gate asks for, as `equalized_odds_difference (sex) <= 0.1`."""
+    about = f" ({gate['attribute']})" if gate["attribute"] else ""
+    return f"{gate['figure']}{about} {_SIGNS[gate['op']]} {gate['bound']:g}"

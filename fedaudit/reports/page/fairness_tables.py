@@ -1,0 +1,214 @@
+"""The tables of one attribute on the report's page: gaps, rates by group, and who pays.
+
+Reports of earlier versions lack some of the figures; a table leaves out columns without any.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fedaudit.reports.charts.chart import bound_text, figure_text
+from fedaudit.reports.document.earlier_versions import rate_of, why_no_rate
+from fedaudit.spec.metrics import RATES
+
+Section = Mapping[str, Any]
+
+_OPEN_AT_MOST = 60
+_LONG_NOTE = 20
+_SCORES = {"accuracy": "Accuracy", "loss": "Loss"}
+_PAID: dict[str, tuple[str, Callable[[float | None], str]]] = {
+    "clients": ("Clients", figure_text),
+    "leakage_mean": ("Leakage, mean", figure_text),
+    "leakage_max": ("Leakage, largest", bound_text),
+    "epsilon_max": ("Epsilon, largest", bound_text),
+    "participations_mean": ("Participations, mean", figure_text),
+    "participations_max": ("Participations, most", figure_text),
+    "refusals": ("Refusals", figure_text),
+}
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table of texts; the first cell of a row is its header, the last a note, maybe empty."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    remark: str = ""
+    """What its columns mean, in words."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """What several rows note, told once below the table: by the mark that these rows have."""
+
+    @property
+    def long(self) -> bool:
+        """Whether it is folded on the page."""
+        return len(self.rows) > _OPEN_AT_MOST
+
+
+def fairness_tables(section: Section) -> list[PageTable]:
+    """The tables of one of the report's fairness sections."""
+    found = [_gaps(section), _rates(section), _by_hypothesis(section), _who_pays(section)]
+    return [_told_once(table) for table in found if table is not None]
+
+
+def _told_once(table: PageTable) -> PageTable:
+    """With a mark in the place of a long note that several rows have."""
+    often = Counter(row[-1] for row in table.rows if len(row[-1]) > _LONG_NOTE)
+    repeated = [note for note, rows in often.items() if rows > 1]
+    marks = {note: f"note {place}" for place, note in enumerate(repeated, start=1)}
+    rows = [(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows]
+    return replace(table, rows=rows, notes={mark: note for note, mark in marks.items()})
+
+
+def _gaps(section: Section) -> PageTable:
+    averaged = section.get("client_averaged")
+    nulls = [null for one in section["metrics"].values() if (null := one.get("null"))]
+    levels = [one["interval"]["level"] for one in section["metrics"].values() if one["interval"]]
+    head = ["Metric", "Value"]
+    head += [f"{figure_text(100 * levels[0])} % interval"] if levels else []
+    head += ["By chance, mean", "By chance, 95 %", "p-value"] if nulls else []
+    head += ["Averaged over clients"] if averaged else []
+    rows = []
+    for name, metric in section["metrics"].items():
+        null, mean = metric.get("null"), (averaged or {"metrics": {}})["metrics"].get(name)
+        row = [name.replace("_", " "), figure_text(metric["value"])]
+        row += [_interval(metric["interval"])] if levels else []
+        row += _chance(null) if nulls else []
+        if averaged:
+            row.append(figure_text(mean["value"] if mean else None))
+        rows.append((*row, _why(metric, mean)))
+    return PageTable(
+        caption=f"Gaps between groups of {section['attribute']}, pooled over records",
+        head=(*head, "Note"),
+        rows=rows,
+        remark=_chance_words(section["attribute"], nulls[0]) if nulls else "",
+    )
+
+
+def _interval(interval: Mapping[str, Any] | None) -> str:
+    if interval is None:
+        return "–"
+    low, high = figure_text(interval["low"]), figure_text(interval["high"])
+    return f"{low} to {high}"
+
+
+def _chance(null: Mapping[str, Any] | None) -> list[str]:
+    """Mean, tail and p-value."""
+    if null is None:
+        return ["–", "–", "–"]
+    tail = f"≤ {figure_text(null['quantile_95'])}"
+    if null["quantile_95"] is None:
+        tail = f"≥ {figure_text(null['quantile_05'])}"
+    return [figure_text(null["mean"]), tail, figure_text(null["p_value"])]
+
+
+def _chance_words(attribute: str, null: Mapping[str, Any]) -> str:
+    who = "clients" if null["unit"] == "client" else "rows"
+    alike = " This takes rows of one client to be no more alike than rows of two."
+    return (
+        f"By chance: how wide the gap comes out on average, and in 95 of 100 cases at most, if "
+        f"{attribute} has nothing to do with outcome and prediction; from {null['permutations']} "
+        f"random exchanges of {who} between groups. The p-value is the share of gaps at least as "
+        f"wide as the observed one, which is counted too.{alike if who == 'rows' else ''}"
+    )
+
+
+def _why(metric: Mapping[str, Any], mean: Mapping[str, Any] | None) -> str:
+    if metric["value"] is None:
+        reasons = [metric["reason"]]
+    else:
+        reasons = [metric["reason"], metric["interval_reason"], metric.get("null_reason")]
+    if mean is not None and mean["value"] is None:
+        reasons.append(mean["reason"])
+    return _joined(reasons)
+
+
+def _rates(section: Section) -> PageTable:
+    averaged = section.get("client_averaged")
+    scores = [name for name in _SCORES if _some(section["groups"], name)]
+    head = ["Group"]
+    for rate in RATES.values():
+        head += [f"{rate.label}, of records", "of clients"] if averaged else [rate.label]
+    head += [_SCORES[name] for name in scores] + (["Clients"] if averaged else [])
+    rows = []
+    for place, group in enumerate(section["groups"]):
+        own = averaged["groups"][place] if averaged else None
+        row = [group["value"]]
+        for name in RATES:
+            row.append(figure_text(rate_of(group, name)))
+            row += [figure_text(rate_of(own, name))] if own else []
+        row += [figure_text(group[name]) for name in scores]
+        row += [figure_text(own["clients"])] if own else []
+        reasons = [why_no_rate(group, name) for name in RATES]
+        reasons += [group["reasons"].get(name) for name in scores]
+        reasons += own["reasons"].values() if own and not group["suppressed"] else []
+        rows.append((*row, _joined(reasons)))
+    remark = ""
+    if averaged:
+        remark = (
+            "Of records: every row counts the same. Of clients: the mean of each client's own "
+            "rate, so that every client counts the same."
+        )
+    return PageTable(
+        caption=f"Rates of the groups of {section['attribute']}",
+        head=(*head, "Note"),
+        rows=rows,
+        remark=remark,
+    )
+
+
+def _by_hypothesis(section: Section) -> PageTable | None:
+    found = section.get("by_hypothesis") or []
+    if len(found) < 2 or not any(_some(one["groups"], rate) for one in found for rate in RATES):
+        return None
+    rows = [
+        (
+            f"hypothesis {one['hypothesis']}: {group['value']}",
+            *(figure_text(rate_of(group, name)) for name in RATES),
+            _joined(why_no_rate(group, name) for name in RATES),
+        )
+        for one in found
+        for group in one["groups"]
+    ]
+    return PageTable(
+        caption=f"Rates of the groups of {section['attribute']} by the hypothesis that predicted",
+        head=("Hypothesis and group", *(rate.label for rate in RATES.values()), "Note"),
+        rows=rows,
+    )
+
+
+def _who_pays(section: Section) -> PageTable | None:
+    found = section.get("who_pays")
+    if found is None:
+        return None
+    shown = [name for name in _PAID if _some(found["groups"], name)]
+    rows = [
+        (
+            group["value"],
+            *(_PAID[name][1](group[name]) for name in shown),
+            _joined(group["reasons"].get(name) for name in ("clients", *shown)),
+        )
+        for group in found["groups"]
+    ]
+    remark = "Over the training clients of each group."
+    if found["unit"] == "record":
+        remark = (
+            "Clients have rows of several groups: a mean is that of a row of the group, a largest "
+            "figure that of the clients which have any."
+        )
+    return PageTable(
+        caption=f"What training cost the groups of {section['attribute']}",
+        head=("Group", *(_PAID[name][0] for name in shown), "Note"),
+        rows=rows,
+        remark=remark,
+    )
+
+
+def _some(groups: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return any(group.get(name) is not None for group in groups)
+
+
+def _joined(reasons: Any) -> str:
+    """Each reason once."""
+    return "; ".join(dict.fromkeys(reason for reason in reasons if reason))

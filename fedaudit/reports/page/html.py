@@ -1,0 +1,82 @@
+"""The report as one self-contained page: no script, nothing fetched, fit for paper."""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup
+
+from fedaudit.reports.charts.chart import bound_text, figure_text
+from fedaudit.reports.charts.chart_choice import charts_of
+from fedaudit.reports.charts.series import Series
+from fedaudit.reports.document.earlier_versions import metric_of
+from fedaudit.reports.document.endings import ON_PAGES
+from fedaudit.reports.document.outcomes import GateOutcome
+from fedaudit.reports.page.fairness_tables import fairness_tables
+from fedaudit.reports.sections.verdict import gap_told
+
+_HERE = Path(__file__).parent
+_OUTCOMES: dict[GateOutcome, str] = {
+    "pass": "pass",
+    "fail": "fail",
+    "insufficient_evidence": "insufficient evidence",
+}
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where somebody may go from a report that is looked at within the service."""
+
+    href: str
+    text: str
+
+
+def render(
+    document: Mapping[str, Any], series: Series | None = None, *, links: Sequence[Link] = ()
+) -> str:
+    """The page of a report document (version 1). Every value in it is escaped.
+
+    `series`: what the rounds came to. Without it there are no curves over rounds. `links` stand
+    above the report; a page that is kept has none.
+    """
+    return _template().render(report=document, charts=charts_of(document, series), links=links)
+
+
+@cache
+def style_hash() -> str:
+    """The page's style sheet as a Content-Security-Policy names it: the one style it may have."""
+    sheet = f"\n{_style()}\n"
+    return f"'sha256-{base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()}'"
+
+
+@cache
+def _style() -> str:
+    return (_HERE / "report.css").read_text().rstrip("\n")
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["figure"] = figure_text
+    environment.filters["bound"] = bound_text
+    environment.filters["words"] = lambda name: str(name).replace("_", " ")
+    environment.globals.update(
+        outcomes=_OUTCOMES,
+        endings=ON_PAGES,
+        fairness_tables=fairness_tables,
+        gap_told=gap_told,
+        metric_of=metric_of,
+        style=Markup(_style()),
+    )
+    return environment.get_template("report.html")

@@ -1,0 +1,246 @@
+"""The section `privacy.between_hypotheses`: how far noise hides which hypothesis a client chose."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.guarantees.guarantee import at_most, number
+from fedaudit.privacy.metric.between_hypotheses import (
+    FEWEST_RELEASES,
+    clipped_reach,
+    exponents,
+    listed_pairs,
+    part_distances,
+)
+from fedaudit.privacy.metric.leakage import release_epsilons
+from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, HypothesisPair
+from fedaudit.reports.document.material import HypothesesFacts, ReportMaterial
+from fedaudit.spec.experiment import ExperimentSpec
+
+_ONE = "there is one hypothesis, so no client chooses"
+_REPORTED = "clients report the hypothesis that they chose, without any noise: nothing hides it"
+_UNKNOWN = "the hypotheses were not handed over"
+_NOT_FINITE = "a hypothesis is not finite"
+_SECRET_RATE = "the radius is adaptive: every release has an epsilon of its own"
+_BY_LAYER = "each layer has an epsilon of its own; their exponents are added up"
+_NO_CLIP = "updates are not clipped, so nothing bounds how far apart two of them are"
+_FEW = (
+    f"the best round has fewer than {FEWEST_RELEASES} releases: the figure would all but state the "
+    "norm of one client's update"
+)
+_NO_ROUND = "no round was validated, so there is no best one"
+_FIGURES = (
+    "epsilon",
+    "epsilon_median",
+    "epsilon_max",
+    "indistinguishability_median",
+    "indistinguishability",
+    "worst_case",
+)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The epsilon of each release and part that the figures are taken over."""
+
+    values: NDArray[np.float64]
+    """[releases, parts]; one release stands for all where the radius is public."""
+    public: bool
+
+    def median(self, exponents_: NDArray[np.float64]) -> float:
+        """Of a figure of each release."""
+        return self._told(float(np.median(exponents_)))
+
+    def largest(self, exponents_: NDArray[np.float64]) -> float:
+        """Of a figure of each release."""
+        return self._told(float(exponents_.max()))
+
+    def _told(self, value: float) -> float:
+        # Of a secret rate in two digits: the exact one would state the norm of an update.
+        return value if self.public else float(at_most(value, digits=2))
+
+
+def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
+    """The section of a run under metric privacy, or why there is none."""
+    facts = material.hypotheses
+    why = why_no_pairs(material.spec)
+    if why is not None:
+        return why
+    if facts is None:
+        return _UNKNOWN
+    if not np.isfinite(facts.hypotheses).all():
+        return _NOT_FINITE
+    run = _run(material, facts)
+    by_part = part_distances(facts.hypotheses, parts=facts.parts)
+    distances = np.linalg.norm(by_part, axis=-1)
+    pairs = [_pair(run, pair, by_part[pair]) for pair in listed_pairs(distances)]
+    k = len(distances)
+    return BetweenHypotheses(
+        pairs=pairs,
+        pairs_in_all=k * (k - 1) // 2,
+        statement=_statement(run, pairs, by_part),
+    )
+
+
+def why_no_pairs(spec: ExperimentSpec) -> str | None:
+    """Why runs of a spec of metric privacy have no such section; None where they have one."""
+    if spec.training.hypotheses == 1:
+        return _ONE
+    return _REPORTED if spec.training.reports_choices else None
+
+
+def rates_of(inputs: MechanismInputs, *, radii: NDArray[np.float64] | None) -> Rates | None:
+    """The rates of a public radius, or of releases with secret radii [releases, parts].
+
+    None of too few releases to be told. Raises ValueError for inputs that are not of metric
+    privacy.
+    """
+    nu, parts = inputs.noise_multiplier, inputs.noised_sizes
+    if inputs.cost_kind != "leakage" or nu is None:
+        raise ValueError(f"{inputs.mechanism} has no rates per unit of distance")
+    if inputs.radius is not None:
+        values = release_epsilons(parts, noise_multiplier=nu, radii=inputs.radius)
+        return Rates(values[None], public=True)
+    if radii is None or len(radii) < FEWEST_RELEASES:
+        return None
+    return Rates(release_epsilons(parts, noise_multiplier=nu, radii=radii), public=False)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all pairs of a run have in common."""
+
+    inputs: MechanismInputs
+    rates: Rates | None
+    missing: str
+    """Why there are no rates, where there are none."""
+
+
+def _run(material: ReportMaterial, facts: HypothesesFacts) -> _Run:
+    return _Run(
+        inputs=material.inputs,
+        rates=rates_of(material.inputs, radii=facts.radii),
+        missing=_NO_ROUND if material.result.best_round == 0 else _FEW,
+    )
+
+
+def _pair(run: _Run, pair: tuple[int, int], by_part: NDArray[np.float64]) -> HypothesisPair:
+    inputs, rates, distance = run.inputs, run.rates, float(np.linalg.norm(by_part))
+    figures = pair_figures(by_part, rates, clip=inputs.clip)
+    reasons = dict.fromkeys((name for name, value in figures.items() if value is None), run.missing)
+    if inputs.radius is None:
+        reasons["worst_case"] = _SECRET_RATE
+    elif inputs.clip is None:
+        reasons["worst_case"] = _NO_CLIP
+    if rates is not None and len(by_part) > 1:
+        reasons |= dict.fromkeys(("epsilon", "epsilon_median", "epsilon_max"), _BY_LAYER)
+    elif inputs.radius is None:
+        reasons["epsilon"] = _SECRET_RATE
+    return HypothesisPair(
+        first=pair[0],
+        second=pair[1],
+        distance=distance,
+        guarantee=inputs.guarantee,
+        reasons=reasons,
+        **figures,
+    )
+
+
+def pair_figures(
+    by_part: NDArray[np.float64], rates: Rates | None, *, clip: float | None
+) -> dict[str, float | None]:
+    """The figures of two hypotheses by name, from their distance within each part: [parts].
+
+    None where there is no such figure.
+    """
+    found: dict[str, float | None] = dict.fromkeys(_FIGURES)
+    if rates is None:
+        return found
+    if len(by_part) > 1:
+        of_releases = exponents(rates.values, by_part)
+        found["indistinguishability_median"] = rates.median(of_releases)
+        found["indistinguishability"] = rates.largest(of_releases)
+    else:
+        # What is told of epsilon is rounded, and the exponents follow from that.
+        median, largest = rates.median(rates.values[:, 0]), rates.largest(rates.values[:, 0])
+        found |= {"epsilon_median": median, "epsilon_max": largest}
+        found["epsilon"] = largest if rates.public else None
+        found["indistinguishability_median"] = median * float(by_part[0])
+        found["indistinguishability"] = largest * float(by_part[0])
+    if rates.public and clip is not None:
+        reach = exponents(rates.values, by_part) + clipped_reach(rates.values, clip=clip)
+        found["worst_case"] = float(reach[0])
+    return found
+
+
+def _statement(run: _Run, pairs: Sequence[HypothesisPair], by_part: NDArray[np.float64]) -> str:
+    """In words, from the pairs that are told and all distances [k, k, parts]."""
+    adaptive = run.inputs.radius is None
+    layered = ", added up over the layers" if by_part.shape[-1] > 1 else ""
+    sentences = [
+        "The hypothesis that a client chose has no noise of its own. Where the same update starts "
+        "from one hypothesis or from another, the two uploads lie as far apart as the hypotheses. "
+        + (
+            "At a public epsilon what the server receives of one release would differ in "
+            if adaptive
+            else "What the server receives of one release then differs in "
+        )
+        + f"likelihood by a factor of at most exp(epsilon * distance{layered}).",
+        "The distances are those at the end of the run: releases of earlier rounds started from "
+        "other hypotheses, which may have lain further apart.",
+        _reach(pairs, adaptive=adaptive),
+        "An exponent of several units hides next to nothing, and the exponents of a client's "
+        "releases add up.",
+        _of_any_two(run, by_part),
+    ]
+    if run.inputs.noise == "simulation":
+        sentences.append(
+            "This is what secret noise gives; the noise of this run can be drawn again from its "
+            "seed and hides nothing."
+        )
+    return " ".join(sentences)
+
+
+def _reach(pairs: Sequence[HypothesisPair], *, adaptive: bool) -> str:
+    ordered = sorted(pairs, key=lambda pair: pair.distance)
+    near, far = ordered[0], ordered[-1]
+    if near.indistinguishability is None:
+        return f"No exponent is told: {near.reasons['indistinguishability']}."
+    told = f"{_which(near)}, the exponent is {_exponent(near, adaptive=adaptive)}"
+    if near is not far:
+        told += f"; {_which(far).lower()}, the farthest, {_exponent(far, adaptive=adaptive)}"
+    if adaptive:
+        told += (
+            ". Heuristic: the adaptive radius makes epsilon as secret as the update, and the "
+            "theorem does not cover it; these are the releases of the best round, their figures "
+            "rounded up"
+        )
+    return f"{told}."
+
+
+def _which(pair: HypothesisPair) -> str:
+    return f"Between hypotheses {pair.first} and {pair.second}, {number(pair.distance)} apart"
+
+
+def _exponent(pair: HypothesisPair, *, adaptive: bool) -> str:
+    most = at_most(pair.indistinguishability or 0.0, digits=4)
+    if not adaptive:
+        return most
+    median = at_most(pair.indistinguishability_median or 0.0, digits=4)
+    return f"{median} for the release in the middle and {most} for the one with the least noise"
+
+
+def _of_any_two(run: _Run, by_part: NDArray[np.float64]) -> str:
+    """Of all pairs, listed or not: over layers the farthest need not have the largest exponent."""
+    rates, clip = run.rates, run.inputs.clip
+    if rates is None or not rates.public or clip is None:
+        return "Datasets whose updates differ too are bounded by no number."
+    apart = float((by_part @ rates.values[0]).max())
+    most = apart + float(clipped_reach(rates.values, clip=clip)[0])
+    return (
+        f"Between any two datasets of a client, with updates clipped to {number(clip)}, the "
+        f"exponent of a release that starts from these hypotheses is at most {at_most(most)}."
+    )

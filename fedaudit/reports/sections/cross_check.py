@@ -1,0 +1,260 @@
+"""The rates and gaps of a finished report, computed a second time by Fairlearn from the rows.
+
+The report adds up counts. Here the rows themselves go to Fairlearn, group by group, and both must
+agree: a report whose figures do not follow from its rows is never published. It covers rates and
+accuracy of each group shown, and the gaps between these groups, pooled over records. Losses,
+intervals, nulls, averages over clients and figures by hypothesis are not computed twice. Fairlearn
+answers where a figure is undefined (see `fedaudit.fairness.gaps`); which figures are defined is
+decided here from the rows, and the report must have the same ones.
+
+Imports Fairlearn, and with it pandas and scikit-learn: for workers and `fedaudit run`, not for the
+API.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import fairlearn
+import numpy as np
+from fairlearn.metrics import (
+    MetricFrame,
+    false_positive_rate,
+    selection_rate,
+    true_positive_rate,
+)
+from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score
+
+from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.fairness.predicted_rows import PredictedRows
+from fedaudit.reports.document.document import CrossCheck
+from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+
+TOLERANCE = 1e-12
+"""Both sides divide the same integers, so that a rate is right to one rounding (1e-16) and a gap to
+a few. One row counted wrongly among 1e11 would still show."""
+
+_RATES = {
+    "selection_rate": selection_rate,
+    "true_positive_rate": true_positive_rate,
+    "false_positive_rate": false_positive_rate,
+}
+_ACCURACY = "accuracy"
+_GAPS = {
+    "demographic_parity": ("selection_rate",),
+    "equalized_odds": ("true_positive_rate", "false_positive_rate"),
+    "equal_opportunity": ("true_positive_rate",),
+}
+"""By family: the rates whose worst gap it is."""
+
+_GIVES_AWAY = "beside a total it would give the rows of the suppressed groups away"
+
+Labels = tuple[NDArray[Any], NDArray[Any]]
+"""True and predicted, [rows] each."""
+
+
+def cross_checked(
+    report: Mapping[str, Any],
+    predicted: Mapping[str, PredictedRows],
+    *,
+    counts: Mapping[str, NDArray[np.int64]],
+) -> dict[str, Any]:
+    """The report with `cross_check` in its fairness sections, before it is signed.
+
+    `predicted`: the scored rows of each attribute; `counts`: attribute -> [clients, groups, 4],
+    what the report was made from. Raises FiguresDisagreeError where a figure differs by more than
+    TOLERANCE or only one of the two has it, and KeyError where an attribute of the report has no
+    rows.
+    """
+    sections = [
+        {**section, **_checked(section, predicted[name], counts[name])}
+        for section in report["fairness"]
+        for name in [section["attribute"]]
+    ]
+    return {**report, "fairness": sections}
+
+
+def _checked(
+    section: Mapping[str, Any], rows: PredictedRows, counts: NDArray[np.int64]
+) -> dict[str, Any]:
+    """`cross_check` and `cross_check_reason` of one section."""
+    _check_sizes(section, rows, counts)
+    second = _SecondFigures(section, rows)
+    differences: dict[str, float] = {}
+    for metric, group, ours, theirs in second.pairs():
+        difference = _difference(ours, theirs)
+        if difference > TOLERANCE:
+            of = section["attribute"] if group is None else f"{section['attribute']} = {group}"
+            raise FiguresDisagreeError(
+                f"{metric} by {of} is {_text(ours)} in the report, and Fairlearn "
+                f"{fairlearn.__version__} computes {_text(theirs)} from the rows"
+            )
+        if ours is not None:
+            differences[metric] = max(difference, differences.get(metric, 0.0))
+    if not differences:
+        return {"cross_check": None, "cross_check_reason": _why_nothing(rows, second.rows)}
+    suppressed = any(group["suppressed"] for group in section["groups"])
+    check = CrossCheck(
+        library="fairlearn",
+        version=fairlearn.__version__,
+        rows=None if suppressed else second.rows,
+        largest_difference=max(differences.values()),
+        metrics=list(differences),
+        reasons={"rows": _GIVES_AWAY} if suppressed else {},
+    )
+    return {"cross_check": check.model_dump(mode="json"), "cross_check_reason": None}
+
+
+def _check_sizes(
+    section: Mapping[str, Any], rows: PredictedRows, counts: NDArray[np.int64]
+) -> None:
+    """Of hidden groups too, for which groups are hidden follows from it; so no number is named."""
+    if rows.truth is None:
+        return
+    counted = counts.sum(axis=(0, 2))
+    if not np.array_equal(counted, np.bincount(rows.groups, minlength=len(counted))):
+        raise FiguresDisagreeError(
+            f"the groups of {section['attribute']} have other numbers of scored rows in the counts "
+            "of the report than among the rows themselves"
+        )
+
+
+def _difference(ours: float | None, theirs: float | None) -> float:
+    """Infinite where only one of them is defined."""
+    if ours is None or theirs is None:
+        return 0.0 if ours is theirs else math.inf
+    return abs(ours - theirs)
+
+
+def _text(value: float | None) -> str:
+    return "undefined" if value is None else repr(value)
+
+
+def _why_nothing(rows: PredictedRows, shown: int) -> str:
+    if rows.truth is None and rows.true_classes is None:
+        return NO_OUTCOME
+    if not len(rows.groups):
+        return "no row was scored"
+    return "every group is suppressed" if not shown else "no figure is defined"
+
+
+class _SecondFigures:
+    """What Fairlearn makes of the rows of the groups that a section shows."""
+
+    def __init__(self, section: Mapping[str, Any], rows: PredictedRows) -> None:
+        self._section = section
+        groups = section["groups"]
+        shown = [place for place, group in enumerate(groups) if not group["suppressed"]]
+        self._places = [place for place in shown if (rows.groups == place).any()]
+        self._all_have_rows = len(self._places) == len(shown)
+        self._labels = {place: _labels(rows, rows.groups == place) for place in self._places}
+        self._frame = _frame(self._labels) if self._places else None
+        self.rows = int(np.isin(rows.groups, shown).sum())
+
+    def pairs(self) -> Iterator[tuple[str, str | None, float | None, float | None]]:
+        """Metric, group (None for a gap), the report's value and Fairlearn's."""
+        for metric in (*_RATES, _ACCURACY):
+            for place in self._places:
+                group = self._section["groups"][place]
+                yield metric, group["value"], group[metric], self._rate(metric, place)
+        metrics = self._section["metrics"]
+        for family, rates in _GAPS.items():
+            difference, ratio = self._gap(rates)
+            for name, theirs in ((f"{family}_difference", difference), (f"{family}_ratio", ratio)):
+                yield name, None, metrics[name]["value"], theirs
+        name = f"{_ACCURACY}_difference"
+        yield name, None, metrics[name]["value"], self._gap((_ACCURACY,))[0]
+
+    def _rate(self, metric: str, place: int) -> float | None:
+        """A group's rate; None where it has no denominator, for which Fairlearn answers 0."""
+        if self._frame is None or not _has_denominator(metric, self._labels[place]):
+            return None
+        return float(self._frame.by_group.loc[place, metric])
+
+    def _gap(self, rates: tuple[str, ...]) -> tuple[float | None, float | None]:
+        """The worst difference and the worst ratio of some rates; None where one is undefined."""
+        lacking = (self._rate(rate, place) is None for rate in rates for place in self._places)
+        reference = self._section["reference_group"]
+        if self._frame is None or len(self._places) < 2 or not self._all_have_rows or any(lacking):
+            return None, None
+        if reference is None:
+            differences = self._frame.difference(method="between_groups")[list(rates)].to_numpy()
+            ratios = self._frame.ratio(method="between_groups")[list(rates)].to_numpy()
+        else:
+            names = [group["value"] for group in self._section["groups"]]
+            place = names.index(reference)
+            if place not in self._places:
+                return None, None
+            values = self._frame.by_group[list(rates)].astype(float)
+            differences, ratios = _against(values.to_numpy(), values.loc[place].to_numpy())
+        # A ratio of 0/0 is NaN and stays it.
+        return _known(np.max(differences)), _known(np.min(ratios))
+
+
+def _labels(rows: PredictedRows, chosen: NDArray[np.bool_]) -> dict[str, Labels]:
+    """By metric, what its function is called with for the chosen rows."""
+    found: dict[str, Labels] = {}
+    if rows.truth is not None and rows.predicted is not None:
+        of_outcomes = rows.truth[chosen].astype(int), rows.predicted[chosen].astype(int)
+        found = dict.fromkeys(_RATES, of_outcomes)
+    if rows.true_classes is not None and rows.predicted_classes is not None:
+        found[_ACCURACY] = rows.true_classes[chosen], rows.predicted_classes[chosen]
+    return found
+
+
+def _has_denominator(metric: str, labels: Mapping[str, Labels]) -> bool:
+    if metric not in labels:
+        return False
+    truth = labels[metric][0]
+    if metric == "true_positive_rate":
+        return bool((truth == 1).any())
+    if metric == "false_positive_rate":
+        return bool((truth == 0).any())
+    return len(truth) > 0
+
+
+def _frame(labels: Mapping[int, Mapping[str, Labels]]) -> MetricFrame:
+    """Fairlearn's figures by group, with a line a group.
+
+    A frame takes every row apart in Python, 20 microseconds each. So it is given one entry a group,
+    for which the metric hands Fairlearn's function all of the group's rows.
+    """
+
+    def metric(name: str) -> Any:
+        function = accuracy_score if name == _ACCURACY else _RATES[name]
+
+        def of_groups(places: NDArray[np.int64], _: NDArray[np.int64]) -> float:
+            parts = [labels[place].get(name) for place in np.asarray(places).tolist()]
+            rows = [part for part in parts if part is not None]
+            if not rows:
+                return math.nan
+            truth, predicted = (np.concatenate(side) for side in zip(*rows, strict=True))
+            return float(function(truth, predicted))
+
+        return of_groups
+
+    places = np.array(list(labels))
+    names = (*_RATES, _ACCURACY)
+    return MetricFrame(
+        metrics={name: metric(name) for name in names},
+        y_true=places,
+        y_pred=places,
+        # Under a name: a lone array of one group would lose its only axis.
+        sensitive_features={"group": places},
+    )
+
+
+def _against(
+    rates: NDArray[np.float64], base: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of rates [groups, rates] the largest distance to base [rates], and the smallest lower over
+    higher: [rates] each. Two rates of 0 have no ratio."""
+    high, low = np.maximum(rates, base), np.minimum(rates, base)
+    with np.errstate(invalid="ignore"):
+        ratios = np.where(high > 0, low / high, np.inf).min(axis=0)
+    return np.abs(rates - base).max(axis=0), np.where(np.isinf(ratios), np.nan, ratios)
+
+
+def _known(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,77 @@
+"""What an epsilon with a delta does not show, one plain sentence each."""
+
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.records.record_spending import RecordSpending
+from fedaudit.privacy.spending_plan import SpendingPlan
+from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.sections.record_budget_section import counted, records_section
+
+SIMULATED = (
+    "The noise was simulated and can be drawn again from the seed in the spec: the model of this "
+    "run is protected by nothing and must not be released."
+)
+_FLOATS = (
+    "The mechanism is proven for real numbers. The low bits of floating-point noise can leak "
+    "(Mironov 2012), and noise is made from random numbers of 32 bits, so it never passes about "
+    "7.5 standard deviations; nothing here prevents either."
+)
+_RELEASES_ONLY = (
+    "Epsilon counts this training alone: settings that were chosen by earlier runs on the same "
+    "data, and the choice itself, are counted with those runs or not at all."
+)
+
+
+def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
+    """The sentences that apply to this run's mechanism."""
+    mechanism = mechanism_of(material.spec)
+    found = [
+        "Epsilon bounds how much likelier any outcome becomes by one "
+        f"{mechanism.facts.unit}, but for a chance delta. It is not leakage "
+        "under metric privacy and must not be compared with it or added to it.",
+        *_of_delta(material, plan),
+        *plan.warnings,
+    ]
+    if material.inputs.noise == "simulation":
+        found.append(SIMULATED)
+    found += mechanism.limits()
+    if plan.records is not None:
+        found += _of_records(material, plan.records)
+    return [*found, _RELEASES_ONLY, _FLOATS, *withheld_updates(material)]
+
+
+def withheld_updates(material: ReportMaterial) -> list[str]:
+    """That updates were withheld, where any were."""
+    if not material.withheld:
+        return []
+    return [
+        f"{material.withheld} updates were withheld for not being finite; that they were depends "
+        "on the data and is not covered by the guarantee."
+    ]
+
+
+def _of_delta(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
+    units, unit = material.federation.training_clients, "clients"
+    if plan.records is not None:
+        units, unit = len(plan.records.group_of), "training records"
+    if plan.delta * units < 1:
+        return []
+    return [
+        f"delta = {plan.delta:g} is not below one in the {units} {unit}: a mechanism that hands "
+        "over somebody's data whole could satisfy it. Take delta well below that."
+    ]
+
+
+def _of_records(material: ReportMaterial, records: RecordSpending) -> list[str]:
+    found: list[str] = []
+    section = records_section(material, records)
+    if section.overspent != 0:
+        found.append(
+            f"{counted(section.overspent)} records spent more than their own budgets allow."
+        )
+    if section.left_out != 0:
+        found.append(
+            f"{counted(section.left_out)} records were never sampled: their budgets are too small "
+            "for the accountant, or the baseline drops them. The model has learnt nothing from "
+            "them."
+        )
+    return found

@@ -1,0 +1,74 @@
+"""The figures of each group; a group that is too small, or kept back beside one, shows none."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.fairness.metrics import group_rates
+from fedaudit.fairness.scores import NO_ACCURACY, GroupScores, group_scores
+from fedaudit.reports.document.document import GroupSection
+from fedaudit.spec.metrics import RATES
+
+NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
+_NOT_FINITE = "the loss is not finite"
+_SCORES = ("accuracy", "loss")
+_NO_DENOMINATOR = {name: rate.why_undefined for name, rate in RATES.items()}
+
+Shown = tuple[dict[str, float | None], dict[str, str]]
+"""Figures by name, and the reasons of those that are None."""
+
+
+def group_sections(
+    values: Sequence[str],
+    pooled: NDArray[np.int64],
+    disclosure: Disclosure,
+    *,
+    scores: GroupScores | None,
+    rooted: bool,
+) -> list[GroupSection]:
+    """Rates from counts [groups, 4], accuracy and loss from scores, of the groups disclosed.
+
+    `rooted` as in `group_scores`.
+    """
+    rates = shown_rates(pooled, declared=disclosure.rule.has_favourable_outcome)
+    measured = _measured(scores, len(values), rooted=rooted)
+    sections = []
+    for place, value in enumerate(values):
+        shown = bool(disclosure.shown[place])
+        figures = {**rates[place][0], **measured[place][0]}
+        reasons = {**rates[place][1], **measured[place][1]}
+        if not shown:
+            reasons = dict.fromkeys(figures, disclosure.reason)
+            figures = dict.fromkeys(figures)
+        sections.append(GroupSection(value=value, suppressed=not shown, reasons=reasons, **figures))
+    return sections
+
+
+def shown_rates(counts: NDArray[np.int64], *, declared: bool) -> list[Shown]:
+    """The RATES of each group of counts [groups, 4]."""
+    if not declared:
+        return [(dict.fromkeys(RATES), dict.fromkeys(RATES, NO_OUTCOME))] * len(counts)
+    return [_explained(RATES, of_group, _NO_DENOMINATOR) for of_group in group_rates(counts).T]
+
+
+def _measured(scores: GroupScores | None, groups: int, *, rooted: bool) -> list[Shown]:
+    """Accuracy and loss of each group."""
+    if scores is None:
+        return [(dict.fromkeys(_SCORES), dict.fromkeys(_SCORES, NOT_HANDED_OVER))] * groups
+    found = group_scores(scores.sums.sum(axis=0), rooted=rooted)
+    reasons = {"accuracy": NO_ACCURACY, "loss": _NOT_FINITE}
+    return [_explained(_SCORES, of_group, reasons) for of_group in found.T]
+
+
+def _explained(
+    names: Collection[str], values: NDArray[np.float64], reasons: Mapping[str, str]
+) -> Shown:
+    """The values that are finite; the others are None for the reason given."""
+    figures = {
+        name: value if np.isfinite(value) else None
+        for name, value in zip(names, values.tolist(), strict=True)
+    }
+    return figures, {name: reasons[name] for name, value in figures.items() if value is None}

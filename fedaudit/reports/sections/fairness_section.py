@@ -1,0 +1,147 @@
+"""The fairness section: rates, scores and gaps pooled over the rows of the validation clients."""
+
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import Figure, gaps
+from fedaudit.fairness.intervals import Interval, bootstrap_intervals, score_intervals
+from fedaudit.fairness.scores import score_gaps
+from fedaudit.reports.document.document import (
+    FairnessSection,
+    IntervalSection,
+    MetricSection,
+)
+from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.sections.chance_gaps import with_nulls
+from fedaudit.reports.sections.client_averaged import client_averaged
+from fedaudit.reports.sections.fairness_groups import NOT_HANDED_OVER, group_sections
+from fedaudit.reports.sections.fairness_hypotheses import hypothesis_sections
+from fedaudit.reports.sections.privacy_cost_section import who_pays
+from fedaudit.spec.fairness import Intervals
+from fedaudit.spec.metrics import SCORE_METRICS
+
+
+def fairness_sections(material: ReportMaterial) -> list[FairnessSection]:
+    """One section for each attribute: the sensitive ones of the spec, then intersections."""
+    return [
+        _section(material, attribute, stream)
+        for stream, attribute in enumerate(material.spec.fairness.attributes)
+    ]
+
+
+def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessSection:
+    """`stream`: the attribute's place, by which its random numbers are its own."""
+    values = material.federation.attributes[attribute]
+    disclosure = _disclosure(material, attribute)
+    by_hypothesis, why_none = hypothesis_sections(
+        material.result.by_hypothesis.get(attribute), values, disclosure
+    )
+    averaged, why_not_averaged = client_averaged(material, attribute, disclosure)
+    payers, why_no_payers = who_pays(material, attribute, disclosure.rule)
+    combined = material.spec.fairness.combinations.get(attribute)
+    return FairnessSection(
+        attribute=attribute,
+        intersection_of=None if combined is None else list(combined),
+        reference_group=None if disclosure.reference is None else values[disclosure.reference],
+        groups=group_sections(
+            values,
+            material.result.fairness[attribute].sum(axis=0),
+            disclosure,
+            scores=material.result.scores.get(attribute),
+            rooted=material.spec.training.rooted,
+        ),
+        metrics=with_nulls(
+            _metrics(material, attribute, disclosure, stream),
+            material,
+            attribute,
+            disclosure,
+            stream=stream,
+        ),
+        by_hypothesis=by_hypothesis,
+        by_hypothesis_reason=why_none,
+        client_averaged=averaged,
+        client_averaged_reason=why_not_averaged,
+        who_pays=payers,
+        who_pays_reason=why_no_payers,
+        cross_check_reason="the rows were not handed over, so nothing was computed twice",
+    )
+
+
+def _disclosure(material: ReportMaterial, attribute: str) -> Disclosure:
+    """Of the held-out rows. Without a favourable outcome only their scores tell how many."""
+    scores = material.result.scores.get(attribute)
+    if scores is None:
+        rows = scored_rows(material.result.fairness[attribute].sum(axis=0))
+    else:
+        rows = scores.rows.sum(axis=0)
+    return material.disclosure_rule(attribute).decide(rows)
+
+
+def _metrics(
+    material: ReportMaterial, attribute: str, disclosure: Disclosure, stream: int
+) -> dict[str, MetricSection]:
+    asked = material.spec.fairness.intervals
+    intervals = {}
+    if asked is not None:
+        intervals = _intervals(material, attribute, disclosure, stream, asked)
+    return {
+        figure.metric: _metric(figure, asked, intervals.get(figure.metric))
+        for figure in _figures(material, attribute, disclosure)
+    }
+
+
+def _figures(material: ReportMaterial, attribute: str, disclosure: Disclosure) -> list[Figure]:
+    found = gaps(material.result.fairness[attribute].sum(axis=0), disclosure)[0]
+    scores = material.result.scores.get(attribute)
+    if scores is None:
+        return found + [Figure(metric, None, NOT_HANDED_OVER) for metric in SCORE_METRICS]
+    return found + score_gaps(scores, disclosure, rooted=material.spec.training.rooted)
+
+
+def _intervals(
+    material: ReportMaterial,
+    attribute: str,
+    disclosure: Disclosure,
+    stream: int,
+    asked: Intervals,
+) -> dict[str, Interval]:
+    """Of every figure; the same clients are drawn for all of one attribute."""
+    spec, scores = material.spec, material.result.scores.get(attribute)
+    found = bootstrap_intervals(
+        material.result.fairness[attribute],
+        disclosure,
+        level=asked.level,
+        samples=asked.samples,
+        seed=spec.seed,
+        stream=stream,
+    )
+    if scores is None:
+        return found
+    return found | score_intervals(
+        scores,
+        disclosure,
+        rooted=spec.training.rooted,
+        level=asked.level,
+        samples=asked.samples,
+        seed=spec.seed,
+        stream=stream,
+    )
+
+
+def _metric(figure: Figure, asked: Intervals | None, found: Interval | None) -> MetricSection:
+    interval: IntervalSection | None = None
+    reason: str | None = "the spec asks for no intervals"
+    if figure.value is None:
+        reason = "there is no value to be sure of"
+    elif asked is not None and found is not None:
+        if found.low is not None and found.high is not None:
+            interval = IntervalSection(
+                low=found.low,
+                high=found.high,
+                level=asked.level,
+                method=asked.method,
+                samples=asked.samples,
+            )
+        reason = found.reason
+    return MetricSection(
+        value=figure.value, reason=figure.reason, interval=interval, interval_reason=reason
+    )

@@ -1,0 +1,146 @@
+"""What a report does not show, one plain sentence each."""
+
+from typing import assert_never
+
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.sections.epsilon_limits import SIMULATED, epsilon_limits, withheld_updates
+
+_UNSIGNED = (
+    "The report is not signed. Its hash chain shows changed or missing entries, but not that the "
+    "newest ones were cut off, unless the chain's head is kept elsewhere."
+)
+_SIGNED = (
+    "The signature shows that whoever held the key stated this, and that nothing was changed "
+    "since. It does not show that what was stated is true, nor when."
+)
+
+
+def limits(material: ReportMaterial) -> list[str]:
+    """The sentences that apply to this run, privacy first."""
+    return [
+        *_of_the_mechanism(material),
+        *_of_the_data(material),
+        *_of_validation(material),
+        *_of_fairness(material),
+        *_of_training(material),
+        "No attack was run against this model: nothing here says what an adversary recovers.",
+        "The figures are of one run with one seed, and of this run alone: what other experiments "
+        "spent on the same data is kept in the federation's budget.",
+        _UNSIGNED if material.key_id is None else _SIGNED,
+    ]
+
+
+def _of_the_mechanism(material: ReportMaterial) -> list[str]:
+    cost_kind = material.inputs.cost_kind
+    match cost_kind:
+        case "epsilon":
+            if material.plan is None:
+                raise ValueError("a report of an epsilon needs the spending plan of its run")
+            return epsilon_limits(material, material.plan)
+        case "leakage":
+            return _of_leakage(material)
+        case "unbounded":
+            limits = mechanism_of(material.spec).limits()
+            return [
+                "There is no privacy mechanism: updates left the clients as they were.",
+                *limits,
+            ]
+        case _:
+            assert_never(cost_kind)
+
+
+def _of_leakage(material: ReportMaterial) -> list[str]:
+    found = [
+        "Leakage is metric privacy: a cost within a distance. It is not the epsilon of "
+        "(epsilon, delta)-differential privacy and must not be compared with it or added to it.",
+    ]
+    if material.inputs.noise == "simulation":
+        found.append(SIMULATED)
+    found += mechanism_of(material.spec).limits()
+    found.append(
+        "The mechanism is proven for real numbers. The low bits of floating-point noise can leak "
+        "(Mironov 2012), and noise is made from random numbers of 32 bits, so tails rarer than "
+        "about 1 in 10^10 are cut off; nothing here prevents either."
+    )
+    return [*found, *withheld_updates(material)]
+
+
+def _of_the_data(material: ReportMaterial) -> list[str]:
+    return [
+        "How many clients and rows there are, and a hash of the data, are told without noise: "
+        "whoever can guess the data whole can confirm it.",
+        *material.spec.federation.traits.data_limits,
+    ]
+
+
+def _of_validation(material: ReportMaterial) -> list[str]:
+    by_record = material.spec.federation.holds_out_rows
+    rows, who = (
+        ("the rows held out of every client", "held-out rows")
+        if by_record
+        else ("the real rows of the validation clients", "validation clients")
+    )
+    return [
+        f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
+        "guarantee.",
+        f"The {who} that decided when to stop also give the final figures, which are therefore "
+        "somewhat flattering; selection_loss, the smallest loss over hypotheses, is for stopping "
+        "only.",
+    ]
+
+
+def _of_fairness(material: ReportMaterial) -> list[str]:
+    fairness = material.spec.fairness
+    if not fairness.sensitive:
+        return ["No sensitive attribute was named: nothing here says how groups fare."]
+    found = [
+        "Rates and gaps are pooled over the rows of the validation clients; averaged over clients, "
+        "beside them under client_averaged, they are other figures.",
+        f"Groups with fewer than {fairness.minimum_group_size} scored rows are left out, and "
+        "another with them where only one would be or those left out have fewer together; a gap "
+        "may be larger among those left out.",
+        "Rates of groups above that size are exact and may rest on few rows with one outcome: "
+        "counts behind them can be worked out, and what they leave over bounds the groups left "
+        "out, together and at times one by one.",
+        "The largest gap among many groups is biased upward, and so is its interval: it cannot "
+        "show that there is no gap. A null tells how wide it comes out by chance alone; a small "
+        "p-value tells that groups differ, not why.",
+    ]
+    if any(", in no group: " in note for note in material.federation.notes):
+        found.append(
+            "Rows without a value of an attribute are in no group, and no group is kept back for "
+            "them: where they are few, the totals less the groups shown tell their outcomes."
+        )
+    if not material.spec.declares_outcome:
+        found.append(
+            "No outcome was declared favourable: groups are compared by their losses alone, which "
+            "do not say whom an error favours."
+        )
+    found += material.spec.federation.traits.fairness_limits
+    if material.result.single_row_clients:
+        found.append(
+            f"{material.result.single_row_clients} validation clients have one row only and were "
+            "scored with the same hypothesis, since none could be chosen without that row."
+        )
+    return found
+
+
+def _of_training(material: ReportMaterial) -> list[str]:
+    found = []
+    if material.result.collapsed_rounds:
+        found.append(
+            f"In {material.result.collapsed_rounds} of {material.result.rounds} rounds the "
+            "uploads all fell into one of several clusters: only one hypothesis was trained."
+        )
+    if material.spec.relocates and material.spec.training.hypotheses > 1:
+        found.append(
+            "Empty clusters were moved to the farthest upload, so clusters are not the clients' "
+            "own choices."
+        )
+    if material.result.stopped_by == "diverged":
+        found.append(
+            "Training diverged: the figures are of the best round before that, or of the "
+            "hypotheses that training started from where there is none (round 0)."
+        )
+    return found

@@ -1,0 +1,79 @@
+"""Records by their own budgets, as a report may show them: small groups without their figures.
+
+A budget from a column of the data is a cell of it. So is, nearly, what its record spent: the exact
+inverse uses budgets up. Where fewer than `minimum_group_size` records share a group, it is shown by
+the round numbers around its budgets alone. Drawn budgets are public: their distribution is in the
+spec.
+"""
+
+import numpy as np
+
+from fedaudit.fairness.disclosure import Disclosure, size_rule
+from fedaudit.privacy.records.record_groups import enclosing
+from fedaudit.privacy.records.record_spending import GroupSpending, RecordSpending
+from fedaudit.reports.document.document import RecordGroupSection, RecordsSection
+from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.spec.privacy import budget_column
+
+
+def records_section(material: ReportMaterial, records: RecordSpending) -> RecordsSection:
+    """What records of different budgets spent before those who see the final model.
+
+    Raises KeyError where the material lacks the compositions before them.
+    """
+    rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
+    secret = budget_column(material.spec.privacy) is not None
+    found = records.of_groups("final_model", rounds)
+    # Records that were left out are a group too: the total less the others would give them away.
+    cells = np.array([records.left_out, *(one.records for one in found)])
+    disclosure = size_rule(material.spec.fairness).decide(cells, of="records")
+    shown = disclosure.shown
+    left_out = records.left_out if shown[0] or not cells[0] else None
+    overspent = _overspent(records.overspent(rounds), disclosure)
+    few = f"suppressed: {disclosure.too_few}, or another group's number would follow"
+    counts = {"left_out": left_out, "overspent": overspent}
+    return RecordsSection(
+        left_out=left_out,
+        overspent=overspent,
+        groups=[
+            _group(one, disclosure, visible=visible, secret=secret)
+            for one, visible in zip(found, shown[1:].tolist(), strict=True)
+        ],
+        reasons={name: few for name, count in counts.items() if count is None},
+    )
+
+
+def counted(number: int | None) -> str:
+    """A number of records that is not 0, at the beginning of a sentence."""
+    return "Some" if number is None else str(number)
+
+
+def _overspent(count: int, disclosure: Disclosure) -> int | None:
+    """How many records passed their budgets, where that tells no small number.
+
+    They are the records of some groups, so beside a hidden one the number would give it away.
+    """
+    rest = int(disclosure.rows[1:].sum()) - count
+    small = any(disclosure.rule.is_small(number) for number in (count, rest))
+    return None if count and (small or disclosure.suppresses) else count
+
+
+def _group(
+    found: GroupSpending, disclosure: Disclosure, *, visible: bool, secret: bool
+) -> RecordGroupSection:
+    reasons = {}
+    if not visible:
+        reasons["records"] = f"suppressed: {disclosure.too_few}, or another group's would follow"
+    group, told = found.group, not secret or disclosure.rule.is_large(found.records)
+    low, high = (group.low, group.high) if told else enclosing(group.low, group.high)
+    if not told:
+        why = f"suppressed: {disclosure.too_few}, whose budgets it would tell"
+        reasons |= dict.fromkeys(("epsilon_max", "budget_used_share"), why)
+    return RecordGroupSection(
+        budget_low=low,
+        budget_high=high,
+        records=found.records if visible else None,
+        epsilon_max=found.epsilon_max if told else None,
+        budget_used_share=found.budget_used_share if told else None,
+        reasons=reasons,
+    )

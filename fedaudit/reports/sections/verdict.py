@@ -1,0 +1,123 @@
+"""The verdict: a few plain sentences, and what they rest on."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.reports.document.earlier_versions import metric_of
+from fedaudit.reports.document.endings import SENTENCES
+from fedaudit.reports.document.outcomes import GateOutcome
+from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME
+
+_OUTCOMES: dict[GateOutcome, str] = {
+    "pass": "All gates passed",
+    "fail": "The gates failed",
+    "insufficient_evidence": "The evidence does not suffice for the gates",
+}
+_COUNTS: dict[GateOutcome, str] = {
+    "pass": "passed",
+    "fail": "failed",
+    "insufficient_evidence": "lacked evidence",
+}
+_BASIS = {
+    "formal": (
+        "This rests on a theorem for the public, fixed radius; it bounds datasets whose uploads "
+        "stay within that radius of each other."
+    ),
+    "heuristic": "This rests on the paper's convention, not on a theorem.",
+}
+
+_EPSILON_BASIS = {
+    "formal": "This rests on theorems about the mechanism and its accountant.",
+    "heuristic": (
+        "This takes for known, or leaves to a fit, what the guarantee's statement names, and rests "
+        "on no theorem as a whole."
+    ),
+}
+_EARLY_END = (
+    "Validation losses ended the run early: what is proven is the larger epsilon of all rounds "
+    "that were planned, which the guarantee's statement tells."
+)
+_OBSERVERS = {
+    "final_model": "those who see the models and not who took part",
+    "server": "the server",
+}
+
+
+def verdict(report: Mapping[str, Any], *, simulated: bool) -> str:
+    """The verdict on a report that lacks nothing else; `simulated` means noise from the seed."""
+    sentences = [_gates(report["gates"], report["gate_outcome"]), *_privacy(report)]
+    if simulated and report["guarantee"]["kind"] != "none":
+        sentences.append("The noise was simulated, so this run's model is not for release.")
+    sentences += [_fairness(section) for section in report["fairness"]]
+    sentences.append(_utility(report["utility"]))
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def gap_told(section: Mapping[str, Any]) -> str:
+    """The gap that stands for an attribute: that of losses where no outcome is favourable."""
+    counted = metric_of(section, HEADLINE)["reason"] != NO_OUTCOME
+    return HEADLINE if counted else HEADLINE_WITHOUT_OUTCOME
+
+
+def _gates(gates: Sequence[Mapping[str, Any]], outcome: GateOutcome | None) -> str:
+    if outcome is None:
+        return "No gate was set."
+    counts = [
+        f"{sum(gate['outcome'] == one for gate in gates)} {word}" for one, word in _COUNTS.items()
+    ]
+    return f"{_OUTCOMES[outcome]}: {', '.join(counts)}."
+
+
+def _privacy(report: Mapping[str, Any]) -> list[str]:
+    privacy, kind = report["privacy"], report["guarantee"]["kind"]
+    took_part = f"A client took part in at most {privacy['participations_max']} rounds"
+    if kind == "none":
+        return [f"There is no privacy guarantee. {took_part}, each time without noise."]
+    if privacy["epsilon"]:
+        told = [f"The guarantee is {kind}. {_epsilons(report)}", _EPSILON_BASIS[kind]]
+        return told + [_EARLY_END] * (report["utility"]["stopped_by"] == "patience")
+    return [
+        f"The guarantee is {kind}. {took_part}, at a leakage of "
+        f"{privacy['leakage_per_release']:.4g} each: {privacy['leakage_max']:.4g} in all, median "
+        f"{privacy['leakage_median']:.4g}.",
+        _BASIS[kind],
+    ]
+
+
+def _epsilons(report: Mapping[str, Any]) -> str:
+    told = " and ".join(
+        f"{at_most(one['value'], digits=4)} before {_OBSERVERS[one['observer']]}"
+        for one in report["privacy"]["epsilon"]
+    )
+    guarantee = report["guarantee"]
+    return (
+        f"A {guarantee['unit']} spent at most an epsilon of {told}, at delta = "
+        f"{guarantee['delta']:g} under {guarantee['adjacency']}."
+    )
+
+
+def _fairness(section: Mapping[str, Any]) -> str:
+    metric = gap_told(section)
+    found = metric_of(section, metric)
+    name = f"{metric} by {section['attribute']}"
+    if found["value"] is None:
+        return f"{name} is unknown: {found['reason']}."
+    interval = found["interval"]
+    told = f"{name} is {found['value']:.4g}"
+    if interval is not None:
+        told += (
+            f" ({interval['level']:.0%} interval {interval['low']:.4g} to {interval['high']:.4g})"
+        )
+    return told + (f"; {found['reason']}." if found["reason"] else ".")
+
+
+def _utility(utility: Mapping[str, Any]) -> str:
+    told = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
+    told += f". The best hypotheses are those of round {utility['best_round']}"
+    if utility["validation_loss"] is not None:
+        told += f", with a validation loss of {utility['validation_loss']:.4g}"
+    if utility["accuracy"] is not None:
+        told += f" and an accuracy of {utility['accuracy']:.4g}"
+    return told + "."

@@ -1,0 +1,1 @@
+"""A report held against its ledger, everything computed anew."""

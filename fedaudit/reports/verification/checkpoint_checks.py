@@ -1,0 +1,225 @@
+"""Whether a ledger is the one that its signed checkpoints speak of."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.checkpoints import DATABASE, Checkpoint, subjects_hash
+from fedaudit.ledger.ed25519 import Keyring
+from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.evidence import Evidence
+from fedaudit.reports.document.checks import (
+    Check,
+    canonical_hash,
+    check,
+    numbered,
+    unchecked,
+    unknown_key,
+    value_at,
+)
+
+NO_CHECKPOINT = (
+    "there is no signed checkpoint, so nothing tells whether the newest entries are still there"
+)
+
+
+@dataclass(frozen=True)
+class ReadCheckpoints:
+    """The checkpoints that could be read, oldest first, and what is wrong with the others."""
+
+    checkpoints: Sequence[Checkpoint]
+    envelopes: Sequence[Envelope]
+    """Of the same checkpoints."""
+    faults: Sequence[str]
+
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The one that counts most entries; of equal ones the last."""
+        return self.checkpoints[self._newest] if self.checkpoints else None
+
+    @property
+    def newest_signer(self) -> str | None:
+        """The id of the key that signed the newest one."""
+        return self.envelopes[self._newest].key_id if self.envelopes else None
+
+    @property
+    def counts(self) -> set[int]:
+        """The numbers of entries at which checkpoints were made."""
+        return {one.entries for one in self.checkpoints}
+
+    @property
+    def _newest(self) -> int:
+        return max(
+            range(len(self.checkpoints)), key=lambda place: (self.checkpoints[place].entries, place)
+        )
+
+
+def read_checkpoints(values: Sequence[object]) -> ReadCheckpoints:
+    """The checkpoints in these envelopes; signatures are checked later."""
+    checkpoints, envelopes, faults = [], [], []
+    for number, value in enumerate(values, start=1):
+        try:
+            envelope = Envelope.from_dict(value)
+            checkpoints.append(Checkpoint.of(envelope))
+        except ValueError as error:
+            faults.append(f"checkpoint {number} {error}")
+        else:
+            envelopes.append(envelope)
+    return ReadCheckpoints(checkpoints, envelopes, faults)
+
+
+def checkpoint_checks(
+    evidence: Evidence, found: ReadCheckpoints, audit: LedgerAudit, keyring: Keyring
+) -> Iterator[Check]:
+    """The checks, in the order in which they are told."""
+    if not evidence.checkpoints:
+        yield _absent(evidence)
+        return
+    yield _signatures(found, keyring)
+    yield _subject(evidence, found)
+    yield _chain(found, audit)
+    yield _entries(found, audit)
+    yield _end(evidence, found)
+    yield from _witness(found)
+
+
+def _absent(evidence: Evidence) -> Check:
+    if value_at(evidence.report, "integrity", "signature") is None:
+        return unchecked("checkpoints.signatures", NO_CHECKPOINT)
+    return check(
+        "checkpoints.signatures",
+        False,
+        good="",
+        bad="the report was signed together with a checkpoint, and there is none: "
+        "the checkpoints were deleted",
+    )
+
+
+def _signatures(found: ReadCheckpoints, keyring: Keyring) -> Check:
+    faults = list(found.faults)
+    for checkpoint, envelope in zip(found.checkpoints, found.envelopes, strict=True):
+        key = keyring.get(envelope.key_id)
+        if key is None:
+            what = f"the checkpoint of entry {checkpoint.entries}"
+            faults.append(unknown_key(what, envelope.key_id))
+        elif not key.verifies(envelope.signature, envelope.message):
+            faults.append(f"the checkpoint of entry {checkpoint.entries} has a wrong signature")
+    return check(
+        "checkpoints.signatures",
+        not faults,
+        good=f"every one of {len(found.checkpoints)} checkpoints has a right signature",
+        bad="; ".join(faults[:3]),
+    )
+
+
+def _subject(evidence: Evidence, found: ReadCheckpoints) -> Check:
+    """They speak of this experiment, its spec and its subjects."""
+    expected = {
+        "experiment_id": evidence.experiment_id,
+        "spec_hash": canonical_hash(evidence.spec),
+        "subjects_hash": _hash_of(evidence.names),
+    }
+    wrong = [
+        f"the checkpoint of entry {one.entries} was made for another {name.partition('_')[0]}"
+        for one in found.checkpoints
+        for name, value in expected.items()
+        if getattr(one, name) != value
+    ]
+    return check(
+        "checkpoints.subject",
+        not wrong,
+        good="they are of this experiment, its spec and its subjects' names",
+        bad="; ".join(wrong[:3]),
+    )
+
+
+def _hash_of(names: Sequence[str]) -> str | None:
+    try:
+        return subjects_hash(names)
+    except ValueError:
+        return None
+
+
+def _chain(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
+    before = 0
+    for checkpoint in sorted(found.checkpoints, key=lambda one: one.entries):
+        head = audit.heads.get(checkpoint.entries)
+        if head is not None and head.hex() != checkpoint.chain_head:
+            return check(
+                "checkpoints.chain",
+                False,
+                good="",
+                bad=f"at entry {checkpoint.entries} (round {checkpoint.last_round}) the chain is "
+                f"not the signed one: something was changed after entry {before}",
+            )
+        before = checkpoint.entries if head is not None else before
+    return check(
+        "checkpoints.chain",
+        True,
+        good=f"the chain passes through every checkpoint up to entry {before}",
+        bad="",
+    )
+
+
+def _entries(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
+    newest = found.newest
+    if newest is None:
+        return unchecked("ledger.entries", NO_CHECKPOINT)
+    have, counted = audit.entries, newest.entries
+    if have > counted and newest.status == "running":
+        return unchecked(
+            "ledger.entries",
+            f"{numbered(counted + 1, have)} came after the newest checkpoint: no signature "
+            "covers them",
+        )
+    if have > counted:
+        bad = f"{numbered(counted + 1, have)} were added after the end was signed"
+    elif audit.unchained is None:
+        bad = (
+            f"{numbered(have + 1, counted)} (up to round {newest.last_round}) are missing: the "
+            f"signed checkpoint counts {counted}, the ledger has {have}"
+        )
+    else:
+        bad = (
+            f"{counted - have} of {counted} entries are missing, or unreadable; "
+            f"the chain breaks at {audit.unchained}"
+        )
+    return check(
+        "ledger.entries",
+        have == counted,
+        good=f"there are {have} entries, as the newest checkpoint says",
+        bad=bad,
+    )
+
+
+def _witness(found: ReadCheckpoints) -> Iterator[Check]:
+    """Nothing where a worker signed: reports of that are as old as checkpoints."""
+    if found.newest is not None and found.newest.witness == DATABASE:
+        yield unchecked(
+            "checkpoints.witness",
+            "the newest checkpoint states what the database said after the worker was gone: "
+            "whoever could change the database could choose what was signed",
+        )
+
+
+def _end(evidence: Evidence, found: ReadCheckpoints) -> Check:
+    """What the newest checkpoint says of the end: an older one may be all that was kept."""
+    status = None if found.newest is None else found.newest.status
+    succeeded = status == "succeeded"
+    if status == "running" and evidence.report is None:
+        return unchecked(
+            "report.present",
+            "the newest checkpoint was made during the run, so no signature says how it ended: "
+            "later entries and a report may have been deleted with their checkpoints",
+        )
+    bad = (
+        "a checkpoint says that the experiment succeeded, but its report is missing"
+        if succeeded
+        else "there is a report, but the checkpoint that was signed with it is missing"
+    )
+    return check(
+        "report.present",
+        succeeded == (evidence.report is not None),
+        good="the report is there" if succeeded else "the run left no report, as signed",
+        bad=bad,
+    )

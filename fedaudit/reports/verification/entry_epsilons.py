@@ -1,0 +1,174 @@
+"""Whether each ledger entry gives its subjects the epsilons that its own event and counts make.
+
+The work is bounded whatever the entries say: an event is composed only where it fits the spec, one
+event for the whole ledger, and what would take too long is left unchecked.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.audit import Places
+from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.ledger_context import stored_account
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.record_evidence import record_courses
+from fedaudit.privacy.spending_plan import SpendingPlan
+from fedaudit.reports.document.checks import Check, check, shown, unchecked
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_spec
+
+NAME = "ledger.epsilons"
+
+_DIGITS = 1e-9
+"""Relative; sums and minima of the same few numbers."""
+_DIGITS_OF_PLD = 1e-6
+"""Relative: transforms of another library or machine may round differently."""
+_NO_EPSILONS = (
+    ValueError,
+    TypeError,
+    KeyError,
+    AttributeError,
+    IndexError,
+    ArithmeticError,
+    RecursionError,
+)
+_LARGEST_POPULATION = 10**9
+_LONGEST_EVENT = 1 << 18
+_REPEATS = 1000
+"""Compositions beyond the planned ones that are computed ahead for records."""
+_MOST_PLACES = 20_000_000
+"""Courses of records times compositions."""
+
+
+class _UncheckedError(Exception):
+    """It cannot be computed, or takes too long, though nothing is known to be wrong."""
+
+
+class EntryEpsilons:
+    """Holds the epsilons of each entry against those computed anew, entry by entry."""
+
+    def __init__(self, spec: Any, names: Sequence[str]) -> None:
+        """`spec`: as stored, of any form. `names`: the subjects' by index."""
+        try:
+            self._spec: ExperimentSpec | None = parse_spec(spec)
+        except InvalidInputError:
+            self._spec = None
+        self._names = tuple(names)
+        self._inputs: MechanismInputs | None = None
+        self._plan: SpendingPlan | _UncheckedError | None = None
+        self._skipped: str | None = None
+        self.wrong = Places()
+        self.entries = 0
+        """Entries of a mechanism with an epsilon and a delta."""
+
+    def read(self, entry: LedgerEntry) -> None:
+        """Take the next entry in; its subjects must lie within the range."""
+        if entry.epsilons is None:
+            return
+        self.entries += 1
+        try:
+            with np.errstate(all="ignore"):
+                found = self._anew(entry)
+        except _UncheckedError as error:
+            self._skipped = str(error)
+        except _NO_EPSILONS:
+            self.wrong.add(f"{_where(entry)}: no epsilon follows from the entry's mechanism")
+        else:
+            self._compare(entry, entry.epsilons, found)
+
+    def checks(self) -> Iterator[Check]:
+        """What was found, once all entries were read; nothing where none has an epsilon."""
+        if self.wrong.count:
+            yield check(NAME, False, good="", bad=f"not as computed anew: {self.wrong}")
+        elif self._skipped is not None:
+            yield unchecked(NAME, self._skipped)
+        elif self.entries:
+            yield check(NAME, True, good="every entry's epsilons are as computed anew", bad="")
+
+    def _anew(self, entry: LedgerEntry) -> NDArray[np.float64]:
+        plan = self._plan_of(entry.inputs)
+        if entry.subject_kind != plan.subject_kind or (entry.releases < 0).any():
+            raise ValueError("another kind of subject, or a count below 0")
+        if plan.subject_kind == "record_group" and entry.releases.max(initial=0) > plan.steps:
+            raise _UncheckedError("some counts lie far beyond the rounds of the spec")
+        for observer in plan.observers:
+            if observer == entry.observer:
+                who, counts = entry.subjects, entry.releases
+                return plan.epsilons(observer, subjects=who, compositions=counts)
+        raise ValueError("another observer")
+
+    def _plan_of(self, inputs: MechanismInputs) -> SpendingPlan:
+        """The plan of the ledger's first inputs, made once; those of all entries are the same."""
+        if self._inputs is None:
+            self._inputs = inputs
+            try:
+                self._plan = _plan(self._spec, inputs, self._names)
+            except _UncheckedError as error:
+                self._plan = error
+        if inputs == self._inputs and isinstance(self._plan, _UncheckedError):
+            raise self._plan.with_traceback(None)
+        if inputs != self._inputs or not isinstance(self._plan, SpendingPlan):
+            raise ValueError("another mechanism")
+        return self._plan
+
+    def _compare(
+        self, entry: LedgerEntry, said: NDArray[np.float64], found: NDArray[np.float64]
+    ) -> None:
+        digits = _DIGITS_OF_PLD if entry.inputs.accountant == "pld" else _DIGITS
+        # An infinite one is null in a bundle, and not a number here.
+        infinite = ~np.isfinite(said) & ~np.isfinite(found)
+        agrees = infinite | np.isclose(said, found, rtol=digits, atol=1e-12)
+        for place in np.flatnonzero(~agrees).tolist():
+            name = shown(self._names[entry.subjects[place]])
+            self.wrong.add(
+                f"{_where(entry)}, subject {name}: {float(said[place])!r} in the entry and "
+                f"{float(found[place])!r} computed anew"
+            )
+
+
+def _where(entry: LedgerEntry) -> str:
+    return f"round {entry.round}, release {entry.release} before {shown(entry.observer)}"
+
+
+def _plan(
+    spec: ExperimentSpec | None, inputs: MechanismInputs, names: tuple[str, ...]
+) -> SpendingPlan | None:
+    """What the stored inputs make; None where they are not of the spec."""
+    if spec is None:
+        raise _UncheckedError("the stored spec cannot be read, or is of another version")
+    if len(inputs.event or "") > _LONGEST_EVENT:
+        raise _UncheckedError("the entries' event is too long to be composed anew")
+    rounds = spec.training.rounds
+    mechanism = mechanism_of(spec)
+    match mechanism.facts.subject_kind:
+        case "record_group":
+            courses = record_courses(spec, inputs, inputs.n, names)
+            rounds += _REPEATS
+            if courses is not None and sum(map(len, courses)) * rounds > _MOST_PLACES:
+                raise _UncheckedError("the entries' events take too long to be composed anew")
+            known = courses is not None
+        case "client" | "population":
+            population = _population(json.loads(inputs.event or "null"))
+            plan = mechanism.spending_plan(training_clients=population, client_names=names)
+            known = (
+                plan is not None
+                and plan.subjects == names
+                and mechanism.inputs(n=inputs.n, plan=plan) == inputs
+            )
+        case other:
+            assert_never(other)
+    return stored_account(inputs, names, rounds=rounds).plan if known else None
+
+
+def _population(event: Mapping[str, Any]) -> int:
+    """Of how many clients the event draws; any number where it draws otherwise."""
+    population = event.get("population", 1)
+    if type(population) is not int or not 1 <= population <= _LARGEST_POPULATION:
+        raise ValueError("no population")
+    return population

@@ -1,0 +1,146 @@
+"""A report's privacy figures, computed anew from nothing but ledger entries and the spec."""
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
+from fedaudit.ledger.radii import radii_fit
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.metric.leakage import leakage, summarise_leakage
+
+_LEAKAGE = (
+    "leakage_median",
+    "leakage_max",
+    "leakage_quantiles",
+    "leakage_per_release",
+    "leakage_by_component",
+    "leakage_by_cluster",
+)
+_REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
+
+
+class LedgerTotals:
+    """What entries add up to, counted from outcomes alone and not from the running columns."""
+
+    def __init__(self, subjects: int, *, best_round: int = 0) -> None:
+        """`best_round`: the round whose radii and clusters are kept, 0 for none."""
+        self._subjects = subjects
+        self._best_round = best_round
+        self.releases = np.zeros(subjects, dtype=np.int32)
+        self.clusters = np.full(subjects, -1, dtype=np.int16)
+        """The cluster of each subject's newest upload, -1 for none."""
+        self.refusals = 0
+        self.withheld = 0
+        self.inputs: set[MechanismInputs] = set()
+        self.misfits = 0
+        """Entries whose radii are not such as their mechanism gives."""
+        self.rounds: set[int] = set()
+        """Rounds with an entry whose results were stored."""
+        self.compositions: dict[str, NDArray[np.int64]] = {}
+        """By observer, the largest running count of each subject: what was composed before it."""
+        self.best_radii: NDArray[np.float64] | None = None
+        """[releases, parts] of the best round, None without it."""
+        self.best_clusters = np.empty(0, dtype=np.int16)
+        """[releases] of the best round."""
+
+    def add(self, entry: LedgerEntry) -> None:
+        """Count an entry in; its subjects must lie within the range."""
+        released = entry.outcomes == RELEASED
+        self.releases[entry.subjects[released]] += 1
+        placed = released & (entry.clusters >= 0)
+        self.clusters[entry.subjects[placed]] = entry.clusters[placed]
+        self.refusals += int(np.count_nonzero(entry.outcomes == _REFUSED))
+        self.withheld += int(np.count_nonzero(entry.outcomes == _WITHHELD))
+        self.inputs.add(entry.inputs)
+        self.misfits += not radii_fit(entry)
+        self._compose(entry)
+        if not entry.interrupted:
+            self.rounds.add(entry.round)
+            if entry.round == self._best_round:
+                by_part = entry.radii.reshape(len(released), len(entry.inputs.noised_sizes))
+                self.best_radii = by_part[released]
+                self.best_clusters = entry.clusters[released]
+
+    def _compose(self, entry: LedgerEntry) -> None:
+        found = self.compositions.setdefault(
+            entry.observer, np.zeros(self._subjects, dtype=np.int64)
+        )
+        np.maximum.at(found, entry.subjects, entry.releases)
+
+
+def recompute(
+    totals: LedgerTotals, *, inputs: MechanismInputs, training_clients: int, hypotheses: int
+) -> dict[str, Any] | None:
+    """The figures of the report's section `privacy` that follow from the entries.
+
+    None of a cost that is an epsilon, which follows from events (`epsilon_checks`). Raises
+    ValueError where more clients released something than train.
+    """
+    match inputs.cost_kind:
+        case "leakage":
+            figures = _metric_privacy(totals, inputs, training_clients, hypotheses)
+        case "unbounded":
+            figures = dict.fromkeys(_LEAKAGE)
+        case "epsilon":
+            return None
+        case other:
+            assert_never(other)
+    common = {
+        "participations_max": int(totals.releases.max(initial=0)),
+        "refusals": totals.refusals,
+        "withheld": totals.withheld,
+    }
+    return {**common, **figures}
+
+
+def _metric_privacy(
+    totals: LedgerTotals, inputs: MechanismInputs, training_clients: int, hypotheses: int
+) -> dict[str, Any]:
+    n, nu = inputs.n, inputs.noise_multiplier
+    if nu is None or not training_clients:
+        raise ValueError("there is no noise multiplier, or nobody trains")
+    summary = summarise_leakage(
+        totals.releases, training_clients=training_clients, n=n, noise_multiplier=nu
+    )
+    return {
+        "leakage_median": summary.median,
+        "leakage_max": summary.maximum,
+        "leakage_quantiles": summary.quantiles,
+        "leakage_per_release": leakage(1, n=n, noise_multiplier=nu),
+        "leakage_by_component": _by_component(inputs, nu),
+        "leakage_by_cluster": _by_cluster(totals, n, nu, hypotheses),
+    }
+
+
+def _by_component(inputs: MechanismInputs, nu: float) -> list[dict[str, Any]] | None:
+    if inputs.components is None:
+        return None
+    return [
+        {
+            "component": part.name,
+            "parameters": part.n,
+            "leakage_per_release": leakage(1, n=part.n, noise_multiplier=nu),
+        }
+        for part in inputs.components
+    ]
+
+
+def _by_cluster(
+    totals: LedgerTotals, n: int, nu: float, hypotheses: int
+) -> Sequence[dict[str, Any]]:
+    found = []
+    for cluster in range(hypotheses):
+        releases = totals.releases[totals.clusters == cluster]
+        if len(releases):
+            found.append(
+                {
+                    "cluster": cluster,
+                    "clients": len(releases),
+                    "leakage_median": leakage(float(np.median(releases)), n=n, noise_multiplier=nu),
+                    "leakage_max": leakage(int(releases.max()), n=n, noise_multiplier=nu),
+                }
+            )
+    return found

@@ -1,0 +1,69 @@
+"""What the report of a run that came to its end is made from."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+
+from fedaudit.federations.groups.group_rows import training_group_rows
+from fedaudit.ledger.chain import ledger_hash
+from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.sections.provenance import provenance
+from fedaudit.runs.hypotheses import hypotheses_facts, plane_of_run
+from fedaudit.runs.run import Run
+from fedaudit.runs.sink import RunSink
+from fedaudit.training.base.round_records import FinalResult
+
+
+def report_material(
+    run: Run,
+    result: FinalResult,
+    sink: RunSink,
+    *,
+    device: str,
+    backend: Mapping[str, str],
+    key_id: str | None = None,
+) -> ReportMaterial:
+    """The facts of a finished run, for `assemble`.
+
+    `backend`: what `training.backend` says of the device. `key_id`: the key that the report is to
+    be signed with, if it is.
+    """
+    ledger = run.ledger
+    figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
+    return ReportMaterial(
+        experiment_id=run.experiment_id,
+        name=run.name,
+        status="failed" if result.stopped_by == "diverged" else "succeeded",
+        spec=run.spec,
+        n=ledger.inputs.n,
+        inputs=ledger.inputs,
+        federation=_federation_facts(run),
+        releases=ledger.spending.releases,
+        refusals=ledger.spending.refusals,
+        withheld=ledger.spending.withheld,
+        refused=ledger.spending.refused,
+        result=FinalFigures(**figures),
+        ledger_hash=ledger_hash(sink.hashed_rows()),
+        chain_head=ledger.head.hex(),
+        entries=ledger.entries,
+        key_id=key_id,
+        provenance=provenance(device=device, backend=backend, started_at=run.started_at),
+        clusters=ledger.clusters,
+        plan=ledger.account.plan,
+        compositions=ledger.compositions,
+        layers=ledger.inputs.component_sizes,
+        hypotheses=hypotheses_facts(run, result, sink),
+        plane=plane_of_run(run, result, sink),
+    )
+
+
+def _federation_facts(run: Run) -> FederationFacts:
+    federation = run.federation
+    return FederationFacts(
+        fingerprint=federation.fingerprint,
+        clients=federation.clients,
+        training_clients=run.training_clients,
+        rows=federation.rows,
+        notes=federation.notes,
+        attributes=run.groups,
+        training_rows=training_group_rows(federation, run.spec),
+    )

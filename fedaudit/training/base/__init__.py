@@ -1,0 +1,1 @@
+"""What every way of training shares: runs, their records, data and groups."""

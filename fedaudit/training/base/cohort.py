@@ -1,0 +1,136 @@
+"""Who takes part, and the numbers a block of rounds needs, drawn ahead of the rounds.
+
+Nothing here depends on what training computes, so many rounds can be drawn in one call; a round's
+numbers are the same however the blocks are cut.
+"""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.randomness import (
+    CounterSource,
+    EntropySource,
+    Purpose,
+    Source,
+    sample_without_replacement,
+)
+from fedaudit.spec.training import Cohort, FixedCohort, PoissonCohort
+from fedaudit.training.base.client_coins import client_coins
+
+_BLOCK_ROUNDS = 64
+_STRIDE_ROUNDS = 16
+_BLOCK_ELEMENTS = 1 << 21
+
+
+def rounds_ahead(*, cells: int, elements: int) -> int:
+    """Rounds to draw at once for so many cells and noise elements a round."""
+    return max(1, min(_BLOCK_ROUNDS // cells, _BLOCK_ELEMENTS // max(1, elements)))
+
+
+def rounds_together(*, cells: int) -> int:
+    """Rounds to validate at once: a stack of many cells keeps the processor busy by itself."""
+    return max(1, _STRIDE_ROUNDS // cells)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Where a stack's numbers come from."""
+
+    seeds: NDArray[np.uint64]
+    """[cells]."""
+    secret: bool
+    """Whether to draw from the operating system's entropy instead of the seeds."""
+
+    def source(self, *trailing: int) -> Source:
+        """A source whose seeds have shape [cells] + trailing."""
+        seeds = self.seeds.reshape(-1, *trailing)
+        return EntropySource(seeds) if self.secret else CounterSource(seeds)
+
+    def public(self) -> Source:
+        """Repeatable even where the rest is secret: for what protects nobody."""
+        return CounterSource(self.seeds)
+
+
+@dataclass
+class Block:
+    """The draws of some consecutive rounds; the first two axes are [rounds, cells]."""
+
+    rounds: NDArray[np.int64]
+    """Round numbers."""
+    cohort: NDArray[np.int64]
+    """[rounds, cells, clients]: client indices, ascending."""
+    drawn: NDArray[np.bool_] | None
+    """[rounds, cells, clients]: who takes part, where coins decide; the others only fill up the
+    axis, behind those who do. None where all do."""
+    validation: NDArray[np.int64] | None
+    """[rounds, cells, clients]: client indices; None where every validation client is used."""
+    noise: NDArray[np.float32] | None = None
+    """[rounds, cells, vectors, n], unscaled: a vector for each client, or for each hypothesis of a
+    trusted server; drawn by `draw_noise`."""
+    count_noise: NDArray[np.float32] | None = None
+    """[rounds, cells], unscaled: for the number of updates within a clip that moves."""
+    position: int = 0
+
+    @property
+    def left(self) -> int:
+        """Rounds not yet played."""
+        return len(self.rounds) - self.position
+
+
+def draw_block(
+    draws: Draws,
+    *,
+    first_rounds: NDArray[np.int64],
+    rounds: int,
+    training: NDArray[np.int64],
+    cohort: Cohort,
+    validation: NDArray[np.int64],
+    validation_size: int | None,
+) -> Block:
+    """Cohorts and validation samples of the next rounds; training, validation [cells, clients]."""
+    numbers = first_rounds[None, :] + np.arange(rounds)[:, None]
+    source = draws.source()
+    drawn = None
+    match cohort:
+        case FixedCohort():
+            clients = _sample(source, Purpose.COHORT, numbers, training, cohort.clients)
+        case PoissonCohort():
+            clients, drawn = _by_coins(draws.source(1), numbers, training, cohort.rate)
+        case _:
+            assert_never(cohort)
+    sample = None
+    if validation_size is not None and validation_size < validation.shape[1]:
+        sample = _sample(draws.public(), Purpose.VALIDATION, numbers, validation, validation_size)
+    return Block(rounds=numbers, cohort=clients, drawn=drawn, validation=sample)
+
+
+def _sample(
+    source: Source,
+    purpose: Purpose,
+    rounds: NDArray[np.int64],
+    clients: NDArray[np.int64],
+    size: int,
+) -> NDArray[np.int64]:
+    """`size` of each cell's clients [cells, clients], without replacement, in each round."""
+    chosen = sample_without_replacement(
+        source, purpose=purpose, round_=rounds, population=clients.shape[1], count=size
+    )
+    return np.take_along_axis(clients[None], chosen, axis=-1)
+
+
+def _by_coins(
+    source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64], rate: float
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Those of each cell's clients [cells, clients] whose coins fell, and which these are.
+
+    As many places in every round as the fullest needs, one at least: whoever fills up the rest is
+    marked False. An empty cohort is played like any other.
+    """
+    fallen = client_coins(source, round_=rounds[..., None], clients=clients, rate=rate)
+    places = max(1, int(fallen.sum(-1).max()))
+    order = np.argsort(~fallen, axis=-1, kind="stable")[..., :places]
+    drawn = np.take_along_axis(fallen, order, axis=-1)
+    return np.take_along_axis(clients[None], order, axis=-1), drawn

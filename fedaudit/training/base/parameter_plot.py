@@ -1,0 +1,77 @@
+"""What a run of two parameters looks like in their plane (Galli et al., Figure 1). No torch.
+
+Only of synthetic data: uploads of real clients are shown to nobody.
+"""
+
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.spec.model import Linear
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import RoundPlane
+
+PARAMETERS = 2
+_MOST_UPLOADS = 100
+_REAL = "the data are not synthetic: what real clients sent is never shown"
+_NOT_LINEAR = "the model is not the linear one that generated the data"
+_UNSEEN = "the mechanism shows the server no client's upload by itself"
+_RECORDS = "the run protects records, and what silos sent is not kept"
+
+
+def why_no_plane(cell: Cell) -> str | None:
+    """Why a run cannot be drawn in a plane; None where it can."""
+    if cell.federation.truth is None:
+        return _REAL
+    if not isinstance(cell.spec.model, Linear):
+        return _NOT_LINEAR
+    if cell.shape.n != PARAMETERS:
+        return f"the model has {cell.shape.n} parameters, and a plane has two"
+    role = mechanism_of(cell.spec).facts.applied_by
+    match role:
+        case "clients":
+            return None
+        case "server":
+            return _UNSEEN
+        case "local-steps":
+            return _RECORDS
+        case _:
+            assert_never(role)
+
+
+def axis_names(cell: Cell) -> tuple[str, str]:
+    """What the two parameters are, in the vector's order."""
+    weights = [f"weight of {name}" for name in cell.federation.feature_names]
+    first, second = [*weights, "intercept"][:PARAMETERS]
+    return first, second
+
+
+def truth_points(cell: Cell) -> NDArray[np.float64]:
+    """The parameters that generated the data: [distributions, 2]. ValueError of real data."""
+    truth = cell.federation.truth
+    if truth is None:
+        raise ValueError("nobody knows what generated real data")
+    if truth.thetas.shape[1] == PARAMETERS:
+        return truth.thetas
+    return np.column_stack([truth.thetas, truth.intercepts])
+
+
+def round_plane(
+    *,
+    hypotheses: NDArray[np.float32],
+    uploads: NDArray[np.float32],
+    clusters: NDArray[np.int16],
+) -> RoundPlane | None:
+    """A round with the hypotheses [k, 2] that came of it; None where one of these is not finite.
+
+    `uploads` [clients, 2], `clusters` [clients], -1 where nothing was released. Of more than 100
+    releases as many are kept, evenly spaced along the clients.
+    """
+    if not np.isfinite(hypotheses).all():
+        return None
+    released = np.flatnonzero(clusters >= 0)
+    if len(released) > _MOST_UPLOADS:
+        released = released[np.linspace(0, len(released) - 1, _MOST_UPLOADS).astype(np.int64)]
+    return RoundPlane(hypotheses.copy(), uploads[released], clusters[released])

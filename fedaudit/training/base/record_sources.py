@@ -1,0 +1,190 @@
+"""Which records train under `record-personalised`, with which budgets, and which validate.
+
+No torch: a budget is known before a run, and so is what every record will spend.
+"""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.split import held_out_rows, scored_rows, split_clients
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.records.record_budgets import given_budgets
+from fedaudit.privacy.records.record_use import RecordUse, drawn_budgets, record_use
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.privacy import RecordPersonalised
+from fedaudit.spec.sources import LeaveOneOut, RowSplit
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRecords:
+    """The rows that train, client after client; arrays [records] but for `clients`."""
+
+    clients: NDArray[np.int64]
+    """[training clients]: their indices in the federation, ascending."""
+    client_of: NDArray[np.int64]
+    """The place of the record's client among `clients`."""
+    row: NDArray[np.int64]
+    """The record's place among its client's rows in the federation."""
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many records each training client has."""
+        return np.bincount(self.client_of, minlength=len(self.clients))
+
+    @property
+    def place(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where the records lie in the federation's arrays [clients, rows]."""
+        return self.clients[self.client_of], self.row
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationRows:
+    """The rows that are scored."""
+
+    clients: NDArray[np.int64]
+    """Indices in the federation, ascending."""
+    rows: NDArray[np.bool_]
+    """[clients, rows]: rows that a client is validated on."""
+    scored: NDArray[np.bool_]
+    """[clients, rows]: those of them that count for figures other than the selection loss."""
+    by_client: bool
+    """Whether losses are means over clients; else over all rows alike."""
+
+
+def training_records(spec: ExperimentSpec, federation: Federation) -> TrainingRecords:
+    """The records of the training clients, less the rows that are held out."""
+    match spec.federation.validation_unit:
+        case "record":
+            clients = np.arange(federation.clients)
+            training = federation.mask & ~_held_out(spec, federation)
+        case "client":
+            clients = _split(spec, federation)[0]
+            training = federation.mask[clients]
+        case _:
+            assert_never(spec.federation.validation_unit)
+    client_of, row = np.nonzero(training)
+    return TrainingRecords(clients, client_of, row)
+
+
+def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationRows:
+    """What is scored: rows of every client that has two or more, or held-out clients.
+
+    Raises InvalidInputError where every client has one row and none could be held out.
+    """
+    match spec.federation.validation_unit:
+        case "record":
+            held_out = _held_out(spec, federation)
+            clients = np.flatnonzero(held_out.any(1))
+            if not len(clients):
+                raise _nothing_held_out()
+            rows = held_out[clients]
+            return ValidationRows(clients, rows, rows, by_client=False)
+        case "client":
+            clients = _split(spec, federation)[1]
+            rows = federation.mask[clients]
+            scored = _scored(spec, federation, clients, rows)
+            return ValidationRows(clients, rows, scored, by_client=True)
+        case _:
+            assert_never(spec.federation.validation_unit)
+
+
+def _scored(
+    spec: ExperimentSpec,
+    federation: Federation,
+    clients: NDArray[np.int64],
+    rows: NDArray[np.bool_],
+) -> NDArray[np.bool_]:
+    """Those of the held-out clients' rows [clients, rows] that are scored."""
+    scoring = spec.federation.scoring
+    match scoring:
+        case LeaveOneOut():
+            return rows
+        case RowSplit():
+            return scored_rows(
+                rows.sum(1),
+                clients=clients,
+                longest=federation.longest,
+                fraction=scoring.fraction,
+                seed=spec.seed,
+            )
+        case _:
+            assert_never(scoring)
+
+
+def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordUse | None:
+    """How the spec uses the federation's records; None where its mechanism is another.
+
+    Raises InvalidInputError where no noise is enough.
+    """
+    role = mechanism_of(spec).facts.applied_by
+    match role:
+        case "clients" | "server":
+            return None
+        case "local-steps":
+            return _record_use(spec, federation)
+        case _:
+            assert_never(role)
+
+
+def _record_use(spec: ExperimentSpec, federation: Federation) -> RecordUse:
+    """Raises ValueError for a mechanism that gives records no budgets."""
+    if not isinstance(spec.privacy, RecordPersonalised):
+        raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
+    records = training_records(spec, federation)
+    return record_use(
+        spec, budgets=_budgets(spec.privacy, spec, federation, records), client_of=records.client_of
+    )
+
+
+def _budgets(
+    privacy: RecordPersonalised,
+    spec: ExperimentSpec,
+    federation: Federation,
+    records: TrainingRecords,
+) -> NDArray[np.float64]:
+    """The budget of every record that trains: float64 [records]."""
+    if privacy.budgets.column is None:
+        return drawn_budgets(spec, records=records.counts.tolist())
+    if federation.record_budgets is None:
+        raise ValueError("the federation was loaded without its column of budgets")
+    given = federation.record_budgets[records.place]
+    return given_budgets(given, rows=records.row, epsilon_max=privacy.epsilon_max)
+
+
+def _split(
+    spec: ExperimentSpec, federation: Federation
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    split = split_clients(
+        federation.clients,
+        validation_fraction=spec.federation.validation_fraction,
+        seed=spec.seed,
+    )
+    return split.training.astype(np.int64), split.validation.astype(np.int64)
+
+
+def _held_out(spec: ExperimentSpec, federation: Federation) -> NDArray[np.bool_]:
+    """The rows of every client that validate: bool [clients, rows]."""
+    return held_out_rows(
+        federation.mask.sum(1),
+        clients=np.arange(federation.clients),
+        longest=federation.longest,
+        fraction=spec.federation.validation_fraction,
+        seed=spec.seed,
+    )
+
+
+def _nothing_held_out() -> InvalidInputError:
+    return InvalidInputError(
+        [
+            FieldError(
+                "/federation/validation_unit",
+                "every client has one row, so none can be held out; hold out clients "
+                "(`validation_unit: client`)",
+            )
+        ]
+    )

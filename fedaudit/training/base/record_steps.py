@@ -1,0 +1,125 @@
+"""Local steps with record-level privacy, of all silos that take part, in lock-step.
+
+DP-SGD (Abadi et al. 2016) with a probability of inclusion of each record's own (rPDP-SGD, CCS
+2024). What a silo makes of its parameters depends on its own records, its number and the step, not
+on the silos beside it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch
+from fedaudit.privacy.noise.gaussian import unit_gaussian
+from fedaudit.privacy.records.record_sampling import sampled_rows, tossed_coins
+from fedaudit.randomness import Source
+from fedaudit.training.base.optimisers import Optimiser, OptimiserState
+
+_DRAWN_ELEMENTS = 1 << 19
+"""Random numbers that are drawn ahead of the steps."""
+
+
+@dataclass(frozen=True)
+class SiloRecords:
+    """The records of the silos that take part in a round, one silo after the other."""
+
+    features: Tensor
+    """float32 [records, ...]."""
+    target: Tensor
+    """float32 [records]; the class index for classification."""
+    first: NDArray[np.int64]
+    """[silos]: where each silo's records begin."""
+    inclusion: NDArray[np.float64]
+    """[silos, rows]: each record's chance of being in a step's batch; 0 beyond a silo's records,
+    and for records that are left out."""
+    noise_multipliers: NDArray[np.float64]
+    """[silos]: standard deviation of each silo's noise over the clip. 0, with an infinite clip, is
+    no privacy."""
+    silos: NDArray[np.int64]
+    """[silos]: the silos' numbers in the federation, which key their coins and noise."""
+
+    def batches(self, taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
+        """The records that take part in each step, of `taken` [steps, silos, rows]."""
+        rows, sizes = sampled_rows(taken)
+        # Padding may point at any record: the first of all.
+        within = np.arange(rows.shape[-1]) < sizes[..., None]
+        places = torch.from_numpy(np.where(within, rows + self.first[:, None], 0))
+        places = places.to(self.features.device)
+        for step, size in enumerate(sizes):
+            index = places[step, :, : size.max()]
+            flat = index.flatten()
+            features = self.features.index_select(0, flat)
+            yield RecordBatch(
+                features=features.view(*index.shape, *features.shape[1:]),
+                target=self.target.index_select(0, flat).view(index.shape),
+                sizes=size,
+            )
+
+
+@dataclass(frozen=True)
+class RecordSteps:
+    """`steps` steps: coins, clipped sum, noise, public normaliser, optimiser."""
+
+    gradients: ClippedGradients
+    optimiser: Optimiser
+    steps: int
+    clip: float
+    normaliser: float
+    """A public constant, such as the expected batch of the uniform setting: the size of the batch
+    at hand is secret."""
+
+    def __call__(
+        self,
+        theta: Tensor,
+        records: SiloRecords,
+        *,
+        source: Source,
+        round_: int,
+        state: OptimiserState | None = None,
+    ) -> tuple[Tensor, OptimiserState]:
+        """What each silo makes of theta, float32 [silos, n], and what its optimiser remembers.
+
+        `theta` is [n] or [silos, n]; `round_` counts from 1; the seeds of `source` are one number
+        or [silos]. Without a `state` the optimisers start anew. The sizes of batches are secret and
+        not returned.
+        """
+        theta = theta.expand(len(records.silos), self.gradients.n)
+        state = state or self.optimiser.start(theta)
+        for batch, noise in self._draws(records, source, round_):
+            total = self.gradients(theta, batch, clip=self.clip)
+            if noise is not None:
+                total += noise
+            theta, state = self.optimiser.step(theta, total / self.normaliser, state)
+        return theta, state
+
+    def _draws(
+        self, records: SiloRecords, source: Source, round_: int
+    ) -> Iterator[tuple[RecordBatch, Tensor | None]]:
+        """Each step's batch and scaled noise [silos, n]; drawn some steps ahead."""
+        silos, rows = records.inclusion.shape
+        ahead = max(1, _DRAWN_ELEMENTS // max(1, silos * (rows + self.gradients.n)))
+        for begin in range(0, self.steps, ahead):
+            places = np.arange(begin, min(begin + ahead, self.steps))
+            numbers = ((round_ - 1) * self.steps + places)[:, None]
+            taken = tossed_coins(
+                source, steps=numbers, silos=records.silos, inclusion=records.inclusion
+            )
+            noise = self._noise(source, numbers, records)
+            yield from zip(records.batches(taken), noise, strict=True)
+
+    def _noise(
+        self, source: Source, numbers: NDArray[np.int64], records: SiloRecords
+    ) -> Iterable[Tensor | None]:
+        """Of each step, float32 [silos, n] with the mechanism's standard deviation."""
+        noisy = records.noise_multipliers > 0
+        if not noisy.any():
+            return [None] * len(numbers)
+        deviations = np.zeros(len(noisy), dtype=np.float32)
+        deviations[noisy] = records.noise_multipliers[noisy] * self.clip
+        noise = unit_gaussian(source, n=self.gradients.n, round_=numbers, counters=records.silos)
+        noise *= deviations[:, None]
+        return torch.from_numpy(noise).to(records.features.device)

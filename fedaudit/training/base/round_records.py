@@ -1,0 +1,124 @@
+"""What a round and a run leave behind. No torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.predicted_rows import PredictedRows
+from fedaudit.fairness.scores import GroupScores
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.training.base.record_table import RecordTable
+
+
+class Outcome(IntEnum):
+    """What became of a client that was drawn into a cohort."""
+
+    RELEASED = 0
+    REFUSED = 1
+    """Its budget had no room; it took no part."""
+    WITHHELD = 2
+    """Its update was not finite; nothing left it."""
+
+
+@dataclass(frozen=True)
+class RoundPlane:
+    """A round of a model of two parameters, as the server saw it. Of synthetic data only."""
+
+    hypotheses: NDArray[np.float32]
+    """[k, 2], those that came of the round."""
+    uploads: NDArray[np.float32]
+    """[uploads, 2]."""
+    clusters: NDArray[np.int16]
+    """[uploads]: the cluster that the server put each into."""
+
+    def as_dict(self) -> dict[str, list[Any]]:
+        """The same as lists, for JSON."""
+        return {name: values.tolist() for name, values in vars(self).items()}
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One round of one experiment; arrays are aligned with `subjects`."""
+
+    round: int
+    """From 1 to T."""
+    release: int
+    """0, unless a run with `release` noise repeated the round after an interruption."""
+    subjects: NDArray[np.int32]
+    """Indices of the ledger's subjects that were charged or refused, ascending: the clients of the
+    cohort; everyone as one; groups of records."""
+    outcomes: NDArray[np.uint8]
+    radii: NDArray[np.float64]
+    """Radius of each release; NaN where nothing was released or no mechanism protects it. With
+    noise for each layer, [subjects, layers]."""
+    releases: NDArray[np.int32]
+    """What each subject has released, up to and including this round."""
+    chosen: NDArray[np.int16]
+    """Hypothesis the client chose, -1 where it took no part, or subjects are no clients.
+    Confidential."""
+    clusters: NDArray[np.int16]
+    """Cluster the server put the upload into, -1 where there is none, or subjects are no
+    clients."""
+    selection_loss: float | None
+    """Mean over validation clients of their smallest loss; None in rounds without validation."""
+    validation_loss: float | None
+    """Mean over validation clients, each row scored by a hypothesis chosen without it."""
+    accuracy: float | None
+    """Share of validation rows classified rightly, chosen likewise; None for regression."""
+    cluster_sizes: tuple[int, ...]
+    """Uploads in each cluster; empty where it is secret who was drawn."""
+    separation: float | None
+    """Median over uploads of the distance to the own hypothesis, divided by that hypothesis's
+    distance to the nearest other (equation 9); None for one hypothesis, without uploads, or where
+    the distance to the other is 0."""
+    collapsed: bool
+    """Whether all uploads fell into one of several clusters."""
+    fairness: dict[str, NDArray[np.int64]]
+    """Attribute -> [groups, 4]: true and false positives, then true and false negatives."""
+    compositions: Mapping[Observer, NDArray[np.int32]] = field(default_factory=dict)
+    """What each subject has been charged before each observer, up to and including this round.
+    Empty where there is one observer only, before whom it is `releases`."""
+    plane: RoundPlane | None = None
+    """Of validated rounds, where the run can be drawn (`training.plane`)."""
+
+
+@dataclass(frozen=True)
+class PlannedRound:
+    """A round that is about to draw its noise; `subjects` will be charged for it."""
+
+    round: int
+    release: int
+    subjects: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class FinalResult:
+    """What a finished run amounts to, at its best hypotheses and on all validation clients."""
+
+    stopped_by: str
+    """`patience`, `rounds`, `diverged`, or `budget`: another round would pass epsilon_budget."""
+    rounds: int
+    best_round: int
+    hypotheses: NDArray[np.float32]
+    """[k, n], those with the smallest selection loss."""
+    selection_loss: float
+    validation_loss: float
+    accuracy: float | None
+    fairness: dict[str, NDArray[np.int64]]
+    """Attribute -> [validation clients, groups, 4], counts as in RoundRecord."""
+    single_row_clients: int
+    """Validation clients with one row, scored with the largest hypothesis, or with the first where
+    it is secret which is the largest."""
+    collapsed_rounds: int
+    scores: Mapping[str, GroupScores] = field(default_factory=dict)
+    """Attribute -> loss and accuracy of each validation client's rows, by group."""
+    by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Attribute -> [k, groups, 4]: counts as in RoundRecord, by the hypothesis that predicted."""
+    predicted: Mapping[str, PredictedRows] = field(default_factory=dict)
+    """Attribute -> the scored rows that `fairness` counts, one by one. Confidential."""
+    records: RecordTable | None = None
+    """Of `record-personalised`: every record's own figures. Confidential."""

@@ -1,0 +1,1 @@
+"""Training under record-level privacy: rPDP-FL, round by round."""

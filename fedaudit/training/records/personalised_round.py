@@ -1,0 +1,141 @@
+"""One round of rPDP-FL (CCS 2024): clients by coins, private local steps, the mean of their models.
+
+Local steps start from the global model with an optimiser that remembers nothing, so that all that a
+client's records leave behind is in the model.
+
+The server divides by the number of clients whose coins fell. That keeps the two-stage bound: fix
+the coins of all other clients; a record's own client then adds itself to m others or does not. The
+round is the mixture (1 - lambda) P0 + lambda P1 with the record and (1 - lambda) P0 + lambda P1'
+without, P0 being the same in both. P1 and P1' both divide by m + 1 and differ by the client's own
+steps, at a divergence of at most tau rho(alpha). exp((alpha - 1) D_alpha) is jointly convex, so the
+divergence of the round is at most
+
+    log(1 - lambda + lambda exp((alpha - 1) tau rho(alpha))) / (alpha - 1),
+
+and so it stays when the other coins are drawn. Nothing here asks P0 to be like P1.
+"""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.networks.fixed_order_sums import fold
+from fedaudit.one_thread import one_thread
+from fedaudit.privacy.records.record_plans import RecordPlan
+from fedaudit.randomness import Source
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.flat_rows import flat_features, flat_target
+from fedaudit.training.base.record_sources import TrainingRecords
+from fedaudit.training.base.record_steps import SiloRecords
+from fedaudit.training.mechanisms.base import (
+    ClientMechanism,
+    RecordMechanism,
+    RecordProtection,
+    ServerMechanism,
+)
+from fedaudit.training.mechanisms.registry import training_mechanism
+from fedaudit.training.stacked.round_method import build_loss
+
+_NUMBERS_TOGETHER = 1 << 23
+"""Parameters of the clients that are computed at once: an optimiser holds a few times as many."""
+
+
+@dataclass(frozen=True)
+class PersonalisedPlayed:
+    """What a round gave."""
+
+    theta: Tensor
+    """float32 [n]: the model after it."""
+    present: NDArray[np.bool_]
+    """[clients drawn]: whose models were averaged. One that is not finite is withheld; that is a
+    property of what noise has protected already, and costs nothing."""
+
+
+class PersonalisedRound:
+    """Plays rounds of one cell; their numbers do not depend on how many threads there are."""
+
+    def __init__(
+        self, cell: Cell, records: TrainingRecords, plan: RecordPlan, device: torch.device
+    ) -> None:
+        self._plan = plan
+        self._records = records
+        self._features = flat_features(cell.federation, records.place, device)
+        self._target = flat_target(cell.federation, records.place, device)
+        counts = records.counts
+        self._first = np.cumsum(counts) - counts
+        self._within = np.arange(counts.max()) < counts[:, None]
+        protection = _protection(cell, plan, clients=len(counts))
+        self._noise, self._steps = protection.noise_multipliers, protection.steps
+
+    def play(
+        self, theta: Tensor, drawn: NDArray[np.int64], *, source: Source, round_: int, paid: int
+    ) -> PersonalisedPlayed:
+        """The round `round_` from the model theta [n], for the drawn clients of the federation.
+
+        `paid`: rounds that were charged before this one. A record whose rounds are used up takes no
+        further part.
+        """
+        places = np.searchsorted(self._records.clients, drawn)
+        if not len(places):
+            return PersonalisedPlayed(theta, np.zeros(0, dtype=np.bool_))
+        inclusion = self._inclusion(paid)
+        together = max(1, _NUMBERS_TOGETHER // len(theta))
+        with one_thread():
+            models = torch.cat(
+                [
+                    self._models(
+                        theta, part, inclusion=inclusion[part], source=source, round_=round_
+                    )
+                    for part in np.split(places, range(together, len(places), together))
+                ]
+            )
+            present = torch.isfinite(models).all(-1)
+            theta = _mean(models[present]) if present.any() else theta
+        return PersonalisedPlayed(theta, present.cpu().numpy())
+
+    def _models(
+        self,
+        theta: Tensor,
+        places: NDArray[np.int64],
+        *,
+        inclusion: NDArray[np.float64],
+        source: Source,
+        round_: int,
+    ) -> Tensor:
+        """What the training clients at these places make of the model: [clients, n]."""
+        silos = SiloRecords(
+            features=self._features,
+            target=self._target,
+            first=self._first[places],
+            inclusion=inclusion,
+            noise_multipliers=self._noise[places],
+            silos=self._records.clients[places],
+        )
+        return self._steps(theta, silos, source=source, round_=round_)[0]
+
+    def _inclusion(self, paid: int) -> NDArray[np.float64]:
+        """[training clients, rows]: the chance of each record in each step of a round."""
+        inclusion = np.zeros(self._within.shape)
+        inclusion[self._within] = np.where(paid < self._plan.rounds, self._plan.rates, 0.0)
+        return inclusion
+
+
+def _mean(models: Tensor) -> Tensor:
+    """The unweighted mean of models [clients, n]: how many records a client has stays its own."""
+    return fold(models, 0) / len(models)
+
+
+def _protection(cell: Cell, plan: RecordPlan, *, clients: int) -> RecordProtection:
+    """The local steps of a cell. ValueError for a mechanism that is not one of records."""
+    mechanism = training_mechanism(cell.spec.privacy)
+    match mechanism:
+        case RecordMechanism():
+            return mechanism.protection(cell, build_loss(cell), plan, clients=clients)
+        case ClientMechanism() | ServerMechanism():
+            raise ValueError(f"{mechanism.name} takes no steps record by record")
+        case _:
+            assert_never(mechanism)

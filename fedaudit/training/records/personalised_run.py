@@ -1,0 +1,261 @@
+"""Record-level personalised privacy (rPDP-FL, CCS 2024), trained round by round.
+
+The ledger's subjects are groups of records by budget, all of them in every round: a round in which
+nobody was drawn, or a group had left, counts like any other. Without noise (the baseline
+`privacy-free`) there are no budgets to keep, and the subjects are the clients that took part.
+"""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.records.record_spending import record_spending
+from fedaudit.randomness import (
+    CounterSource,
+    EntropySource,
+    Purpose,
+    Source,
+    sample_without_replacement,
+)
+from fedaudit.spec.training import PoissonCohort
+from fedaudit.training.base.cell import Cell, draws_in_secret
+from fedaudit.training.base.client_coins import drawn_clients
+from fedaudit.training.base.predicted_rows import predicted_rows
+from fedaudit.training.base.record_sources import record_use_of, training_records, validation_rows
+from fedaudit.training.base.record_table import record_table
+from fedaudit.training.base.round_records import FinalResult, Outcome, PlannedRound, RoundRecord
+from fedaudit.training.base.stopping import EarlyStopping, release_number
+from fedaudit.training.records.personalised_round import PersonalisedPlayed, PersonalisedRound
+from fedaudit.training.records.personalised_state import PersonalisedState, first_personalised_state
+from fedaudit.training.records.row_validation import RowValidator
+from fedaudit.training.stacked.validation import Figures
+
+
+class PersonalisedRun:
+    """One experiment."""
+
+    def __init__(self, cell: Cell, device: torch.device, checkpoint: bytes | None) -> None:
+        spec, federation = cell.spec, cell.federation
+        use, cohort = record_use_of(spec, federation), spec.training.cohort
+        if use is None or not isinstance(cohort, PoissonCohort):
+            raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
+        self._spec, self._federation = spec, federation
+        self._rate = cohort.rate
+        self._use = use
+        self._spending = None
+        if use.plan.runs is not None:
+            self._spending = record_spending(
+                use, rounds=spec.training.rounds, delta=use.plan.runs[0].delta
+            )
+        self._records = training_records(spec, federation)
+        self._held_out = validation_rows(spec, federation)
+        self._round = PersonalisedRound(cell, self._records, use.plan, device)
+        self._validator = RowValidator(cell, self._held_out, device)
+        self._public = CounterSource(spec.seed)
+        self._secret = draws_in_secret(cell)
+        self._source: Source = EntropySource() if self._secret else self._public
+        self._stopping = EarlyStopping.of_training(spec.training)
+        self._drawn: dict[int, NDArray[np.int64]] = {}
+        self._planned_until = 0
+        self.stopped_by: str | None = None
+        if checkpoint is None:
+            self.state = first_personalised_state(cell)
+        else:
+            self.state = PersonalisedState.decode(checkpoint)
+        self._theta = torch.from_numpy(self.state.theta).to(device)
+        self._check_stop()
+
+    # -- rounds ---------------------------------------------------------------------------------
+
+    def plan(self, rounds: int) -> list[PlannedRound]:
+        """See `Trainer.plan`; whose coins fall is drawn then, where it is subjects."""
+        first = self.state.round + 1
+        last = min(self.state.round + rounds, self._spec.training.rounds)
+        self._planned_until = max(self._planned_until, last)
+        return [
+            PlannedRound(number, release_number(self.state, number), self._subjects(number))
+            for number in range(first, last + 1)
+        ]
+
+    def advance(self, rounds: int) -> list[RoundRecord]:
+        """See `Trainer.advance`."""
+        records: list[RoundRecord] = []
+        with torch.no_grad():
+            while len(records) < rounds and self.stopped_by is None:
+                if self._secret and self.state.round >= self._planned_until:
+                    if records:
+                        break
+                    raise RuntimeError("rounds with `release` noise must be planned first")
+                records.append(self._play())
+        return records
+
+    def _play(self) -> RoundRecord:
+        """The next round."""
+        state = self.state
+        number = state.round + 1
+        drawn, subjects = self._coins(number), self._subjects(number)
+        played = self._round.play(
+            self._theta, drawn, source=self._source, round_=number, paid=state.compositions
+        )
+        self._theta = played.theta
+        self._drawn.pop(number, None)
+        state.theta = played.theta.cpu().numpy().copy()
+        state.round = number
+        state.participations[drawn] += 1
+        figures = self._validate(number)
+        if figures is not None:
+            self._observe(float(figures.selection_loss[0]))
+        self._check_stop()
+        return self._record(subjects, played, figures)
+
+    def _coins(self, number: int) -> NDArray[np.int64]:
+        """The clients that are drawn for a round; drawn once, however often it is asked."""
+        if number not in self._drawn:
+            self._drawn[number] = drawn_clients(
+                self._source, round_=number, clients=self._records.clients, rate=self._rate
+            )
+        return self._drawn[number]
+
+    def _subjects(self, number: int) -> NDArray[np.int32]:
+        """Who is charged for a round: all groups, or the clients drawn where nothing is noised."""
+        if self._spending is None:
+            return self._coins(number).astype(np.int32)
+        return np.arange(len(self._spending.groups), dtype=np.int32)
+
+    def _record(
+        self, subjects: NDArray[np.int32], played: PersonalisedPlayed, figures: Figures | None
+    ) -> RoundRecord:
+        outcomes = np.full(len(subjects), Outcome.RELEASED, dtype=np.uint8)
+        clusters = np.full(len(subjects), -1, dtype=np.int16)
+        # How many uploads there were, or were withheld, tells of the coins: these are secret.
+        sizes: tuple[int, ...] = ()
+        if self._spending is None:
+            outcomes[~played.present] = Outcome.WITHHELD
+            clusters[played.present] = 0
+            sizes = (int(played.present.sum()),)
+        return RoundRecord(
+            round=self.state.round,
+            release=release_number(self.state, self.state.round),
+            subjects=subjects,
+            outcomes=outcomes,
+            radii=np.full(len(subjects), np.nan),
+            releases=self.releases()[subjects],
+            chosen=np.full(len(subjects), -1 if self._spending else 0, dtype=np.int16),
+            clusters=clusters,
+            selection_loss=None if figures is None else _first(figures.selection_loss),
+            validation_loss=None if figures is None else _first(figures.validation_loss),
+            accuracy=None if figures is None else _first(figures.accuracy),
+            cluster_sizes=sizes,
+            separation=None,
+            collapsed=False,
+            fairness={} if figures is None else _first_counts(figures),
+            compositions=self._compositions(),
+        )
+
+    # -- what is charged ------------------------------------------------------------------------
+
+    def releases(self) -> NDArray[np.int32]:
+        """What the ledger's subjects were charged: rounds of [groups], or uploads of [clients]."""
+        if self._spending is None:
+            return self.state.participations.copy()
+        return self._of_groups(self.state.compositions)
+
+    def _compositions(self) -> Mapping[Observer, NDArray[np.int32]]:
+        if self._spending is None:
+            return {}
+        return {
+            "final_model": self._of_groups(self.state.compositions),
+            "server": self._of_groups(int(self.state.participations.max())),
+        }
+
+    def _of_groups(self, count: int) -> NDArray[np.int32]:
+        groups = 0 if self._spending is None else len(self._spending.groups)
+        return np.full(groups, count, dtype=np.int32)
+
+    def charge(self, subjects: NDArray[np.int32]) -> None:
+        """See `Trainer.charge`. Whose coins fell is lost too, so every client is charged."""
+        if self._spending is None:
+            self.state.participations[subjects] += 1
+            return
+        self.state.lost += 1
+        self.state.participations[self._records.clients] += 1
+
+    # -- validation and the end -----------------------------------------------------------------
+
+    def _validate(self, number: int) -> Figures | None:
+        """The figures of a round; None where it is not validated."""
+        if not self._stopping.validates(number, last_round=self._stopping.rounds):
+            return None
+        stopping = self._spec.training.stopping
+        chosen, clients = None, len(self._held_out.clients)
+        if stopping.validation_clients is not None and stopping.validation_clients < clients:
+            chosen = sample_without_replacement(
+                self._public,
+                purpose=Purpose.VALIDATION,
+                round_=number,
+                population=clients,
+                count=stopping.validation_clients,
+            )
+        return self._validator.score(self._theta, chosen=chosen)
+
+    def _observe(self, loss: float) -> None:
+        """Keeps the model with the smallest selection loss."""
+        match self._stopping.observe(self.state, loss):
+            case "diverged":
+                self.stopped_by = "diverged"
+            case "improved":
+                self.state.best_theta = self.state.theta.copy()
+            case "not-improved":
+                pass
+            case unknown:
+                assert_never(unknown)
+
+    def _check_stop(self) -> None:
+        if self.stopped_by is None:
+            last = self._stopping.rounds
+            self.stopped_by = self._stopping.stop_reason(self.state, last_round=last)
+
+    def result(self) -> FinalResult:
+        """What the run amounts to, at its best model."""
+        state = self.state
+        theta = torch.from_numpy(state.best_theta).to(self._theta.device)
+        figures = self._validator.score(theta, per_client=True)
+        final, predicted = figures.final, {}
+        if final is not None:
+            predicted = predicted_rows(
+                self._federation, self._spec.fairness, final.rows, self._held_out.clients
+            )
+        return FinalResult(
+            stopped_by=self.stopped_by or "running",
+            rounds=state.round,
+            best_round=state.best_round,
+            hypotheses=state.best_theta[None].copy(),
+            selection_loss=float(figures.selection_loss[0]),
+            validation_loss=float(figures.validation_loss[0]),
+            accuracy=_first(figures.accuracy),
+            fairness=_first_counts(figures),
+            single_row_clients=0,
+            collapsed_rounds=0,
+            scores={} if final is None else final.scores,
+            by_hypothesis={} if final is None else final.by_hypothesis,
+            predicted=predicted,
+            records=record_table(
+                self._records,
+                self._use,
+                self._spending,
+                rounds=state.compositions,
+                participations=state.participations[self._records.clients],
+            ),
+        )
+
+
+def _first(values: NDArray[np.float64] | None) -> float | None:
+    return None if values is None else float(values[0])
+
+
+def _first_counts(figures: Figures) -> dict[str, NDArray[np.int64]]:
+    return {name: counts[0] for name, counts in figures.counts.items()}

@@ -1,0 +1,1 @@
+"""Rounds of many experiments at once, all clients side by side."""

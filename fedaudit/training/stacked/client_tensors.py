@@ -1,0 +1,108 @@
+"""The clients of all cells on tensor axes, rows and features in front, clients last."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.federations.federation import Federation
+from fedaudit.training.base.cell import Cell
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Some clients of each cell: the last two axes are [cells, clients]."""
+
+    features: Tensor
+    """float32 [features, rows, cells, clients]."""
+    target: Tensor
+    """float32 [rows, cells, clients]; the class index for classification."""
+    mask: Tensor
+    """float32 [rows, cells, clients]: 1 for a row, 0 for padding."""
+    count: Tensor
+    """float32 [cells, clients]: rows of a client."""
+    scored: Tensor | None = None
+    """bool [rows, cells, clients]: the rows that are scored, where others choose for them."""
+
+    @property
+    def weight(self) -> Tensor:
+        """float32 [rows, cells, clients]: each of a client's rows counts the same."""
+        return self.mask / self.count
+
+
+class StackData:
+    """The federations behind a stack; cells that share one share its tensors."""
+
+    def __init__(self, cells: Sequence[Cell], device: torch.device, *, trims: bool) -> None:
+        """With `trims`, lanes are cut to the rows that their longest client needs."""
+        federations: list[Federation] = []
+        offsets: dict[int, int] = {}
+        total = 0
+        for cell in cells:
+            if id(cell.federation) not in offsets:
+                offsets[id(cell.federation)] = total
+                federations.append(cell.federation)
+                total += cell.federation.clients
+        self.federations = federations
+        self.offsets = [offsets[id(cell.federation)] for cell in cells]
+        self._trims = trims
+        self._rows_of = np.concatenate([part.mask.sum(1) for part in federations])
+        self._columns = torch.from_numpy(_packed(federations, trims)).to(device)
+        self._count = torch.from_numpy(self._rows_of.astype(np.float32)).to(device)
+        self.device = device
+        self.elements = self._columns.shape[0] * self._columns.shape[1]
+        """Numbers held for one client."""
+
+    def columns(self, clients: NDArray[np.int64], positions: Sequence[int]) -> NDArray[np.int64]:
+        """Columns of the tensors for clients [..., cells, clients] of the cells at `positions`."""
+        offsets = np.array([self.offsets[position] for position in positions], dtype=np.int64)
+        return clients + offsets[:, None]
+
+    def lanes(self, columns: NDArray[np.int64]) -> Lanes:
+        """The data of the clients at columns [cells, clients]."""
+        packed = self._columns
+        if self._trims:
+            longest = int(self._rows_of[columns].max())
+            packed = packed[:, : _power_of_two(longest)]
+        index = torch.from_numpy(columns.ravel()).to(self.device)
+        taken = torch.unflatten(packed.index_select(-1, index), -1, columns.shape)
+        count = torch.unflatten(self._count.index_select(0, index), 0, columns.shape)
+        return Lanes(features=taken[:-2], target=taken[-2], mask=taken[-1], count=count)
+
+
+def with_scored(lanes: Lanes, scored: NDArray[np.bool_] | None) -> Lanes:
+    """The lanes with their scored rows [cells, clients, rows], however far the lanes are padded."""
+    if scored is None:
+        return lanes
+    rows = min(scored.shape[-1], len(lanes.mask))
+    padded = torch.zeros_like(lanes.mask, dtype=torch.bool)
+    padded[:rows] = torch.from_numpy(scored[..., :rows]).to(padded.device).permute(2, 0, 1)
+    return replace(lanes, scored=padded)
+
+
+def _packed(federations: Sequence[Federation], trims: bool) -> NDArray[np.float32]:
+    """Features, target and mask of all clients, [features + 2, rows, clients].
+
+    One array, so that a cohort is taken out in one go. Where lanes are trimmed, rows are padded
+    to a power of two: sums by halves (`fold`) are then the same with and without the padding.
+    """
+    clients = sum(part.clients for part in federations)
+    rows, features = federations[0].padded.shape[1:]
+    padded = _power_of_two(rows) if trims else rows
+    packed = np.zeros((features + 2, padded, clients), dtype=np.float32)
+    start = 0
+    for part in federations:
+        own = slice(start, start + part.clients)
+        packed[:features, :rows, own] = part.padded.transpose(2, 1, 0)
+        packed[features, :rows, own] = part.target.T
+        packed[features + 1, :rows, own] = part.mask.T
+        start += part.clients
+    return packed
+
+
+def _power_of_two(size: int) -> int:
+    """The smallest power of two that is not below `size`."""
+    return 1 << (size - 1).bit_length()

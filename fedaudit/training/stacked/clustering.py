@@ -1,0 +1,168 @@
+"""Which uploads belong together, and their averages (Algorithm 1, lines 9 and 10)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedaudit.privacy.noise.distances import squared_distances
+from fedaudit.privacy.noise.laplace import norms
+
+_MOST_ITERATIONS = 300
+_WIDE = 1 << 20  # elements of a cell's masked uploads beyond which they are summed by cluster
+_LONG = 1 << 12  # parameters beyond which no temporary is as large as the uploads
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The server's view of a round."""
+
+    hypotheses: Tensor
+    """float32 [cells, k, n]: unweighted averages; sample counts are never disclosed."""
+    assigned: Tensor
+    """int64 [cells, clients]."""
+    sizes: Tensor
+    """int64 [cells, k]: uploads in each cluster."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server makes of a round's uploads."""
+
+    reported: bool
+    """Whether clients report their choice (IFCA) instead of being clustered."""
+    relocate: bool
+    """Whether an empty cluster is moved to the farthest upload."""
+
+    def __call__(self, theta: Tensor, uploads: Tensor, present: Tensor, chosen: Tensor) -> Clusters:
+        """The next hypotheses; arguments as those of `k_means`, `chosen` [cells, clients]."""
+        if self.reported or theta.shape[1] == 1:
+            return averages(theta, uploads, present, chosen)
+        return k_means(theta, uploads, present, relocate=self.relocate)
+
+
+def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) -> Clusters:
+    """Lloyd's iterations from the current hypotheses, one start.
+
+    `theta` [cells, k, n]; `uploads` [cells, clients, n]; `present` bool [cells, clients]. An empty
+    cluster keeps its hypothesis, or is relocated to the upload farthest from its own centroid.
+    """
+    centroids = theta
+    assigned = _nearest(centroids, uploads)
+    for _ in range(_MOST_ITERATIONS):
+        clusters = averages(theta, uploads, present, assigned)
+        if relocate and bool((clusters.sizes == 0).any()):
+            relocated = _relocated(clusters, centroids, uploads, present)
+            clusters = averages(theta, uploads, present, relocated)
+        nearest = _nearest(clusters.hypotheses, uploads)
+        if torch.equal(nearest, assigned):
+            break
+        if len(theta) == 1:
+            centroids, assigned = clusters.hypotheses, nearest
+            continue
+        # A cell that has converged gives the same clusters again while others go on.
+        moved = (nearest != assigned).any(-1)[:, None]
+        centroids = torch.where(moved[..., None], clusters.hypotheses, centroids)
+        assigned = torch.where(moved, nearest, assigned)
+    return clusters
+
+
+def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Clusters:
+    """Unweighted averages of the uploads of each cluster; an empty one keeps its hypothesis."""
+    labels = torch.arange(theta.shape[1], device=theta.device)
+    member = assigned[:, None] == labels[:, None]
+    if theta.shape[2] > _LONG:
+        return _long_averages(theta, uploads, member & present[:, None], assigned)
+    columns = uploads.transpose(1, 2).contiguous()
+    if not present.all():
+        member &= present[:, None]
+        columns = torch.where(present[:, None], columns, 0.0)
+    sizes = member.sum(-1)
+    weights = member.to(uploads.dtype)
+    if weights[0].numel() * theta.shape[2] > _WIDE:
+        parts = [(weights[:, j, None] * columns).sum(-1) for j in range(theta.shape[1])]
+        sums = torch.stack(parts, dim=1)
+    else:
+        sums = (weights[:, :, None] * columns[:, None]).sum(-1)
+    means = sums / sizes.clamp_min(1)[..., None]
+    return Clusters(
+        hypotheses=torch.where((sizes > 0)[..., None], means, theta),
+        assigned=assigned,
+        sizes=sizes,
+    )
+
+
+def _long_averages(theta: Tensor, uploads: Tensor, member: Tensor, assigned: Tensor) -> Clusters:
+    """Averages summed upload by upload, in place; `member` bool [cells, k, clients]."""
+    hypotheses = theta.clone()
+    for cell, clusters in enumerate(member.tolist()):
+        for mean, members in zip(hypotheses[cell], clusters, strict=True):
+            own = [client for client, belongs in enumerate(members) if belongs]
+            if own:
+                mean.copy_(uploads[cell, own[0]])
+                for client in own[1:]:
+                    mean.add_(uploads[cell, client])
+                mean.div_(len(own))
+    return Clusters(hypotheses=hypotheses, assigned=assigned, sizes=member.sum(-1))
+
+
+def _nearest(centroids: Tensor, uploads: Tensor) -> Tensor:
+    """The nearest centroid of each upload: int64 [cells, clients]."""
+    if uploads.shape[-1] <= _LONG:
+        mode = "donot_use_mm_for_euclid_dist"  # a matrix product's rounding depends on the stack
+        return torch.cdist(uploads, centroids, compute_mode=mode).argmin(-1)
+    distances = [
+        torch.stack([squared_distances(own, centroid) for centroid in points], dim=-1)
+        for own, points in zip(uploads, centroids, strict=True)
+    ]
+    return torch.stack(distances).argmin(-1)
+
+
+def _relocated(clusters: Clusters, centroids: Tensor, uploads: Tensor, present: Tensor) -> Tensor:
+    """Assignments in which each empty cluster has been given the farthest upload.
+
+    Scikit-learn's habit: the farthest uploads, each from the centroid it is assigned to, in order.
+    """
+    assigned = clusters.assigned.clone()
+    distance = torch.where(present, _own_distances(uploads, centroids, assigned), -1.0)
+    rows = torch.arange(len(assigned), device=assigned.device)
+    for cluster in range(centroids.shape[1]):
+        farthest = distance.argmax(-1)
+        empty = (clusters.sizes[:, cluster] == 0) & (distance[rows, farthest] > 0)
+        assigned[rows, farthest] = torch.where(empty, cluster, assigned[rows, farthest])
+        distance[rows, farthest] = torch.where(empty, -1.0, distance[rows, farthest])
+    return assigned
+
+
+def _own_distances(uploads: Tensor, points: Tensor, own: Tensor) -> Tensor:
+    """Distances of uploads from their own one of points [cells, k, n]: float64 [cells, clients]."""
+    if uploads.shape[-1] <= _LONG:
+        return norms(uploads - points.gather(1, own[..., None].expand_as(uploads)))
+    cells = range(len(uploads))
+    squares = [
+        squared_distances(upload[None], points[cell, place])
+        for cell in cells
+        for upload, place in zip(uploads[cell], own[cell].tolist(), strict=True)
+    ]
+    return torch.cat(squares).reshape(own.shape).sqrt()
+
+
+def _distances_between(theta: Tensor) -> Tensor:
+    """Distances between the hypotheses of each cell: float64 [cells, k, k]."""
+    if theta.shape[-1] <= _LONG:
+        return norms(theta[:, :, None] - theta[:, None])
+    rows = [squared_distances(points, point) for points in theta for point in points]
+    return torch.stack(rows).reshape(*theta.shape[:2], -1).sqrt()
+
+
+def separation(theta: Tensor, uploads: Tensor, present: Tensor, chosen: Tensor) -> Tensor:
+    """How far equation 9 of Galli et al. holds: float64 [cells]; small is well separated.
+
+    The median over uploads of the distance to the hypothesis they started from, divided by the
+    distance of that hypothesis to the nearest other.
+    """
+    between = _distances_between(theta)
+    between.diagonal(dim1=1, dim2=2).fill_(torch.inf)
+    nearest = between.amin(-1).gather(1, chosen)
+    ratio = torch.where(present, _own_distances(uploads, theta, chosen) / nearest, torch.nan)
+    return ratio.nanmedian(-1).values

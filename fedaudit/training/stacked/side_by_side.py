@@ -1,0 +1,97 @@
+"""The ordinary way to compute rounds: all clients of all cells at once, on padded lanes."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.training.base.cell import Cell, expected_cohort
+from fedaudit.training.base.cohort import Block, rounds_ahead, rounds_together
+from fedaudit.training.base.group_counts import GroupCounter
+from fedaudit.training.base.splits import Splits
+from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
+from fedaudit.training.stacked.client_tensors import StackData
+from fedaudit.training.stacked.round_method import build_draws, build_method, trims_lanes
+from fedaudit.training.stacked.stack_round import Cohort, Played, play_round
+from fedaudit.training.stacked.validation import Figures, Validator
+
+
+class SideBySide:
+    """Plays and scores the rounds of a stack; an `Engine`."""
+
+    def __init__(self, cells: Sequence[Cell], splits: Splits, device: torch.device) -> None:
+        self._cells = cells
+        self._splits = splits
+        self._device = device
+        self._data = StackData(cells, device, trims=trims_lanes(cells[0]))
+        method = build_method(cells, device)
+        counter = GroupCounter(self._data.federations, cells[0].spec.fairness)
+        self._validator = Validator(method.network, method.loss, self._data, counter)
+
+    def arrange(self, positions: Sequence[int]) -> None:
+        """Gets ready for rounds of the cells at `positions`."""
+        cells = [self._cells[position] for position in positions]
+        self._positions = list(positions)
+        self._method = build_method(cells, self._device)
+        self._draws = build_draws(cells)
+
+    def rounds_ahead(self, cells: int) -> int:
+        """Rounds worth drawing at once for so many cells."""
+        first, n = self._cells[0], self._method.network.n
+        match self._method.protection:
+            case TrustedServer():
+                # Every client tosses a coin.
+                elements = first.spec.training.hypotheses * n + first.federation.clients
+            case ClientProtection():
+                elements = int(expected_cohort(first)) * n
+            case _:
+                assert_never(self._method.protection)
+        return rounds_ahead(cells=cells, elements=cells * elements)
+
+    def rounds_together(self, cells: int) -> int:
+        """Rounds that are played and validated in one go."""
+        return rounds_together(cells=cells)
+
+    def draw_noise(self, block: Block) -> None:
+        """Draws the noise of all rounds of a block, once."""
+        self._method.protection.draw_noise(self._draws, block)
+
+    def play(
+        self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
+    ) -> list[Played]:
+        """Rounds from hypotheses theta [cells, k, n] on, with the clips of a trusted server."""
+        columns = [self._data.columns(cohort.clients, self._positions) for cohort in cohorts]
+        # All of them before the first round: one kind of work at a time stays in the cache.
+        lanes = [self._data.lanes(own) for own in columns]
+        played = []
+        for cohort, own in zip(cohorts, lanes, strict=True):
+            batches = self._draws.source(1)
+            played.append(
+                play_round(self._method, theta, cohort, own, batches=batches, clips=clips)
+            )
+            theta, clips = played[-1].hypotheses, played[-1].clips
+        return played
+
+    def score(
+        self,
+        theta: Tensor,
+        clients: NDArray[np.int64],
+        positions: Sequence[int],
+        sizes: Tensor,
+        *,
+        per_client: bool = False,
+    ) -> Figures:
+        """Figures of hypotheses theta [rows, k, n] on validation clients [rows, clients].
+
+        Each row is a round of the cell at its position; `sizes` [rows, k]: uploads in each cluster.
+        """
+        return self._validator.score(
+            theta,
+            self._data.columns(clients, positions),
+            sizes,
+            scored=self._splits.scored(clients, positions),
+            per_client=per_client,
+        )

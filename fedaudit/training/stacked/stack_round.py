@@ -1,0 +1,168 @@
+"""One round of Algorithm 1 (Galli et al., section 4) for a stack of experiments."""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.networks.losses import Loss
+from fedaudit.networks.network_choice import Network
+from fedaudit.randomness import Source
+from fedaudit.training.mechanisms.base import (
+    ClientProtection,
+    ProtectedUploads,
+    Protection,
+    TrustedServer,
+)
+from fedaudit.training.stacked.block_sums import block_sums
+from fedaudit.training.stacked.client_tensors import Lanes
+from fedaudit.training.stacked.clustering import Server
+from fedaudit.training.stacked.hypothesis_choice import choose_hypotheses, own_hypotheses
+from fedaudit.training.stacked.local_update import LocalUpdate
+
+
+@dataclass(frozen=True)
+class Method:
+    """What all cells of a stack have in common."""
+
+    network: Network
+    loss: Loss
+    local_update: LocalUpdate
+    protection: Protection
+    server: Server
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Who was drawn in a round; the first axis is [cells]."""
+
+    rounds: NDArray[np.int64]
+    clients: NDArray[np.int64]
+    """[cells, clients]."""
+    allowed: NDArray[np.bool_]
+    """[cells, clients]: whether the client's budget has room for this round; with coins, whether
+    the client was drawn at all."""
+    noise: NDArray[np.float32] | None
+    """[cells, vectors, n] as in `Block`; None where it was not drawn ahead."""
+    count_noise: NDArray[np.float32] | None = None
+    """[cells]."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What clients sent in a round; the first two axes are [cells, clients]."""
+
+    chosen: Tensor
+    """int64: the hypothesis that the client started from."""
+    uploads: Tensor
+    """[cells, clients, n]."""
+    present: Tensor
+    """bool: whether the upload was released."""
+    radii: Tensor | None
+    """[cells, clients]; with noise for each layer, [cells, clients, layers]."""
+    assigned: Tensor
+    """int64: the cluster that the server put the upload into."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a round gave; the first axis is [cells]."""
+
+    before: Tensor
+    """[cells, k, n]: the hypotheses that were sent out."""
+    hypotheses: Tensor
+    """[cells, k, n]: those that came of it."""
+    sizes: Tensor
+    """int64 [cells, k]: uploads in each cluster; 0 where their numbers are secret."""
+    sent: Sent | None
+    """None where a trusted server keeps it to itself."""
+    clips: NDArray[np.float64] | None = None
+    """[cells]: what updates of the next round are clipped to by a trusted server."""
+
+
+def play_round(
+    method: Method,
+    theta: Tensor,
+    cohort: Cohort,
+    lanes: Lanes,
+    *,
+    batches: Source,
+    clips: NDArray[np.float64] | None,
+) -> Played:
+    """Lines 4 to 10 of Algorithm 1 for hypotheses theta [cells, k, n].
+
+    `lanes` hold the cohort's data; `batches` draws the order of their rows; `clips` [cells] are
+    those of a trusted server.
+    """
+    chosen = choose_hypotheses(method.network, theta, lanes, method.loss)
+    start = own_hypotheses(theta, chosen)
+    updated = method.local_update(
+        start, lanes, source=batches, rounds=cohort.rounds, clients=cohort.clients
+    )
+    match method.protection:
+        case ClientProtection() as clients:
+            protected = clients.protect(start, updated, cohort.noise)
+            return _bring_together(method.server, theta, cohort, chosen, protected)
+        case TrustedServer() as server:
+            if clips is None:
+                raise ValueError("a trusted server needs clips")
+            return _add_up(
+                server, theta, cohort, chosen=chosen, updates=updated - start, clips=clips
+            )
+        case _:
+            assert_never(method.protection)
+
+
+def _bring_together(
+    server: Server, theta: Tensor, cohort: Cohort, chosen: Tensor, protected: ProtectedUploads
+) -> Played:
+    """The server averages what it receives of the uploads that clients have protected."""
+    present = _allowed(protected.finite, cohort.allowed)
+    clusters = server(theta, protected.uploads, present, chosen)
+    return Played(
+        before=theta,
+        hypotheses=clusters.hypotheses,
+        sizes=clusters.sizes,
+        sent=Sent(chosen, protected.uploads, present, protected.radii, clusters.assigned),
+    )
+
+
+def _add_up(
+    server: TrustedServer,
+    theta: Tensor,
+    cohort: Cohort,
+    *,
+    chosen: Tensor,
+    updates: Tensor,
+    clips: NDArray[np.float64],
+) -> Played:
+    """A trusted server adds up clipped updates [cells, clients, n], and noise."""
+    column = torch.from_numpy(clips).to(theta.device)[:, None]
+    clipped, finite = server.clip(updates, column)
+    present = _allowed(finite, cohort.allowed)
+    sums = block_sums(clipped, present, chosen, hypotheses=theta.shape[1])
+    if server.clip_moves:
+        within = server.within(updates, column) & present
+        clips = server.next_clips(
+            clips,
+            within=within.sum(-1).tolist(),
+            taking_part=present.sum(-1).tolist(),
+            noise=cohort.count_noise,
+        )
+    return Played(
+        before=theta,
+        hypotheses=server.average(theta, sums, cohort.noise, clips=column),
+        sizes=torch.zeros(theta.shape[:2], dtype=torch.int64, device=theta.device),
+        sent=None,
+        clips=clips,
+    )
+
+
+def _allowed(present: Tensor, allowed: NDArray[np.bool_]) -> Tensor:
+    """Those of the clients present, bool [cells, clients], who were drawn and have room."""
+    if allowed.all():
+        return present
+    return present & torch.from_numpy(allowed).to(present.device)

@@ -1,0 +1,130 @@
+"""The event stream of a real server: replay, following, and its end."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.services.experiments.event_log import pause_seconds
+from benchmarks.served_api import http
+from models.repositories import ApiKeyRepository
+from tests.api.service import (
+    ROUNDS,
+    Api,
+    fail,
+    finish,
+    play,
+    running_api,
+    served,
+    settings_for,
+)
+
+
+@pytest.fixture
+def live(database_url: str, tmp_path: Path) -> Iterator[tuple[Api, httpx.Client]]:
+    """An API, and a client of a real server on the same database."""
+    with (
+        running_api(settings_for(database_url, tmp_path)) as api,
+        served(api) as url,
+        http(url, api.key) as client,
+    ):
+        yield api, client
+
+
+def _events(client: httpx.Client, experiment_id: str, after: int | None = None) -> list[dict]:
+    """Every event until the stream ends: its fields."""
+    headers = {} if after is None else {"Last-Event-ID": str(after)}
+    path = f"/v1/experiments/{experiment_id}/events"
+    with client.stream("GET", path, headers=headers) as response:
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        blocks = "".join(response.iter_text()).strip().split("\n\n")
+    return [
+        dict(line.split(": ", 1) for line in block.splitlines())
+        for block in blocks
+        if block and not block.startswith(":")
+    ]
+
+
+def test_a_finished_experiment_is_replayed_and_ends(live: tuple[Api, httpx.Client]) -> None:
+    api, client = live
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    events = _events(client, id_)
+    types = [event["event"] for event in events]
+    assert types == ["status.changed"] * 2 + ["round.completed"] * ROUNDS + ["status.changed"]
+    assert [int(event["id"]) for event in events] == list(range(1, len(events) + 1))
+    assert '"status":"succeeded"' in events[-1]["data"]
+    assert _events(client, id_, after=4) == events[4:]
+    assert _events(client, id_, after=len(events)) == []
+    assert _events(client, id_, after=10_000) == []
+
+
+def test_events_come_as_they_happen(live: tuple[Api, httpx.Client]) -> None:
+    api, client = live
+    id_ = api.submit()["id"]
+    found: list[dict] = []
+    seen_first = threading.Event()
+
+    def follow() -> None:
+        with client.stream("GET", f"/v1/experiments/{id_}/events") as response:
+            for line in response.iter_lines():
+                if line.startswith("event: "):
+                    found.append({"event": line.removeprefix("event: ")})
+                    seen_first.set()
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    assert seen_first.wait(20)
+    play(api, id_)
+    fail(api, id_)
+    thread.join(20)
+    assert not thread.is_alive()
+    types = [event["event"] for event in found]
+    assert types == ["status.changed"] * 2 + ["round.completed"] * ROUNDS + ["status.changed"]
+
+
+def test_a_long_past_is_replayed_whole(api: Api) -> None:
+    id_ = api.submit()["id"]
+    with api.database.write() as session:
+        from models.repositories import EventRepository
+
+        rounds = [("round.completed", {"round": number}) for number in range(1, 1201)]
+        EventRepository(session).append(id_, api.project_id, rounds)
+    fail(api, id_)
+    text = api.get(f"/v1/experiments/{id_}/events").text
+    ids = [int(line[4:]) for line in text.splitlines() if line.startswith("id: ")]
+    assert ids == list(range(1, 1204))
+
+
+def test_a_silent_stream_is_kept_alive(
+    live: tuple[Api, httpx.Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastapi.routing._PING_INTERVAL", 0.05)
+    api, client = live
+    id_ = api.submit()["id"]
+    with client.stream("GET", f"/v1/experiments/{id_}/events") as response:
+        lines = response.iter_lines()
+        assert next(line for line in lines if line.startswith(":")).startswith(": ")
+
+
+def test_a_stream_ends_with_its_key(live: tuple[Api, httpx.Client]) -> None:
+    api, client = live
+    id_, key = api.submit()["id"], api.key_with("experiments:read")
+    with client.stream(
+        "GET", f"/v1/experiments/{id_}/events", headers={"Authorization": f"Bearer {key}"}
+    ) as response:
+        lines = response.iter_lines()
+        assert next(lines).startswith("event: ")
+        with api.database.write() as session:
+            found = ApiKeyRepository(session).find(key)
+            assert found is not None
+            ApiKeyRepository(session).revoke(api.project_id, found.id)
+        list(lines)
+
+
+def test_many_streams_look_less_often_each() -> None:
+    assert pause_seconds(1) == pause_seconds(20) == 0.25
+    assert pause_seconds(800) == 10

@@ -1,0 +1,161 @@
+"""Keys: what they open, and that they open nothing of another project."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.shared.security import SCOPES
+from tests.api.service import SPEC, Api, all_operations, finish
+
+UNKNOWN = "01890000-0000-7000-8000-000000000000"
+
+
+OPERATIONS = all_operations()
+
+NEEDED = {
+    "/v1/api-keys": ("admin", "admin"),
+    "/v1/comparisons": ("reports:read", "reports:read"),
+    "/v1/experiments": ("experiments:read", "experiments:write"),
+    "/v1/federations": ("federations:read", "federations:write"),
+    "/v1/gates/policies": ("reports:read", "experiments:write"),
+    "/v1/gates": ("reports:read", "reports:read"),
+    "/v1/reports": ("reports:read", "reports:read"),
+    "/v1/signing-keys": ("reports:read", "admin"),
+}
+"""Of a path's beginning: the scope to read and to write."""
+
+
+def _needed(method: str, path: str) -> str:
+    if "/privacy-ledger" in path or path.endswith(("/bundle", "/record-table")):
+        return "ledger:read"
+    if "/report" in path:
+        return "reports:read"
+    reads, writes = next(scopes for begin, scopes in NEEDED.items() if path.startswith(begin))
+    return reads if method == "GET" else writes
+
+
+def _address(path: str, **names: str) -> str:
+    for name in ("experiment_id", "federation_id", "key_id", "name"):
+        path = path.replace(f"{{{name}}}", names.get(name, UNKNOWN))
+    return path.replace("{form}", "csv")
+
+
+def _body(path: str, experiment_id: str = UNKNOWN) -> dict[str, Any]:
+    if path.endswith("/budget"):
+        return {"book": "simulation", "figure": "leakage", "total": 1.0}
+    if path.startswith("/v1/gates/policies"):
+        return {"gates": SPEC["gates"]}
+    if path.startswith("/v1/gates"):
+        return {"experiment_id": experiment_id}
+    return SPEC
+
+
+def test_every_kind_of_path_is_covered() -> None:
+    assert len(OPERATIONS) >= 20
+    for _, path in OPERATIONS:
+        assert any(path.startswith(begin) for begin in NEEDED)
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_each_call_needs_a_key_with_its_scope(api: Api, method: str, path: str) -> None:
+    address, needed = _address(path), _needed(method, path)
+    before = api.counts()
+    for key in (None, "fa_made-up"):
+        response = api.request(method, address, key=key, json=_body(path))
+        assert response.status_code == 401
+        assert response.json()["type"].endswith("/unauthorised")
+        assert response.headers["www-authenticate"].startswith("Bearer ")
+    others = [scope for scope in SCOPES if scope != needed]
+    response = api.request(method, address, key=api.key_with(*others), json=_body(path))
+    assert response.status_code == 403
+    assert response.json()["type"].endswith("/forbidden")
+    assert needed in response.json()["detail"]
+    assert response.json()["scope"] == needed
+    assert f'scope="{needed}"' in response.headers["www-authenticate"]
+    assert {**api.counts(), "api_keys": 0} == {**before, "api_keys": 0}
+    allowed = api.request(method, address, key=api.key_with(needed), json=_body(path))
+    assert allowed.status_code not in (401, 403)
+
+
+def test_another_scheme_is_no_key(api: Api) -> None:
+    for value in (f"Basic {api.key}", api.key, "Bearer", "Bearer  ", b"Bearer \xe9"):
+        response = api.get("/v1/experiments", key=None, headers={"Authorization": value})
+        assert response.status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        operation
+        for operation in OPERATIONS
+        # Whoever puts a policy names it: in another project it is another one.
+        if "{" in operation[1] and operation != ("PUT", "/v1/gates/policies/{name}")
+    ],
+)
+def test_what_belongs_to_another_project_is_not_found(
+    api_on_both: Api, method: str, path: str
+) -> None:
+    api = api_on_both
+    body = api.submit()
+    finish(api, body["id"])
+    key_id = api.get("/v1/api-keys").json()["items"][0]["id"]
+    policy = {"description": "another", "gates": SPEC["gates"]}
+    assert api.request("PUT", "/v1/gates/policies/mine", json=policy).status_code == 201
+    address = _address(
+        path,
+        experiment_id=body["id"],
+        federation_id=body["federation_id"],
+        key_id=key_id,
+        name="mine",
+    )
+    foreign = api.key_with(*SCOPES, project="another")
+    response = api.request(method, address, key=foreign, json=_body(path, body["id"]))
+    assert response.status_code == 404
+    assert response.json()["type"].endswith("/not-found")
+    assert "another" not in response.text
+    assert body["id"] not in response.text
+
+
+def test_lists_and_gates_show_nothing_of_another_project(api_on_both: Api) -> None:
+    api = api_on_both
+    body = api.submit()
+    foreign = api.key_with(*SCOPES, project="another")
+    for path in ("/v1/experiments", "/v1/federations"):
+        assert api.get(path, key=foreign).json()["items"] == []
+    names = [item["prefix"] for item in api.get("/v1/api-keys", key=foreign).json()["items"]]
+    assert names == [foreign[:10]]
+    content = json.dumps({"experiment_id": body["id"]})
+    response = api.post(
+        "/v1/gates/evaluations",
+        key=foreign,
+        content=content,
+        headers={"Content-Type": "application/json"},
+    )
+    assert response.status_code == 404
+    # The same data in another project is another federation, with a budget of its own.
+    theirs = api.submit(key=foreign)
+    assert theirs["federation_id"] != body["federation_id"]
+
+
+def test_a_revoked_key_opens_nothing(api: Api) -> None:
+    made = api.post("/v1/api-keys", json={"name": "short", "scopes": ["experiments:read"]}).json()
+    assert api.get("/v1/experiments", key=made["key"]).status_code == 200
+    assert api.request("DELETE", f"/v1/api-keys/{made['id']}").status_code == 204
+    assert api.get("/v1/experiments", key=made["key"]).status_code == 401
+    assert api.request("DELETE", f"/v1/api-keys/{made['id']}").status_code == 404
+
+
+def test_a_key_is_shown_once(api: Api, tmp_path: Path) -> None:
+    response = api.post(
+        "/v1/api-keys", json={"name": "reader", "scopes": ["reports:read", "reports:read"]}
+    )
+    assert response.status_code == 201
+    assert response.headers["cache-control"] == "no-store"
+    made = response.json()
+    assert made["scopes"] == ["reports:read"]
+    listed = api.get("/v1/api-keys").json()["items"]
+    assert [item["name"] for item in listed] == ["tests", "reader"]
+    assert all("key" not in item and "hash" not in item for item in listed)
+    assert made["key"].encode() not in (tmp_path / "fedaudit.db").read_bytes()

@@ -1,0 +1,33 @@
+"""The curves on a report's page come from the stored rounds."""
+
+import pytest
+
+from api.services.reports import round_series
+from tests.api.service import ROUNDS, Api, finish
+
+
+def test_the_page_draws_the_stored_rounds(api_on_both: Api) -> None:
+    id_ = api_on_both.submit()["id"]
+    finish(api_on_both, id_)
+    page = api_on_both.get(f"/v1/experiments/{id_}/report.html").text
+    for title in ("Leakage of a client", "Differences between groups of group", "Loss"):
+        assert f"<strong>{title}, by round</strong>" in page
+    assert f"Validation loss is 1.5 in round 1 and 0.5 in round {ROUNDS}." in page
+
+
+def test_rounds_are_read_page_by_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    with api.database.read() as session:
+        whole = round_series.stored_series(session, api.project_id, id_)
+        assert whole.rounds == tuple(range(1, ROUNDS + 1))
+        for size in (1, 2):
+            monkeypatch.setattr(round_series, "_AT_ONCE", size)
+            assert round_series.stored_series(session, api.project_id, id_) == whole
+
+
+def test_another_project_reads_no_rounds(api: Api) -> None:
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    with api.database.read() as session:
+        assert round_series.stored_series(session, "other", id_).rounds == ()

@@ -1,0 +1,313 @@
+"""Rounds, ledger and fairness: pages, filters, files, and what is confidential."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import text
+
+from api.services.tables.figure_tables import group_lines
+from api.services.tables.ledger_table import page_reasons
+from fedaudit.spec.metrics import METRICS
+from models.repositories import RoundRepository
+from models.values import FairnessRow, RoundRow
+from tests.api.service import COUNTS, ROUNDS, SUBJECTS, Api, finish, play, spec
+
+COLUMNS = [
+    "round",
+    "release",
+    "subject_kind",
+    "subject",
+    "observer",
+    "component",
+    "outcome",
+    "epsilon",
+    "delta",
+    "adjacency",
+    "radius",
+    "leakage",
+    "leakage_total",
+    "guarantee",
+]
+
+
+@pytest.fixture
+def done(api_on_both: Api) -> str:
+    """The path of a finished experiment."""
+    id_ = api_on_both.submit()["id"]
+    finish(api_on_both, id_)
+    return f"/v1/experiments/{id_}"
+
+
+def _pages(api: Api, path: str, **parameters: Any) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    while True:
+        response = api.get(path, params=parameters)
+        assert response.status_code == 200, response.text
+        page = response.json()
+        assert len(page["items"]) <= parameters.get("limit", 100)
+        items += page["items"]
+        if page["next_cursor"] is None:
+            return items
+        parameters["cursor"] = page["next_cursor"]
+
+
+def test_rounds(api_on_both: Api, done: str) -> None:
+    items = _pages(api_on_both, f"{done}/rounds", limit=2)
+    assert [item["round"] for item in items] == [1, 2, 3]
+    assert items[1]["selection_loss"] == 0.5
+    assert items[1]["leakage_max"] == 2.0
+    assert items[1]["cluster_sizes"] == [3, 2]
+    assert items[1]["accuracy"] is None
+    assert items[1]["reasons"]["accuracy"] == "the target is a number"
+
+
+def test_clusters_and_the_plane_of_rounds(api: Api) -> None:
+    """In pages and in files; rounds of an earlier version say why they have neither."""
+    id_ = api.submit()["id"]
+    by_cluster = [{"cluster": 1, "clients": 3, "leakage_median": 0.5, "leakage_max": 1.0}]
+    plane = {"hypotheses": [[0.5, 0.1]], "uploads": [[1.5, -2.25]], "clusters": [0]}
+    reasons = {"plane": "real"}
+    rows = [
+        RoundRow(round=1, leakage_by_cluster=by_cluster, plane=plane),
+        RoundRow(round=2, leakage_by_cluster=by_cluster, reasons=reasons),
+        RoundRow(round=3),
+    ]
+    with api.database.write() as session:
+        RoundRepository(session).insert(id_, api.project_id, rows)
+    path = f"/v1/experiments/{id_}/rounds"
+    now, without, older = _pages(api, path)
+    assert (now["leakage_by_cluster"], now["plane"]) == (by_cluster, plane)
+    assert (without["plane"], without["reasons"]) == (None, reasons)
+    for name in ("leakage_by_cluster", "plane"):
+        assert older[name] is None
+        assert "did not record it" in older["reasons"][name]
+    lines = [json.loads(line) for line in api.get(f"{path}.ndjson").text.splitlines()]
+    assert lines == [now, without, older]
+    rows_read = list(csv.DictReader(io.StringIO(api.get(f"{path}.csv").text)))
+    assert json.loads(rows_read[0]["plane"]) == plane
+    assert json.loads(rows_read[1]["leakage_by_cluster"]) == by_cluster
+    assert rows_read[2]["plane"] == ""
+    table = pq.read_table(io.BytesIO(api.get(f"{path}.parquet").content)).to_pylist()
+    for name in ("plane", "leakage_by_cluster"):
+        assert [row[name] for row in table] == [now[name], without[name], older[name]]
+
+
+def test_the_ledger_has_a_line_for_each_subject(api_on_both: Api, done: str) -> None:
+    items = _pages(api_on_both, f"{done}/privacy-ledger")
+    assert len(items) == ROUNDS * len(SUBJECTS)
+    assert list(items[0]) == [*COLUMNS, "reason"]
+    first, refused, withheld = items[3:6]
+    # n / nu = 3 / 3; the second round's radius is 0.5.
+    assert first == {
+        "round": 2,
+        "release": 0,
+        "subject_kind": "client",
+        "subject": first["subject"],
+        "observer": "server",
+        "component": "all",
+        "outcome": "released",
+        "epsilon": 2.0,
+        "delta": None,
+        "adjacency": None,
+        "radius": 0.5,
+        "leakage": 1.0,
+        "leakage_total": 2.0,
+        "guarantee": "heuristic",
+        "reason": None,
+    }
+    assert (refused["outcome"], withheld["outcome"]) == ("refused", "withheld")
+    for line in (refused, withheld):
+        assert (line["epsilon"], line["radius"], line["leakage"]) == (None, None, None)
+        assert line["leakage_total"] == 1.0
+        assert line["reason"]
+
+
+def test_the_ledger_agrees_with_the_view(api_on_both: Api, done: str) -> None:
+    items = _pages(api_on_both, f"{done}/privacy-ledger")
+    with api_on_both.database.read() as session:
+        rows = session.execute(
+            text(f"SELECT {', '.join(COLUMNS)} FROM privacy_ledger ORDER BY round, subject_index")
+        )
+        seen = [dict(row) for row in rows.mappings()]
+    assert [{name: item[name] for name in COLUMNS} for item in items] == seen
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 8, 9, 10])
+def test_pages_of_the_ledger_join_without_gaps(api_on_both: Api, done: str, limit: int) -> None:
+    path = f"{done}/privacy-ledger"
+    assert _pages(api_on_both, path, limit=limit) == _pages(api_on_both, path)
+
+
+def test_the_ledger_of_one_client(api_on_both: Api, done: str) -> None:
+    path = f"{done}/privacy-ledger"
+    subject = _pages(api_on_both, path)[1]["subject"]
+    lines = _pages(api_on_both, path, client=subject, limit=1)
+    assert [line["outcome"] for line in lines] == ["released", "refused", "refused"]
+    assert {line["subject"] for line in lines} == {subject}
+    [line] = _pages(api_on_both, path, client=subject, round_from=2, round_to=2)
+    assert line["round"] == 2
+    assert _pages(api_on_both, path, client="nobody") == []
+    assert _pages(api_on_both, path, round_from=4) == []
+
+
+@pytest.mark.parametrize("table", ["rounds", "privacy-ledger", "fairness"])
+def test_files_carry_what_pages_carry(api_on_both: Api, done: str, table: str) -> None:
+    pages = _pages(api_on_both, f"{done}/{table}")
+    for address, accept in (
+        (f"{done}/{table}.ndjson", "*/*"),
+        (f"{done}/{table}", "application/x-ndjson"),
+    ):
+        response = api_on_both.get(address, headers={"Accept": accept})
+        assert response.headers["content-type"] == "application/x-ndjson"
+        assert [json.loads(line) for line in response.text.splitlines()] == pages
+    for address, accept in ((f"{done}/{table}.csv", "*/*"), (f"{done}/{table}", "text/csv")):
+        response = api_on_both.get(address, headers={"Accept": accept})
+        assert response.headers["content-type"].startswith("text/csv")
+        assert f'-{table}.csv"' in response.headers["content-disposition"]
+        rows = list(csv.DictReader(io.StringIO(response.text)))
+        assert list(rows[0]) == list(pages[0])
+        assert [int(row["round"]) for row in rows] == [line["round"] for line in pages]
+        assert [row.get("epsilon", "") for row in rows] == [
+            "" if line.get("epsilon") is None else repr(line["epsilon"]) for line in pages
+        ]
+
+
+@pytest.mark.parametrize("table", ["rounds", "privacy-ledger", "fairness"])
+def test_parquet_carries_what_pages_carry(api_on_both: Api, done: str, table: str) -> None:
+    pages = _pages(api_on_both, f"{done}/{table}")
+    media_type = "application/vnd.apache.parquet"
+    for address, accept in ((f"{done}/{table}.parquet", "*/*"), (f"{done}/{table}", media_type)):
+        response = api_on_both.get(address, headers={"Accept": accept})
+        assert response.headers["content-type"] == media_type
+        assert f'-{table}.parquet"' in response.headers["content-disposition"]
+        rows = pq.read_table(io.BytesIO(response.content)).to_pylist()
+        for row in rows:
+            if "reasons" in row:
+                row["reasons"] = dict(row["reasons"])
+        assert rows == pages
+
+
+def test_csv_holds_no_formula_for_a_spreadsheet(api: Api) -> None:
+    formulas = ("=1+1", "@SUM(1)", "-1+A1", "+A1", "=A1")
+    shown = {"-3": "-3", **{formula: f"'{formula}" for formula in formulas}}
+    table = [f"{client},{age},{age}" for client in shown for age in range(3)]
+    assert api.settings.sources_dir is not None
+    (api.settings.sources_dir / "rows.csv").write_text("\n".join(["who,age,charge", *table]))
+    source = {"source": "table", "path": "rows.csv", "client_key": "who", "target": "charge"}
+    value = {
+        "name": "formulas",
+        "federation": {**source, "features": ["age"]},
+        "model": {"kind": "linear"},
+        "training": {"loss": "mse", "rounds": ROUNDS, "cohort": {"clients": 3}},
+        "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
+    }
+    id_ = api.submit(value)["id"]
+    play(api, id_)
+    path = f"/v1/experiments/{id_}/privacy-ledger"
+    stored = [line["subject"] for line in _pages(api, path)]
+    rows = list(csv.DictReader(io.StringIO(api.get(f"{path}.csv").text)))
+    assert [row["subject"] for row in rows] == [shown[subject] for subject in stored]
+
+
+def test_files_honour_the_filters(api: Api) -> None:
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    path = f"/v1/experiments/{id_}/privacy-ledger.ndjson"
+    lines = api.get(f"{path}?round_from=2&round_to=2").text.splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [2, 2, 2]
+
+
+def test_a_file_of_an_unknown_form_names_the_known_ones(api: Api) -> None:
+    id_ = api.submit()["id"]
+    response = api.get(f"/v1/experiments/{id_}/privacy-ledger.xlsx")
+    assert response.status_code == 422
+    assert "'csv', 'ndjson' or 'parquet'" in response.json()["errors"][0]["message"]
+
+
+def test_an_experiment_without_rounds_has_empty_tables(api_on_both: Api) -> None:
+    path = f"/v1/experiments/{api_on_both.submit()['id']}"
+    for table in ("rounds", "privacy-ledger", "fairness"):
+        assert _pages(api_on_both, f"{path}/{table}") == []
+        assert api_on_both.get(f"{path}/{table}.ndjson").text == ""
+        assert len(api_on_both.get(f"{path}/{table}.csv").text.splitlines()) == 1
+
+
+def test_a_page_of_the_ledger_says_once_why_there_is_no_delta(api: Api) -> None:
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    done = f"/v1/experiments/{id_}"
+    page = api.get(f"{done}/privacy-ledger").json()
+    assert {(line["delta"], line["adjacency"]) for line in page["items"]} == {(None, None)}
+    assert page["reasons"].keys() == {"delta", "adjacency"}
+    assert all("leakage" in reason for reason in page["reasons"].values())
+    empty = api.get(f"/v1/experiments/{api.submit()['id']}/privacy-ledger").json()
+    assert empty["reasons"] == {}
+    with_delta = [{"delta": 1e-5, "adjacency": "replace-one"}]
+    assert page_reasons(with_delta) == {}
+
+
+def test_without_a_mechanism_the_figures_are_null_with_a_reason(api: Api) -> None:
+    id_ = api.submit({**spec(), "privacy": {"mechanism": "none"}, "gates": []})["id"]
+    finish(api, id_)
+    line = _pages(api, f"/v1/experiments/{id_}/privacy-ledger")[0]
+    assert line["outcome"] == "released"
+    assert line["guarantee"] == "none"
+    assert [line[name] for name in ("epsilon", "leakage", "leakage_total")] == [None] * 3
+    assert "no mechanism" in line["reason"]
+
+
+# -- fairness --------------------------------------------------------------------------------------
+
+
+def test_fairness_has_a_line_for_each_metric(api_on_both: Api, done: str) -> None:
+    items = _pages(api_on_both, f"{done}/fairness", limit=4)
+    assert len(items) == len(METRICS) * ROUNDS
+    first = items[0]
+    # Selection rates: 7 / 10 and 5 / 10.
+    assert (first["round"], first["attribute"]) == (1, "group")
+    assert first["metric"] == "demographic_parity_difference"
+    assert first["value"] == pytest.approx(0.2)
+    assert (first["reason"], first["interval"]) == (None, None)
+    assert _pages(api_on_both, f"{done}/fairness", attribute="age") == []
+
+
+def test_counts_need_the_confidential_scope(api_on_both: Api, done: str) -> None:
+    key = api_on_both.key_with("experiments:read", "reports:read")
+    page = api_on_both.get(f"{done}/fairness", key=key).json()
+    assert page["groups"] is None
+    assert "ledger:read" in page["groups_reason"]
+    for suffix in (".csv", ".ndjson"):
+        assert "true_positives" not in api_on_both.get(f"{done}/fairness{suffix}").text
+    page = api_on_both.get(f"{done}/fairness").json()
+    assert page["groups_reason"] is None
+    first = page["groups"][0]
+    assert (first["attribute"], first["value"], first["count"]) == ("group", "g1", 10)
+    names = ("true_positives", "false_positives", "true_negatives", "false_negatives")
+    assert [first[name] for name in names] == COUNTS[0].tolist()
+    assert first["selection_rate"] == 0.7
+    assert first["true_positive_rate"] == pytest.approx(6 / 7)
+    assert len(page["groups"]) == 2 * ROUNDS
+
+
+def test_where_nothing_was_counted_no_group_has_a_count() -> None:
+    row = FairnessRow(round=1, attribute="sex", figures=[], counts=[])
+    assert group_lines(row, {"sex": ("F", "M")}) == []
+
+
+def test_counts_come_once_over_pages(api: Api) -> None:
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    path, cursor, groups = f"/v1/experiments/{id_}/fairness", None, []
+    while True:
+        page = api.get(path, params={"limit": 5, **({"cursor": cursor} if cursor else {})}).json()
+        groups += page["groups"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert [(group["round"], group["value"]) for group in groups] == [
+        (number, value) for number in (1, 2, 3) for value in ("g1", "g2")
+    ]

@@ -1,0 +1,347 @@
+"""NumPy archives of images become federations, row by row what the arrays say."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaudit.federations.groups.favourable_outcomes import outcome_rules
+from fedaudit.federations.images import array_levels, client_rows, label_classes
+from fedaudit.federations.images import image_federation as images
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.reading.source_files import Files
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.fairness import Fairness, GroupRule
+from fedaudit.spec.parse import parse_spec
+from tests.federations.image_files import PATH, arrays, labels_of, load_npz, npz, rows_of
+
+KEY = "/federation/client_key"
+CLASSES = "/federation/classes"
+SENSITIVE = "/fairness/sensitive/0"
+
+
+def refuse(folder: Path, content: bytes, **fields: Any) -> tuple[str, str]:
+    with pytest.raises(InvalidInputError) as caught:
+        load_npz(folder, content, **fields)
+    (error,) = caught.value.errors
+    return error.pointer, error.message
+
+
+def test_rows_lie_client_after_client_in_the_order_of_the_file(tmp_path: Path) -> None:
+    data = arrays(images=30, writer=np.array([7, 10, 9] * 10))
+    federation = load_npz(tmp_path, npz(**data))
+
+    assert federation.client_names == ("10", "7", "9"), "sorted by code point"
+    assert federation.clients == 3
+    assert federation.rows == 30
+    assert rows_of(federation).image == (4, 4, 1)
+    for client, writer in enumerate((10, 7, 9)):
+        own = data["writer"] == writer
+        expected = data["x"][own].reshape(10, 16).astype(np.float32) / np.float32(255)
+        assert np.array_equal(rows_of(federation).of(client), expected)
+        assert np.array_equal(labels_of(federation, client), data["y"][own])
+    assert federation.feature_names[:5] == (
+        "pixel 0,0",
+        "pixel 0,1",
+        "pixel 0,2",
+        "pixel 0,3",
+        "pixel 1,0",
+    )
+    assert federation.target_name == "y"
+    assert federation.target.dtype == np.float32
+    assert not federation.notes
+
+
+def test_clients_of_different_length_are_padded_beside_their_rows(tmp_path: Path) -> None:
+    data = arrays(images=6, writer=np.array(["b", "a", "b", "b", "a", "c"]))
+    data["site"] = np.array(["s", "t", "s", "", "t", "u"])
+    federation = load_npz(tmp_path, npz(**data), fairness=Fairness(sensitive=["site"]))
+
+    assert federation.client_names == ("a", "b", "c")
+    assert federation.mask.tolist() == [[True, True, False], [True] * 3, [True, False, False]]
+    assert rows_of(federation).first.tolist() == [0, 2, 5, 6]
+    site = federation.attribute("site")
+    assert site.values == ("s", "t", "u")
+    assert site.codes.tolist() == [[1, 1, -1], [0, 0, -1], [2, -1, -1]]
+    assert federation.notes == ("rows without a value of 'site', in no group: 1",)
+
+
+@pytest.mark.parametrize("kind", ["<f4", ">f4", "<f8", "<f2"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_floats_are_kept_as_they_are(tmp_path: Path, kind: str, order: Any) -> None:
+    rng = np.random.default_rng(3)
+    x = np.asarray(rng.random((5, 3, 4, 2)).astype(kind), order=order)
+    writer = np.array([0, 1, 0, 1, 1])
+    federation = load_npz(tmp_path, npz(**arrays(5, x=x, writer=writer)))
+
+    rows = rows_of(federation)
+    assert rows.image == (3, 4, 2)
+    assert (rows.divisor, rows.values.dtype) == (1, np.float32)
+    assert federation.feature_names[:3] == ("pixel 0,0,0", "pixel 0,0,1", "pixel 0,1,0")
+    assert np.array_equal(rows.of(1), x[writer == 1].reshape(3, 24).astype(np.float32))
+
+
+def test_images_come_whole_out_of_many_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = load_npz(tmp_path, npz(**arrays(101)))
+    monkeypatch.setattr("fedaudit.federations.reading.npz._BLOCK", 50)
+    assert np.array_equal(
+        rows_of(load_npz(tmp_path, npz(**arrays(101)))).values, rows_of(whole).values
+    )
+
+
+@pytest.mark.parametrize(("width", "image"), [(16, (4, 4, 1)), (15, None)])
+def test_flat_rows(tmp_path: Path, width: int, image: object) -> None:
+    x = np.zeros((12, width), dtype=np.float32)
+    federation = load_npz(tmp_path, npz(**arrays(x=x)))
+    assert rows_of(federation).image == image
+    assert len(federation.feature_names) == federation.width == width
+
+
+def test_the_spec_names_classes_by_numbers_before_the_archive_names_them(tmp_path: Path) -> None:
+    data = npz(**arrays(classes=np.array(["w", "x", "y", "z", "never seen"])))
+    assert load_npz(tmp_path, data).classes == ("w", "x", "y", "z", "never seen")
+    assert load_npz(tmp_path, data, classes=5).classes == ("0", "1", "2", "3", "4")
+    assert np.array_equal(
+        load_npz(tmp_path, data).raw_target, load_npz(tmp_path, data, classes=5).raw_target
+    )
+
+
+def test_classes_are_counted_where_nobody_names_them(tmp_path: Path) -> None:
+    numbers = load_npz(tmp_path, npz(**arrays(3, y=np.array([10, 9, 700]), writer=np.arange(3))))
+    assert numbers.classes == ("9", "10", "700")
+    assert numbers.raw_target.ravel().tolist() == [1, 0, 2]
+    texts = load_npz(tmp_path, npz(**arrays(3, y=np.array([b"b", b"a", b"b"]))))
+    assert texts.classes == ("a", "b")
+
+
+def test_rules_about_even_and_odd_labels_of_turned_clients(tmp_path: Path) -> None:
+    data = npz(**arrays(60, writer=np.arange(60) % 10))
+    fairness = Fairness(
+        sensitive=["rotated"],
+        favourable=[
+            GroupRule(group={"rotated": "no"}, op="in", value=[0, 2]),
+            GroupRule(group={"rotated": "yes"}, op="in", value=[1, 3]),
+        ],
+    )
+    federation = load_npz(
+        tmp_path, data, classes=4, rotate={"probability": 0.5}, fairness=fairness, seed=1
+    )
+    rotated = federation.attribute("rotated").codes == 1
+    assert 0 < rotated.sum() < 60
+    even = federation.raw_target % 2 == 0
+    favourable = outcome_rules(federation, fairness).label(federation.raw_target)
+    assert np.array_equal(favourable, even ^ rotated)
+
+
+@pytest.mark.parametrize(
+    "age",
+    [
+        np.array([39, 40, 59, 60, 7, 39]),
+        np.array([39.5, 40.0, 59.9, 60.0, 7.25, 39.0], dtype=np.float32),
+        np.array(["39", "40", "59", "60", "7", " 39 "]),
+    ],
+)
+def test_numbers_are_cut_at_edges(tmp_path: Path, age: Any) -> None:
+    fairness = Fairness(sensitive=["age"], edges={"age": [40, 60]})
+    data = npz(**arrays(6, writer=np.array([0, 0, 0, 0, 0, 1]), age=age))
+    attribute = load_npz(tmp_path, data, fairness=fairness).attribute("age")
+    assert attribute.values == ("<40", "40 to <60", ">=60")
+    assert attribute.codes[0].tolist() == [0, 1, 1, 2, 0]
+
+
+def test_groups_are_in_the_order_of_numbers_and_nan_is_missing(tmp_path: Path) -> None:
+    age = np.array([10.0, 9.5, np.nan], dtype=np.float32)
+    data = npz(**arrays(3, age=age))
+    attribute = load_npz(tmp_path, data, fairness=Fairness(sensitive=["age"])).attribute("age")
+    assert attribute.values == ("9.5", "10")
+    assert attribute.codes.ravel().tolist() == [1, 0, -1]
+
+
+def test_names_are_trimmed(tmp_path: Path) -> None:
+    federation = load_npz(tmp_path, npz(**arrays(writer=np.array(["a", "b\n", " b"] * 4))))
+    assert federation.client_names == ("a", "b")
+    assert federation.mask.sum(axis=1).tolist() == [4, 8]
+
+
+def test_attributes_keep_the_order_of_the_spec(tmp_path: Path) -> None:
+    data = npz(**arrays(site=np.array(["s", "t"] * 6), new=np.array([True, False] * 6)))
+    fairness = Fairness(sensitive=["site", "rotated", "new"])
+    federation = load_npz(tmp_path, data, fairness=fairness, rotate={"probability": 0.5})
+    assert [attribute.name for attribute in federation.attributes] == ["site", "rotated", "new"]
+    assert federation.attribute("new").values == ("false", "true")
+
+
+def test_an_array_called_rotated_serves_where_nothing_is_turned(tmp_path: Path) -> None:
+    data = npz(**arrays(rotated=np.array(["left", "right"] * 6)))
+    fairness = Fairness(sensitive=["rotated"])
+    own = load_npz(tmp_path, data, fairness=fairness).attribute("rotated")
+    turned = load_npz(tmp_path, data, fairness=fairness, rotate={"probability": 0}).attribute(
+        "rotated"
+    )
+    assert own.values == ("left", "right")
+    assert turned.values == ("no", "yes"), "both exist, whatever was drawn"
+
+
+def test_dark_bytes_are_noted(tmp_path: Path) -> None:
+    federation = load_npz(tmp_path, npz(**arrays(x=np.ones((12, 4, 4), dtype=np.uint8))))
+    assert "none is larger than 1" in federation.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "says"),
+    [
+        ({"x": None}, PATH, "no array 'x'"),
+        ({"y": None}, PATH, "no array 'y'"),
+        ({"writer": None}, KEY, "no array 'writer'; it has 'x', 'y'"),
+        ({"x": np.zeros(12, dtype=np.uint8)}, PATH, "shape [12]"),
+        ({"x": np.zeros((12, 1, 1, 1, 1), dtype=np.uint8)}, PATH, "shape [12, 1, 1, 1, 1]"),
+        ({"x": np.zeros((12, 4, 4), dtype=np.int64)}, PATH, "type int64; store bytes"),
+        ({"x": np.zeros((12, 4, 4), dtype=bool)}, PATH, "type bool; store bytes"),
+        ({"x": np.zeros((0, 4, 4), dtype=np.uint8)}, PATH, "without an entry"),
+        ({"x": np.zeros((12, 4, 4), dtype=complex)}, PATH, "type complex128"),
+        ({"x": np.zeros((12, 400, 400), dtype=np.uint8)}, PATH, "lower resolution"),
+        ({"x": np.full((12, 4, 4), 255.0)}, PATH, "x[0] of 'data.npz' has a pixel outside 0 to 1"),
+        ({"x": np.full((12, 4, 4), -0.1)}, PATH, "outside 0 to 1; store bytes, or divide"),
+        ({"x": np.full((12, 4, 4), np.nan)}, PATH, "x[0] of 'data.npz' has a pixel that is no fin"),
+        ({"y": np.arange(11)}, PATH, "shape [11]; it needs one entry for each of the 12 images"),
+        ({"y": np.zeros((12, 2), dtype=int)}, PATH, "shape [12, 2]"),
+        ({"y": np.float64(3)}, PATH, "shape []"),
+        ({"y": np.linspace(0, 1, 12)}, PATH, "type float64; labels are"),
+        ({"y": np.zeros(12, dtype=int)}, PATH, "has 1 classes"),
+        ({"y": np.array(["a", ""] * 6)}, PATH, "y[1] of 'data.npz' is empty"),
+        ({"writer": np.arange(11)}, KEY, "shape [11]"),
+        ({"writer": np.linspace(0, 1, 12)}, KEY, "type float64; clients are named by"),
+        ({"writer": np.array(["a", " "] * 6)}, KEY, "writer[1] of 'data.npz' is empty"),
+        ({"writer": np.array(["a", "b\x07c"] * 6)}, KEY, "writer[1] of 'data.npz' could not"),
+        ({"writer": np.array(["a", "\ud800"] * 6)}, KEY, "writer[1]"),
+        ({"writer": np.array([b"a", b"\xff"] * 6)}, KEY, "writer[1]"),
+        ({"writer": np.array(["a", "b" * 201] * 6)}, PATH, "at most 200 characters"),
+        ({"writer": np.zeros(12, dtype=int)}, KEY, "at least two"),
+        ({"classes": np.array(["a", "b", "c"])}, PATH, "y[3] of 'data.npz' is no whole number fro"),
+        ({"classes": np.array(["a", "b", "c", "c"])}, PATH, "comes twice"),
+        ({"classes": np.array(["a", "b", "c", ""])}, PATH, "is empty"),
+        ({"classes": np.zeros((4, 4), dtype=int)}, PATH, "shape [4, 4]"),
+        ({"classes": np.int64(4)}, PATH, "shape []"),
+    ],
+)
+def test_arrays_that_are_no_federation(
+    tmp_path: Path, changes: dict[str, Any], where: str, says: str
+) -> None:
+    pointer, message = refuse(tmp_path, npz(**arrays(**changes)))
+    assert pointer == where
+    assert says in message
+
+
+@pytest.mark.parametrize("block", [1, 2**22])
+def test_the_faulty_image_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr("fedaudit.federations.reading.npz._BLOCK", block)
+    x = np.zeros((12, 4, 4), dtype=np.float32)
+    x[7, 1, 2] = np.inf
+    _, message = refuse(tmp_path, npz(**arrays(x=x)))
+    assert message.startswith("x[7] of 'data.npz' has a pixel that is no finite number")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields", "where", "says"),
+    [
+        ({}, {"classes": 3}, PATH, "y[3] of 'data.npz' is no whole number from 0 to 2"),
+        ({"y": -np.arange(12)}, {"classes": 3}, PATH, "y[1]"),
+        ({"y": np.full(12, 2**64 - 1, dtype=np.uint64)}, {"classes": 3}, PATH, "y[0]"),
+        ({"y": np.array(["0", "1"] * 6)}, {"classes": 3}, CLASSES, "labels are texts"),
+        ({}, {"client_key": "site"}, KEY, "no array 'site'"),
+        ({}, {"client_key": "x"}, KEY, "shape [12, 4, 4]"),
+        ({"x": np.zeros((12, 4, 5), dtype=np.uint8)}, {"rotate": {"probability": 1}}, None, "4 by"),
+        ({"x": np.zeros((12, 5), dtype=np.uint8)}, {"rotate": {"probability": 1}}, None, "5 feat"),
+    ],
+)
+def test_specs_that_do_not_fit_the_arrays(
+    tmp_path: Path, changes: dict[str, Any], fields: dict[str, Any], where: str | None, says: str
+) -> None:
+    pointer, message = refuse(tmp_path, npz(**arrays(**changes)), **fields)
+    assert pointer == (where or "/federation/rotate")
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    ("attribute", "edges", "where", "says"),
+    [
+        (None, None, SENSITIVE, "no array 'group'"),
+        (np.arange(11), None, SENSITIVE, "shape [11]"),
+        (np.full(12, np.nan), None, SENSITIVE, "empty for every image"),
+        (np.full(12, np.inf), None, SENSITIVE, "group[0]"),
+        (np.array(["1", "b"] * 6), [3], "/fairness/edges/group", "group[1] of 'data.npz' is not a"),
+        (np.array([True, False] * 6), [3], "/fairness/edges/group", "is not a number"),
+    ],
+)
+def test_sensitive_attributes_that_cannot_be_used(
+    tmp_path: Path, attribute: Any, edges: list[float] | None, where: str, says: str
+) -> None:
+    fairness = Fairness(
+        sensitive=["group"], edges={} if edges is None else {"group": [float(e) for e in edges]}
+    )
+    content = npz(**arrays(group=attribute))
+    pointer, message = refuse(tmp_path, content, fairness=fairness)
+    assert pointer == where
+    assert says in message
+
+
+def test_too_many_groups_classes_or_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = npz(**arrays(group=np.arange(12)))
+    monkeypatch.setattr(array_levels, "MOST_GROUPS", 11)
+    pointer, message = refuse(tmp_path, content, fairness=Fairness(sensitive=["group"]))
+    assert (pointer, "12 distinct values" in message) == (SENSITIVE, True)
+    monkeypatch.setattr(label_classes, "MOST_CLASSES", 3)
+    assert "has 4 classes" in refuse(tmp_path, content)[1]
+    monkeypatch.setattr(images, "LARGEST_IMAGES", 12 * 16 - 1)
+    assert "images of more than" in refuse(tmp_path, content)[1]
+
+
+def test_padded_labels_that_would_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedaudit.federations.packing.LARGEST_FEDERATION", 59)
+    pointer, message = refuse(tmp_path, npz(**arrays()))
+    assert pointer == KEY
+    assert "3 clients padded to 4 rows" in message
+
+
+def test_through_the_front_door(tmp_path: Path) -> None:
+    (tmp_path / "data.npz").write_bytes(npz(**arrays()))
+    spec = parse_spec(
+        {
+            "name": "a test",
+            "federation": {"source": "images", "path": "data.npz"},
+            "model": {"kind": "mlp", "hidden": [4]},
+            "training": {"loss": "cross-entropy", "rounds": 1, "cohort": {"clients": 2}},
+            "privacy": {"mechanism": "none"},
+        }
+    )
+    federation = load_federation(spec, sources_dir=tmp_path)
+    assert (federation.clients, federation.width, len(federation.classes)) == (3, 16, 4)
+
+
+def test_square_images() -> None:
+    assert client_rows.square_image(784) == (28, 28, 1)
+    assert client_rows.square_image(783) is None
+
+
+def test_real_handwriting(shared_data: Path) -> None:
+    archive = np.load(shared_data / "unipen_handwriting/unipen_alnum62_28x28.npz")
+    source = images.Images(source="images", path="unipen_handwriting/unipen_alnum62_28x28.npz")
+    federation = images.load_images(
+        source,
+        fairness=Fairness(sensitive=["site"]),
+        seed=0,
+        files=Files(shared_data),
+    )
+    assert (federation.clients, federation.rows) == (217, 75_592)
+    assert federation.classes == tuple(archive["classes"].tolist())
+    client = federation.client_names.index("113")
+    own = archive["writer"] == 113
+    pixels = archive["x"][own].reshape(-1, 784)
+    first = rows_of(federation).first
+    assert np.array_equal(rows_of(federation).values[first[client] : first[client + 1]], pixels)
+    assert np.array_equal(labels_of(federation, client), archive["y"][own])

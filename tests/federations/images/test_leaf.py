@@ -1,0 +1,300 @@
+"""LEAF's files become the arrays that they were written from, and faults name user and row."""
+
+import gzip
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.federations.images import leaf as leaf_module
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.fairness import Fairness
+from tests.federations.image_files import (
+    PATH,
+    as_lists,
+    handwriting,
+    labels_of,
+    leaf,
+    load_leaf,
+    npz,
+    rows_of,
+    zipped,
+)
+
+GOOD: dict[str, Any] = {
+    "a": ([[0.0, 0.5, 1, 0.25], [0.1, 0.2, 0.3, 0.4]], [3, 61]),
+    "b": ([[1, 1, 1, 1]], [0]),
+}
+
+
+def refuse(folder: Path, content: bytes, **fields: Any) -> str:
+    with pytest.raises(InvalidInputError) as caught:
+        load_leaf(folder, content, **fields)
+    (error,) = caught.value.errors
+    assert error.pointer == PATH
+    assert "leaf.json" in error.message
+    return error.message
+
+
+def test_a_file_is_read_to_the_arrays_it_was_made_from(tmp_path: Path) -> None:
+    users = handwriting(1, {"f02_b": 7, "f01_a": 3, "F03": 5})
+    federation = load_leaf(tmp_path, leaf(as_lists(users)))
+
+    assert federation.client_names == ("F03", "f01_a", "f02_b"), "sorted by code point"
+    rows = rows_of(federation)
+    assert rows.image == (28, 28, 1)
+    assert (rows.divisor, rows.values.dtype) == (1, np.float32)
+    for client, user in enumerate(federation.client_names):
+        pixels, labels = users[user]
+        assert np.array_equal(rows.of(client), pixels), "exactly, in float32"
+        assert np.array_equal(labels_of(federation, client), labels)
+    assert federation.classes == tuple(str(label) for label in range(62))
+    assert federation.mask.sum(axis=1).tolist() == [5, 3, 7]
+
+
+def test_bytes_over_255_are_kept_as_bytes_and_read_to_the_same_numbers(tmp_path: Path) -> None:
+    every = np.arange(256).reshape(64, 4)
+    users = {"a": ((every / 255).tolist(), [0] * 64), "b": ((every[:1] / 255).tolist(), [1])}
+    rows = rows_of(load_leaf(tmp_path, leaf(users)))
+    assert rows.values.dtype == np.uint8
+    assert np.array_equal(rows.values[:64], every)
+    assert np.array_equal(rows.of(0), (every / 255).astype(np.float32)), "exactly"
+
+
+def test_one_other_number_makes_all_of_them_floats(tmp_path: Path) -> None:
+    every = np.arange(256).reshape(64, 4) / 255
+    other = np.array([[0.5, 0.1, 0, 1]])
+    users = {"a": (every.tolist(), [0] * 64), "b": (other.tolist(), [1])}
+    rows = rows_of(load_leaf(tmp_path, leaf(users)))
+    assert rows.values.dtype == np.float32
+    assert np.array_equal(rows.of(0), every.astype(np.float32))
+    assert np.array_equal(rows.of(1), other.astype(np.float32))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    pixels=st.lists(
+        st.lists(st.floats(0, 1, width=32), min_size=3, max_size=3), min_size=1, max_size=4
+    )
+)
+def test_any_numbers_are_read_back_exactly(
+    tmp_path_factory: pytest.TempPathFactory, pixels: list[list[float]]
+) -> None:
+    users = {"a": (pixels, [0] * len(pixels)), "b": ([[0, 0, 0]], [0])}
+    federation = load_leaf(tmp_path_factory.mktemp("leaf"), leaf(users))
+    assert np.array_equal(rows_of(federation).of(0), np.array(pixels, dtype=np.float32))
+
+
+def test_compressed_and_in_shards_it_is_the_same(tmp_path: Path) -> None:
+    users = as_lists(handwriting(2, {"a": 2, "b": 1, "c": 3}, width=9))
+    plain = load_leaf(tmp_path, leaf(users))
+    packed = load_leaf(tmp_path, gzip.compress(leaf(users)), name="leaf.json.gz")
+    shards = load_leaf(
+        tmp_path,
+        zipped(
+            {
+                "train/": b"",
+                "train/1.json": leaf({"b": users["b"]}),
+                "train/0.json": leaf({name: users[name] for name in "ca"}),
+                "__MACOSX/train/._0.json": b"\x00",
+            }
+        ),
+        name="leaf.zip",
+    )
+    for other in (packed, shards):
+        assert other.client_names == plain.client_names
+        assert np.array_equal(rows_of(other).values, rows_of(plain).values)
+        assert np.array_equal(other.raw_target, plain.raw_target)
+        assert np.array_equal(other.mask, plain.mask)
+    assert packed.fingerprint == plain.fingerprint
+    assert rows_of(plain).image == (3, 3, 1)
+
+
+def test_turned_clients(tmp_path: Path) -> None:
+    users = handwriting(3, {f"u{i:02d}": 2 for i in range(20)}, width=9)
+    content = leaf(as_lists(users))
+    federation = load_leaf(
+        tmp_path,
+        content,
+        rotate={"probability": 0.5},
+        fairness=Fairness(sensitive=["rotated"]),
+        seed=4,
+    )
+    rotated = federation.attribute("rotated").codes
+    assert set(rotated.ravel().tolist()) == {0, 1}
+    for client, user in enumerate(federation.client_names):
+        before = users[user][0].reshape(2, 3, 3)
+        after = rows_of(federation).of(client).reshape(2, 3, 3)
+        expected = np.rot90(before, axes=(1, 2)) if rotated[client, 0] else before
+        assert np.array_equal(after, expected)
+
+
+def test_users_without_images_are_left_out_and_counted(tmp_path: Path) -> None:
+    federation = load_leaf(tmp_path, leaf({**GOOD, "empty": ([], [])}))
+    assert federation.client_names == ("a", "b")
+    assert federation.notes == ("users without images, left out: 1",)
+
+
+def test_other_entries_do_not_matter(tmp_path: Path) -> None:
+    assert load_leaf(tmp_path, leaf(GOOD, hierarchies=["x"])).clients == 2
+
+
+def changed(user: str, **changes: Any) -> dict[str, Any]:
+    data = {name: {"x": x, "y": y} for name, (x, y) in GOOD.items()}
+    data[user] = {name: value for name, value in {**data[user], **changes}.items() if value}
+    return {"user_data": data}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"users": None}, "needs the lists users"),
+        ({"user_data": []}, "object user_data"),
+        ({"num_samples": {"a": 2, "b": 1}}, "needs the lists users and num_samples"),
+        ({"num_samples": [2]}, "2 users and 1 entries in num_samples"),
+        ({"num_samples": [3, 1]}, "gives user 'a' 2 images, and another number in num_samples"),
+        ({"num_samples": ["2", 1]}, "gives user 'a' 2 images"),
+        ({"users": ["a", "a"]}, "lists the user 'a' twice"),
+        ({"users": ["a", "c"]}, "no user_data for 'c'"),
+        ({"users": ["a"], "num_samples": [2]}, "user_data for 'b', not listed"),
+        ({"users": ["a", 7]}, "at users[1] no name"),
+        ({"users": ["a", ""]}, "at users[1] no name"),
+        ({"users": ["a", "b\u0000"]}, "at users[1] no name"),
+        ({"users": ["a", "b" * 201]}, "at users[1] no name"),
+        ({"user_data": {"a": [], "b": {}}}, "no lists x and y for the user 'a'"),
+        (changed("a", x=None), "no lists x and y for the user 'a'"),
+        (changed("a", x=[[0] * 4]), "gives user 'a' 1 images in x and 2 labels in y"),
+        (changed("a", x=[[0] * 4, [0] * 3]), "gives user 'a' at x[1] 3 numbers, and 4 at x[0]"),
+        (changed("a", x=[[0] * 5] * 2), "user 'b' images of 4 numbers, and 'a' has images of 5"),
+        (changed("b", x=[[]]), "at x[0] 0 numbers"),
+        (changed("b", x=[7]), "at x[0] no list of numbers"),
+        (changed("b", x=[[0, 0, 0, "0.5"]]), "at x[0] no list of numbers"),
+        (changed("b", x=[[0, 0, 0, True]]), "at x[0] no list of numbers"),
+        (changed("b", x=[[0, 0, 0, None]]), "at x[0] no list of numbers"),
+        (changed("b", x=[[0, 0, 0, [1]]]), "at x[0] no list of numbers"),
+        (changed("a", x=[[0] * 4, [0, 0, 0, 1.5]]), "user 'a' at x[1] a number outside 0 to 1"),
+        (changed("b", x=[[0, 0, 0, -1]]), "at x[0] a number outside 0 to 1"),
+        (changed("b", x=[[0, 0, 0, 1e300]]), "at x[0] a number outside 0 to 1"),
+        (changed("a", y=[0, 62]), "gives user 'a' at y[1] no whole number from 0 to 61"),
+        (changed("a", y=[-1, 0]), "at y[0] no whole number"),
+        (changed("a", y=[1.0, 0]), "at y[0] no whole number"),
+        (changed("a", y=["1", 0]), "at y[0] no whole number"),
+        (changed("a", y=[True, 0]), "at y[0] no whole number"),
+        (changed("a", y=[10**30, 0]), "at y[0] no whole number"),
+    ],
+)
+def test_faults_name_the_user_and_the_row(
+    tmp_path: Path, changes: dict[str, Any], says: str
+) -> None:
+    assert says in refuse(tmp_path, leaf(GOOD, **changes))
+
+
+@pytest.mark.parametrize("users", [{}, {"a": GOOD["a"]}, {"a": GOOD["a"], "b": ([], [])}])
+def test_fewer_than_two_users(tmp_path: Path, users: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=r"/federation/path: .* at least two clients"):
+        load_leaf(tmp_path, leaf(users))
+
+
+def test_fewer_classes(tmp_path: Path) -> None:
+    assert "from 0 to 9" in refuse(tmp_path, leaf(GOOD), classes=10)
+    assert load_leaf(tmp_path, leaf(GOOD), classes=100).classes[-1] == "99"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        pytest.param(b"", "no JSON at line 1", id="empty"),
+        pytest.param(b"[]", "no JSON object", id="list"),
+        pytest.param(b"x,y\n1,2\n", "no JSON at line 1", id="table"),
+        pytest.param(leaf(GOOD)[:-9], "no JSON at line 1", id="truncated"),
+        pytest.param(leaf(GOOD).replace(b"0.25", b"NaN"), "NaN and infinities", id="nan"),
+        pytest.param(leaf(GOOD).replace(b'"a"', b'"\xff"'), "no JSON", id="not UTF-8"),
+        pytest.param(leaf(GOOD).decode().encode("utf-16"), "no JSON", id="utf-16"),
+        pytest.param(b"[" * 100_000, "no JSON", id="deep"),
+        pytest.param(gzip.compress(leaf(GOOD))[:-20], "gzip file", id="damaged gzip"),
+    ],
+)
+def test_files_that_are_not_leaf(tmp_path: Path, content: bytes, says: str) -> None:
+    assert says in refuse(tmp_path, content)
+
+
+def test_a_user_in_two_shards(tmp_path: Path) -> None:
+    content = zipped({"0.json": leaf(GOOD), "1.json": leaf({"b": GOOD["b"]})})
+    message = refuse(tmp_path, content)
+    assert "('1.json') has a user 'b', whom '0.json' has too" in message
+
+
+def test_a_fault_in_a_shard_names_the_shard(tmp_path: Path) -> None:
+    wide = {"c": ([[0] * 9], [0])}
+    content = zipped({"0.json": leaf(GOOD), "1.json": leaf(wide)})
+    assert "('1.json') gives user 'c' images of 9 numbers" in refuse(tmp_path, content)
+    content = zipped({"0.json": leaf(GOOD), "1.json": b"{"})
+    assert "('1.json') is no JSON" in refuse(tmp_path, content)
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({"../0.json": leaf(GOOD)}, "'../0.json', a path that leads out"),
+        ({"/tmp/0.json": leaf(GOOD)}, "'/tmp/0.json', a path that leads out"),
+        ({"0.json": leaf(GOOD), "README.md": b""}, "holds 'README.md', and only .json"),
+        ({"0.json": leaf(GOOD), "1.zip": zipped({"2.json": b"{}"})}, "holds '1.zip'"),
+        ({"0.json": zipped({"2.json": leaf(GOOD)})}, "('0.json') is no JSON"),
+        ({"0.json.gz": gzip.compress(leaf(GOOD), mtime=0)}, "only .json"),
+        ({"data/": b""}, "without a .json file"),
+    ],
+)
+def test_zips_that_hold_anything_else(tmp_path: Path, members: dict[str, bytes], says: str) -> None:
+    assert says in refuse(tmp_path, zipped(members))
+    assert [path.name for path in tmp_path.rglob("*")] == ["leaf.json"], "nothing is unpacked"
+
+
+def test_a_bomb_in_a_shard(tmp_path: Path) -> None:
+    bomb = zipped({f"{i}.json": b" " * 2**24 for i in range(5)})
+    assert "200 times its size" in refuse(tmp_path, bomb)
+
+
+def test_what_would_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leaf_module, "MOST_VALUES", 10)
+    assert "more than 10 values" in refuse(tmp_path, leaf(GOOD))
+    monkeypatch.setattr(leaf_module, "MOST_VALUES", 30)
+    monkeypatch.setattr(leaf_module, "LARGEST_IMAGES", 47)
+    assert "images of more than" in refuse(tmp_path, leaf(GOOD)), "12 numbers of four bytes"
+    monkeypatch.setattr(leaf_module, "LARGEST_IMAGES", 48)
+    assert load_leaf(tmp_path, leaf(GOOD)).rows == 3
+    monkeypatch.setattr(leaf_module, "LARGEST_SHARD", 50)
+    assert "holds" in refuse(tmp_path, leaf(GOOD))
+    assert "'0.json' of more than" in refuse(tmp_path, zipped({"0.json": leaf(GOOD)}))
+    monkeypatch.setattr(leaf_module, "LARGEST_DATA_SET", 50)
+    assert "expands to more" in refuse(tmp_path, zipped({f"{i}.json": b" " * 30 for i in range(2)}))
+
+
+def test_damaged_zips(tmp_path: Path) -> None:
+    content = zipped({"0.json": leaf(GOOD)}, method=zipfile.ZIP_STORED)
+    assert "damaged" in refuse(tmp_path, content[:100])
+    assert "'0.json' cannot be read" in refuse(tmp_path, content.replace(b"0.25", b"0.35"))
+    assert "only .json" in refuse(tmp_path, npz(x=np.zeros(3)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "sensitive"), [({}, "rotated"), ({"rotate": {"probability": 0.5}}, "site")]
+)
+def test_attributes_that_handwriting_does_not_have(
+    tmp_path: Path, fields: dict[str, Any], sensitive: str
+) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        load_leaf(tmp_path, leaf(GOOD), fairness=Fairness(sensitive=[sensitive]), **fields)
+    (error,) = caught.value.errors
+    assert error.pointer == "/fairness/sensitive/0"
+    assert repr(sensitive) in error.message
+
+
+def test_the_files_of_these_tests_are_leaf() -> None:
+    value = json.loads(leaf(GOOD))
+    assert set(value) == {"users", "num_samples", "user_data"}
+    assert value["num_samples"] == [2, 1]

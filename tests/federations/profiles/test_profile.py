@@ -1,0 +1,121 @@
+"""The figures shown of a federation that is in memory."""
+
+import json
+
+import pytest
+
+from fedaudit.federations.profiles.profile import profile
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.fairness import Groups
+from tests.federations.conftest import CLASSIFIER, Load
+
+DATA = "hospital,x,sex,cost\na,1,F,7\na,2,M,8\nb,3,F,6\nb,4,,7\nb,5,F,0\nc,6,M,1\n"
+FAIRNESS = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 7}, "minimum_group_size": 1}
+GROUPS = Groups.model_validate(FAIRNESS)
+
+
+def test_sizes_and_names_as_json(load: Load) -> None:
+    figures = profile(load({"fairness": FAIRNESS}, data=DATA), GROUPS)
+
+    assert json.loads(json.dumps(figures)) == figures
+    assert figures == {
+        "rows": 6,
+        "clients": 3,
+        "rows_per_client": {"minimum": 1, "median": 2.0, "maximum": 3},
+        "features": ["x"],
+        "target": "cost",
+        "classes": [],
+        "class_balance": None,
+        "missing": {},
+        "attributes": {
+            "sex": {
+                "of": "record",
+                "groups": {"F": 3, "M": 2},
+                "missing": 1,
+                "base_rates": {"F": 1 / 3, "M": 0.5},
+                "reasons": {},
+            }
+        },
+        "warnings": [],
+        "notes": ["rows without a value of 'sex', in no group: 1"],
+        "reasons": {"class_balance": "the target is a number"},
+    }
+
+
+def test_classes_and_attributes_of_clients(load: Load) -> None:
+    data = "hospital,x,sex,cost\na,1,F,y\na,2,,n\nb,3,M,y\nb,4,M,y\nb,5,M,n\n"
+    fairness = {"sensitive": ["sex"], "minimum_group_size": 1}
+    federation = load({**CLASSIFIER, "fairness": fairness}, data=data)
+    figures = profile(federation, Groups.model_validate(fairness))
+    assert figures["class_balance"] == {"n": 2, "y": 3}
+    assert figures["attributes"]["sex"]["of"] == "client"
+    assert figures["attributes"]["sex"]["base_rates"] == {"F": 1.0, "M": 2 / 3}
+
+
+def test_small_groups_are_hidden_together_with_what_would_give_them_away(load: Load) -> None:
+    groups = ["F"] * 40 + ["M"] * 35 + ["X"] * 3 + ["Y"] * 50
+    rows = "".join(f"{'ab'[row % 2]},1,{group},{row % 2}\n" for row, group in enumerate(groups))
+    fairness = {"sensitive": ["sex"]}
+    federation = load({**CLASSIFIER, "fairness": fairness}, data="hospital,x,sex,cost\n" + rows)
+    figures = profile(federation, Groups.model_validate(fairness))
+    # 128 rows less those of F and Y leave 38 for M and X together.
+    assert figures["attributes"]["sex"]["groups"] == {"F": 40, "M": None, "X": None, "Y": 50}
+    assert figures["attributes"]["sex"]["base_rates"] == {"F": 0.5, "M": None, "X": None, "Y": 0.5}
+    assert set(figures["attributes"]["sex"]["reasons"]) == {"groups", "base_rates"}
+    (warning,) = figures["warnings"]
+    assert warning["pointer"] == "/fairness/sensitive/0"
+    assert "'sex' has groups of fewer than 30 rows: 'X'" in warning["message"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "shown"),
+    [
+        # The total would tell that X and Z have one row each, and what came of them.
+        (["F"] * 60 + ["M"] * 40 + ["X", "Z"], {"F": 60, "M": None, "X": None, "Z": None}),
+        (["F"] * 60 + ["M"] * 40 + ["X"] * 15 + ["Z"] * 15, {"F": 60, "M": 40, "X": None}),
+    ],
+)
+def test_groups_hidden_together_are_large_enough(
+    load: Load, groups: list[str], shown: dict[str, int | None]
+) -> None:
+    rows = "".join(f"{'ab'[row % 2]},1,{group},{row % 2}\n" for row, group in enumerate(groups))
+    fairness = {"sensitive": ["sex"]}
+    federation = load({**CLASSIFIER, "fairness": fairness}, data="hospital,x,sex,cost\n" + rows)
+    found = profile(federation, Groups.model_validate(fairness))["attributes"]["sex"]
+    assert found["groups"].items() >= shown.items()
+    assert [name for name, rate in found["base_rates"].items() if rate is not None] == [
+        name for name, count in shown.items() if count is not None
+    ]
+
+
+def test_rates_do_not_tell_the_outcomes_of_rows_without_a_value(load: Load) -> None:
+    """The sizes of the classes, less what the rates add up to, would."""
+    groups = ["F"] * 60 + ["M"] * 40 + [""] * 2
+    rows = "".join(f"{'ab'[row % 2]},1,{group},{row % 2}\n" for row, group in enumerate(groups))
+    fairness = {"sensitive": ["sex"]}
+    federation = load({**CLASSIFIER, "fairness": fairness}, data="hospital,x,sex,cost\n" + rows)
+    figures = profile(federation, Groups.model_validate(fairness))
+    assert figures["class_balance"] == {"0": 51, "1": 51}
+    assert figures["attributes"]["sex"]["groups"] == {"F": 60, "M": 40}
+    assert figures["attributes"]["sex"]["base_rates"] == {"F": 0.5, "M": None}
+
+
+def test_rates_do_not_tell_the_size_of_a_small_class(load: Load) -> None:
+    rows = "".join(f"{'ab'[row % 2]},1,{'FM'[row % 2]},{int(row < 7)}\n" for row in range(200))
+    fairness = {"sensitive": ["sex"]}
+    federation = load({**CLASSIFIER, "fairness": fairness}, data="hospital,x,sex,cost\n" + rows)
+    figures = profile(federation, Groups.model_validate(fairness))
+    assert figures["class_balance"] == {"0": None, "1": None}
+    assert figures["attributes"]["sex"]["base_rates"] == {"F": None, "M": None}
+
+
+def test_without_a_rule_there_are_reasons_and_no_rates(load: Load) -> None:
+    federation = load({"fairness": FAIRNESS}, data=DATA)
+    no_rule = GROUPS.model_copy(update={"favourable": None})
+    figures = profile(federation, no_rule)["attributes"]["sex"]
+    assert figures["base_rates"] == {"F": None, "M": None}
+    assert "is a number" in figures["reasons"]["base_rates"]
+
+    wrong = Groups.model_validate({**FAIRNESS, "favourable": {"op": "in", "value": ["7"]}})
+    with pytest.raises(InvalidInputError):
+        profile(federation, wrong)

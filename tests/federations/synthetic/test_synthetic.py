@@ -1,0 +1,147 @@
+"""Synthetic federations: the distributions of the papers, client by client."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.groups.favourable_outcomes import outcome_rules
+from fedaudit.spec.parse import parse_spec
+from tests.federations.conftest import Load, Refuse, spec_value
+
+LINEAR: dict[str, Any] = {"source": "synthetic-linear"}
+GROUPS: dict[str, Any] = {"source": "synthetic-groups"}
+FAIRNESS: dict[str, Any] = {
+    "sensitive": ["group"],
+    "favourable": [
+        {"group": {"group": "g1"}, "op": "ge", "value": 0},
+        {"group": {"group": "g2"}, "op": "le", "value": 15},
+    ],
+}
+
+
+def residual(federation: Federation) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """y - x . theta for every row: what is left is the intercept and u."""
+    assert federation.truth is not None
+    theta = federation.truth.thetas[federation.truth.component]
+    return federation.raw_target - np.einsum("crf,cf->cr", federation.features, theta)
+
+
+def test_linear_data_follow_the_paper(load: Load) -> None:
+    federation = load({"federation": {**LINEAR, "clients": 2000}, "seed": 4})
+
+    assert federation.features.shape == (2000, 10, 2)
+    assert federation.mask.all()
+    assert federation.truth is not None
+    assert federation.truth.thetas.tolist() == [[5, 6], [4, -4.5]]
+    assert federation.truth.intercepts.tolist() == [0.5, 0.5]
+    assert federation.truth.component[:4].tolist() == [0, 1, 0, 1]
+    assert np.array_equal(federation.target, federation.raw_target.astype(np.float32))
+
+    u = residual(federation)
+    assert u.min() > -1e-9
+    assert u.max() < 1 + 1e-9
+    # 20,000 draws: each bound is 5 standard errors, crossed by chance once in 1.7 million.
+    assert abs(u.mean() - 0.5) < 5 * np.sqrt(1 / 12 / u.size)
+    assert abs(u.var() - 1 / 12) < 5 * np.sqrt(1 / 180 / u.size)
+    x = federation.features.astype(np.float64)
+    assert abs(x.mean()) < 5 / np.sqrt(x.size)
+    assert abs(x.var() - 1) < 5 * np.sqrt(2 / x.size)
+    assert abs(np.mean(x[..., 0] * x[..., 1])) < 5 / np.sqrt(u.size)
+    assert abs(np.mean(x[:, 0] * x[:, 1])) < 5 / np.sqrt(2 * len(x)), "rows are independent"
+    assert abs(np.mean(x[..., 0] * (u - 0.5))) < 5 * np.sqrt(1 / 12 / u.size)
+
+
+@pytest.mark.parametrize("source", [LINEAR, GROUPS])
+def test_the_seed_decides_and_zero_is_a_seed(load: Load, source: dict[str, Any]) -> None:
+    first, again, other = (load({"federation": source, "seed": seed}) for seed in (0, 0, 1))
+
+    assert np.array_equal(first.features, again.features)
+    assert np.array_equal(first.raw_target, again.raw_target)
+    assert first.fingerprint == again.fingerprint
+    assert np.mean(first.features == other.features) < 0.001
+    assert first.fingerprint != other.fingerprint
+
+
+def test_a_client_does_not_depend_on_how_many_there_are(load: Load) -> None:
+    few = load({"federation": {**LINEAR, "clients": 3}})
+    many = load({"federation": {**LINEAR, "clients": 70_000, "rows_per_client": 10}})
+
+    assert np.array_equal(few.features, many.features[:3])
+    assert np.array_equal(few.raw_target, many.raw_target[:3])
+    assert few.client_names == many.client_names[:3]
+    assert list(many.client_names) == sorted(set(many.client_names))
+    assert few.fingerprint != many.fingerprint
+
+
+def test_odd_shapes(load: Load) -> None:
+    source = {**LINEAR, "clients": 2, "rows_per_client": 1, "thetas": [[1.0], [2.0], [3.0]]}
+    federation = load({"federation": source})
+    assert federation.features.shape == (2, 1, 1)
+    assert federation.feature_names == ("x1",)
+    assert ((residual(federation) > 0) & (residual(federation) < 1)).all()
+
+
+def test_the_fingerprint_is_of_what_determines_the_data(load: Load) -> None:
+    plain = load({"federation": LINEAR})
+    split = load({"federation": {**LINEAR, "validation_fraction": 0.2}, "name": "another"})
+    thetas = load({"federation": {**LINEAR, "thetas": [[5, 6], [4, 4.5]]}})
+
+    assert plain.fingerprint == split.fingerprint
+    assert plain.fingerprint != thetas.fingerprint
+
+
+def test_groups_follow_the_paper(load: Load) -> None:
+    federation = load({"federation": GROUPS, "fairness": FAIRNESS})
+    group = federation.attribute("group")
+
+    assert federation.truth is not None
+    assert group.values == ("g1", "g2")
+    assert np.bincount(group.codes[:, 0]).tolist() == [800, 200]
+    assert (group.codes == federation.truth.component[:, None]).all()
+    assert federation.truth.intercepts.tolist() == [0.5, 15.5]
+    beyond = residual(federation) - 15 * federation.truth.component[:, None]
+    assert beyond.min() > -1e-9
+    assert beyond.max() < 1 + 1e-9
+
+
+def test_base_rates_of_the_groups_differ_by_what_theory_says(load: Load) -> None:
+    rates = []
+    for seed in range(10):
+        changes = {"federation": GROUPS, "fairness": FAIRNESS, "seed": seed}
+        federation = load(changes)
+        rules = outcome_rules(federation, parse_spec(spec_value(changes)).fairness)
+        favourable = rules.label(federation.raw_target)
+        codes = federation.attribute("group").codes
+        rates.append([favourable[codes == code].mean() for code in (0, 1)])
+    # 80,000 and 20,000 rows: 5 standard errors of the difference are 0.02.
+    first, second = np.mean(rates, axis=0)
+    assert abs((first - second) - 0.0586) < 5 * np.sqrt(0.25 / 80_000 + 0.25 / 20_000)
+
+
+def test_the_control_deals_the_attribute_out(load: Load) -> None:
+    control = load({"federation": {**GROUPS, "independent_attribute": True}, "fairness": FAIRNESS})
+    usual = load({"federation": GROUPS, "fairness": FAIRNESS})
+    group = control.attribute("group").codes
+
+    assert control.truth is not None
+    assert np.bincount(group[:, 0]).tolist() == [800, 200]
+    assert (group == group[:, :1]).all(), "a client belongs to one group"
+    assert np.array_equal(control.raw_target, usual.raw_target), "the data stay as they are"
+    assert control.fingerprint != usual.fingerprint
+    # Of 200 minority clients 40 +- 5.1 keep their group by chance (hypergeometric): 5 deviations.
+    kept = np.count_nonzero((group[:, 0] == 1) & (control.truth.component == 1))
+    assert abs(kept - 40) < 25.3
+
+
+def test_attributes_are_those_asked_for(load: Load) -> None:
+    assert load({"federation": GROUPS}).attributes == ()
+
+
+def test_too_much_data_is_refused_before_it_is_drawn(refuse: Refuse) -> None:
+    linear = {**LINEAR, "clients": 1_000_000, "rows_per_client": 100_000}
+    faults = refuse({"federation": linear})
+    assert "fewer clients or fewer rows_per_client" in faults["/federation/clients"]
+    groups = {**GROUPS, "clients_per_group": [1_000_000, 1], "rows_per_client": 1000}
+    assert list(refuse({"federation": groups})) == ["/federation/clients_per_group"]

@@ -1,0 +1,268 @@
+"""Rows dealt to clients: each once, by the seed, as evenly or unevenly as was asked for."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.federations.levels import Levels
+from fedaudit.federations.table import partition
+from fedaudit.federations.table.partition import deal_rows
+from fedaudit.spec.table import Dirichlet, Iid, Shards
+from tests.federations.conftest import CLASSIFIER, Load, Refuse
+
+CLASSES = 7
+PARTITIONS = st.one_of(
+    st.builds(Iid, method=st.just("iid"), clients=st.integers(2, 20)),
+    st.builds(
+        Shards,
+        method=st.just("shards"),
+        clients=st.integers(2, 10),
+        shards_per_client=st.integers(1, 3),
+    ),
+    st.builds(
+        Dirichlet,
+        method=st.just("dirichlet"),
+        clients=st.integers(2, 20),
+        alpha=st.sampled_from([1e-6, 1e-3, 0.1, 1.0, 50.0, 1e6]),
+    ),
+)
+
+
+def targets(rows: int, *, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Class indices, some classes rare."""
+    drawn = np.random.default_rng(seed).exponential(1.5, rows).astype(np.int64)
+    return np.minimum(drawn, CLASSES - 1).astype(np.float64)
+
+
+def deal(
+    asked: Iid | Dirichlet | Shards, rows: int, *, seed: int = 1
+) -> tuple[Levels, tuple[str, ...]]:
+    return deal_rows(asked, targets(rows), classes=CLASSES, seed=seed)
+
+
+def dirichlet(clients: int, alpha: float) -> Dirichlet:
+    return Dirichlet(method="dirichlet", clients=clients, alpha=alpha)
+
+
+def shares(asked: Dirichlet, rows: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """[classes, clients] the share of each class that a client holds."""
+    clients, _ = deal(asked, rows)
+    counts = np.zeros((CLASSES, len(clients.values)))
+    np.add.at(counts, (targets(rows).astype(int), clients.codes), 1)
+    return counts / counts.sum(axis=1, keepdims=True)
+
+
+@settings(max_examples=150, deadline=None)
+@given(asked=PARTITIONS, rows=st.integers(30, 400), seed=st.integers(0, 2**53 - 1))
+def test_every_row_goes_to_one_client_that_has_a_row(
+    asked: Iid | Dirichlet | Shards, rows: int, seed: int
+) -> None:
+    clients, notes = deal(asked, rows, seed=seed)
+    again, _ = deal(asked, rows, seed=seed)
+
+    assert clients.codes.shape == (rows,)
+    assert np.array_equal(clients.codes, again.codes)
+    counts = np.bincount(clients.codes, minlength=len(clients.values))
+    assert counts.sum() == rows
+    assert counts.min() >= 1
+    assert list(clients.values) == sorted(set(clients.values))
+    left_out = asked.clients - len(clients.values)
+    assert (f"clients without a row, left out: {left_out}" in notes) == (left_out > 0)
+    if not isinstance(asked, Dirichlet):
+        assert left_out == 0
+
+
+@given(rows=st.integers(30, 500), clients=st.integers(2, 30))
+def test_iid_clients_differ_by_one_row_at_most(rows: int, clients: int) -> None:
+    dealt, _ = deal(Iid(method="iid", clients=clients), rows)
+    assert np.ptp(np.bincount(dealt.codes)) <= 1
+
+
+def test_iid_does_not_follow_the_order_of_the_file() -> None:
+    """Rows beside each other meet at a client as often as any two: 1 in 10, within 5 deviations
+    (a false alarm in about 1 of 2,000,000 seeds, and the seed is fixed)."""
+    dealt, _ = deal(Iid(method="iid", clients=10), 20_000)
+    together = np.mean(dealt.codes[1:] == dealt.codes[:-1])
+    assert abs(together - 0.1) < 5 * np.sqrt(0.1 * 0.9 / 20_000)
+
+
+@given(clients=st.integers(2, 12), per_client=st.integers(1, 4), rows=st.integers(60, 300))
+def test_shards_are_runs_of_sorted_rows_and_every_client_has_its_number(
+    clients: int, per_client: int, rows: int
+) -> None:
+    asked = Shards(method="shards", clients=clients, shards_per_client=per_client)
+    target = np.random.default_rng(3).normal(size=rows)
+    dealt, _ = deal_rows(asked, target, classes=0, seed=5)
+
+    along = dealt.codes[np.argsort(target, kind="stable")]
+    runs = 1 + np.count_nonzero(np.diff(along))
+    assert runs <= clients * per_client
+    counts = np.bincount(dealt.codes)
+    assert counts.max() - counts.min() <= per_client
+    assert len(counts) == clients
+
+
+def test_ties_between_targets_are_broken_by_row() -> None:
+    asked = Shards(method="shards", clients=2, shards_per_client=1)
+    dealt, _ = deal_rows(asked, np.array([1.0, 0, 1, 0, 0, 1]), classes=2, seed=0)
+    zeros = dealt.codes[1]
+    assert dealt.codes.tolist() == [1 - zeros, zeros, 1 - zeros, zeros, zeros, 1 - zeros]
+
+
+def test_a_large_alpha_gives_nearly_equal_shares_of_every_class() -> None:
+    held = shares(dirichlet(20, 1e6), 40_000)
+    rows = np.bincount(targets(40_000).astype(int))
+    assert np.abs(held * rows[:, None] - rows[:, None] / 20).max() <= 0.01 * rows.max() / 20 + 1
+
+
+def test_a_small_alpha_concentrates_classes() -> None:
+    """Of shares from Dirichlet(0.001) over 20 clients the largest is below 0.9 in 1 class of 60 or
+    fewer; that most of seven are is a matter of 1 in 10^6 seeds, and the seed is fixed."""
+    held = shares(dirichlet(20, 0.001), 40_000)
+    assert np.median(held.max(axis=1)) > 0.9
+
+
+def test_shares_have_the_moments_of_the_distribution() -> None:
+    """For alpha = 0.5 and 4 clients a share has mean 1/4 and variance 1/4 * 3/4 / (4 * 0.5 + 1).
+
+    2,000 seeds; five standard errors (false alarm in 1 of 500,000 choices of seeds, which are
+    fixed)."""
+    target = np.zeros(1000)
+    drawn = np.empty(2000)
+    for seed in range(len(drawn)):
+        dealt, _ = deal_rows(dirichlet(4, 0.5), target, classes=1, seed=seed)
+        first = [code for code, name in enumerate(dealt.values) if name == "client-0001"]
+        drawn[seed] = np.mean(np.isin(dealt.codes, first))
+    variance = 0.25 * 0.75 / 3
+    assert abs(drawn.mean() - 0.25) < 5 * np.sqrt(variance / len(drawn))
+    squares = (drawn - 0.25) ** 2
+    assert abs(squares.mean() - variance) < 5 * squares.std() / np.sqrt(len(drawn)) + 1e-6
+
+
+def test_rare_classes_go_to_everybody_alike() -> None:
+    """One row, equal shares, 10 clients: over 1,000 seeds each client gets it about 100 times.
+
+    Chi-squared with 9 degrees of freedom passes 33.7 in 1 of 10,000 choices of seeds (fixed)."""
+    winners = [
+        deal_rows(dirichlet(10, 1e6), np.repeat([0.0, 1.0], [1, 20]), classes=2, seed=seed)
+        for seed in range(1000)
+    ]
+    counts = np.bincount([int(d.values[d.codes[0]][-4:]) - 1 for d, _ in winners], minlength=10)
+    assert ((counts - 100) ** 2 / 100).sum() < 33.7
+
+
+def test_another_seed_deals_otherwise() -> None:
+    one, _ = deal(Iid(method="iid", clients=5), 100, seed=1)
+    other, _ = deal(Iid(method="iid", clients=5), 100, seed=2)
+    assert not np.array_equal(one.codes, other.codes)
+
+
+def test_the_dealing_is_the_same_for_ever() -> None:
+    """Stored specs must give the federation that they gave."""
+    target = np.arange(12.0) % 3
+    iid, _ = deal_rows(Iid(method="iid", clients=3), target, classes=3, seed=7)
+    shards, _ = deal_rows(Shards(method="shards", clients=3), target, classes=3, seed=7)
+    uneven, _ = deal_rows(dirichlet(3, 0.5), target, classes=3, seed=7)
+    assert "".join(map(str, iid.codes)) == "021121002120"
+    assert "".join(map(str, shards.codes)) == "102102021021"
+    assert "".join(map(str, uneven.codes)) == "111011011211"
+
+
+def table(rows: int = 40) -> str:
+    lines = "".join(f"{row},{row % 3},{row % 4}\n" for row in range(rows))
+    return "x,place,cost\n" + lines
+
+
+def dealt(method: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    return {
+        "federation.client_key": None,
+        "federation.partition": method,
+        "federation.features": ["x"],
+        **changes,
+    }
+
+
+def test_a_table_without_clients(load: Load) -> None:
+    federation = load(dealt({"method": "iid", "clients": 12}), data=table())
+
+    assert federation.client_names[0] == "client-0001"
+    assert federation.client_names[-1] == "client-0012"
+    assert sorted(federation.padded[federation.mask][:, 0].tolist()) == list(range(40))
+    assert "rows dealt to 12 clients by the seed (iid)" in federation.notes
+
+
+def test_a_partition_depends_on_the_seed_and_the_fingerprint_does_not(load: Load) -> None:
+    asked = dealt({"method": "iid", "clients": 12})
+    one, other = load({**asked, "seed": 1}, data=table()), load({**asked, "seed": 2}, data=table())
+    assert not np.array_equal(one.padded, other.padded)
+    assert one.fingerprint == other.fingerprint
+
+
+def test_a_partition_by_a_column_is_that_client_key(load: Load) -> None:
+    by_column = load(dealt({"method": "column", "column": "place"}), data=table())
+    key = load({"federation.client_key": "place"}, data=table())
+    assert by_column.client_names == key.client_names == ("0", "1", "2")
+    assert np.array_equal(by_column.padded, key.padded)
+
+
+def test_rows_are_left_out_before_they_are_dealt(load: Load) -> None:
+    gap = {"name": "x", "missing": "drop-row"}
+    data = table().replace("5,2,1\n", ",2,1\n", 1)
+    asked = dealt({"method": "iid", "clients": 13}, **{"federation.features": [gap]})
+    federation = load(asked, data=data)
+    assert federation.rows == 39
+    assert federation.mask.sum(axis=1).tolist() == [3] * 13
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "pointer", "says"),
+    [
+        ({"method": "iid", "clients": 41}, {}, "clients", "41 clients are more than the 40 rows"),
+        (
+            {"method": "shards", "clients": 20, "shards_per_client": 3},
+            {},
+            "clients",
+            "60 shards are more than the 40 rows",
+        ),
+        ({"method": "dirichlet", "clients": 4, "alpha": 1.0}, {}, "method", "use `iid` or `shar"),
+        (
+            {"method": "dirichlet", "clients": 41, "alpha": 1.0},
+            CLASSIFIER,
+            "clients",
+            "more than the 40 rows",
+        ),
+        ({"method": "column", "column": "city"}, {}, "column", "no column 'city'"),
+        ({"method": "column", "column": "x"}, {"federation.features": ["place"]}, "column",
+         "'x' is different in every one of the 40 rows"),
+    ],
+)  # fmt: skip
+def test_partitions_that_do_not_fit(
+    refuse: Refuse, method: dict[str, Any], changes: dict[str, Any], pointer: str, says: str
+) -> None:
+    faults = refuse(dealt(method, **changes), data=table())
+    assert list(faults) == [f"/federation/partition/{pointer}"]
+    assert says in faults[f"/federation/partition/{pointer}"]
+
+
+def test_everything_at_one_client_is_no_federation(refuse: Refuse) -> None:
+    """With alpha = 1e-6 one client takes a class of three rows in nearly every draw."""
+    asked = dealt({"method": "dirichlet", "clients": 2, "alpha": 1e-6}, **CLASSIFIER)
+    data = "x,place,cost\n1,1,1\n2,1,0\n3,1,0\n"
+    refused = 0
+    for seed in range(8):
+        try:
+            faults = refuse({**asked, "seed": seed}, data=data)
+        except pytest.fail.Exception:
+            continue
+        refused += 1
+        assert "one client" in faults["/federation/partition"]
+    assert 0 < refused < 8
+
+
+def test_shares_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition, "MOST_SHARES", 15)
+    asked = dealt({"method": "dirichlet", "clients": 4, "alpha": 1.0}, **CLASSIFIER)
+    assert "16 shares" in refuse(asked, data=table())["/federation/partition/clients"]

@@ -1,0 +1,369 @@
+"""Features of a table: categories, gaps, scales and standardisation."""
+
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.federations.levels import Levels
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.split import held_out_rows, split_clients
+from fedaudit.federations.table import features
+from fedaudit.federations.table.standardise import standardiser
+from fedaudit.spec.federation import SyntheticLinear
+from fedaudit.spec.parse import parse_spec
+from tests.federations.conftest import CLASSIFIER, Load, Refuse, spec_value
+
+PAINS = """hospital,age,pain,beds,cost
+a,50,typical,2,1
+a,,none,4,2
+b,70,?,6,3
+b,60,typical, ? ,4
+c,65,atypical,8,5
+c,55,none,,6
+"""
+PAIN: dict[str, Any] = {
+    "name": "pain",
+    "kind": "categorical",
+    "categories": ["none", "typical", "atypical"],
+}
+
+
+def asked(*columns: Any, **federation: Any) -> dict[str, Any]:
+    changes = {f"federation.{name}": value for name, value in federation.items()}
+    return {"federation.features": list(columns), **changes}
+
+
+def rows_of(load: Load, changes: dict[str, Any], data: str = PAINS) -> list[list[float]]:
+    federation = load(changes, data=data)
+    return federation.padded[federation.mask].tolist()
+
+
+def test_a_categorical_feature_is_a_column_per_declared_category(load: Load) -> None:
+    changes = asked({**PAIN, "categories": [*PAIN["categories"], "?"]})
+    federation = load(changes, data=PAINS)
+
+    assert federation.feature_names == ("pain=none", "pain=typical", "pain=atypical", "pain=?")
+    assert federation.padded[federation.mask].tolist() == [
+        [0, 1, 0, 0],
+        [1, 0, 0, 0],
+        [0, 0, 0, 1],
+        [0, 1, 0, 0],
+        [0, 0, 1, 0],
+        [1, 0, 0, 0],
+    ]
+
+
+def test_an_ordinal_feature_is_its_position_and_may_be_scaled(load: Load) -> None:
+    ordinal = {**PAIN, "encoding": "ordinal", "missing": "constant", "fill": "atypical"}
+    changes = asked(ordinal, missing_values=["?"], scale={"pain": 2})
+    federation = load(changes, data=PAINS)
+
+    assert federation.feature_names == ("pain",)
+    assert federation.padded[federation.mask][:, 0].tolist() == [0.5, 0, 1, 0.5, 1, 0]
+    assert federation.notes == ("empty cells of 'pain', taken as the declared value: 1",)
+
+
+@pytest.mark.parametrize("cells", ["1,2.0,01,2", "1.0,2,1,2.00", " 1 ,2,1,2"])
+def test_categories_that_are_numbers_match_however_they_are_spelt(load: Load, cells: str) -> None:
+    one, two, three, four = cells.split(",")
+    data = f"hospital,cp,cost\na,{one},1\na,{two},2\nb,{three},3\nb,{four},4\n"
+    cp = {"name": "cp", "kind": "categorical", "categories": ["1", "2"]}
+    assert rows_of(load, asked(cp), data) == [[1, 0], [0, 1], [1, 0], [0, 1]]
+
+
+def test_a_category_that_is_spelt_exactly_goes_first(load: Load) -> None:
+    data = "hospital,cp,cost\na,01,1\na,1,2\nb,1.0,3\n"
+    cp = {"name": "cp", "kind": "categorical", "categories": ["1", "01"], "encoding": "ordinal"}
+    assert rows_of(load, asked(cp), data) == [[1], [0], [0]]
+
+
+def test_rows_with_a_gap_are_left_out_where_that_is_declared(load: Load) -> None:
+    changes = asked(
+        {"name": "age", "missing": "drop-row"},
+        {"name": "beds", "missing": "drop-row"},
+        missing_values=["?"],
+    )
+    federation = load(changes, data=PAINS)
+
+    assert federation.padded[federation.mask].tolist() == [[50, 2], [70, 6], [65, 8]]
+    assert federation.client_names == ("a", "b", "c")
+    assert federation.notes == ("rows with an empty cell in 'age', 'beds', left out: 3",)
+
+
+def test_a_client_whose_rows_are_all_left_out_is_counted(load: Load) -> None:
+    data = PAINS.replace("c,65", "c,").replace("c,55", "c,")
+    federation = load(asked({"name": "age", "missing": "drop-row"}), data=data)
+    assert federation.client_names == ("a", "b")
+    assert federation.notes == (
+        "rows with an empty cell in 'age', left out: 3",
+        "clients without a row, left out: 1",
+    )
+
+
+def test_a_constant_fills_gaps_in_the_units_of_the_column(load: Load) -> None:
+    beds = {"name": "beds", "missing": "constant", "fill": 10}
+    changes = asked(beds, missing_values=["?", "none"], scale={"beds": 10})
+    federation = load(changes, data=PAINS)
+    assert federation.padded[federation.mask][:, 0] == pytest.approx([0.2, 0.4, 0.6, 1, 0.8, 1])
+    assert federation.notes == ("empty cells of 'beds', taken as the declared value: 2",)
+
+
+def test_missing_values_count_in_numbers_of_parquet_too(load: Load, sources: Path) -> None:
+    table = pa.table({"hospital": [1, 1, 2], "x": [-9.0, 5.0, None], "cost": [1, 2, 3]})
+    pq.write_table(table, sources / "data.csv")
+    x = {"name": "x", "missing": "constant", "fill": 0.5}
+    federation = load(asked(x, missing_values=["-9"]))
+    assert federation.padded[federation.mask][:, 0].tolist() == [0.5, 5, 0.5]
+
+
+def test_missing_values_of_a_sensitive_attribute_are_in_no_group(load: Load) -> None:
+    fairness = {"sensitive": ["pain"], "favourable": {"op": "ge", "value": 3}}
+    changes = {**asked({"name": "age", "missing": "constant", "fill": 0}, missing_values=["?"])}
+    federation = load({**changes, "fairness": fairness}, data=PAINS)
+    assert federation.attribute("pain").values == ("atypical", "none", "typical")
+    assert "rows without a value of 'pain', in no group: 1" in federation.notes
+
+
+def test_a_file_without_a_header(load: Load) -> None:
+    data = "1,2,a,7\n3,4,b,8\n5,6,a,7\n"
+    changes = asked(header=False, client_key="column_3", target="column_4")
+    federation = load({**changes, "federation.features": "all"}, data=data)
+    assert federation.feature_names == ("column_1", "column_2")
+    assert federation.rows == 3
+    assert federation.raw_target[federation.mask].tolist() == [7, 7, 8]
+
+
+def test_as_many_columns_as_pixels(load: Load) -> None:
+    lines = [",".join(["0"] * row + ["51"] * (784 - row) + [str(row % 2)]) for row in range(6)]
+    changes = {
+        **CLASSIFIER,
+        "federation.header": False,
+        "federation.client_key": None,
+        "federation.partition": {"method": "iid", "clients": 3},
+        "federation.target": "column_785",
+        "federation.scale": {"*": 255},
+    }
+    federation = load(changes, data="\n".join(lines))
+    assert federation.padded.shape == (3, 2, 784)
+    assert set(federation.padded.ravel().tolist()) == {0.0, float(np.float32(0.2))}
+    assert federation.classes == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "says"),
+    [
+        (asked(PAIN), "/federation/features/0", "row 3 of column 'pain' is none of the 3 declared"),
+        (asked("cost", PAIN, target="beds"), "/federation/target", "row 6 of column 'beds'"),
+        (
+            asked({**PAIN, "missing": "constant", "fill": "none"}),
+            "/federation/features/0",
+            "row 3 of column 'pain' is none of",
+        ),
+        (
+            asked(PAIN, missing_values=["?"]),
+            "/federation/features/0",
+            "row 3 of column 'pain' is empty; fill the gap, or say under `missing`",
+        ),
+        (asked("age"), "/federation/features/0", "row 2 of column 'age' is empty"),
+        (
+            asked({"name": "beds", "missing": "drop-row"}),
+            "/federation/features/0",
+            "row 4 of column 'beds' is not a number",
+        ),
+        (
+            asked("cost", target="beds", missing_values=["?"]),
+            "/federation/target",
+            "row 4 of column 'beds' is empty",
+        ),
+        (
+            asked("cost", target="age", client_key="pain", missing_values=["?"]),
+            "/federation/target",
+            "row 2 of column 'age' is empty",
+        ),
+        (
+            asked("cost", target="cost", client_key="pain", missing_values=["?"]),
+            "/federation/features/0",
+            "is the target",
+        ),
+        (
+            asked({"name": "age", "missing": "drop-row"}, client_key="pain", missing_values=["?"]),
+            "/federation/client_key",
+            "row 3 of column 'pain' is empty",
+        ),
+        (asked("age", {"name": "age"}), "/federation/features/1", "named twice"),
+        (asked({"name": "weight"}), "/federation/features/0", "no column 'weight'"),
+        (
+            asked(PAIN, scale={"pain": 2}, missing_values=["?"]),
+            "/federation/scale/pain",
+            "a column of 0 and 1 per category",
+        ),
+        (
+            asked("age", scale={"cost": {"low": 0, "high": 9}}),
+            "/federation/scale/cost",
+            "takes a divisor",
+        ),
+        (
+            {**asked("age", header=False), **CLASSIFIER},
+            "/federation/client_key",
+            "it has 'column_1', 'column_2'",
+        ),
+    ],
+)
+def test_features_that_do_not_fit(
+    refuse: Refuse, changes: dict[str, Any], pointer: str, says: str
+) -> None:
+    faults = refuse(changes, data=PAINS)
+    assert says in faults[pointer]
+    assert "typical" not in faults[pointer], "cells are confidential"
+
+
+def test_a_gap_is_an_error_even_in_a_row_that_would_be_left_out(refuse: Refuse) -> None:
+    data = PAINS.replace("a,,none,4,2", "a,,none,4,")
+    faults = refuse(asked({"name": "age", "missing": "drop-row"}), data=data)
+    assert "row 2 of column 'cost' is empty" in faults["/federation/target"]
+
+
+def test_no_row_is_left(refuse: Refuse) -> None:
+    faults = refuse(asked({"name": "x", "missing": "drop-row"}),
+                    data="hospital,x,cost\na,,1\nb,,1\na,,2\n")  # fmt: skip
+    assert "every row has an empty cell in one of 'x'" in faults["/federation/features"]
+
+
+def test_one_class_is_left(refuse: Refuse) -> None:
+    data = "hospital,x,cost\na,,1\nb,2,0\na,3,0\n"
+    faults = refuse({**asked({"name": "x", "missing": "drop-row"}), **CLASSIFIER}, data=data)
+    assert "one value only" in faults["/federation/target"]
+
+
+def test_categories_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features, "LARGEST_FEDERATION", 17)
+    faults = refuse(asked(PAIN), data=PAINS)
+    assert "3 features of 6 rows take 18 cells" in faults["/federation/features"]
+
+
+def test_a_declared_range_and_what_lies_outside_it(load: Load) -> None:
+    data = "hospital,x,cost\na,-5,1\na,0,2\nb,2.5,3\nb,10,4\nb,11,4\n"
+    federation = load(asked("x", scale={"x": {"low": 0, "high": 10}}), data=data)
+    assert federation.padded[federation.mask][:, 0].tolist() == [0, 0, 0.25, 1, 1]
+    assert federation.notes == ("values of 'x' outside its range, brought to its ends: 2",)
+
+
+def test_one_scale_for_every_number_that_has_none(load: Load) -> None:
+    ordinal = {**PAIN, "encoding": "ordinal", "missing": "drop-row"}
+    data = "hospital,x,y,pain,cost\na,4,6,typical,1\nb,8,9,atypical,2\nb,8,9,none,2\n"
+    federation = load(asked("x", "y", ordinal, scale={"*": 4, "y": 3}), data=data)
+    assert federation.padded[federation.mask].tolist() == [[1, 2, 1], [2, 3, 2], [2, 3, 0]]
+    assert federation.target_scale == 1
+
+
+NUMBERS = st.one_of(st.floats(-1e6, 1e6), st.sampled_from([0.0, 0.1, 3.0]))
+
+
+HELD_OUT = {
+    unit: SyntheticLinear(source="synthetic-linear", validation_fraction=0.3, validation_unit=unit)
+    for unit in ("client", "record")
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    cells=st.lists(st.tuples(st.integers(0, 4), NUMBERS), min_size=5, max_size=60),
+    unit=st.sampled_from(["client", "record"]),
+    seed=st.integers(0, 100),
+)
+def test_standardised_columns_have_mean_0_and_deviation_1(
+    cells: list[tuple[int, float]], unit: str, seed: int
+) -> None:
+    present, codes = np.unique([client for client, _ in cells], return_inverse=True)
+    values = np.array([value for _, value in cells])
+    if len(present) < 2:
+        return
+    clients = Levels(tuple(map(str, present)), codes)
+    counted = np.ones(len(codes), dtype=np.bool_)
+    if unit == "record":
+        counts = np.bincount(codes)
+        longest = int(counts.max())
+        held_out = held_out_rows(
+            counts, clients=np.arange(len(counts)), longest=longest, fraction=0.3, seed=seed
+        )
+        seen = np.zeros(len(counts), dtype=np.int64)
+        for row, client in enumerate(codes):
+            counted[row] = not held_out[client, seen[client]]
+            seen[client] += 1
+    how: Literal["client", "global"]
+    for how in ("client", "global"):
+        bring = standardiser(how, clients, source=HELD_OUT[unit], seed=seed)
+        out = bring(values)
+        assert np.isfinite(out).all()
+        training = split_clients(len(present), validation_fraction=0.3, seed=seed).training
+        groups = [counted & (codes == client) for client in range(len(present))]
+        if how == "global":
+            groups = [counted if unit == "record" else np.isin(codes, training)]
+        for group in groups:
+            if np.ptp(values[group]) == 0:
+                assert not out[group].any()
+            elif np.ptp(values[group]) > 1e-3:
+                assert abs(out[group].mean()) < 1e-6
+                assert abs(out[group].std() - 1) < 1e-6
+
+
+HEIGHTS = "hospital,x,flag,cost\n" + "".join(
+    f"h{row % 10},{row * row % 17},{row % 2},{row}\n" for row in range(60)
+)
+FLAG = {"name": "flag", "kind": "categorical", "categories": ["0", "1"]}
+
+
+def test_global_standardisation_looks_at_training_clients_only(load: Load) -> None:
+    changes = asked("x", FLAG, standardise="global", scale={"x": 10}, validation_fraction=0.3)
+    federation = load({**changes, "seed": 4}, data=HEIGHTS)
+    training = split_clients(10, validation_fraction=0.3, seed=4).training
+    seen = federation.padded[training][federation.mask[training]]
+
+    assert seen[:, 0].mean() == pytest.approx(0, abs=1e-6)
+    assert seen[:, 0].std() == pytest.approx(1, abs=1e-6)
+    assert set(seen[:, 1].tolist()) == {0.0, 1.0}, "categories stay as they are"
+    assert any("all training clients' rows, taken without noise" in note
+               for note in federation.notes)  # fmt: skip
+    other = load({**changes, "seed": 5}, data=HEIGHTS)
+    assert not np.array_equal(other.padded, federation.padded)
+
+
+def test_standardisation_within_each_client_does_not_depend_on_the_seed(load: Load) -> None:
+    changes = asked("x", standardise="client", validation_fraction=0.3)
+    federation = load({**changes, "seed": 4}, data=HEIGHTS)
+    for client in range(10):
+        own = federation.padded[client][federation.mask[client]][:, 0]
+        assert own.mean() == pytest.approx(0, abs=1e-6)
+        assert own.std() == pytest.approx(1, abs=1e-6)
+    assert np.array_equal(load({**changes, "seed": 5}, data=HEIGHTS).padded, federation.padded)
+    assert any("within each client" in note for note in federation.notes)
+
+
+NAMES = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zs", "Zl", "Zp"]),
+    min_size=1,
+    max_size=8,
+).filter(lambda text: text == text.strip() and text.strip("\ufeff"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), categories=st.lists(NAMES, min_size=1, max_size=6, unique=True))
+def test_every_declared_category_is_found_again(data: st.DataObject, categories: list[str]) -> None:
+    cells = data.draw(st.lists(st.sampled_from(categories), min_size=3, max_size=20))
+    column = {"name": "x", "kind": "categorical", "categories": categories}
+    with tempfile.TemporaryDirectory() as folder:
+        table = {"hospital": [row % 2 for row in range(len(cells))], "x": cells}
+        pq.write_table(pa.table({**table, "cost": [1] * len(cells)}), Path(folder) / "data.csv")
+        spec = parse_spec(spec_value(asked(column)))
+        federation = load_federation(spec, sources_dir=Path(folder))
+    encoded = federation.padded[federation.mask]
+    assert (encoded.sum(axis=1) == 1).all()
+    found = [categories[place] for place in encoded.argmax(axis=1)]
+    assert found == cells[0::2] + cells[1::2]

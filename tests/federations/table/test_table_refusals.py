@@ -1,0 +1,264 @@
+"""Tables that cannot be used: the field, the column, the row and the remedy are named."""
+
+import gzip
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedaudit.federations import packing
+from fedaudit.federations.groups import sensitive
+from fedaudit.federations.load import load_federation
+from fedaudit.federations.reading import table_files
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import parse_spec
+from tests.federations.conftest import CLASSIFIER, Refuse, spec_value
+
+PATH = "/federation/path"
+GOOD = "hospital,x,cost\na,1,2\nb,3,4\na,1,2\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        pytest.param(b"", "is empty", id="empty"),
+        pytest.param(b"\n\n\n", "has no rows", id="blank"),
+        pytest.param(b"hospital,x,cost", "has no rows", id="header without an end"),
+        pytest.param(b"hospital,x,cost\n", "header but no rows", id="header only"),
+        pytest.param(b"hospital\na\nb\n", "single column", id="one column"),
+        pytest.param(b"hospital;x;cost\na;1;2\nb;3;4\n", "by commas", id="semicolons"),
+        pytest.param(b"hospital,x,x,cost\na,1,1,2\n", "twice in its first line: 'x'", id="twice"),
+        pytest.param(b"hospital,x, x,cost\na,1,1,2\n", "'x'", id="twice but for blanks"),
+        pytest.param(b"hospital,,cost\na,1,2\nb,3,4\n", "column 2", id="a column without a name"),
+        pytest.param(b"hospital,x,cost\na,1,2\nb,3\n", "2 cells in data row 2 and 3", id="short"),
+        pytest.param(b"hospital,x,cost\n\na,1,2,9\n", "4 cells in data row 1 and 3", id="long"),
+        pytest.param(b"hospital,x,cost\na,1,2\n\xff\xfe,3,4\n", "not in UTF-8", id="latin"),
+        pytest.param(b"h\xf4pital,x,cost\na,1,2\n", "not in UTF-8", id="latin header"),
+        pytest.param(GOOD.encode("utf-16"), "not in UTF-8", id="utf-16"),
+        pytest.param(bytes(range(256)) * 9, "binary", id="binary"),
+        pytest.param(b"hospital,x,cost\na\x00b,1,2\nb,3,4\n", "binary", id="nul"),
+        pytest.param(b"\x89PNG\r\n\x1a\n\xff\xd8\xff" * 40, "UTF-8", id="image"),
+        pytest.param(b"PAR1 and no more", "neither", id="damaged parquet"),
+        pytest.param(gzip.compress(GOOD.encode() * 99)[:40], "damaged gzip", id="damaged gzip"),
+        pytest.param(gzip.compress(b""), "is empty", id="empty gzip"),
+    ],
+)
+def test_files_that_are_no_tables(refuse: Refuse, data: bytes, says: str) -> None:
+    faults = refuse(data=data)
+    assert list(faults) == [PATH]
+    assert says in faults[PATH]
+    assert "data.csv" in faults[PATH]
+
+
+def test_a_quote_that_never_ends(refuse: Refuse) -> None:
+    data = 'hospital,x,cost\n"a,1,2\n' + "b,3,4\n" * 2_000_000
+    assert "quote" in refuse(data=data)[PATH] or "cells" in refuse(data=data)[PATH]
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer", "says"),
+    [
+        ({"federation.client_key": "city"}, "/federation/client_key", "'city'; it has 'hospital'"),
+        ({"federation.target": "price"}, "/federation/target", "'price'"),
+        ({"federation.target": "hospital"}, "/federation/target", "client key"),
+        ({"federation.features": ["x", "y"]}, "/federation/features/1", "'y'"),
+        ({"federation.features": ["x", "x"]}, "/federation/features/1", "twice"),
+        ({"federation.features": ["cost"]}, "/federation/features/0", "is the target"),
+        ({"federation.features": ["hospital"]}, "/federation/features/0", "is the client key"),
+        ({"federation.drop": ["y"]}, "/federation/drop/0", "'y'"),
+        ({"federation.drop": ["x"]}, "/federation/features", "no column is left"),
+        ({"federation.drop": ["cost"]}, "/federation/drop/0", "do not drop it"),
+        (
+            {"federation.drop": ["x"], "federation.features": ["x"]},
+            "/federation/features/0",
+            "under `drop` too",
+        ),
+        ({"fairness": {"sensitive": ["race"]}}, "/fairness/sensitive/0", "'race'"),
+        ({"fairness": {"sensitive": ["x", "cost"]}}, "/fairness/sensitive/1", "is the target"),
+        ({"federation.scale": {"a/b": 2}}, "/federation/scale/a~1b", "neither a feature"),
+        ({"federation.scale": {"hospital": 2}}, "/federation/scale/hospital", "neither"),
+        ({"federation.scale": {"x": 1e-300}}, "/federation/scale/x", "larger scale"),
+        ({"federation.scale": {"cost": 1e-300}}, "/federation/scale/cost", "larger scale"),
+        ({"federation.positive": "4"}, "/federation/positive", "leave it out"),
+        ({**CLASSIFIER, "federation.positive": "5"}, "/federation/positive", "'2', '4'"),
+        ({**CLASSIFIER, "federation.scale": {"cost": 2}}, "/federation/scale/cost", "class"),
+    ],
+)  # fmt: skip
+def test_fields_that_do_not_fit_the_table(
+    refuse: Refuse, changes: dict[str, Any], pointer: str, says: str
+) -> None:
+    faults = refuse(changes, data=GOOD)
+    assert list(faults) == [pointer]
+    assert says in faults[pointer]
+
+
+def test_all_missing_columns_are_named_at_once(refuse: Refuse) -> None:
+    changes = {"federation.client_key": "k", "federation.target": "t", "federation.drop": ["d"]}
+    assert list(refuse(changes, data=GOOD)) == [
+        "/federation/client_key",
+        "/federation/target",
+        "/federation/drop/0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"),
+    [
+        ("", "row 4 of column 'x' is empty"),
+        ("   ", "row 4 of column 'x' is empty"),
+        ("seven", "row 4 of column 'x' is not a number"),
+        ("1 000", "is not a number"),
+        ("0x10", "is not a number"),
+        ("1_0", "is not a number"),
+        ("NaN", "is not finite"),
+        ("-inf", "is not finite"),
+        ("1e999", "is not finite"),
+        ("99999999999999999999", "past 64 bits"),
+        ("-9223372036854775808", "past 64 bits"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("column", "pointer"), [("x", "/federation/features"), ("cost", "/federation/target")]
+)
+def test_cells_that_are_no_numbers(
+    refuse: Refuse, cell: str, says: str, column: str, pointer: str
+) -> None:
+    row = {"hospital": "a", "x": "1", "cost": "2", column: cell}
+    faults = refuse(data=GOOD + ",".join(row.values()) + "\nb,5,6\n")
+    assert says.replace("'x'", repr(column)) in faults[pointer]
+    assert "row 4" in faults[pointer]
+    assert cell.strip() not in faults[pointer] or not cell.strip(), "cells are confidential"
+
+
+def test_the_position_of_a_named_feature_is_its_pointer(refuse: Refuse) -> None:
+    data = "hospital,x,y,z,cost\na,1,2,3,4\nb,1,2,red,4\nb,1,2,3,4\n"
+    faults = refuse({"federation.features": ["x", "y", "z"]}, data=data)
+    assert "row 2 of column 'z' is not a number" in faults["/federation/features/2"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "pointer", "says"),
+    [
+        ("a,1,2\n,3,4\n", "/federation/client_key", "row 2 of column 'hospital' is empty"),
+        ("a,1,2\na,3,4\n", "/federation/client_key", "at least two"),
+        (
+            "a,1,2\nb,3,4\nc,3,4\n",
+            "/federation/client_key",
+            "'hospital' is different in every one of the 3 rows",
+        ),
+        ('a,1,2\n"a\tb",3,4\n', "/federation/client_key", "row 2 of column 'hospital' has control"),
+        (f"a,1,2\n{'b' * 201},3,4\n", "/federation/client_key", "more than 200 characters"),
+    ],
+)
+def test_client_keys(refuse: Refuse, rows: str, pointer: str, says: str) -> None:
+    assert says in refuse(data="hospital,x,cost\n" + rows)[pointer]
+
+
+@pytest.mark.parametrize(
+    ("targets", "changes", "pointer", "says"),
+    [
+        ("yes,no,", {}, "/federation/target", "row 3 of column 'cost' is empty"),
+        ("yes,yes,yes", {}, "/federation/target", "one value only"),
+        ("1,2,3", {"federation.positive": "1"}, "/federation/positive", "3 classes"),
+    ],
+)
+def test_classes(
+    refuse: Refuse, targets: str, changes: dict[str, Any], pointer: str, says: str
+) -> None:
+    lines = [
+        f"{client},1,{target}" for client, target in zip("aba", targets.split(","), strict=True)
+    ]
+    faults = refuse({**CLASSIFIER, **changes}, data="\n".join(["hospital,x,cost", *lines]) + "\n")
+    assert says in faults[pointer]
+
+
+def test_a_measurement_makes_no_classes(refuse: Refuse) -> None:
+    lines = "".join(f"{'ab'[row % 2]},1,{row}.5\n" for row in range(1001))
+    faults = refuse(CLASSIFIER, data="hospital,x,cost\n" + lines)
+    assert "1001 distinct values" in faults["/federation/target"]
+    assert "rmse" in faults["/federation/target"]
+
+
+def test_sensitive_attributes_without_groups(
+    refuse: Refuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 0}}}
+    data = "hospital,x,sex,cost\na,1,,2\nb,3,,4\nb,3,,4\n"
+    assert "empty in every row" in refuse(changes, data=data)["/fairness/sensitive/0"]
+    monkeypatch.setattr(sensitive, "MOST_GROUPS", 1)
+    data = "hospital,x,sex,cost\na,1,F,2\nb,3,M,4\nb,3,M,4\n"
+    assert "2 distinct values" in refuse(changes, data=data)["/fairness/sensitive/0"]
+
+
+def test_parquet_columns_that_are_neither_text_nor_numbers(refuse: Refuse, sources: Path) -> None:
+    table = pa.table({"hospital": ["a", "b", "b"], "x": [[1], [2], [3]], "cost": [1, 2, 3]})
+    pq.write_table(table, sources / "data.csv")
+    assert "'x' of type list" in refuse()[PATH]
+
+
+def test_parquet_gaps_and_infinities(refuse: Refuse, sources: Path) -> None:
+    for gap, says in ((None, "is empty"), (float("nan"), "not finite"), (2**63, "past 64 bits")):
+        kind = pa.uint64() if isinstance(gap, int) else pa.float64()
+        table = pa.table(
+            {"hospital": ["a", "b", "b"], "x": pa.array([1, gap, 1], kind), "cost": [1, 2, 3]}
+        )
+        pq.write_table(table, sources / "data.csv")
+        message = refuse()["/federation/features"]
+        assert "row 2 of column 'x'" in message
+        assert says in message
+
+
+def test_sizes_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(table_files, "LARGEST_TABLE", 5)
+        assert "5 are allowed" in refuse(data=GOOD)[PATH]
+    with monkeypatch.context() as patch:
+        patch.setattr(packing, "LARGEST_FEDERATION", 10)
+        faults = refuse(data=GOOD)
+        assert "2 clients padded to 2 rows" in faults["/federation/client_key"]
+    with monkeypatch.context() as patch:
+        patch.setattr(table_files, "MOST_COLUMNS", 2)
+        assert "3 columns" in refuse(data=GOOD)[PATH]
+
+
+def _damaged(rng: random.Random, content: bytes) -> bytes:
+    """A few bytes changed, cut out or put in."""
+    data = bytearray(content)
+    for _ in range(rng.randint(1, 4)):
+        place = rng.randrange(len(data))
+        kind = rng.random()
+        if kind < 0.6:
+            data[place] = rng.choice([rng.randrange(256), *b'\n",\0'])
+        elif kind < 0.8:
+            del data[place : place + rng.randint(1, 9)]
+        else:
+            data[place:place] = rng.randbytes(rng.randint(1, 5))
+        data = data or bytearray(b"x")
+    return bytes(data)
+
+
+@pytest.mark.parametrize("kind", ["csv", "gzip", "parquet"])
+def test_damaged_files_are_refused_or_read_and_never_worse(sources: Path, kind: str) -> None:
+    rng = random.Random(7)
+    text = b"hospital,x,cost\n" + b'a,1,2\n"b, c",3,4\n' * 5
+    pq.write_table(
+        pa.table({"hospital": ["a", "b", "b"], "x": [1.5, 2, 3], "cost": [1, 2, 3]}),
+        sources / "good",
+    )
+    whole = {"csv": text, "gzip": gzip.compress(text), "parquet": (sources / "good").read_bytes()}
+    spec = parse_spec(spec_value({}))
+    pointers: list[str] = []
+    for _ in range(300):
+        (sources / "data.csv").write_bytes(_damaged(rng, whole[kind]))
+        try:
+            federation = load_federation(spec, sources_dir=sources)
+        except InvalidInputError as error:
+            pointers += [fault.pointer for fault in error.errors]
+        else:
+            assert np.isfinite(federation.features).all()
+    assert len(pointers) > 100
+    assert all(pointer.startswith("/federation/") for pointer in pointers)

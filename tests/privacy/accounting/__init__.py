@@ -1,0 +1,1 @@
+"""Tests of accounting of privacy."""

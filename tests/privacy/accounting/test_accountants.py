@@ -1,0 +1,284 @@
+"""What holds for every accountant, and what each refuses."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.privacy.accounting.accountants.accountant_choice import accountant
+from fedaudit.privacy.accounting.accountants.base import UnsupportedEventError
+from fedaudit.privacy.accounting.accountants.pld import PldAccountant
+from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
+from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant
+from fedaudit.privacy.accounting.privacy_events import (
+    Composed,
+    FixedSizeSampled,
+    Gaussian,
+    LaplaceL2,
+    NonPrivate,
+    PoissonSampled,
+    TwoStage,
+)
+from tests.privacy.gaussian_exact import exact_epsilon
+
+DELTA = 1e-5
+EVERY_EVENT = (
+    NonPrivate(),
+    Gaussian(2.0),
+    PoissonSampled(0.1, Gaussian(2.0)),
+    PoissonSampled(0.1, NonPrivate()),
+    FixedSizeSampled(100, 10, Gaussian(2.0)),
+    FixedSizeSampled(100, 10, PoissonSampled(0.1, Gaussian(2.0))),
+    TwoStage(0.5, 0.1, 2.0, 5),
+    LaplaceL2(11, 3.0, None),
+)
+
+
+class AccountantRules:
+    """The rules; a subclass names an accountant, an event of its own, and its examples."""
+
+    examples = 30
+    least_noise = 0.8
+    most_releases = 200
+
+    def new(self):
+        raise NotImplementedError
+
+    def event(self, *, noise=2.0, rate=0.1):
+        raise NotImplementedError
+
+    def spent(self, *, count=10, delta=DELTA, **parameters):
+        return self.new().compose(self.event(**parameters), count).epsilon(delta)
+
+    def test_nothing_composed_spends_nothing(self):
+        assert self.new().epsilon(DELTA) == 0
+        assert self.new().compose(self.event(), 0).epsilon(DELTA) == 0
+
+    def test_a_release_without_a_mechanism_has_no_bound(self):
+        assert self.new().compose(self.event()).compose(NonPrivate()).epsilon(DELTA) == math.inf
+
+    def test_composition_does_not_care_how_it_is_told(self):
+        at_once = self.new().compose(self.event(), 6)
+        one_by_one = self.new()
+        for _ in range(6):
+            one_by_one.compose(self.event())
+        nested = self.new().compose(Composed(Composed(self.event(), 2), 3))
+        assert at_once.composed == one_by_one.composed == nested.composed
+        assert at_once.spent(DELTA) == one_by_one.spent(DELTA) == nested.spent(DELTA)
+
+    def test_what_was_composed_can_be_composed_again(self):
+        first = self.new().compose(self.event(), 3).compose(self.event(noise=5.0), 2)
+        again = self.new()
+        for event in first.composed:
+            again.compose(event)
+        assert again.spent(DELTA) == first.spent(DELTA)
+
+    @pytest.mark.parametrize("event", EVERY_EVENT, ids=lambda event: str(event.kind))
+    def test_unsupported_says_what_compose_does(self, event):
+        for asked in (event, Composed(event, 2)):
+            if self.new().unsupported(asked) is None:
+                assert self.new().compose(asked).epsilon(DELTA) > 0
+                continue
+            reason = self.new().unsupported(asked)
+            with pytest.raises(UnsupportedEventError) as refused:
+                self.new().compose(asked)
+            assert str(refused.value) == reason
+
+    def test_what_is_refused_leaves_nothing_behind(self):
+        accountant_ = self.new().compose(self.event())
+        before = accountant_.spent(DELTA)
+        with pytest.raises(UnsupportedEventError):
+            accountant_.compose(LaplaceL2(11, 3.0, 1.0))
+        assert accountant_.spent(DELTA) == before
+
+    def test_metric_privacy_is_no_epsilon(self):
+        assert "leakage" in self.new().unsupported(LaplaceL2(11, 3.0, 1.0))
+
+    @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, math.nan])
+    def test_delta_lies_between_0_and_1(self, delta):
+        with pytest.raises(ValueError, match="delta"):
+            self.new().epsilon(delta)
+
+    def test_spending_is_not_undone(self):
+        with pytest.raises(ValueError, match="negative"):
+            self.new().compose(self.event(), -1)
+
+    def test_the_figure_says_what_it_holds_for(self):
+        spent = self.new().compose(self.event()).spent(DELTA)
+        assert (spent.delta, spent.adjacency) == (DELTA, self.new().adjacency)
+        assert spent.accountant == self.new().name
+
+    def test_epsilon_is_monotone(self):
+        @settings(max_examples=self.examples, deadline=None)
+        @given(
+            noise=st.floats(self.least_noise, 20),
+            rate=st.floats(0.01, 0.5),
+            count=st.integers(1, self.most_releases),
+            delta=st.floats(1e-8, 1e-2),
+            factor=st.floats(1.01, 2),
+        )
+        def rule(noise, rate, count, delta, factor):
+            epsilon = self.spent(noise=noise, rate=rate, count=count, delta=delta)
+            slack = epsilon * (1 + 1e-9) + 1e-4  # the grid of the privacy loss distributions
+            assert epsilon >= 0
+            assert self.spent(noise=noise * factor, rate=rate, count=count, delta=delta) <= slack
+            assert self.spent(noise=noise, rate=rate / factor, count=count, delta=delta) <= slack
+            assert self.spent(noise=noise, rate=rate, count=count, delta=delta * factor) <= slack
+            more = math.ceil(count * factor)
+            assert self.spent(noise=noise, rate=rate, count=more, delta=delta) >= epsilon - 1e-4
+
+        rule()
+
+
+class TestRdpOfPoissonSamples(AccountantRules):
+    def new(self):
+        return RdpAccountant(adjacency="add-or-remove-one", orders=(1.5, 2, 3, 5, 8, 16, 32, 64))
+
+    def event(self, *, noise=2.0, rate=0.1):
+        return PoissonSampled(rate, Gaussian(noise))
+
+
+class TestRdpOfFixedSizes(AccountantRules):
+    examples = 10
+
+    def new(self):
+        return RdpAccountant(adjacency="replace-one", orders=(1.5, 2, 3, 5, 8, 16, 32, 64))
+
+    def event(self, *, noise=2.0, rate=0.1):
+        return FixedSizeSampled(10_000, math.ceil(10_000 * rate), Gaussian(noise))
+
+
+class TestPldOfPoissonSamples(AccountantRules):
+    examples = 2  # a distribution with large losses takes a second
+    least_noise = 4
+    most_releases = 20
+
+    def new(self):
+        return PldAccountant(adjacency="add-or-remove-one")
+
+    def event(self, *, noise=2.0, rate=0.1):
+        return PoissonSampled(rate, Gaussian(noise))
+
+
+class TestPldOfReplacement(AccountantRules):
+    examples = 2  # a distribution with large losses takes a second
+    least_noise = 4
+    most_releases = 20
+
+    def new(self):
+        return PldAccountant(adjacency="replace-one")
+
+    def event(self, *, noise=2.0, rate=0.1):
+        return Gaussian(noise / rate**0.5)
+
+
+class TestTwoStageFinalModel(AccountantRules):
+    def new(self):
+        return TwoStageAccountant(observer="final_model")
+
+    def event(self, *, noise=2.0, rate=0.1):
+        return TwoStage(0.7, rate, noise, 5)
+
+
+class TestTwoStageServer(TestTwoStageFinalModel):
+    def new(self):
+        return TwoStageAccountant(observer="server")
+
+
+@pytest.mark.parametrize(
+    ("name", "adjacency", "event", "remedy"),
+    [
+        ("rdp", "replace-one", EVERY_EVENT[2], "samples of a fixed size and use 'rdp'"),
+        ("pld", "replace-one", EVERY_EVENT[2], "samples of a fixed size and use 'rdp'"),
+        ("rdp", "add-or-remove-one", EVERY_EVENT[4], "under 'replace-one'"),
+        ("pld", "add-or-remove-one", EVERY_EVENT[4], "under 'replace-one'"),
+        ("pld", "replace-one", EVERY_EVENT[4], "use 'rdp' under 'replace-one'"),
+        ("rdp", "add-or-remove-one", EVERY_EVENT[6], "the accountant 'two-stage'"),
+        ("pld", "add-or-remove-one", EVERY_EVENT[6], "the accountant 'two-stage'"),
+        ("rdp", "replace-one", EVERY_EVENT[5], "'gaussian' event only"),
+    ],
+)
+def test_a_wrong_pair_is_refused_with_one_that_fits(name, adjacency, event, remedy):
+    assert remedy in accountant(name, adjacency=adjacency).unsupported(event)
+
+
+def test_the_two_stage_accountant_knows_one_adjacency_and_one_event():
+    with pytest.raises(ValueError, match="'add-or-remove-one'"):
+        TwoStageAccountant(observer="server", adjacency="replace-one")
+    reason = TwoStageAccountant(observer="server").unsupported(PoissonSampled(0.1, Gaussian(1.0)))
+    assert "use 'rdp'" in reason
+
+
+@pytest.mark.parametrize("orders", [(), (1.0, 2.0), (3.0, 2.0), (2.0, 2.0)])
+def test_orders_ascend_above_1(orders):
+    with pytest.raises(ValueError, match="orders"):
+        RdpAccountant(adjacency="replace-one", orders=orders)
+
+
+@pytest.mark.parametrize(("noise", "count"), [(0.7, 1), (2.0, 1), (5.0, 30), (40.0, 100)])
+@pytest.mark.parametrize("adjacency", ["add-or-remove-one", "replace-one"])
+def test_bounds_bracket_the_exact_gaussian(noise, count, adjacency):
+    """Replacement puts the sums two clips apart; PLD is above the truth by its grid at most."""
+    clips = 2 if adjacency == "replace-one" else 1
+    exact = exact_epsilon(DELTA, noise / clips / math.sqrt(count))
+    pld = accountant("pld", adjacency=adjacency).compose(Gaussian(noise), count).epsilon(DELTA)
+    rdp = accountant("rdp", adjacency=adjacency).compose(Gaussian(noise), count).epsilon(DELTA)
+    assert exact * (1 - 1e-9) <= pld <= exact + 1e-3
+    assert pld <= rdp <= 1.2 * exact
+
+
+@pytest.mark.parametrize("sample", [1, 30, 90, 99])
+@pytest.mark.parametrize("noise", [1.0, 4.0, 50.0])
+def test_a_sample_never_costs_more_than_everyone(sample, noise):
+    """The bound for samples of a fixed size alone would, from about half the population on."""
+    orders = (1.5, 2.0, 4.0, 8.0, 16.0, 64.0)
+    everyone = RdpAccountant(adjacency="replace-one", orders=orders).compose(Gaussian(noise), 100)
+    sampled = RdpAccountant(adjacency="replace-one", orders=orders)
+    sampled.compose(FixedSizeSampled(100, sample, Gaussian(noise)), 100)
+    assert sampled.epsilon(DELTA) <= everyone.epsilon(DELTA)
+    if sample == 1:
+        assert sampled.epsilon(DELTA) < everyone.epsilon(DELTA) / 10
+
+
+def test_a_fixed_size_is_that_of_the_library_with_the_clips_counted():
+    """Where sampling helps at all; the library's noise is relative to two clips."""
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant as Library
+
+    library = Library([4.0, 8.0, 16.0], dp_accounting.NeighboringRelation.REPLACE_ONE)
+    gaussian = dp_accounting.GaussianDpEvent(2.0)
+    library.compose(dp_accounting.SampledWithoutReplacementDpEvent(1000, 10, gaussian), 50)
+    ours = RdpAccountant(adjacency="replace-one", orders=(4.0, 8.0, 16.0))
+    ours.compose(FixedSizeSampled(1000, 10, Gaussian(4.0)), 50)
+    assert ours.epsilon(DELTA) == pytest.approx(library.get_epsilon(DELTA), rel=1e-12)
+
+
+def test_a_sample_of_everyone_is_no_sample():
+    whole = RdpAccountant(adjacency="replace-one").compose(Gaussian(3.0), 5)
+    sampled = RdpAccountant(adjacency="replace-one")
+    sampled.compose(FixedSizeSampled(10, 10, Gaussian(3.0)), 5)
+    assert sampled.epsilon(DELTA) == pytest.approx(whole.epsilon(DELTA), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("noise", "delta", "edge"), [(0.01, 1e-5, "smallest"), (1e4, 1e-5, "largest"), (2, 1e-5, None)]
+)
+def test_a_best_order_at_the_edge_of_the_grid_is_told(noise, delta, edge):
+    orders = (2.0, 4.0, 8.0, 16.0, 32.0)
+    spent = RdpAccountant(adjacency="add-or-remove-one", orders=orders)
+    warnings = spent.compose(Gaussian(noise)).spent(delta).warnings
+    two_stage = TwoStageAccountant(observer="server", orders=(2, 4, 8, 16, 32))
+    told = two_stage.compose(TwoStage(1.0, 1.0, noise, 1)).spent(delta).warnings
+    if edge is None:
+        assert warnings == told == ()
+    else:
+        assert edge in warnings[0]
+        assert edge in told[0]
+
+
+def test_epsilon_is_clipped_at_zero():
+    spent = RdpAccountant(adjacency="add-or-remove-one").compose(Gaussian(1e6)).spent(1e-2)
+    assert (spent.epsilon, spent.warnings) == (0.0, ())
+    two_stage = TwoStageAccountant(observer="server").compose(TwoStage(1.0, 1.0, 1e6, 1))
+    assert two_stage.epsilon(1e-2) == 0.0

@@ -1,0 +1,121 @@
+"""What noise layer by layer is said to guarantee, and that it never claims more than is proven."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.privacy.accounting.mechanism_parameters import Component
+from fedaudit.privacy.mechanism_guarantees import (
+    guarantee_kind,
+    guarantee_statement,
+    mechanism_inputs,
+)
+from tests.privacy.specs_of_privacy import a_spec
+
+SIZES = (8, 3)
+
+
+def layered(*, clustering="k-means", hypotheses=2, **settings):
+    privacy = {
+        "mechanism": "laplace-l2",
+        "noise_multiplier": 5,
+        "noise": "release",
+        "per_layer": True,
+        **settings,
+    }
+    return a_spec(privacy, clustering=clustering, hypotheses=hypotheses)
+
+
+def said(sizes=SIZES, **settings):
+    return guarantee_statement(layered(**settings), sum(sizes), layers=sizes)
+
+
+def test_layers_change_nothing_about_how_far_a_figure_is_proven():
+    assert guarantee_kind(layered()) == "heuristic"
+    assert guarantee_kind(layered(radius=0.5)) == "formal"
+    assert guarantee_kind(layered(radius=0.5, clustering="reported")) == "heuristic"
+
+
+def test_adaptive_radii_are_no_theorem_and_add_up_to_the_whole():
+    found = said(radius_floor=0.01, clip=2)
+    assert (found.kind, found.delta, found.observers) == ("heuristic", None, ("server",))
+    assert "n_l/nu in layer l (1.6, 0.6)" in found.statement
+    assert "over layers that is n/nu = 2.2" in found.statement
+    assert "no theorem" in found.statement
+    assert "at least 0.01, and at most 2, to which the whole update is clipped" in found.statement
+    assert "layer of the network" in found.adjacency
+
+
+def test_a_fixed_radius_adds_the_exponents_of_the_layers():
+    found = said(radius=0.5)
+    assert found.kind == "formal"
+    assert "exp(sum of epsilon_l*d_l)" in found.statement
+    assert "within r of each other in every layer" in found.statement
+    assert "Updates are not clipped" in found.statement
+    assert "n/nu covers" not in found.statement
+
+
+def test_a_clip_bounds_all_layers_together():
+    # 2c/(nu r) * sqrt(8^2 + 3^2) = 2c * 3.417601...; n/nu = 2.2. A bound is rounded up.
+    assert "n/nu covers every two datasets" in said(radius=0.5, clip=0.25).statement
+    covering = 2.2 / (2 / 0.5 * math.hypot(*SIZES) / 5)
+    assert "n/nu covers" in said(radius=0.5, clip=covering * (1 - 1e-9)).statement
+    beyond = said(radius=0.5, clip=covering * (1 + 1e-9)).statement
+    assert "n/nu covers" not in beyond
+    assert "not by n/nu" in beyond
+    assert (
+        "bounded by 2c/r * sqrt(sum of n_l^2)/nu = 6.83521," in said(radius=0.5, clip=1).statement
+    )
+
+
+def test_a_single_layer_reaches_as_far_as_the_whole_vector():
+    for clip in (0.24, 0.26):
+        whole = guarantee_statement(layered(radius=0.5, clip=clip, per_layer=False), 11).statement
+        single = said((11,), radius=0.5, clip=clip).statement
+        assert ("n/nu covers" in whole) == ("n/nu covers" in single) == (clip < 0.25)
+
+
+@given(
+    st.lists(st.integers(1, 10_000), min_size=1, max_size=5),
+    st.integers(0, 2**32 - 1),
+    st.floats(0.01, 10),
+)
+def test_no_two_clipped_uploads_pass_the_bound(sizes, seed, clip):
+    """The exponents of any distances within a ball of 2c, and that the bound is met by some."""
+    nu, radius = 5.0, 0.5
+    rates = np.array(sizes) / (nu * radius)
+    bound = 2 * clip / radius * math.hypot(*sizes) / nu
+    distances = np.abs(np.random.default_rng(seed).normal(size=(100, len(sizes))))
+    distances *= 2 * clip / np.linalg.norm(distances, axis=1, keepdims=True)
+    assert (distances @ rates <= bound * (1 + 1e-12)).all()
+    worst = rates * 2 * clip / np.linalg.norm(rates)
+    assert worst @ rates == pytest.approx(bound)
+
+
+def test_between_hypotheses_the_layers_distances_count():
+    assert "||theta_i - theta_j|| within layer l" in said(radius=0.5).statement
+    assert "theta_i" not in said(radius=0.5, hypotheses=1).statement
+    assert "without any noise" in said(radius=0.5, clustering="reported").statement
+    assert "in any layer" in said().statement
+
+
+def test_simulated_noise_protects_no_model():
+    assert "not for release" in said(noise="simulation").statement
+
+
+def test_the_ledger_records_the_layers():
+    inputs = mechanism_inputs(layered(radius=0.5), n=11, layers=SIZES)
+    assert inputs.components == (Component("layer-1", 8), Component("layer-2", 3))
+    assert inputs.component_sizes == SIZES
+    whole = mechanism_inputs(layered(per_layer=False), n=11, layers=SIZES)
+    assert whole.components is None
+    assert whole.component_sizes == ()
+    with pytest.raises(ValueError, match="needs the parameters of each layer"):
+        mechanism_inputs(layered(), n=11)
+    with pytest.raises(ValueError, match="needs the parameters of each layer"):
+        guarantee_statement(layered(), 11)
+    with pytest.raises(ValueError, match="do not add up to 12"):
+        mechanism_inputs(layered(), n=12, layers=SIZES)

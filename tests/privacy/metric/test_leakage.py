@@ -1,0 +1,99 @@
+"""Leakage by the paper's convention, and the sum that the theorem bounds."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.metric.leakage import (
+    epsilon,
+    largest_participation,
+    leakage,
+    log_ratio_bound,
+    summarise_leakage,
+    worst_log_ratio,
+)
+
+
+def test_the_papers_numbers():
+    # Section 5.1: n = 2 and nu = 5 cost 0.4 a participation; six of them the 2.4 it reports.
+    assert leakage(1, n=2, noise_multiplier=5.0) == 0.4
+    assert leakage(6, n=2, noise_multiplier=5.0) == 2.4
+    # Section 5.2: 11 parameters.
+    assert leakage(3, n=11, noise_multiplier=3.0) == 11.0
+    assert epsilon(n=11, noise_multiplier=3.0, radius=0.5) == pytest.approx(22 / 3, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("budget", "n", "nu", "most"),
+    [
+        (1.2, 2, 5.0, 3),  # 3 * 0.4 in doubles exceeds 1.2
+        (0.3, 1, 10.0, 3),
+        (21.0, 11, 3.0, 5),
+        (0.39, 2, 5.0, 0),
+        (0.4, 2, 5.0, 1),
+    ],
+)
+def test_a_budget_that_is_met_exactly_is_not_passed(budget, n, nu, most):
+    assert largest_participation(budget, n, nu) == most
+
+
+@given(
+    st.decimals("0.001", "1000", places=3), st.integers(1, 500), st.decimals("0.1", "99", places=2)
+)
+def test_the_largest_participation_is_the_last_within_the_budget(budget, n, nu):
+    most = largest_participation(float(budget), n, float(nu))
+    cost = Fraction(n) / Fraction(nu)
+    assert most * cost <= Fraction(budget) < (most + 1) * cost
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**6), st.floats(1e-3, 1e3))
+def test_leakage_is_rounded_once(releases, n, nu):
+    exact = Fraction(releases * n) / Fraction(nu)
+    assert leakage(releases, n=n, noise_multiplier=nu) == float(exact)
+
+
+def test_the_theorem_adds_rate_times_distance():
+    assert log_ratio_bound(epsilons=[0.1] * 10, distances=[1.0] * 10) == 1.0
+    assert log_ratio_bound(epsilons=[2.0, 4.0], distances=[0.5, 0.25]) == 2.0
+    assert log_ratio_bound(epsilons=[], distances=[]) == 0.0
+    with pytest.raises(ValueError, match="shorter"):
+        log_ratio_bound(epsilons=[1.0, 1.0], distances=[1.0])
+
+
+def test_over_layers_the_worst_sum_is_that_of_cauchy_and_schwarz():
+    asked = {"noise_multiplier": 3.0, "radius": 0.7, "clip": 0.4}
+    whole = worst_log_ratio(5, sizes=[9], **asked)
+    assert whole == pytest.approx(5 * 0.8 * 9 / (3 * 0.7), rel=1e-15)
+    layered = worst_log_ratio(5, sizes=[6, 3], **asked)
+    # The worst split of a distance of 0.8 over the layers, by search.
+    angles = np.linspace(0, np.pi / 2, 100_001)
+    rates = np.array([6, 3]) / (3 * 0.7)
+    worst = (0.8 * (rates[0] * np.cos(angles) + rates[1] * np.sin(angles))).max()
+    assert layered == pytest.approx(5 * worst, rel=1e-9)
+    assert worst_log_ratio(0, sizes=[9], **asked) == 0
+
+
+def test_at_one_radius_the_theorem_gives_the_leakage():
+    rate = epsilon(n=11, noise_multiplier=3.0, radius=0.25)
+    bound = log_ratio_bound(epsilons=[rate] * 8, distances=[0.25] * 8)
+    assert bound == pytest.approx(leakage(8, n=11, noise_multiplier=3.0), rel=1e-15)
+
+
+def test_medians_count_training_clients_that_never_took_part_and_no_others():
+    releases = np.array([0, 4, 0, 0, 2, 0, 1], dtype=np.int32)  # three of seven are held out
+    found = summarise_leakage(releases, training_clients=4, n=2, noise_multiplier=5.0)
+    assert found.median == pytest.approx(0.6)
+    assert found.maximum == 1.6
+    assert found.quantiles["p25"] == pytest.approx(0.3)
+    with pytest.raises(ValueError, match="3 of 7 clients released something, but only 2 train"):
+        summarise_leakage(releases, training_clients=2, n=2, noise_multiplier=5.0)
+
+
+def test_inputs_come_back_as_they_were_stored():
+    inputs = MechanismInputs("laplace-l2", 2, 0.1, 1.0, None, None, "release", "formal")
+    assert MechanismInputs.from_dict(inputs.as_dict()) == inputs
+    assert inputs.noised_sizes == (2,)

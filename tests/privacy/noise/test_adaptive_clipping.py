@@ -1,0 +1,121 @@
+"""A clip that follows a quantile: its noise, its steps, and where it settles."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
+from fedaudit.privacy.accounting.privacy_events import Gaussian
+from fedaudit.privacy.noise.adaptive_clipping import (
+    next_clip,
+    noised_share_within,
+    update_noise_multiplier,
+)
+from fedaudit.spec.errors import InvalidInputError
+
+
+@given(st.floats(0.1, 20), st.floats(1.01, 100))
+@settings(deadline=None)  # the first example imports the library
+def test_update_and_count_together_cost_the_noise_multiplier(noise, factor):
+    """The bits move by one half: the count is a Gaussian mechanism of multiplier 2 sigma_b."""
+    count_noise = factor * noise / 2
+    update = update_noise_multiplier(noise_multiplier=noise, count_noise=count_noise)
+    assert update > noise
+    both = RdpAccountant(adjacency="add-or-remove-one", orders=(2.0, 8.0, 32.0))
+    one = RdpAccountant(adjacency="add-or-remove-one", orders=(2.0, 8.0, 32.0))
+    both.compose(Gaussian(update)).compose(Gaussian(2 * count_noise))
+    expected = one.compose(Gaussian(noise)).epsilon(1e-5)
+    assert both.epsilon(1e-5) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("count_noise", [0.5, 1.0])
+def test_a_count_that_costs_everything_is_refused(count_noise):
+    with pytest.raises(InvalidInputError) as refused:
+        update_noise_multiplier(noise_multiplier=2.0, count_noise=count_noise)
+    (error,) = refused.value.errors
+    assert error.pointer == "/privacy/clip/adaptive/count_noise"
+    assert "privacy.noise_multiplier = 2" in error.message
+    assert "must exceed 1" in error.message
+
+
+@pytest.mark.parametrize(
+    ("noise", "count_noise", "pointer"),
+    [
+        (0.0, 1.0, "/privacy/noise_multiplier"),
+        (math.nan, 1.0, "/privacy/noise_multiplier"),
+        (1.0, math.inf, "/privacy/clip/adaptive/count_noise"),
+    ],
+)
+def test_noises_are_positive_and_finite(noise, count_noise, pointer):
+    with pytest.raises(InvalidInputError) as refused:
+        update_noise_multiplier(noise_multiplier=noise, count_noise=count_noise)
+    assert refused.value.errors[0].pointer == pointer
+
+
+def test_the_share_is_normalised_by_the_public_cohort():
+    share = noised_share_within(within=6, taking_part=10, noise=0.0, expected=10)
+    assert share == pytest.approx(0.6)
+    # Half as many came as expected, all within: 5 halves over 10, and one half.
+    assert noised_share_within(within=5, taking_part=5, noise=0.0, expected=10) == 0.75
+    assert noised_share_within(within=0, taking_part=0, noise=0.0, expected=10) == 0.5
+    assert noised_share_within(within=0, taking_part=0, noise=-20.0, expected=10) == -1.5
+
+
+@given(st.integers(0, 50), st.booleans())
+def test_one_client_moves_the_sum_by_one_half(others, within):
+    def total(taking_part, inside):
+        share = noised_share_within(within=inside, taking_part=taking_part, noise=0, expected=100)
+        return 100 * (share - 0.5)
+
+    moved = total(others + 1, others // 2 + within) - total(others, others // 2)
+    assert abs(moved) == pytest.approx(0.5)
+
+
+def test_the_clip_settles_at_the_quantile():
+    """Norms uniform on 0 to 4 have the median 2; the mean of 200 late clips is within 5 % of it."""
+    random = np.random.default_rng(0)
+    clip, tail = 0.1, []
+    for step in range(400):
+        norms = random.uniform(0, 4, 200)
+        share = noised_share_within(
+            within=int((norms <= clip).sum()),
+            taking_part=200,
+            noise=random.normal(0, 10),
+            expected=200,
+        )
+        clip = next_clip(clip, share_within=share, quantile=0.5, step_size=0.2)
+        if step >= 200:
+            tail.append(clip)
+    assert np.mean(tail) == pytest.approx(2.0, rel=0.05)
+
+
+@given(st.floats(1e-6, 1e6), st.floats(-2, 3), st.floats(0, 1), st.floats(0.01, 2))
+def test_the_clip_moves_against_the_share_and_stays_positive(clip, share, quantile, step):
+    moved = next_clip(clip, share_within=share, quantile=quantile, step_size=step)
+    assert moved > 0
+    if abs(share - quantile) > 1e-9:
+        assert (moved < clip) == (share > quantile)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (next_clip, {"clip": 0.0}),
+        (next_clip, {"clip": math.inf}),
+        (next_clip, {"quantile": 1.5}),
+        (next_clip, {"step_size": 0.0}),
+        (next_clip, {"share_within": math.nan}),
+        (noised_share_within, {"within": 11}),
+        (noised_share_within, {"expected": 0.0}),
+    ],
+)
+def test_numbers_out_of_range_are_named(function, arguments):
+    good = {
+        next_clip: {"clip": 1.0, "share_within": 0.5, "quantile": 0.5, "step_size": 0.2},
+        noised_share_within: {"within": 5, "taking_part": 10, "noise": 0.0, "expected": 10.0},
+    }[function]
+    with pytest.raises(ValueError, match=next(iter(arguments))):
+        function(**good | arguments)

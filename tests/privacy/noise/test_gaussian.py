@@ -1,0 +1,184 @@
+"""The Gaussian mechanism: its noise, its clip, and what leaves clients and server.
+
+Statistical checks use fixed seeds and reject at `FALSE_ALARM`, so one of them fails by chance, for
+a new seed, once in a million draws of that seed.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from fedaudit.privacy.noise import gaussian
+from fedaudit.privacy.noise.gaussian import (
+    CentralGaussian,
+    LocalGaussian,
+    clip_to_norm,
+    unit_gaussian,
+)
+from fedaudit.randomness import CounterSource, EntropySource
+
+FALSE_ALARM = 1e-6
+LONG = 40_001  # odd, and beyond the numbers that are drawn at a time
+
+
+def draw(source: CounterSource | EntropySource, n: int, draws: int) -> NDArray[np.float64]:
+    numbers = unit_gaussian(source, n=n, round_=1, counters=np.arange(draws))
+    assert numbers.dtype == np.float32
+    assert numbers.shape == (draws, n)
+    return numbers.astype(np.float64)
+
+
+@pytest.mark.parametrize("source", [CounterSource(1), EntropySource()], ids=["counter", "entropy"])
+@pytest.mark.parametrize(("n", "draws"), [(1, 40_000), (2, 40_000), (11, 20_000), (LONG, 10)])
+def test_noise_is_normal(source: CounterSource | EntropySource, n: int, draws: int) -> None:
+    numbers = draw(source, n, draws)
+    assert stats.kstest(numbers.ravel(), "norm").pvalue > FALSE_ALARM
+    # The sum of squares, which a wrong scale moves most.
+    tail = stats.chi2(numbers.size).cdf(np.square(numbers).sum())
+    assert FALSE_ALARM / 2 < tail < 1 - FALSE_ALARM / 2
+    for place in {0, n // 2, n - 1} if n < 100 else ():
+        assert stats.kstest(numbers[:, place], "norm").pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize(("n", "draws"), [(2, 40_000), (11, 20_000), (LONG, 10)])
+def test_components_and_draws_are_independent(n: int, draws: int) -> None:
+    numbers = draw(CounterSource(2), n, draws)
+    flat = numbers.ravel()
+    # Neighbours, partners of Box and Muller, and the same place of the next draw.
+    lags = {1, max(1, (n + 1) // 2), n, gaussian._CHUNK // 2 if n == LONG else 1}
+    for lag in lags:
+        for one, other in ((flat[:-lag], flat[lag:]), (flat[:-lag] ** 2, flat[lag:] ** 2)):
+            assert stats.pearsonr(one, other).pvalue > FALSE_ALARM
+
+
+def test_tails_reach_where_no_delta_sees_their_end() -> None:
+    smallest = np.array([0, 0], dtype=np.uint32)
+    assert abs(gaussian._normals(smallest)).max() > 7.5
+    largest = np.array([[2**32 - 1, 0], [2**32 - 1, 0xFF], [2**32 - 1, 2**32 - 1]], np.uint32)
+    numbers = gaussian._normals(largest)
+    assert np.isfinite(numbers).all()
+    assert np.all(np.hypot(numbers[:, 0], numbers[:, 1]) > 0)
+    # As many numbers beyond 4 as there should be.
+    found = draw(CounterSource(3), LONG, 100)
+    beyond = np.count_nonzero(np.abs(found) > 4)
+    expected = stats.binom(found.size, 2 * stats.norm.sf(4))
+    assert expected.ppf(FALSE_ALARM / 2) <= beyond <= expected.isf(FALSE_ALARM / 2)
+
+
+@pytest.mark.parametrize("n", [1, 13, LONG])
+def test_noise_depends_on_seed_round_and_client_alone(n: int) -> None:
+    seeds = np.array([7, 8], dtype=np.uint64).reshape(-1, 1)
+    together = unit_gaussian(
+        CounterSource(seeds), n=n, round_=np.array([[1], [2]]), counters=np.array([[5, 9], [9, 3]])
+    )
+    alone = unit_gaussian(CounterSource(8), n=n, round_=2, counters=9)
+    assert np.array_equal(together[1, 0], alone)
+    drawn = {
+        unit_gaussian(CounterSource(seed), n=n, round_=round_, counters=client).tobytes()
+        for seed in (7, 8)
+        for round_ in (1, 2)
+        for client in (5, 9)
+    }
+    assert len(drawn) == 8
+
+
+@pytest.mark.parametrize("n", [11, LONG])
+def test_secret_noise_is_never_the_same(n: int) -> None:
+    first, second = (draw(EntropySource(), n, 2) for _ in range(2))
+    assert not np.isin(first, second).all(axis=1).any()
+
+
+# -- clip ----------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.floats(-(2.0**126), 2.0**126, width=32), min_size=1, max_size=9),
+    st.floats(1e-6, 1e6),
+)
+def test_clipped_vectors_are_never_longer_than_the_clip(values: list[float], clip: float) -> None:
+    """Without any tolerance, and in their own direction."""
+    vector = torch.tensor([values])
+    (clipped,), (finite,) = clip_to_norm(vector, clip=clip)
+    assert clipped.dtype == torch.float32
+    assert finite
+    norm = vector.double().norm().item()
+    assert clipped.double().norm().item() <= clip or torch.equal(clipped, vector[0])
+    if norm <= clip:
+        assert torch.equal(clipped, vector[0])
+    elif clip > 1e-3:
+        assert clipped.double().norm().item() == pytest.approx(clip, rel=1e-5)
+        assert torch.dot(clipped.double(), vector[0].double() / norm) >= clip * (1 - 1e-5)
+
+
+def test_norms_are_taken_in_float64() -> None:
+    long = torch.full((1, 2_000_000), 1e-3)
+    clipped, _ = clip_to_norm(long, clip=1.0)
+    assert 1 - 2e-6 < clipped.double().norm().item() <= 1.0
+    halves = torch.full((1, 100_000), 0.01, dtype=torch.bfloat16)
+    clipped, _ = clip_to_norm(halves, clip=1.0)
+    assert 1 - 2e-6 < clipped.double().norm().item() <= 1.0
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+def test_vectors_that_are_not_finite_become_zero(broken: float) -> None:
+    vectors = torch.tensor([[0.1, broken], [0.3, 0.4], [3.0, 4.0]])
+    clipped, finite = clip_to_norm(vectors, clip=1.0)
+    assert finite.tolist() == [False, True, True]
+    torch.testing.assert_close(clipped, torch.tensor([[0.0, 0.0], [0.3, 0.4], [0.6, 0.8]]))
+
+
+# -- mechanisms ----------------------------------------------------------------------------------
+
+
+def column(*values: float) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64)[:, None]
+
+
+def test_a_client_releases_its_clipped_update_and_noise() -> None:
+    release = LocalGaussian(clip=column(1.0, 10.0), noise_multiplier=column(2.0, 0.5))
+    start = torch.ones(2, 1, 2)
+    noise = torch.tensor([[[0.5, -0.25]]]).expand(2, 1, 2)
+    uploads, released = release(start, start + torch.tensor([3.0, 4.0]), noise)
+    assert released.all()
+    assert uploads.dtype == torch.float32
+    # Standard deviations 2 * 1 and 0.5 * 10.
+    expected = torch.tensor([[[1 + 0.6 + 1.0, 1 + 0.8 - 0.5]], [[1 + 3 + 2.5, 1 + 4 - 1.25]]])
+    torch.testing.assert_close(uploads, expected, rtol=2e-6, atol=0)
+
+
+def test_an_update_that_is_not_finite_is_withheld() -> None:
+    release = LocalGaussian(clip=column(1.0), noise_multiplier=column(1.0))
+    start = torch.zeros(1, 2, 2)
+    updated = torch.tensor([[[math.nan, 1.0], [0.0, 0.5]]])
+    uploads, released = release(start, updated, torch.ones(1, 2, 2))
+    assert released.tolist() == [[False, True]]
+    assert uploads.tolist() == [[[1.0, 1.0], [1.0, 1.5]]]
+
+
+def test_the_server_noises_every_block_and_divides_by_public_numbers() -> None:
+    average = CentralGaussian(
+        clip=column(2.0), noise_multiplier=column(3.0), denominators=column(10.0)
+    )
+    theta = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
+    sums = torch.tensor([[[5.0, -5.0], [0.0, 0.0]]])  # nobody chose the second
+    noise = torch.tensor([[[1.0, 0.0], [-1.0, 2.0]]])
+    found = average(theta, sums, noise)
+    assert found.dtype == torch.float32
+    expected = torch.tensor([[[1 + 1.1, 2 - 0.5], [3 - 0.6, 4 + 1.2]]])
+    torch.testing.assert_close(found, expected)
+
+
+def test_each_hypothesis_may_have_a_denominator_of_its_own() -> None:
+    average = CentralGaussian(
+        clip=column(1.0),
+        noise_multiplier=column(1.0),
+        denominators=torch.tensor([[2.0, 4.0]], dtype=torch.float64),
+    )
+    found = average(torch.zeros(1, 2, 1), torch.ones(1, 2, 1), torch.zeros(1, 2, 1))
+    assert found.flatten().tolist() == [0.5, 0.25]

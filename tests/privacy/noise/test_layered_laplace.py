@@ -1,0 +1,185 @@
+"""Sanitising layer by layer: each layer's noise, what is caught, and what it bounds.
+
+Distributions are judged by `looks_right` at `FALSE_ALARM` = 1e-6 for a verdict; each broken
+mechanism is caught with a power of at least `POWER` = 0.999, by the bound of `looks_right.power`.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.privacy.noise.laplace import Sanitiser, layer_slices, norms, unit_laplace, unit_layers
+from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
+from fedaudit.privacy.noise.long_laplace import release_layers_in_place, unit_laplace_vector
+from fedaudit.randomness import CounterSource, EntropySource
+from tests.privacy.layered_noise import (
+    BROKEN,
+    NORMS,
+    NU,
+    SIZES,
+    an_update,
+    layer_checks,
+    layer_sanitiser,
+    mechanism,
+)
+from tests.privacy.looks_right import FALSE_ALARM, looks_right, power
+
+POWER = 0.999
+PART = 1 << 16
+
+
+def test_every_layers_noise_looks_right() -> None:
+    assert looks_right(layer_checks(mechanism())) > FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_noise_of_layers_is_caught(name: str) -> None:
+    checks = layer_checks(BROKEN[name]())
+    assert looks_right(checks) < FALSE_ALARM
+    assert power(checks) >= POWER
+
+
+def test_secret_noise_of_layers_looks_right_and_is_never_the_same() -> None:
+    source = EntropySource(np.zeros(1))
+    one, other = (unit_laplace_vector(source, sizes=SIZES, round_=1, client=1) for _ in range(2))
+    assert one.shape == other.shape == (sum(SIZES),)
+    assert not np.isin(one, other).any()
+
+
+@pytest.mark.parametrize("n", [1, 2, 16, 17, 1000])
+def test_a_single_layer_gets_the_noise_of_the_whole_vector(n: int) -> None:
+    counters = np.arange(50)
+    whole = unit_laplace(CounterSource(1), n=n, round_=3, counters=counters)
+    layer = unit_layers(CounterSource(1), sizes=(n,), round_=3, counters=counters)
+    assert layer.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("sizes", [SIZES, (1, 1), (320, 18496, 2 * PART + 5, 62 * 129), (5,)])
+def test_a_long_vector_gets_the_noise_of_a_stack(sizes: tuple[int, ...]) -> None:
+    seeds = np.array([3], dtype=np.uint64)
+    together = unit_layers(
+        CounterSource(seeds[:, None]), sizes=sizes, round_=[[9]], counters=np.array([[4, 8]])
+    )
+    for place, client in enumerate((4, 8)):
+        alone = unit_laplace_vector(CounterSource(seeds), sizes=sizes, round_=9, client=client)
+        assert alone.tobytes() == together[0, place].tobytes()
+
+
+def test_an_adaptive_radius_is_the_norm_of_the_layers_update() -> None:
+    update, noise = an_update(), torch.ones(1, 1, sum(SIZES))
+    uploads, radii = layer_sanitiser()(torch.zeros_like(update), update, noise)
+    assert radii.shape == (1, 1, len(SIZES))
+    np.testing.assert_allclose(radii[0, 0], NORMS, rtol=1e-6)
+    for part, size, norm in zip(layer_slices(SIZES), SIZES, NORMS, strict=True):
+        # 1/epsilon_l = nu * radius_l / n_l.
+        expected = update[..., part] + NU * norm / size
+        torch.testing.assert_close(uploads[..., part], expected)
+
+
+def test_a_fixed_radius_holds_for_every_layer_and_the_floor_for_each() -> None:
+    update, noise = an_update(), torch.ones(1, 1, sum(SIZES))
+    _, fixed = layer_sanitiser(radius=0.75)(torch.zeros_like(update), update, noise)
+    assert fixed.flatten().tolist() == [0.75] * len(SIZES)
+    _, floored = layer_sanitiser(floor=0.75)(torch.zeros_like(update), update, noise)
+    np.testing.assert_allclose(floored[0, 0], np.maximum(NORMS, 0.75), rtol=1e-6)
+
+
+def test_a_clip_bounds_the_whole_update_before_it_is_taken_apart() -> None:
+    update, noise = an_update(), torch.zeros(1, 1, sum(SIZES))
+    uploads, radii = layer_sanitiser(clip=0.5)(torch.zeros_like(update), update, noise)
+    assert norms(uploads).item() == pytest.approx(0.5)
+    shrink = 0.5 / np.linalg.norm(NORMS)
+    np.testing.assert_allclose(radii[0, 0], np.array(NORMS) * shrink, rtol=1e-6)
+    kept, own = layer_sanitiser(clip=9.0)(torch.zeros_like(update), update, noise)
+    assert torch.equal(kept, update)
+    np.testing.assert_allclose(own[0, 0], NORMS, rtol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("radius", [None, 0.5])
+def test_an_update_with_one_broken_layer_has_no_finite_upload(
+    bad: float, clip: float | None, radius: float | None
+) -> None:
+    update = an_update()
+    update[..., 3] = bad
+    sanitise = layer_sanitiser(clip=clip, radius=radius)
+    uploads, _ = sanitise(torch.zeros_like(update), update, torch.ones_like(update))
+    assert not torch.isfinite(uploads).all()
+    upload = update[0, 0].clone()
+    release_layers_in_place(
+        sanitise, torch.zeros_like(upload), upload, np.ones(len(upload), dtype=np.float32)
+    )
+    assert not torch.isfinite(upload).all()
+
+
+PRIVACY = {
+    "adaptive": (None, None),
+    "fixed": (2.5, None),
+    "clipped": (None, 0.75),
+    "clipped and fixed": (2.5, 0.75),
+}
+
+
+@pytest.mark.parametrize(("radius", "clip"), PRIVACY.values(), ids=PRIVACY)
+@pytest.mark.parametrize("sizes", [SIZES, (7, 2 * PART + 5, 11)])
+def test_a_long_release_is_that_of_a_stack(
+    radius: float | None, clip: float | None, sizes: tuple[int, ...]
+) -> None:
+    sanitise = layer_sanitiser(sizes, radius=radius, clip=clip)
+    random, n = np.random.default_rng(1), sum(sizes)
+    start, updated, noise = (random.normal(size=n).astype(np.float32) for _ in range(3))
+    expected, radii = sanitise(*(torch.from_numpy(x)[None, None] for x in (start, updated, noise)))
+    upload = torch.from_numpy(updated.copy())
+    found = release_layers_in_place(sanitise, torch.from_numpy(start), upload, noise)
+    torch.testing.assert_close(found, radii, rtol=1e-6, atol=0)
+    torch.testing.assert_close(upload, expected[0, 0], rtol=1e-5, atol=1e-6)
+
+
+def test_one_layer_is_sanitised_as_a_whole_vector_is() -> None:
+    update = an_update()
+    n = update.shape[-1]
+    noise = torch.from_numpy(unit_laplace(CounterSource(1), n=n, round_=1, counters=[[7]]))
+    layers = layer_sanitiser((n,))
+    [whole] = layers.parts
+    start = torch.ones_like(update)
+    upload, radius = whole(start, start + update, noise)
+    layered, radii = layers(start, start + update, noise)
+    assert torch.equal(layered, upload)
+    assert torch.equal(radii[..., 0], radius)
+
+
+def test_settings_may_differ_from_cell_to_cell() -> None:
+    def columns(*values: float) -> torch.Tensor:
+        return torch.tensor(values, dtype=torch.float64)[:, None]
+
+    part = Sanitiser(columns(1.0, 2.0), columns(math.nan, 3.0), columns(1e-6, 1e-6), None)
+    stacked = LayerSanitiser((2, 1), (part, part), clip=columns(math.inf, 2.5))
+    update = torch.tensor([[[3.0, 4.0, 12.0]]])
+    uploads, radii = stacked(torch.zeros(2, 1, 3), update.expand(2, 1, 3), torch.ones(2, 1, 3))
+    assert radii[:, 0].tolist() == [[5.0, 12.0], [3.0, 3.0]]
+    assert uploads[0, 0].tolist() == [8.0, 9.0, 24.0]
+    torch.testing.assert_close(uploads[1], update[0] * (2.5 / 13) + 6)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0.01, 100), st.integers(1, 4), st.integers(0, 2**32 - 1)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_the_theorem_adds_rate_times_distance_over_layers(
+    layers: list[tuple[float, int, int]],
+) -> None:
+    """Log-densities of independent layers, at any output and for any two uploads."""
+    gap = bound = 0.0
+    for epsilon, size, seed in layers:
+        output, one, other = np.random.default_rng(seed).normal(size=(3, size))
+        gap += epsilon * (np.linalg.norm(output - other) - np.linalg.norm(output - one))
+        bound += epsilon * np.linalg.norm(one - other)
+    assert abs(gap) <= bound * (1 + 1e-12)

@@ -1,0 +1,81 @@
+"""One client's long vector gets the numbers that a stack of clients would."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedaudit.privacy.noise.distances import squared_distances
+from fedaudit.privacy.noise.laplace import Sanitiser, unit_laplace
+from fedaudit.privacy.noise.long_laplace import release_in_place, unit_laplace_vector
+from fedaudit.randomness import CounterSource, EntropySource
+
+PART = 1 << 16
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 16, 17, 1000, 2 * PART, 2 * PART + 1, 5 * PART + 333])
+def test_noise_is_that_of_a_stack(n: int) -> None:
+    seeds = np.array([3], dtype=np.uint64)
+    together = unit_laplace(
+        CounterSource(seeds[:, None]), n=n, round_=[[9]], counters=np.array([[4, 8]])
+    )
+    for place, client in enumerate((4, 8)):
+        alone = unit_laplace_vector(CounterSource(seeds), sizes=(n,), round_=9, client=client)
+        assert alone.dtype == np.float32
+        assert alone.tobytes() == together[0, place].tobytes()
+
+
+def test_secret_noise_is_never_the_same() -> None:
+    source = EntropySource(np.zeros(1))
+    one, other = (unit_laplace_vector(source, sizes=(500,), round_=1, client=1) for _ in range(2))
+    assert one.shape == other.shape == (500,)
+    assert not np.array_equal(one, other)
+
+
+PRIVACY = {
+    "adaptive": (None, None),
+    "fixed": (2.5, None),
+    "clipped": (None, 0.75),
+    "clipped and fixed": (2.5, 0.75),
+    "a clip that is not reached": (None, 1e6),
+}
+
+
+@pytest.mark.parametrize(("radius", "clip"), PRIVACY.values(), ids=PRIVACY)
+@pytest.mark.parametrize("n", [3, 1000, 2 * PART + 5])
+def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, n: int) -> None:
+    def column(value: float) -> torch.Tensor:
+        return torch.full((1, 1), value, dtype=torch.float64)
+
+    sanitise = Sanitiser(
+        noise_scale=column(0.5 / n),
+        fixed_radius=None if radius is None else column(radius),
+        radius_floor=column(1e-6),
+        clip=None if clip is None else column(clip),
+    )
+    random = np.random.default_rng(n)
+    start, updated, noise = (random.normal(size=n).astype(np.float32) for _ in range(3))
+    expected, radii = sanitise(*(torch.from_numpy(x)[None, None] for x in (start, updated, noise)))
+    upload = torch.from_numpy(updated.copy())
+    found = release_in_place(sanitise, torch.from_numpy(start), upload, noise)
+    torch.testing.assert_close(found, radii, rtol=1e-12, atol=0)
+    torch.testing.assert_close(upload, expected[0, 0], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("clip", [None, 0.5])
+def test_an_update_that_is_not_finite_does_not_become_so(clip: float | None) -> None:
+    one = torch.ones(1, 1, dtype=torch.float64)
+    sanitise = Sanitiser(one, None, one, None if clip is None else one * clip)
+    for broken in (np.nan, np.inf):
+        upload = torch.tensor([1.0, broken, 2.0])
+        release_in_place(sanitise, torch.zeros(3), upload, np.ones(3, dtype=np.float32))
+        assert not torch.isfinite(upload).all()
+
+
+def test_distances_are_those_in_double_precision() -> None:
+    random = np.random.default_rng(1)
+    for clients, n in ((1, 3), (4, 3 * PART + 7), (PART + 1, 2)):
+        vectors = random.normal(size=(clients, n)).astype(np.float32)
+        point = random.normal(size=n).astype(np.float32)
+        found = squared_distances(torch.from_numpy(vectors), torch.from_numpy(point))
+        expected = np.square((vectors - point).astype(np.float64)).sum(1)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)

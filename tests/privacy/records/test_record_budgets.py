@@ -1,0 +1,104 @@
+"""Budgets of records: the paper's distributions, and columns.
+
+Statistical tests draw 40,000 budgets from a fixed seed; each would fail with chance below 1e-5 for
+a random one.
+"""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest, norm
+
+from fedaudit.privacy.records.record_budgets import draw_budgets, given_budgets
+from fedaudit.spec.errors import InvalidInputError
+
+DISTRIBUTIONS = ("three-levels", "bounded-pareto", "bounded-mix-gauss")
+
+
+def drawn(distribution, *, seed=5, records=(40_000,), low=1e-9, high=1e9):
+    return draw_budgets(distribution, seed=seed, records=records, epsilon_min=low, epsilon_max=high)
+
+
+def test_three_levels_in_their_shares_and_in_no_order():
+    budgets = drawn("three-levels")
+    for level, share in ((0.1, 0.7), (1.0, 0.2), (5.0, 0.1)):
+        assert (budgets == level).mean() == pytest.approx(share, abs=0.012)
+    assert (budgets[:20_000] == 0.1).mean() == pytest.approx(0.7, abs=0.016)
+    assert np.isin(budgets, [0.1, 1.0, 5.0]).all()
+
+
+def test_pareto_is_that_of_numpy():
+    budgets = drawn("bounded-pareto")
+    assert kstest(budgets, lambda x: 1 - (1 + x - 0.1) ** -4.0).pvalue > 1e-5
+    same = np.random.default_rng(1).pareto(4, size=40_000) + 0.1
+    assert np.median(budgets) == pytest.approx(np.median(same), rel=0.05)
+
+
+def test_a_mixture_of_three_normals():
+    budgets = drawn("bounded-mix-gauss", low=1e-9)
+    positive = budgets[budgets > 1e-9]
+    parts = ((0.7, 0.1, 0.05), (0.2, 1.0, 0.1), (0.1, 5.0, 0.5))
+
+    def below(x):
+        return sum(share * norm.cdf(x, mean, spread) for share, mean, spread in parts)
+
+    missing = below(1e-9)
+    assert kstest(positive, lambda x: (below(x) - missing) / (1 - missing)).pvalue > 1e-5
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_draws_are_clipped_to_the_range(distribution):
+    budgets = drawn(distribution, low=0.3, high=2.0)
+    assert (budgets.min(), budgets.max()) == (0.3, 2.0)
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_a_record_more_changes_no_other_budget(distribution):
+    few = drawn(distribution, records=(3, 0, 4))
+    more = drawn(distribution, records=(4, 2, 4))
+    assert (more[:3] == few[:3]).all()
+    assert (more[6:] == few[3:]).all()
+    assert (drawn(distribution, records=(3, 0, 4)) == few).all()
+    assert (drawn(distribution, seed=6, records=(3, 0, 4)) != few).any()
+
+
+def test_no_records_no_budgets():
+    assert drawn("three-levels", records=()).shape == (0,)
+
+
+def test_a_column_is_capped_and_never_raised():
+    budgets = given_budgets([1e-6, 0.5, 20.0], rows=[1, 2, 3], epsilon_max=10.0)
+    assert budgets.tolist() == [1e-6, 0.5, 10.0]
+
+
+def test_what_is_no_budget_is_refused_by_row():
+    values = [0.5, np.nan, np.inf, 0.0, -0.125, -np.inf, 1.0]
+    with pytest.raises(InvalidInputError) as refused:
+        given_budgets(values, rows=np.arange(101, 108), epsilon_max=10.0)
+    messages = [error.message for error in refused.value.errors]
+    assert [error.pointer for error in refused.value.errors] == ["/privacy/budgets/column"] * 4
+    assert "no number in row 102" in messages[0]
+    assert "an infinite budget in rows 103, 106" in messages[1]
+    assert "a budget of zero in row 104" in messages[2]
+    assert "a negative budget in row 105" in messages[3]
+    assert not any("0.125" in message for message in messages)
+
+
+def test_many_faulty_rows_are_counted():
+    with pytest.raises(InvalidInputError, match=r"rows 1, 2, 3, 4, 5 and 15 more"):
+        given_budgets(np.zeros(20), rows=np.arange(1, 21), epsilon_max=1.0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "pointer"),
+    [
+        (0.0, 1.0, "/privacy/epsilon_min"),
+        (2.0, 1.0, "/privacy/epsilon_min"),
+        (np.nan, 1.0, "/privacy/epsilon_min"),
+        (0.1, np.inf, "/privacy/epsilon_max"),
+        (0.1, 0.0, "/privacy/epsilon_max"),
+    ],
+)
+def test_a_range_is_positive_and_ascends(low, high, pointer):
+    with pytest.raises(InvalidInputError) as refused:
+        drawn("three-levels", low=low, high=high)
+    assert refused.value.errors[0].pointer == pointer

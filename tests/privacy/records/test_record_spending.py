@@ -1,0 +1,216 @@
+"""What records of different budgets spend, each of them and by groups."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
+from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant, round_curve
+from fedaudit.privacy.accounting.epsilon_curves import Course, course_from_dict
+from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.privacy.records.record_groups import record_groups
+from fedaudit.privacy.records.record_use import drawn_budgets, record_settings, record_use
+from fedaudit.privacy.spending_plan import spending_plan
+from fedaudit.spec.errors import InvalidInputError
+from tests.privacy.specs_of_privacy import a_spec
+
+RECORDS = (200, 100, 20)
+CLIENT_OF = np.repeat(np.arange(3), RECORDS)
+ROUNDS, DELTA = 6, 1e-3
+
+
+def records_spec(baseline=None, *, distribution="three-levels", rate=0.5, **settings):
+    privacy = {
+        "mechanism": "record-personalised",
+        "budgets": {"distribution": distribution},
+        "delta": DELTA,
+        "baseline": baseline,
+        **settings,
+    }
+    return a_spec(
+        privacy,
+        hypotheses=1,
+        loss="mse",
+        rounds=ROUNDS,
+        cohort={"sampling": "poisson", "rate": rate},
+        local={"steps": 10, "batch_size": 16},
+    )
+
+
+def plan_of(spec, budgets=None):
+    if budgets is None:
+        budgets = drawn_budgets(spec, records=RECORDS)
+    use = record_use(spec, budgets=budgets, client_of=CLIENT_OF)
+    return spending_plan(spec, training_clients=3, records=use)
+
+
+BASELINES = [None, "uniform", "strong-for-all", "dropout", "filter"]
+
+
+@pytest.mark.parametrize("baseline", BASELINES)
+@pytest.mark.parametrize("distribution", ["three-levels", "bounded-pareto"])
+def test_a_groups_line_bounds_every_record_of_it_after_every_round(baseline, distribution):
+    plan = plan_of(records_spec(baseline, distribution=distribution))
+    assert plan.subject_kind == "record_group"
+    assert (plan.adjacency, plan.accountant) == ("add-or-remove-one", "two-stage")
+    assert len(plan.subjects) == len(set(plan.subjects)) == len(plan.records.groups)
+    for observer in ("final_model", "server"):
+        for count in (1, 3, ROUNDS):
+            spent = plan.records.epsilons(observer, count)
+            for group, line in enumerate(plan.lines[observer]):
+                largest = spent[plan.records.group_of == group].max()
+                assert line.epsilons[count] == pytest.approx(largest, rel=1e-12)
+        for line in plan.lines[observer]:
+            assert line.epsilons[0] == 0
+            assert (np.diff(line.epsilons) >= 0).all()
+    for seen, hidden in zip(plan.lines["server"], plan.lines["final_model"], strict=True):
+        assert (seen.epsilons >= hidden.epsilons).all()
+
+
+def test_no_personalised_record_passes_its_budget_before_the_final_model():
+    plan = plan_of(records_spec(distribution="bounded-mix-gauss"))
+    records = plan.records
+    assert records.left_out == 0
+    assert records.overspent(ROUNDS) == 0
+    assert (records.epsilons("final_model", ROUNDS) <= records.use.plan.budgets).all()
+    assert (records.epsilons("server", ROUNDS) > records.use.plan.budgets).any()
+
+
+def test_the_accountant_of_a_groups_event_agrees():
+    plan = plan_of(records_spec())
+    for observer, lines in plan.lines.items():
+        for line in lines:
+            book = TwoStageAccountant(observer=observer).compose(line.event, ROUNDS)
+            assert line.epsilons[-1] == pytest.approx(book.epsilon(DELTA), rel=1e-12)
+
+
+def test_groups_are_told_with_the_share_of_their_budgets():
+    plan = plan_of(records_spec())
+    found = plan.records.of_groups("final_model", ROUNDS)
+    assert [one.group.high for one in found] == [0.1, 1.0, 5.0]
+    assert sum(one.records for one in found) == sum(RECORDS)
+    assert all(0.99 < one.budget_used_share <= 1 for one in found)
+    half = plan.records.of_groups("final_model", 3)
+    assert all(few.epsilon_max < all_.epsilon_max for few, all_ in zip(half, found, strict=True))
+
+
+def test_the_server_sees_the_rounds_of_a_records_own_client():
+    plan = plan_of(records_spec())
+    participations = np.array([6, 0, 2])
+    spent = plan.records.epsilons("server", participations[CLIENT_OF])
+    assert (spent[CLIENT_OF == 1] == 0).all()
+    assert spent.max() == pytest.approx(plan.largest("server", 6), rel=1e-12)
+
+
+def test_records_below_the_floor_are_left_out_and_belong_to_no_group():
+    spec = records_spec()
+    budgets = drawn_budgets(spec, records=RECORDS)
+    budgets[:7] = 1e-6
+    plan = plan_of(spec, budgets)
+    assert plan.records.left_out == 7
+    assert (plan.records.group_of[:7] == -1).all()
+    assert (plan.records.epsilons("server", ROUNDS)[:7] == 0).all()
+    assert "budget 1e-06" not in plan.subjects
+    with pytest.raises(InvalidInputError, match="no record can be sampled"):
+        plan_of(spec, np.full(len(CLIENT_OF), 1e-6))
+
+
+def test_a_fit_overspends_and_says_how_often():
+    plan = plan_of(records_spec(inversion="curve-fit"))
+    budgets = plan.records.use.plan.budgets
+    assert plan.records.overspent(ROUNDS) == np.count_nonzero(
+        plan.records.epsilons("final_model", ROUNDS) > budgets
+    )
+    assert plan.records.overspent(ROUNDS) > 0
+
+
+def test_a_plan_that_would_overspend_is_never_made():
+    spec = records_spec()
+    use = record_use(spec, budgets=drawn_budgets(spec, records=RECORDS), client_of=CLIENT_OF)
+    wrong = replace(use, plan=replace(use.plan, budgets=use.plan.budgets / 2))
+    with pytest.raises(RuntimeError, match="would pass their budgets"):
+        spending_plan(spec, training_clients=3, records=wrong)
+
+
+def test_a_filtered_record_spends_nothing_more_once_it_has_left():
+    plan = plan_of(records_spec("filter"))
+    line = plan.lines["final_model"][0]
+    assert line.courses[0].lasts < ROUNDS
+    budget = plan.records.groups[0].high
+    assert line.epsilons[-1] == line.epsilons[line.courses[0].lasts] <= budget
+    assert line.after(ROUNDS + 5) == line.epsilons[-1]
+
+
+def test_rounds_that_are_repeated_let_no_record_pass_its_budget():
+    """Training samples nobody once as many rounds are charged as the plan has, lost ones too."""
+    plan = plan_of(records_spec())
+    records = plan.records
+    for observer in ("final_model", "server"):
+        whole = records.epsilons(observer, ROUNDS)
+        assert (records.epsilons(observer, ROUNDS + 3) == whole).all()
+        assert (plan.epsilons(observer, subjects=[0, 1, 2], compositions=ROUNDS + 3) > 0).all()
+    assert records.overspent(ROUNDS + 3) == 0
+    # The ledger's lines go on counting: they are upper bounds then, not what anybody spent.
+    assert plan.largest("final_model", ROUNDS + 3) > plan.largest("final_model", ROUNDS)
+
+
+def test_without_noise_there_is_no_plan():
+    assert plan_of(records_spec("privacy-free")) is None
+    with pytest.raises(ValueError, match="record_use"):
+        spending_plan(records_spec(), training_clients=3)
+    with pytest.raises(ValueError, match="does not sample records"):
+        record_settings(a_spec())
+    with pytest.raises(ValueError, match="no distribution"):
+        drawn_budgets(a_spec(), records=RECORDS)
+
+
+@pytest.mark.parametrize("observer", ["final_model", "server"])
+def test_curves_bound_divergences_at_orders_between_whole_ones_too(observer):
+    plan = plan_of(records_spec())
+    curve = plan.curve(observer, ROUNDS)
+    assert curve.shape == (len(RDP_ORDERS),)
+    assert (np.diff(curve) >= 0).all()
+    whole = [place for place, order in enumerate(RDP_ORDERS) if order == int(order)]
+    orders = [int(RDP_ORDERS[place]) for place in whole]
+    largest = max(line.event.record_rate for line in plan.lines[observer])
+    event = replace(plan.line(observer, 0).event, record_rate=largest)
+    assert curve[whole] == pytest.approx(ROUNDS * round_curve(event, orders, observer=observer))
+    # These orders reach a little further than the accountant's own, and have more of the small.
+    epsilon = float((curve + added_epsilon(RDP_ORDERS, DELTA)).min())
+    assert epsilon == pytest.approx(plan.largest(observer, ROUNDS), rel=0.01)
+
+
+def test_the_ledger_keeps_the_courses_of_every_group():
+    spec = records_spec("filter")
+    plan = plan_of(spec)
+    kept = json.loads(mechanism_inputs(spec, n=3, plan=plan).event)
+    assert sorted(kept) == sorted(plan.subjects)
+    for name, line in zip(plan.subjects, plan.lines["server"], strict=True):
+        assert tuple(course_from_dict(one) for one in kept[name]) == line.courses
+
+
+def test_a_course_reads_back_and_refuses_nonsense():
+    [course] = plan_of(records_spec("filter")).lines["server"][0].courses[:1]
+    assert course_from_dict(json.loads(json.dumps(course.as_dict()))) == course
+    with pytest.raises(ValueError, match="lasts"):
+        course_from_dict({**course.as_dict(), "lasts": 0})
+    assert Course(course.event, 3).lasting([0, 2, 9]).tolist() == [0, 2, 3]
+
+
+def test_few_budgets_make_a_group_each_and_many_are_gathered_between_round_numbers():
+    used = np.array([True, True, False, True])
+    groups, group_of = record_groups(np.array([5.0, 0.1, 1.0, 0.1]), used)
+    assert [group.name for group in groups] == ["budget 0.1", "budget 5.0"]
+    assert group_of.tolist() == [1, 0, -1, 0]
+    budgets = np.geomspace(0.02, 7.0, 500)
+    groups, group_of = record_groups(budgets, np.full(500, True))
+    assert len(groups) <= 10
+    low = np.array([group.low for group in groups])[group_of]
+    high = np.array([group.high for group in groups])[group_of]
+    assert ((low < budgets) & (budgets <= high)).all()
+    # The ends are the same whoever has which budget.
+    fewer, _ = record_groups(budgets[100:], np.full(400, True))
+    assert set(fewer) <= set(groups)

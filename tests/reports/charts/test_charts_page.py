@@ -1,0 +1,214 @@
+"""The charts on a report's page: which there are, what is said beside them, and how much it is."""
+
+import itertools
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.charts.chart_choice import charts_of
+from fedaudit.reports.charts.series import FIGURES, Series, series_of
+from fedaudit.reports.page.html import render
+from fedaudit.spec.metrics import METRICS
+from tests.reports.page.test_report_page import Page
+from tests.reports.sections.test_epsilon_report import with_plan
+
+
+@dataclass
+class Round:
+    """A round as it is stored."""
+
+    round: int
+    cluster_sizes: tuple[int, ...] = (3, 2)
+    selection_loss: float | None = 0.25
+    validation_loss: float | None = 0.5
+    accuracy: float | None = None
+    separation: float | None = 0.1
+    leakage_median: float | None = 1.0
+    leakage_max: float | None = 2.0
+    leakage_by_cluster: tuple[dict[str, float], ...] | None = None
+    epsilon_max: float | None = None
+
+
+@dataclass
+class Gaps:
+    """The gaps of a round as they are stored."""
+
+    round: int
+    attribute: str
+    figures: list[dict[str, object]]
+
+
+def made(rounds, *, attribute="group", seed=0):
+    """A series of so many rounds."""
+    rng = np.random.default_rng(seed)
+    return series_of(
+        [
+            Round(number, tuple(rng.integers(0, 9, 2).tolist()), *rng.random(2).tolist())
+            for number in range(1, rounds + 1)
+        ],
+        [
+            Gaps(
+                number,
+                attribute,
+                [{"metric": name, "value": float(rng.random())} for name in METRICS],
+            )
+            for number in range(1, rounds + 1)
+        ],
+    )
+
+
+def titles(text):
+    """What the figures are called."""
+    return re.findall(r"<figcaption><strong>([^<]*)</strong>", text)
+
+
+def test_a_run_under_metric_privacy_has_all_its_charts(material):
+    text = render(assemble(material(clusters=np.arange(60) % 2)), made(41))
+    assert titles(text) == [
+        "Leakage at the end, over clients and clusters",
+        "Leakage of a client, by round",
+        "Differences between groups of group, by round",
+        "Ratios between groups of group, by round",
+        "Rates of the groups of group",
+        "Who pays: leakage by group of group",
+        "Loss, by round",
+        "Uploads in each cluster, by round",
+        "Separation of the clusters, by round",
+    ]
+    assert "signature covers" in text
+
+
+def test_without_rounds_only_the_report_is_drawn(material):
+    report = assemble(material())
+    for series in (None, Series(), series_of([], [])):
+        text = render(report, series)
+        assert titles(text) == [
+            "Leakage at the end, over clients and clusters",
+            "Rates of the groups of group",
+            "Who pays: leakage by group of group",
+        ]
+        assert "signature covers" not in text
+
+
+def test_one_round_is_enough(material):
+    text = render(assemble(material()), made(1))
+    assert "Validation loss is" in text
+    Page(text)
+
+
+@pytest.mark.parametrize("name", ["central", "local", "records"])
+def test_epsilon_takes_the_place_of_leakage(material, name):
+    report = assemble(with_plan(material, name)[0])
+    rounds = [
+        Round(number, leakage_median=None, leakage_max=None, epsilon_max=number / 10)
+        for number in range(1, 5)
+    ]
+    text = render(report, series_of(rounds, []))
+    assert "Epsilon spent, by round" in titles(text)
+    assert not any("Leakage" in title for title in titles(text))
+    assert any("own budgets" in title for title in titles(text)) == (name == "records")
+    Page(text)
+
+
+def test_every_chart_has_words_an_accessible_image_and_its_figures(material):
+    text = render(assemble(material()), made(41))
+    page = Page(text)
+    count = len(titles(text))
+    assert page.tags.count("figure") == page.tags.count("details") == count
+    assert page.tags.count("svg") == page.tags.count("desc") == count
+    assert text.count('role="img"') == text.count('aria-labelledby="chart-') == count
+    assert page.tags.count("caption") == page.tags.count("table")
+    ids = [value for name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert page.headings[0] == "Verdict"
+    assert page.headings[-1] == "What this does not show"
+
+
+def test_nothing_is_run_or_fetched(material):
+    text = render(assemble(material()), made(41))
+    page = Page(text)
+    assert not {"script", "link", "img", "image", "use", "iframe"} & set(page.tags)
+    assert not {"src", "style", "xlink:href"} & {name for name, _ in page.attributes}
+    ids = {f"#{value}" for name, value in page.attributes if name == "id"}
+    assert {value for name, value in page.attributes if name == "href"} <= ids
+    assert not re.search(r"https?://|url\(|@import", text)
+
+
+def test_headings_descend_by_one(material):
+    tags = Page(render(assemble(material()), made(9))).tags
+    levels = [int(tag[1]) for tag in tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_names_of_groups_and_attributes_are_escaped(material):
+    found = material()
+    facts = replace(found.federation, attributes={"group": ("<b>g1", "g2")})
+    text = render(assemble(replace(found, federation=facts)), made(3))
+    assert "<b>" not in text
+    assert "&lt;b&gt;g1" in text
+
+
+def test_the_final_interval_stands_behind_the_rounds(material):
+    report = assemble(material())
+    assert report["fairness"][0]["metrics"]["demographic_parity_difference"]["interval"]
+    [differences, *_] = charts_of(report, made(5)).fairness[0]
+    assert 'class="w0"' in differences.svg
+    assert "rounds have none" in differences.caption
+
+
+def test_many_rounds_are_thinned_and_the_table_says_so(material):
+    series = made(3000)
+    [loss, *_] = charts_of(assemble(material()), series).training
+    assert len(loss.table.rows) <= 200
+    assert "of 3000 rounds" in loss.table.note
+    for name in ("validation_loss", "selection_loss"):
+        values = series.figures[name]
+        lowest = values.index(min(values)) + 1
+        assert str(lowest) in [row[0] for row in loss.table.rows]
+
+
+@pytest.mark.parametrize("count", [7, 12])
+def test_many_clusters_are_summed_up(material, count):
+    rounds = [Round(number, tuple(range(count))) for number in (1, 2)]
+    training = charts_of(assemble(material()), series_of(rounds, [])).training
+    clusters = next(chart for chart in training if chart.name == "chart-clusters")
+    assert clusters.table.head == ("Round", "Smallest cluster", "Median cluster", "Largest cluster")
+    assert clusters.table.rows[0] == ("1", "0", str(count // 2), str(count - 1))
+
+
+def test_of_very_many_groups_the_outermost_are_drawn_and_all_are_listed(material):
+    report = assemble(material())
+    [section] = report["fairness"]
+    section["groups"] = [
+        {
+            "value": f"group {number}",
+            "suppressed": number == 99,
+            "selection_rate": None if number == 99 else number / 100,
+            "true_positive_rate": None if number == 99 else 0.5,
+            "false_positive_rate": None,
+            "reasons": {},
+        }
+        for number in range(100)
+    ]
+    rates, _ = charts_of(report, None).fairness[0]
+    assert len(rates.table.rows) == 100
+    assert ">group 0<" in rates.svg
+    assert ">group 98<" in rates.svg
+    assert ">group 50<" not in rates.svg
+    assert "1 of 100 groups are suppressed" in rates.caption
+    assert "The table lists all groups" in rates.caption
+
+
+def test_figures_that_are_not_finite_are_gaps():
+    series = series_of([Round(1, validation_loss=float("nan")), Round(2)], [])
+    assert series.figures["validation_loss"] == (None, 0.5)
+    assert set(series.figures) == set(FIGURES)
+
+
+def test_a_long_run_stays_below_a_megabyte(material):
+    assert len(render(assemble(material()), made(500)).encode()) < 300_000
+    assert len(render(assemble(material()), made(20_000)).encode()) < 1_000_000

@@ -1,0 +1,305 @@
+"""Reports side by side: what may stand in one row, on one front, and what is warned of."""
+
+import copy
+
+import pytest
+
+from fedaudit.privacy.spending_plan import spending_plan
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.comparison.compared_reports import Comparison, compare
+from tests.reports.reading_documents import FIXED, GAUSSIAN, documents, gaussian
+
+GAP = "equalized_odds_difference"
+
+
+def named(id_, document):
+    """The document as that of another experiment."""
+    made = copy.deepcopy(document)
+    made["experiment"]["id"] = id_
+    return made
+
+
+def with_figures(id_, document, *, leakage, gap, loss):
+    """The document with other figures on the axes of its front."""
+    made = named(id_, document)
+    made["privacy"]["leakage_max"] = leakage
+    made["fairness"][0]["metrics"][GAP]["value"] = gap
+    made["utility"]["validation_loss"] = loss
+    return made
+
+
+def row(comparison, figure, **key):
+    """The only row of a figure with these properties."""
+    [found] = [
+        one
+        for one in comparison.figures
+        if one.figure == figure and all(getattr(one, name) == key[name] for name in key)
+    ]
+    return found
+
+
+def values(found):
+    return [cell.value for cell in found.cells]
+
+
+@pytest.fixture
+def of_each_kind(material):
+    found = documents(material)
+    return [named(id_, document) for id_, document in found.items()]
+
+
+@pytest.fixture
+def comparison(of_each_kind):
+    return compare(of_each_kind)
+
+
+def codes(comparison):
+    return {one.code for one in comparison.warnings}
+
+
+def test_columns_are_the_experiments_as_asked_for(comparison, of_each_kind):
+    assert [one.id for one in comparison.experiments] == [
+        "adaptive",
+        "fixed",
+        "nothing",
+        "gaussian",
+    ]
+    for one, document in zip(comparison.experiments, of_each_kind, strict=True):
+        assert one.verdict == document["verdict"]
+        assert one.guarantee.kind == document["guarantee"]["kind"]
+        assert (one.gate_outcome is None) == (one.gate_outcome_reason is not None)
+    assert Comparison.model_validate_json(comparison.model_dump_json()) == comparison
+    assert all(len(found.cells) == 4 for found in comparison.figures)
+
+
+def test_every_missing_value_has_its_reason(comparison):
+    for found in comparison.figures:
+        for cell in found.cells:
+            assert cell.value is not None or cell.reason, found
+
+
+def test_leakages_of_different_guarantees_have_rows_of_their_own(comparison):
+    heuristic = row(comparison, "leakage_max", guarantee="heuristic")
+    formal = row(comparison, "leakage_max", guarantee="formal")
+    assert values(heuristic) == [pytest.approx(2.4), None, None, None]
+    assert values(formal) == [None, pytest.approx(2.4), None, None]
+    assert "its guarantee is formal" in heuristic.cells[1].reason
+    assert "no mechanism" in heuristic.cells[2].reason
+    assert "epsilon with a delta" in heuristic.cells[3].reason
+
+
+def test_an_epsilon_never_stands_beside_a_leakage(comparison):
+    for found in comparison.figures:
+        if found.figure == "epsilon_max":
+            assert values(found)[:3] == [None] * 3
+            assert (found.delta, found.adjacency) == (1e-3, "add-or-remove-one")
+    assert row(comparison, "epsilon_max", observer="final_model").cells[3].value > 0
+
+
+def test_epsilons_at_other_deltas_have_rows_of_their_own(material):
+    one, other = gaussian(material), gaussian(material, delta=1e-5)
+    found = compare([named("one", one), named("other", other)])
+    at = {"observer": None, "delta": 1e-3}
+    assert values(row(found, "epsilon_max", **at))[1] is None
+    assert "delta is 1e-05" in row(found, "epsilon_max", **at).cells[1].reason
+    assert "other-delta" in codes(found)
+    assert len(found.fronts) == 2
+
+
+def test_fairness_rows_tell_who_did_not_measure(comparison):
+    found = row(comparison, GAP)
+    assert (found.attribute, found.section) == ("group", "fairness")
+    assert "'group' is none of its sensitive attributes" in found.cells[2].reason
+    assert found.differs
+
+
+def test_a_figure_that_nobody_has_keeps_one_row(comparison):
+    found = row(comparison, "accuracy")
+    assert values(found) == [None] * 4
+    assert not found.differs
+    assert "no accuracy" in found.cells[0].reason
+
+
+def test_a_report_from_before_a_figure_was_computed(of_each_kind):
+    older = of_each_kind[0]
+    del older["fairness"][0]["metrics"][GAP]
+    found = compare([of_each_kind[0], of_each_kind[1]])
+    assert "before this figure was computed" in row(found, GAP).cells[0].reason
+    [front] = [one for one in found.fronts if one.guarantee == "heuristic"]
+    assert front.axes[1].figure == "demographic_parity_difference"
+
+
+def test_spec_differences_are_paths_with_every_value(of_each_kind):
+    found = compare(of_each_kind)
+    paths = {one.path: one.values for one in found.spec_differences}
+    assert "seed" not in paths
+    assert "name" not in paths
+    mechanisms = [one.value for one in paths["privacy.mechanism"]]
+    assert mechanisms == ["laplace-l2", "laplace-l2", "none", "gaussian-central"]
+    assert [one.value for one in paths["fairness.sensitive"]] == [
+        ["group"],
+        ["group"],
+        [],
+        ["group"],
+    ]
+    radius = paths["privacy.radius"]
+    assert [one.present for one in radius] == [True, True, False, False]
+    assert [one.value for one in radius] == ["adaptive", 2.0, None, None]
+    assert compare([of_each_kind[0], of_each_kind[0]]).spec_differences == []
+
+
+def test_what_is_warned_of(of_each_kind, material):
+    adaptive, fixed, nothing, with_epsilon = of_each_kind
+    assert codes(compare([adaptive, named("again", adaptive)])) == set()
+    assert codes(compare([adaptive, fixed])) == {"other-guarantee", "other-radius"}
+    assert "other-noise" in codes(compare([adaptive, with_epsilon]))
+    assert codes(compare([adaptive, nothing])) == {"other-guarantee", "other-outcome"}
+    elsewhere = named("elsewhere", adaptive)
+    elsewhere["provenance"]["data_fingerprint"] = "e" * 64
+    assert codes(compare([adaptive, elsewhere])) == {"other-data"}
+    records = named("records", with_epsilon)
+    records["guarantee"] |= {"unit": "record", "adjacency": "replace-one"}
+    of_two_units = {"other-unit", "other-adjacency", "early-end"}
+    assert codes(compare([with_epsilon, records])) == of_two_units
+    larger = assemble(material({"training": {**adaptive["spec"]["training"], "loss": "mse"}}))
+    larger["data"]["parameters"] += 1
+    assert codes(compare([adaptive, larger])) == {"other-loss", "other-model"}
+
+
+# -- fronts ----------------------------------------------------------------------------------------
+
+
+def test_one_front_for_each_kind_of_guarantee(comparison):
+    kinds = [(one.family, one.guarantee, one.observer) for one in comparison.fronts]
+    assert kinds == [
+        ("leakage", "heuristic", "server"),
+        ("leakage", "formal", "server"),
+        ("epsilon", "formal", "final_model"),
+    ]
+    assert [one.front for one in comparison.fronts] == [["adaptive"], ["fixed"], ["gaussian"]]
+    [left] = comparison.without_front
+    assert (left.experiment_id, "no guarantee" in left.reason) == ("nothing", True)
+    for one in comparison.fronts:
+        assert [axis.section for axis in one.axes] == ["privacy", "fairness", "utility"]
+        assert one.axes[0].figure == ("leakage_max" if one.family == "leakage" else "epsilon_max")
+
+
+def test_a_front_by_hand(material):
+    document = assemble(material())
+    found = compare(
+        [
+            with_figures("private", document, leakage=1, gap=0.3, loss=0.9),
+            with_figures("fair", document, leakage=3, gap=0.1, loss=0.8),
+            with_figures("useful", document, leakage=5, gap=0.4, loss=0.1),
+            with_figures("beaten", document, leakage=3, gap=0.2, loss=0.8),
+            with_figures("beaten twice", document, leakage=6, gap=0.5, loss=0.9),
+        ]
+    )
+    [front] = found.fronts
+    assert front.front == ["private", "fair", "useful"]
+    assert front.dominated_by == {
+        "beaten": ["fair"],
+        "beaten twice": ["private", "fair", "useful", "beaten"],
+    }
+    assert front.experiments[0].values == [1, 0.3, 0.9]
+    assert front.cautions == []
+
+
+def test_ratios_and_accuracy_are_better_when_higher(material):
+    document = assemble(material())
+    worse, better = named("worse", document), named("better", document)
+    for made, ratio, accuracy in ((worse, 0.5, 0.7), (better, 0.9, 0.8)):
+        made["fairness"][0]["metrics"]["equalized_odds_ratio"]["value"] = ratio
+        made["utility"] |= {"accuracy": accuracy, "reasons": {}}
+    [front] = compare([worse, better], fairness="equalized_odds_ratio").fronts
+    assert [axis.better for axis in front.axes] == ["lower", "higher", "higher"]
+    assert [axis.figure for axis in front.axes] == [
+        "leakage_max",
+        "equalized_odds_ratio",
+        "accuracy",
+    ]
+    assert front.front == ["better"]
+    [front] = compare([worse, better], utility="validation_loss").fronts
+    assert front.axes[2].figure == "validation_loss"
+
+
+def test_leakages_within_different_radii_never_dominate_each_other(material):
+    fixed = assemble(material(FIXED))
+    wider = {**FIXED["privacy"], "radius": 20, "noise_multiplier": 2}
+    found = compare([named("one", fixed), named("wider", assemble(material({"privacy": wider})))])
+    assert [one.radius for one in found.fronts] == [2, 20]
+    assert [one.front for one in found.fronts] == [["one"], ["wider"]]
+
+
+def test_two_observers_give_two_fronts(material):
+    document = gaussian(material)
+    [of_model] = document["privacy"]["epsilon"]
+    document["privacy"]["epsilon"].append({**of_model, "observer": "server", "value": 9.0})
+    found = compare([named("one", document), named("other", document)])
+    assert [(one.observer, one.experiments[0].values[0]) for one in found.fronts] == [
+        ("final_model", of_model["value"]),
+        ("server", 9.0),
+    ]
+
+
+def test_who_lacks_a_figure_is_left_out_with_the_reason(material):
+    document = assemble(material())
+    lacking = with_figures("lacking", document, leakage=1, gap=None, loss=0.1)
+    lacking["fairness"][0]["metrics"][GAP]["reason"] = "no rows"
+    unmeasured = named("unmeasured", document)
+    unmeasured["fairness"] = []
+    [front] = compare([named("one", document), lacking, unmeasured]).fronts
+    assert front.front == ["one"]
+    assert {one.experiment_id: one.reason for one in front.left_out} == {
+        "lacking": "no rows",
+        "unmeasured": "'group' is none of its sensitive attributes",
+    }
+
+
+def test_without_sensitive_attributes_two_axes_are_weighed(material):
+    spec = {"fairness": {"sensitive": []}, "gates": []}
+    document = assemble(material(spec))
+    [front] = compare([named("one", document), named("other", document)]).fronts
+    assert [axis.section for axis in front.axes] == ["privacy", "utility"]
+    # Equal ones leave each other on the front.
+    assert front.front == ["one", "other"]
+
+
+def test_other_data_is_cautioned_where_it_is_weighed(material):
+    document = assemble(material())
+    elsewhere = named("elsewhere", document)
+    elsewhere["provenance"]["data_fingerprint"] = "e" * 64
+    elsewhere["data"]["parameters"] += 1
+    [front] = compare([named("one", document), elsewhere]).fronts
+    assert len(front.cautions) == 2
+    assert "different data" in front.cautions[0]
+
+
+def test_losses_of_different_kinds_are_kept_apart(material):
+    document = assemble(material())
+    training = {**document["spec"]["training"], "loss": "mse"}
+    mean = assemble(material({"training": training}))
+    found = compare([named("one", document), named("mean", mean)])
+    assert [one.loss for one in found.fronts] == ["rmse", "mse"]
+    assert values(row(found, "validation_loss", loss="rmse"))[1] is None
+
+
+def test_what_is_no_report_is_refused(material):
+    document = assemble(material())
+    with pytest.raises(ValueError, match="guarantee"):
+        compare([document, {**document, "guarantee": {}}])
+
+
+def test_simulated_and_released_noise(material):
+    plan_of = material({**GAUSSIAN, "privacy": {**GAUSSIAN["privacy"], "noise": "simulation"}})
+    plan = spending_plan(plan_of.spec, training_clients=30)
+    simulated = assemble(
+        material(
+            {**GAUSSIAN, "privacy": {**GAUSSIAN["privacy"], "noise": "simulation"}},
+            plan=plan,
+            compositions={"final_model": 41},
+        )
+    )
+    found = compare([gaussian(material), simulated])
+    assert codes(found) == {"other-noise", "early-end"}
+    assert "all rounds that were planned" in found.fronts[0].cautions[0]

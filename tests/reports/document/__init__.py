@@ -1,0 +1,1 @@
+"""Tests of document of reports."""

@@ -1,0 +1,116 @@
+"""Reports that were stored before a rate or a gap was introduced: null, and it says why."""
+
+import copy
+
+import pytest
+
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.charts.chart_choice import charts_of
+from fedaudit.reports.charts.final_charts import rates_chart
+from fedaudit.reports.comparison.compared_reports import compare
+from fedaudit.reports.document import rate_fields
+from fedaudit.reports.document.part import Part
+from fedaudit.reports.document.report_figures import figures_of, parsed
+from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.reports.page.fairness_tables import fairness_tables
+from fedaudit.reports.page.html import render
+from fedaudit.reports.readings.reading_choice import reading
+from fedaudit.reports.sections.verdict import verdict
+from fedaudit.spec.gates import Gate
+from fedaudit.spec.metrics import COUNTS, FAIRNESS_FIGURES, NOT_IN_REPORT, RATES, Rate
+from tests.reports.charts.test_charts_page import made
+from tests.reports.reading_documents import NAMES
+
+
+def without_rate(document, rate):
+    """The report of a version that did not know the rate."""
+    old = copy.deepcopy(document)
+    for section in old["fairness"]:
+        tables = [section["groups"], section["client_averaged"]["groups"]]
+        tables += [one["groups"] for one in section["by_hypothesis"]]
+        for group in (group for table in tables for group in table):
+            del group[rate]
+            group["reasons"].pop(rate, None)
+    return old
+
+
+def without_metric(document, metric):
+    """The report of a version that did not know the gap."""
+    old = copy.deepcopy(document)
+    for section in old["fairness"]:
+        tables = [section, section["client_averaged"], *section["by_hypothesis"]]
+        for table in tables:
+            table["metrics"].pop(metric, None)
+    return old
+
+
+def charts(document):
+    """The names of the charts by the attribute, over rounds that have every figure."""
+    return [one.name for one in charts_of(document, made(9)).fairness[0]]
+
+
+@pytest.fixture
+def document(material):
+    return assemble(material())
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_a_rate_that_is_missing_is_null_everywhere(document, rate):
+    old = without_rate(document, rate)
+    rates = fairness_tables(old["fairness"][0])[1]
+    column = rates.head.index(f"{RATES[rate].label}, of records")
+    assert {row[column] for row in rates.rows} == {"–"}
+    assert any(NOT_IN_REPORT in note for note in (*rates.notes.values(), rates.rows[0][-1]))
+    chart = rates_chart(old["fairness"][0], name="x")
+    assert chart is not None
+    assert NOT_IN_REPORT in chart.table.rows[0]
+    assert NOT_IN_REPORT in render(old)
+    assert charts(old) == charts(document)
+
+
+def test_a_report_may_lack_a_rate_that_came_later_and_no_other(monkeypatch):
+    later = Rate("later_rate", ("true_positives",), COUNTS, rows="scored rows")
+    monkeypatch.setattr(rate_fields, "RATES", {**RATES, later.name: later})
+
+    @rate_fields.with_rates(after="value")
+    class Group(Part):
+        value: str
+        reasons: dict[str, str]
+
+    stored = {"value": "a", **dict.fromkeys(RATES, 0.5), "reasons": {}}
+    assert Group.model_validate(stored).model_dump() == {**stored, "later_rate": None}
+    always = [name for name, rate in RATES.items() if rate.in_every_report]
+    assert Group.model_json_schema()["required"] == ["value", *always, "reasons"]
+    assert list(Group.model_fields) == ["value", *RATES, "later_rate", "reasons"]
+    for wrong in ({"later_rate": 1.5}, {"another_rate": 0.5}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Group.model_validate({**stored, **wrong})
+
+
+@pytest.mark.parametrize("metric", FAIRNESS_FIGURES)
+def test_a_gap_that_is_missing_is_no_evidence_and_breaks_nothing(document, metric):
+    old = without_metric(document, metric)
+    assert metric not in {one.figure for one in figures_of(parsed(old))}
+    gate = Gate(figure=metric, op="le", value=1.0, attribute="group")
+    [found] = evaluate([gate], old)
+    assert (found["outcome"], found["reason"]) == ("insufficient_evidence", NOT_IN_REPORT)
+    assert verdict(old, simulated=True)
+    assert "<h1" in render(old)
+    assert charts(old) == charts(document)
+    other = copy.deepcopy(document)
+    other["experiment"]["id"] = "another"
+    assert compare([old, other]).figures
+
+
+def test_a_verdict_without_its_gap_says_so(document):
+    told = verdict(without_metric(document, "equalized_odds_difference"), simulated=False)
+    assert f"equalized_odds_difference by group is unknown: {NOT_IN_REPORT}." in told
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_readings_cope(document, name):
+    for old in (
+        without_rate(document, "false_positive_rate"),
+        without_metric(document, "loss_ratio"),
+    ):
+        assert reading(old, name)

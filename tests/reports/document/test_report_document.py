@@ -1,0 +1,190 @@
+"""The report document: every path, a reason beside every null, and no NaN."""
+
+import json
+from dataclasses import replace
+
+import jsonschema
+import numpy as np
+import pytest
+
+from fedaudit.reports.assemble import assemble, report_hash
+from fedaudit.reports.document.document import Report, schema
+from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.metrics import METRICS, SCORE_METRICS
+
+PATHS = {
+    "experiment": ("id", "name", "spec_hash", "status"),
+    "guarantee": (
+        "kind",
+        "mechanism",
+        "unit",
+        "adjacency",
+        "delta",
+        "observers",
+        "statement",
+    ),
+    "privacy": (
+        "leakage_median",
+        "leakage_max",
+        "leakage_by_cluster",
+        "leakage_by_component",
+        "participations_max",
+        "refusals",
+        "withheld",
+        "epsilon_max",
+    ),
+    "utility": ("validation_loss", "selection_loss", "accuracy", "rounds", "stopped_by"),
+    "provenance": (
+        "spec_hash",
+        "data_fingerprint",
+        "code_version",
+        "libraries",
+        "device",
+        "backend",
+        "seed",
+        "started_at",
+        "finished_at",
+    ),
+    "integrity": ("ledger_hash", "chain_head", "signature", "key_id"),
+}
+NONE = {"privacy": {"mechanism": "none"}, "gates": []}
+FIXED = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5, "radius": 1.0, "clip": 0.5}}
+
+
+@pytest.mark.parametrize("spec", [{}, NONE, FIXED], ids=["adaptive", "none", "fixed"])
+def test_every_path_is_there_and_every_null_has_its_reason(material, spec):
+    report = assemble(material(spec))
+    assert report["report_version"] == 1
+    for section, names in PATHS.items():
+        for name in names:
+            if report[section][name] is None:
+                assert report[section]["reasons"][name]
+            else:
+                assert name not in report[section].get("reasons", {})
+    for attribute in report["fairness"]:
+        assert list(attribute["metrics"]) == [*METRICS, *SCORE_METRICS]
+        for metric in attribute["metrics"].values():
+            assert metric["value"] is not None or metric["reason"]
+            assert metric["interval"] is not None or metric["interval_reason"]
+        for group in attribute["groups"]:
+            assert not {name for name, value in group.items() if value is None} - set(
+                group["reasons"]
+            )
+    json.dumps(report, allow_nan=False)
+
+
+@pytest.mark.parametrize("spec", [{}, NONE, FIXED], ids=["adaptive", "none", "fixed"])
+def test_the_report_follows_its_published_schema(material, spec):
+    report = assemble(material(spec))
+    jsonschema.validate(json.loads(json.dumps(report)), schema())
+    assert Report.model_validate(report).model_dump(mode="json") == report
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**report, "another": 1}, schema())
+
+
+def test_the_figures_are_those_of_the_material(material):
+    found = material()
+    report = assemble(found)
+    # 30 training clients with 0, 1, 2, 3 and 4 releases, six of each, at n / nu = 3 / 5.
+    assert report["privacy"]["leakage_max"] == 4 * 3 / 5
+    assert report["privacy"]["leakage_median"] == pytest.approx(2 * 3 / 5)
+    assert report["privacy"]["participations_max"] == 4
+    assert (report["privacy"]["refusals"], report["privacy"]["withheld"]) == (2, 1)
+    assert report["provenance"]["spec_hash"] == spec_hash(found.spec)
+    assert report["data"]["validation_clients"] == 30
+    # Group g1: 20 clients of 10 rows, 3 + client % 3 true positives and 2 false positives.
+    selected = sum(5 + client % 3 for client in range(20)) / 200
+    assert report["fairness"][0]["groups"][0]["selection_rate"] == selected
+
+
+def test_counts_of_groups_are_not_in_the_public_report(material):
+    text = json.dumps(assemble(material()))
+    assert "true_positives" not in text
+    assert '"count"' not in text
+
+
+def test_suppressed_groups_show_no_rates(material):
+    spec = {"fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0},
+                         "minimum_group_size": 150}}  # fmt: skip
+    section = assemble(material(spec))["fairness"][0]
+    # g2 has 100 rows; g1 is hidden beside it, or the total would give g2 away.
+    assert [group["suppressed"] for group in section["groups"]] == [True, True]
+    assert all(group["selection_rate"] is None for group in section["groups"])
+    assert section["metrics"]["demographic_parity_difference"]["value"] is None
+
+
+def test_leakage_by_cluster_where_the_clusters_are_known(material):
+    clusters = np.full(60, -1, dtype=np.int16)
+    clusters[:10], clusters[10:30] = 0, 1
+    found = assemble(material(clusters=clusters))["privacy"]["leakage_by_cluster"]
+    assert [one["clients"] for one in found] == [10, 20]
+    assert [one["leakage_max"] for one in found] == [4 * 3 / 5, 4 * 3 / 5]
+
+
+def test_a_diverged_run_reports_no_infinite_loss(material):
+    result = replace(
+        material().result,
+        stopped_by="diverged",
+        validation_loss=float("inf"),
+        selection_loss=float("nan"),
+    )
+    report = assemble(material(result=result))
+    assert report["utility"]["validation_loss"] is None
+    assert report["utility"]["reasons"]["selection_loss"]
+    assert any("diverged" in limit for limit in report["limits"])
+
+
+def test_the_verdict_names_what_it_rests_on(material):
+    heuristic = assemble(material())["verdict"]
+    assert heuristic.startswith("The gates failed: 1 passed, 1 failed, 0 lacked evidence.")
+    assert "The guarantee is heuristic" in heuristic
+    assert "not on a theorem" in heuristic
+    assert "not for release" in heuristic
+    assert "rests on a theorem" in assemble(material(FIXED))["verdict"]
+    nothing = assemble(material(NONE))["verdict"]
+    assert "There is no privacy guarantee" in nothing
+    assert "No gate was set" in nothing
+
+
+@pytest.mark.parametrize(
+    ("stopped_by", "told"),
+    [
+        ("rounds", "ended with round 41, the last one"),
+        ("patience", "ended with round 41, when its patience ran out"),
+        ("diverged", "diverged in round 41"),
+    ],
+)
+def test_the_verdict_tells_in_words_how_training_ended(material, stopped_by, told):
+    result = replace(material().result, stopped_by=stopped_by)
+    found = assemble(material(result=result))["verdict"]
+    assert f"Training {told}. The best hypotheses are those of round 11, with" in found
+
+
+def test_the_limits_are_those_of_the_run(material):
+    told = " ".join(assemble(material())["limits"])
+    for part in ("Mironov 2012", "32 bits", "simulated", "heuristic", "||theta_i - theta_j||",
+                 "5 of 41", "4 validation clients have one row", "1 updates were withheld",
+                 "real rows", "No attack"):  # fmt: skip
+        assert part in told
+    released = {"privacy": {**FIXED["privacy"], "noise": "release"}}
+    told = " ".join(assemble(material(released))["limits"])
+    assert "simulated" not in told
+    assert "heuristic" not in told
+    assert "no privacy mechanism" in " ".join(assemble(material(NONE))["limits"])
+
+
+@pytest.mark.parametrize("how", [None, "global", "client"])
+def test_standardisation_by_the_data_is_a_limit(material, how):
+    table = {"source": "table", "path": "a.csv", "client_key": "a", "target": "b"}
+    found = assemble(material({"federation": {**table, "standardise": how}}))
+    told = "Features were standardised by means and deviations of the data, taken without noise"
+    assert (told in " ".join(found["limits"])) == (how is not None)
+
+
+def test_the_hash_is_of_the_canonical_form(material):
+    report = assemble(material())
+    again = json.loads(json.dumps(report, sort_keys=True))
+    assert report_hash(again) == report_hash(report)
+    assert len(report_hash(report)) == 64
+    assert report_hash({**report, "verdict": "fine"}) != report_hash(report)
+    assert assemble(material()) == report

@@ -1,0 +1,144 @@
+"""The tables of an attribute on the report's page, also of reports of before."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.charts.chart import bound_text, figure_text
+from fedaudit.reports.charts.privacy_cost_chart import who_pays_chart
+from fedaudit.reports.page.fairness_tables import fairness_tables
+from fedaudit.reports.page.html import render
+from tests.reports.conftest import SPEC
+from tests.reports.sections.test_fairness_of_clients import with_attribute
+
+LATER = ("averaging", "client_averaged", "client_averaged_reason", "who_pays", "who_pays_reason")
+LATER += ("by_hypothesis", "by_hypothesis_reason", "intersection_of")
+
+
+@pytest.fixture
+def section(material):
+    return assemble(material())["fairness"][0]
+
+
+def cells(table):
+    """Header of the row -> header of the column -> text."""
+    return {row[0]: dict(zip(table.head, row, strict=True)) for row in table.rows}
+
+
+def test_a_gap_stands_beside_chance_and_the_average_over_clients(section):
+    table = cells(fairness_tables(section)[0])
+    metric = section["metrics"]["equalized_odds_difference"]
+    row = table["equalized odds difference"]
+    assert row["Value"] == figure_text(metric["value"])
+    assert row["By chance, mean"] == figure_text(metric["null"]["mean"])
+    assert row["By chance, 95 %"] == f"≤ {figure_text(metric['null']['quantile_95'])}"
+    assert row["p-value"] == figure_text(metric["null"]["p_value"])
+    mean = section["client_averaged"]["metrics"]["equalized_odds_difference"]["value"]
+    assert row["Averaged over clients"] == figure_text(mean)
+    ratio = table["equalized odds ratio"]
+    assert ratio["By chance, 95 %"].startswith("≥ ")
+
+
+def test_rates_of_records_stand_beside_those_of_clients(section):
+    table = fairness_tables(section)[1]
+    own = section["client_averaged"]["groups"][0]
+    for row in table.rows:
+        assert len(row) == len(table.head)
+    first = table.rows[0]
+    assert first[0] == "g1"
+    assert first[1] == figure_text(section["groups"][0]["selection_rate"])
+    assert first[2] == figure_text(own["selection_rate"])
+    assert cells(table)["g1"]["Clients"] == "20"
+
+
+def test_who_pays_has_a_row_a_group(section):
+    (table,) = [one for one in fairness_tables(section) if "cost" in one.caption]
+    rows = cells(table)
+    assert rows["g1"]["Refusals"] == "2"
+    assert rows["g2"]["Leakage, largest"] == "2.4"
+    assert "Epsilon, largest" not in table.head
+    chart = who_pays_chart(section, name="x")
+    assert chart is not None
+    assert "leakage" in chart.title
+
+
+def test_a_missing_figure_has_its_reason_in_the_note(material):
+    parts = {"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}
+    section = assemble(material(parts))["fairness"][0]
+    gaps, rates = fairness_tables(section)[:2]
+    for name, row in cells(gaps).items():
+        assert row["Value"] == "–"
+        assert row["Note"], name
+    # Said once for all groups.
+    (mark,) = {row[-1] for row in rates.rows}
+    assert rates.notes[mark].startswith("suppressed")
+    assert who_pays_chart(section, name="x") is None
+
+
+def test_what_one_row_alone_notes_stays_in_its_row(material):
+    counts = np.zeros((80, 3, 4), dtype=np.int64)
+    counts[:, 0] = counts[:, 1] = (1, 1, 1, 1)
+    counts[:, 2] = (0, 1, 1, 0)
+    section = assemble(with_attribute(material(), ("a", "b", "c"), counts=counts))["fairness"][0]
+    rates = fairness_tables(section)[1]
+    assert "no rows with the favourable outcome" in cells(rates)["c"]["Note"]
+    assert cells(rates)["a"]["Note"] == ""
+    assert not rates.notes
+
+
+def test_a_report_of_before_is_still_shown(material):
+    document = assemble(material())
+    old = copy.deepcopy(document)
+    for section in old["fairness"]:
+        for name in LATER:
+            del section[name]
+        for metric in ("accuracy_difference", "loss_difference", "loss_ratio"):
+            del section["metrics"][metric]
+        for metric in section["metrics"].values():
+            del metric["null"], metric["null_reason"]
+        for group in section["groups"]:
+            del group["accuracy"], group["loss"]
+    page = render(old)
+    assert "Gaps between groups of group" in page
+    assert "By chance" not in page
+    assert "Who pays" not in page
+    assert "By chance" in render(document)
+
+
+def test_very_many_groups_are_folded(material):
+    groups = 80
+    counts = np.zeros((160, groups, 4), dtype=np.int64)
+    counts[np.arange(160), np.arange(160) % groups] = (10, 5, 10, 5)
+    made = with_attribute(material(), tuple(f"s{one}" for one in range(groups)), counts=counts)
+    document = assemble(made)
+    page = render(document)
+    assert "<summary>Rates of the groups of group: 80 rows</summary>" in page
+    assert page.count("s79") >= 1
+
+
+def test_where_nobody_is_told_who_paid_the_page_says_why(material):
+    made = material()
+    document = assemble(made)
+    document["fairness"][0] |= {"who_pays": None, "who_pays_reason": "who took part is <secret>"}
+    assert "who took part is &lt;secret&gt;." in render(document)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(1.00001, "1.001"), (0.123449, "0.1235"), (2.4, "2.4"), (129, "129"), (12.0, "12")],
+)
+def test_what_bounds_a_cost_is_rounded_up(value, shown):
+    assert bound_text(value) == shown
+    assert float(shown) >= value
+
+
+def test_nothing_to_show_is_a_dash():
+    assert bound_text(None) == bound_text(float("nan")) == "–"
+
+
+def test_epsilon_and_leakage_are_never_shown_as_less_than_they_are(material):
+    document = assemble(material())
+    document["privacy"]["leakage_max"] = 2.40001
+    assert "<dd>2.401</dd>" in render(document)

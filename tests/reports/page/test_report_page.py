@@ -1,0 +1,107 @@
+"""The report as a page: complete, escaped, and self-contained."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.page.html import render
+
+NONE = {
+    "privacy": {"mechanism": "none"},
+    "gates": [],
+    "fairness": {"sensitive": []},
+}
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced, and keeps what matters."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.headings: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if self._open and self._open[-1] == "h2":
+            self.headings.append(data)
+
+
+def test_a_wide_table_scrolls_in_a_box_of_its_own(material):
+    text = render(assemble(material()))
+    boxes = text.count('<div class="wide" tabindex="0">\n<table>')
+    assert boxes == text.count("<table>") > 0
+
+
+def test_the_end_of_training_is_told_in_words(material):
+    assert "patience ran out" in render(assemble(material()))
+
+
+@pytest.mark.parametrize("spec", [{}, NONE], ids=["laplace", "none"])
+def test_the_verdict_comes_first_and_what_is_not_shown_last(material, spec):
+    page = Page(render(assemble(material(spec))))
+    assert page.headings[0] == "Verdict"
+    assert page.headings[-1] == "What this does not show"
+    assert "Gates" in page.headings
+
+
+def test_nothing_is_run_or_fetched(material):
+    page = Page(render(assemble(material())))
+    assert not {"script", "link", "img", "iframe", "object", "form"} & set(page.tags)
+    assert not {"src", "style"} & {name for name, _ in page.attributes}
+    links = {value for name, value in page.attributes if name == "href"}
+    assert links == {f"#{value}" for name, value in page.attributes if name == "id"} & links
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    text = render(assemble(material()))
+    assert "url(" not in text
+    assert "@import" not in text
+
+
+def test_gates_that_did_not_pass_are_named_beside_the_verdict(material):
+    document = assemble(material())
+    failed = {**document["gates"][0], "outcome": "fail", "figure": "loss_ratio", "attribute": "age"}
+    top = render({**document, "gates": [failed]}).split("What it rests on")[0]
+    assert "<dd>fail: loss ratio by age</dd>" in top
+
+
+def test_names_and_values_are_escaped(material):
+    text = render(assemble(material()))
+    assert "<script>" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+
+
+def test_tables_are_labelled(material):
+    page = Page(render(assemble(material())))
+    assert page.tags.count("caption") == page.tags.count("table") >= 5
+    assert ("lang", "en") in page.attributes
+    scopes = {value for name, value in page.attributes if name == "scope"}
+    assert scopes == {"col", "row"}
+
+
+def test_figures_reasons_gates_and_limits_are_on_the_page(material):
+    report = assemble(material())
+    text = render(report)
+    for part in (
+        "2.4",
+        "heuristic",
+        "g1",
+        "at most",
+        "insufficient",
+        report["integrity"]["ledger_hash"],
+    ):
+        assert part in text
+    assert text.count("<li>") == len(report["limits"])

@@ -1,0 +1,89 @@
+"""What all readings have in common: no report is refused, and none is changed."""
+
+import copy
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.readings.markdown import plain
+from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
+from tests.reports.reading_documents import NAMES, documents
+
+
+def test_the_names_are_those_of_the_contract():
+    assert get_args(ReadingName) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reading_is_json_or_text_and_leaves_the_report_alone(material, name):
+    for document in documents(material).values():
+        before = copy.deepcopy(document)
+        found = reading(document, name)
+        assert document == before
+        assert isinstance(found, str) == (READINGS[name].schema is None)
+        json.dumps(found, allow_nan=False)
+        assert reading(document, name) == found
+
+
+def _without(value: Any, path: tuple[str, ...], put: Any) -> dict[str, Any]:
+    made = copy.deepcopy(value)
+    part = made
+    for step in path[:-1]:
+        part = part[step]
+    part[path[-1]] = put
+    return made
+
+
+def _paths(value: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found = [path] if path else []
+    if isinstance(value, dict):
+        for name, part in value.items():
+            found += _paths(part, (*path, name))
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_an_older_report_lacks_stops_nothing(material, name):
+    reading({}, name)
+    for document in documents(material).values():
+        for path in _paths(document):
+            for put in (None, "text", 7, [], {}, [1]):
+                json.dumps(reading(_without(document, path, put), name), allow_nan=False)
+
+
+def test_the_first_reports_had_no_list_of_epsilons(material):
+    document = assemble(material())
+    del document["privacy"]["epsilon"], document["privacy"]["records"]
+    for name in NAMES:
+        assert reading(document, name)
+
+
+@given(st.text(alphabet=st.sampled_from("ab_*`<>[](){}|$#~&\\ \n")))
+def test_escaped_text_marks_nothing_up(text):
+    found = plain(text)
+    assert "\n" not in found
+    bare = found.replace("\\\\", "")
+    for mark in "*`<>[]{}|$#~&":
+        assert bare.count(mark) == bare.count(f"\\{mark}")
+    assert found.replace("\\", "") == " ".join(text.split()).replace("\\", "")
+
+
+def test_underscores_within_names_stay():
+    assert plain("final_model of _x_") == "final_model of \\_x\\_"
+
+
+def test_a_reading_is_registered_under_its_own_name():
+    assert list(READINGS) == [one.name for one in READINGS.values()] == list(NAMES)
+    for one in READINGS.values():
+        assert one.title
+        assert one.note
+        assert (one.schema is None) == isinstance(one.make({}), str)
+
+
+def test_an_unknown_reading_is_refused():
+    with pytest.raises(KeyError):
+        reading({}, "poem")

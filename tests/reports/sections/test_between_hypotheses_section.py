@@ -1,0 +1,262 @@
+"""What the report says of the noise between two hypotheses, and never more."""
+
+import re
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from fedaudit.privacy.accounting.mechanism_parameters import layer_components
+from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.document.material import HypothesesFacts
+from fedaudit.reports.page.html import render
+from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks
+from fedaudit.reports.verification.recompute import LedgerTotals
+from fedaudit.spec.parse import parse_spec
+from tests.reports.conftest import SPEC
+
+HYPOTHESES = np.array([[0, 0, 0], [3, 4, 0]], np.float32)
+RADII = np.array([[0.5], [1.0], [0.25], [0.7], [0.31]])
+FIXED = {"mechanism": "laplace-l2", "noise_multiplier": 5, "radius": 0.2}
+
+
+def made(material, *, privacy=None, training=None, hypotheses=HYPOTHESES, radii=RADII, parts=(3,)):
+    """The report of a run with these hypotheses."""
+    changed = {} if privacy is None else {"privacy": privacy}
+    if training is not None:
+        changed["training"] = {**SPEC["training"], **training}
+    facts = HypothesesFacts(hypotheses=hypotheses, parts=parts, radii=radii)
+    found = material(spec=changed, hypotheses=facts)
+    if len(parts) > 1:
+        layered = replace(found.inputs, n=sum(parts), components=layer_components(parts))
+        found = replace(found, inputs=layered)
+    return assemble(found)
+
+
+def test_a_fixed_radius_gives_the_exponent_exactly(material):
+    privacy = made(material, privacy=FIXED, radii=None)["privacy"]
+    (pair,) = privacy["between_hypotheses"]["pairs"]
+    # n / (nu r) = 3 / (5 * 0.2), and the hypotheses are 5 apart.
+    assert pair == {
+        "first": 0,
+        "second": 1,
+        "distance": 5.0,
+        "epsilon": 3.0,
+        "epsilon_median": 3.0,
+        "epsilon_max": 3.0,
+        "indistinguishability_median": 15.0,
+        "indistinguishability": 15.0,
+        "worst_case": None,
+        "guarantee": "formal",
+        "reasons": pair["reasons"],
+    }
+    assert set(pair["reasons"]) == {"worst_case"}
+    statement = privacy["between_hypotheses"]["statement"]
+    assert "no noise of its own" in statement
+    assert "the exponent is 15." in statement
+    assert "bounded by no number" in statement
+    assert "can be drawn again" in statement
+
+
+def test_a_clip_bounds_any_two_datasets(material):
+    report = made(material, privacy={**FIXED, "clip": 0.5, "noise": "release"}, radii=None)
+    between = report["privacy"]["between_hypotheses"]
+    assert between["pairs"][0]["worst_case"] == 3.0 * (5.0 + 2 * 0.5)
+    assert between["pairs"][0]["reasons"] == {}
+    told = "the exponent of a release that starts from these hypotheses is at most 18."
+    assert told in between["statement"]
+    assert "which may have lain further apart" in between["statement"]
+    assert "drawn again" not in between["statement"]
+
+
+def test_an_adaptive_radius_is_heuristic_and_states_nobodys_norm(material):
+    (pair,) = made(material)["privacy"]["between_hypotheses"]["pairs"]
+    exact = 3 / (5 * RADII[:, 0])
+    assert pair["guarantee"] == "heuristic"
+    assert pair["epsilon"] is None
+    for name, true in (("epsilon_median", np.median(exact)), ("epsilon_max", exact.max())):
+        assert true <= pair[name] <= true * 1.1
+        assert len(Decimal(str(pair[name])).normalize().as_tuple().digits) <= 2
+    assert pair["indistinguishability"] == pair["epsilon_max"] * 5.0
+    assert pair["indistinguishability_median"] == pair["epsilon_median"] * 5.0
+    assert set(pair["reasons"]) == {"epsilon", "worst_case"}
+
+
+def test_too_few_releases_are_not_told(material):
+    between = made(material, radii=RADII[:4])["privacy"]["between_hypotheses"]
+    (pair,) = between["pairs"]
+    figures = ("epsilon", "epsilon_median", "epsilon_max", "indistinguishability_median")
+    for name in (*figures, "indistinguishability", "worst_case"):
+        assert pair[name] is None
+        assert pair["reasons"][name]
+    assert pair["distance"] == 5.0
+    assert "fewer than 5 releases" in between["statement"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"training": {"hypotheses": 1}, "hypotheses": HYPOTHESES[:1]}, "one hypothesis"),
+        ({"training": {"clustering": {"method": "reported"}}}, "without any noise"),
+        ({"privacy": {"mechanism": "none"}}, "no mechanism"),
+        ({"hypotheses": np.array([[0, 0, 0], [np.inf, 4, 0]], np.float32)}, "not finite"),
+    ],
+)
+def test_where_there_is_no_section_there_is_a_reason(material, changes, why):
+    privacy = made(material, **changes)["privacy"]
+    assert privacy["between_hypotheses"] is None
+    assert why in privacy["reasons"]["between_hypotheses"]
+
+
+def test_of_many_hypotheses_the_nearest_and_the_farthest_are_told(material):
+    hypotheses = np.zeros((8, 3), np.float32)
+    hypotheses[:, 0] = [0, 10, 30, 31, 50, 60, 70, 80]
+    report = made(
+        material,
+        privacy=FIXED,
+        training={"hypotheses": 8, "cohort": {"clients": 9}},
+        hypotheses=hypotheses,
+    )
+    between = report["privacy"]["between_hypotheses"]
+    assert [(pair["first"], pair["second"]) for pair in between["pairs"]] == [(2, 3), (0, 7)]
+    assert between["pairs_in_all"] == 28
+    text = render(report)
+    assert "the nearest and the farthest of 28 pairs" in text
+
+
+def test_any_two_datasets_may_choose_a_pair_that_is_not_listed(material):
+    """Over layers the farthest pair need not be told apart best: rates of 8 and 1 here."""
+    hypotheses = np.zeros((7, 9), np.float32)
+    hypotheses[:, 8] = [0, 1, 2, 3, 4, 20, 10]
+    hypotheses[6, 0] = 8
+    privacy = made(
+        material,
+        privacy={**FIXED, "clip": 0.5},
+        training={"hypotheses": 7, "cohort": {"clients": 9}},
+        hypotheses=hypotheses,
+        parts=(8, 1),
+    )["privacy"]
+    between = privacy["between_hypotheses"]
+    assert [(pair["first"], pair["second"]) for pair in between["pairs"]] == [(0, 1), (0, 5)]
+    reach = 2 * 0.5 * np.hypot(8, 1)
+    assert between["pairs"][1]["worst_case"] == pytest.approx(20 + reach)
+    # From 0 to 6: 8 * 8 + 1 * 10, and 8.0622... for the updates.
+    assert "from these hypotheses is at most 82.0623." in between["statement"]
+    assert "added up over the layers" in between["statement"]
+
+
+def test_exponents_of_layers_add_up(material):
+    """Layers of 2 and 1 parameters, 5 and 12 apart: rates n_l / (nu r) of 2 and 1."""
+    hypotheses = np.array([[0, 0, 0], [3, 4, 12]], np.float32)
+    report = made(
+        material,
+        privacy={**FIXED, "clip": 0.5},
+        hypotheses=hypotheses,
+        radii=None,
+        parts=(2, 1),
+    )
+    (pair,) = report["privacy"]["between_hypotheses"]["pairs"]
+    assert pair["indistinguishability"] == 2.0 * 5.0 + 1.0 * 12.0
+    assert pair["worst_case"] == pytest.approx(22.0 + 2 * 0.5 * np.sqrt(5.0))
+    for name in ("epsilon", "epsilon_median", "epsilon_max"):
+        assert pair[name] is None
+        assert "each layer" in pair["reasons"][name]
+
+
+def test_parts_are_those_of_the_ledger():
+    inputs = mechanism_inputs(parse_spec({**SPEC, "fairness": {}, "gates": []}), n=3)
+    assert inputs.noised_sizes == (3,)
+    layered = inputs.__class__(**{**vars(inputs), "components": layer_components((2, 1))})
+    assert layered.noised_sizes == (2, 1)
+
+
+def test_the_page_has_a_table_and_rounds_up(material):
+    text = render(made(material, privacy={**FIXED, "radius": 0.7}, radii=None))
+    table = re.search(r"<caption>How far one release hides.*?</table>", text, re.DOTALL)
+    assert table is not None
+    # 3 / (5 * 0.7) = 0.857142..., five times that 4.285714...
+    assert "0.8572" in table.group()
+    assert "4.286" in table.group()
+    assert "0.8571" not in table.group()
+
+
+# -- computed anew ---------------------------------------------------------------------------------
+
+
+def checked(report, *, radii=RADII, inputs=None):
+    """The outcomes of the checks of a report against a ledger with these radii."""
+    spec = parse_spec(report["spec"])
+    totals = LedgerTotals(60, best_round=report["utility"]["best_round"])
+    totals.best_radii = radii
+    totals.best_clusters = np.array([0, 1, 1], np.int16)
+    inputs = inputs or mechanism_inputs(spec, n=3)
+    return {one.name: one.outcome for one in hypotheses_checks(spec, report, totals, inputs)}
+
+
+def changed(report, **figures):
+    """The report with other figures of its only pair."""
+    section = report["privacy"]["between_hypotheses"]
+    pair = {**section["pairs"][0], **figures}
+    privacy = {**report["privacy"], "between_hypotheses": {**section, "pairs": [pair]}}
+    return {**report, "privacy": privacy}
+
+
+@pytest.mark.parametrize("privacy", [None, FIXED, {**FIXED, "clip": 0.5}])
+def test_what_was_reported_follows_from_the_ledger(material, privacy):
+    report = made(material, privacy=privacy)
+    name = "report.privacy.between_hypotheses"
+    assert checked(report) == {name: "pass"}
+    pair = report["privacy"]["between_hypotheses"]["pairs"][0]
+    for field in ("epsilon_max", "indistinguishability", "indistinguishability_median"):
+        assert checked(changed(report, **{field: pair[field] * 0.9})) == {name: "fail"}
+    for distance in (-1.0, "5", None, 1e400, True):
+        assert checked(changed(report, distance=distance)) == {name: "fail"}
+    if privacy is None:
+        assert checked(report, radii=RADII / 2) == {name: "fail"}
+        assert checked(report, radii=None) == {name: "fail"}
+
+
+@pytest.mark.parametrize("privacy", [None, {**FIXED, "clip": 0.5}])
+def test_exponents_of_layers_lie_within_what_the_ledger_allows(material, privacy):
+    """Their rates and the whole distance of 13 bound them; the layers' distances are not told."""
+    hypotheses = np.array([[0, 0, 0], [3, 4, 12]], np.float32)
+    radii = np.column_stack([RADII, RADII * 2])
+    report = made(material, privacy=privacy, hypotheses=hypotheses, radii=radii, parts=(2, 1))
+    inputs = mechanism_inputs(parse_spec(report["spec"]), n=3)
+    layered = inputs.__class__(**{**vars(inputs), "components": layer_components((2, 1))})
+    name = "report.privacy.between_hypotheses"
+    assert checked(report, radii=radii, inputs=layered) == {name: "pass"}
+    pair = report["privacy"]["between_hypotheses"]["pairs"][0]
+    for changes in (
+        {"indistinguishability": pair["indistinguishability"] / 5},
+        {"indistinguishability_median": 0.0},
+        {"indistinguishability": pair["indistinguishability"] * 10},
+        {"indistinguishability": None},
+        {"worst_case": 1.0},
+        {"epsilon_max": 0.1},
+    ):
+        assert checked(changed(report, **changes), radii=radii, inputs=layered) == {name: "fail"}
+
+
+def test_a_pair_cannot_be_left_out(material):
+    report = made(material, training={"hypotheses": 3}, hypotheses=np.eye(3, dtype=np.float32))
+    assert set(checked(report).values()) == {"pass"}
+    del report["privacy"]["between_hypotheses"]["pairs"][1]
+    assert set(checked(report).values()) == {"fail"}
+
+
+def test_reports_of_before_are_not_blamed(material):
+    report = made(material)
+    del report["privacy"]["between_hypotheses"], report["plane"], report["plane_reason"]
+    assert checked(report) == {}
+    render(report)
+
+
+def test_the_plane_shows_the_clusters_of_the_ledger(material):
+    report = {**made(material), "plane": {"clusters": [0, 1, 1]}}
+    assert checked(report)["report.plane"] == "pass"
+    for clusters in ([0, 1, 0], [], [0, 1, 1, 1], [2], None, "011", [[0], 1]):
+        found = checked({**report, "plane": {"clusters": clusters}})
+        assert found.get("report.plane", "fail") == "fail"

@@ -1,0 +1,304 @@
+"""Reports of mechanisms with an epsilon and a delta: figures, limits, verdict, gates and page."""
+
+import json
+import re
+from dataclasses import replace
+
+import jsonschema
+import numpy as np
+import pytest
+
+from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.privacy.records.record_use import drawn_budgets, record_use
+from fedaudit.privacy.spending_plan import spending_plan
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.document.document import Report, schema
+from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.reports.page.html import render
+from fedaudit.reports.sections.privacy_section import planned
+from fedaudit.spec.gates import Gate
+from fedaudit.spec.parse import parse_spec
+from tests.reports.conftest import SPEC
+
+POISSON = {"sampling": "poisson", "rate": 0.1}
+TRAINING = {"loss": "mse", "rounds": 50}
+RECORDS = (40, 30, 20)
+SPECS = {
+    "central": {
+        "training": {**TRAINING, "cohort": POISSON},
+        "privacy": {
+            "mechanism": "gaussian-central",
+            "noise_multiplier": 1.1,
+            "clip": 1.0,
+            "delta": 1e-5,
+        },
+        "gates": [{"figure": "epsilon_max", "op": "le", "value": 100}],
+    },
+    "local": {
+        "training": {**TRAINING, "cohort": {"clients": 7}},
+        "privacy": {
+            "mechanism": "gaussian-local",
+            "noise_multiplier": 8,
+            "clip": 1.0,
+            "delta": 1e-5,
+        },
+        "gates": [{"figure": "leakage_max", "op": "le", "value": 4}],
+    },
+    "records": {
+        "federation": {**SPEC["federation"], "validation_unit": "record"},
+        "training": {
+            "loss": "mse",
+            "rounds": 6,
+            "cohort": POISSON,
+            "local": {"steps": 5, "batch_size": 8},
+        },
+        "privacy": {
+            "mechanism": "record-personalised",
+            "budgets": {"distribution": "three-levels"},
+            "delta": 1e-3,
+        },
+        "gates": [],
+    },
+}
+
+
+def with_plan(material, name, **privacy):
+    """The material of a finished run, and its plan."""
+    parts = SPECS[name]
+    parts = {**parts, "privacy": {**parts["privacy"], **privacy}}
+    spec = parse_spec({**SPEC, **parts})
+    use = None
+    if name == "records":
+        client_of = np.repeat(np.arange(3), RECORDS)
+        use = record_use(spec, budgets=drawn_budgets(spec, records=RECORDS), client_of=client_of)
+    names = [f"client {number}" for number in range(60)]
+    plan = spending_plan(spec, training_clients=30, client_names=names, records=use)
+    releases = np.where(np.arange(60) < 30, np.arange(60) % 5, 0).astype(np.int32)
+    compositions = {
+        "central": {"final_model": 41},
+        "local": {"server": releases},
+        "records": {"final_model": 6, "server": 3},
+    }[name]
+    made = material(parts, plan=plan, compositions=compositions, releases=releases)
+    if name == "records":  # rows are held out, so every client trains
+        made = replace(made, federation=replace(made.federation, training_clients=60))
+    return made, plan
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_report_follows_its_schema_and_every_null_has_its_reason(material, name):
+    report = assemble(with_plan(material, name)[0])
+    jsonschema.validate(json.loads(json.dumps(report, allow_nan=False)), schema())
+    assert Report.model_validate(report).model_dump(mode="json") == report
+    for section in ("guarantee", "privacy"):
+        for field, value in report[section].items():
+            if value is None:
+                assert report[section]["reasons"][field]
+    for field in ("leakage_max", "leakage_median", "leakage_by_cluster"):
+        assert report["privacy"][field] is None
+        assert "epsilon with a delta" in report["privacy"]["reasons"][field]
+
+
+def test_the_figure_is_the_largest_over_observers(material):
+    found, plan = with_plan(material, "records")
+    privacy = assemble(found)["privacy"]
+    values = {one["observer"]: one["value"] for one in privacy["epsilon"]}
+    assert values == {
+        "final_model": plan.largest("final_model", 6),
+        "server": plan.largest("server", 3),
+    }
+    assert privacy["epsilon_max"] == max(values.values())
+    assert privacy["participations_max"] == 3
+
+
+def test_everyone_pays_for_the_rounds_that_were_played(material):
+    found, plan = with_plan(material, "central")
+    report = assemble(found)
+    assert report["privacy"]["epsilon"] == [
+        {
+            "observer": "final_model",
+            "delta": 1e-5,
+            "adjacency": "add-or-remove-one",
+            "accountant": "rdp",
+            "value": plan.line("final_model").epsilons[41],
+        }
+    ]
+    assert report["privacy"]["participations_max"] == 41
+    assert report["guarantee"]["observers"] == ["final_model"]
+    told = f"epsilon = {at_most(report['privacy']['epsilon_max'])} before those who see the models"
+    assert told in report["guarantee"]["statement"]
+
+
+def test_the_busiest_client_is_the_one_that_is_told(material):
+    found, plan = with_plan(material, "local")
+    privacy = assemble(found)["privacy"]
+    assert privacy["epsilon_max"] == plan.line("server").epsilons[4]
+    assert privacy["participations_max"] == 4
+
+
+def test_records_are_told_by_their_budgets_and_small_groups_without_their_number(material):
+    found, plan = with_plan(material, "records")
+    records = assemble(found)["privacy"]["records"]
+    assert (records["left_out"], records["overspent"]) == (0, 0)
+    assert [one["budget_high"] for one in records["groups"]] == [0.1, 1.0, 5.0]
+    sizes = np.bincount(plan.records.group_of)
+    assert sizes.min() < 30  # the smallest group that is told by default
+    for one, size in zip(records["groups"], sizes.tolist(), strict=True):
+        assert one["records"] is None or one["records"] == size >= 30
+        assert (one["records"] is None) == ("records" in one["reasons"])
+        assert 0.99 < one["budget_used_share"] <= 1
+    assert None in [one["records"] for one in records["groups"]]
+
+
+def test_a_baseline_without_noise_reports_no_figure_of_privacy(material):
+    parts = SPECS["records"]
+    free = {**parts["privacy"], "baseline": "privacy-free"}
+    report = assemble(material({**parts, "privacy": free}))
+    assert report["guarantee"]["kind"] == "none"
+    assert report["privacy"]["epsilon_max"] is None
+    assert "without noise" in report["privacy"]["reasons"]["epsilon_max"]
+    assert "There is no privacy guarantee" in report["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("central", ["The server is trusted", "7.5 standard deviations", "simulated"]),
+        ("local", ["not leakage under metric privacy", "7.5 standard deviations"]),
+        (
+            "records",
+            [
+                "drawn from the distribution three-levels",
+                "the client that took part most",
+                "the rows held out of every client",
+            ],
+        ),
+    ],
+)
+def test_the_limits_are_those_of_the_mechanism(material, name, parts):
+    told = " ".join(assemble(with_plan(material, name)[0])["limits"])
+    for part in [*parts, "1 updates were withheld", "for a chance delta"]:
+        assert part in told
+    assert ("trusted" in told) == (name == "central")
+
+
+def test_a_delta_that_allows_one_of_the_clients_to_be_given_away_is_a_limit(material):
+    for delta, warned in ((1 / 30, True), (1 / 31, False)):
+        told = " ".join(assemble(with_plan(material, "central", delta=delta)[0])["limits"])
+        assert ("is not below one in the 30 clients" in told) == warned
+    told = " ".join(assemble(with_plan(material, "records", delta=0.02)[0])["limits"])
+    assert "is not below one in the 90 training records" in told
+
+
+@pytest.mark.parametrize("baseline", [None, "uniform"])
+def test_records_that_passed_their_budgets_are_a_limit(material, baseline):
+    report = assemble(with_plan(material, "records", baseline=baseline)[0])
+    passed = baseline == "uniform"
+    # Their number is kept back: the smallest group's would follow from it.
+    assert report["privacy"]["records"]["overspent"] == (None if passed else 0)
+    sentence = "Some records spent more than their own budgets allow."
+    assert (sentence in report["limits"]) == passed
+
+
+def test_a_figure_at_the_edge_of_the_accountants_orders_is_a_limit(material):
+    found, plan = with_plan(material, "central", noise_multiplier=1000.0)
+    [warning] = plan.warnings
+    assert warning in assemble(found)["limits"]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_verdict_tells_epsilon_delta_unit_and_who_looks(material, name):
+    report = assemble(with_plan(material, name)[0])
+    told = report["verdict"]
+    assert f"A {report['guarantee']['unit']} spent at most an epsilon of" in told
+    assert f"delta = {report['guarantee']['delta']:g}" in told
+    assert "rests on theorems" in told
+    assert "leakage" not in told
+    assert "not for release" in told
+
+
+def test_a_fit_rests_on_no_theorem(material):
+    report = assemble(with_plan(material, "records", inversion="curve-fit")[0])
+    assert report["guarantee"]["kind"] == "heuristic"
+    assert "rests on no theorem as a whole" in report["verdict"]
+    assert "Some records spent more than their own budgets allow." in report["limits"]
+
+
+def outcome(report, **gate):
+    [found] = evaluate([Gate(**{"op": "le", "value": 100.0, **gate})], report)
+    return found["outcome"], found["reason"]
+
+
+def test_a_gate_on_the_wrong_kind_of_figure_has_no_evidence(material):
+    epsilon = assemble(with_plan(material, "local")[0])
+    for figure in ("leakage_max", "leakage_median"):
+        found, reason = outcome(epsilon, figure=figure, allow_heuristic=True)
+        assert found == "insufficient_evidence"
+        assert "epsilon with a delta" in reason
+    assert epsilon["gate_outcome"] == "insufficient_evidence"
+    metric = assemble(material())
+    found, reason = outcome(metric, figure="epsilon_max", allow_heuristic=True)
+    assert found == "insufficient_evidence"
+    assert "leakage" in reason
+
+
+def test_a_gate_on_epsilon_says_for_which_delta_and_neighbours(material):
+    report = assemble(with_plan(material, "central")[0])
+    assert report["gate_outcome"] == "pass"
+    found, reason = outcome(report, figure="epsilon_max")
+    assert found == "pass"
+    assert "at delta = 1e-05 under add-or-remove-one" in reason
+    assert outcome(report, figure="epsilon_max", value=0.1)[0] == "fail"
+    fitted = assemble(with_plan(material, "records", inversion="curve-fit")[0])
+    found, reason = outcome(fitted, figure="epsilon_max")
+    assert found == "insufficient_evidence"
+    assert "use exact rates without a baseline" in reason
+    assert outcome(fitted, figure="epsilon_max", allow_heuristic=True)[0] == "pass"
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_the_page_shows_epsilon_for_every_observer(material, name):
+    report = assemble(with_plan(material, name)[0])
+    page = render(report)
+    for one in report["privacy"]["epsilon"]:
+        assert f"at delta = {one['delta']} under {one['adjacency']}" in page
+        assert f"{one['value']:.4g}" in page
+    assert ("Records by their own budgets" in page) == (name == "records")
+    assert ("held-out rows of every client" in page) == (name == "records")
+
+
+def test_a_run_that_its_budget_ended_says_so(material):
+    found, _ = with_plan(material, "central")
+    report = assemble(replace(found, result=replace(found.result, stopped_by="budget")))
+    assert "the next would have passed privacy.epsilon_budget" in report["verdict"]
+    assert "the epsilon budget" in render(report)
+
+
+@pytest.mark.parametrize("name", ["central", "local"])
+def test_a_run_that_its_losses_ended_is_proven_for_all_planned_rounds_only(material, name):
+    found, plan = with_plan(material, name)
+    [observer] = plan.observers
+    assert (found.result.stopped_by, found.result.rounds) == ("patience", 41)
+    [early] = planned(found)
+    most = int(np.max(found.compositions[observer])) + 9
+    assert early.value == plan.largest(observer, most) > plan.largest(observer, most - 9)
+    report = assemble(found)
+    assert "the larger epsilon of all rounds that were planned" in report["verdict"]
+    assert planned(replace(found, result=replace(found.result, stopped_by="rounds"))) == ()
+
+
+def test_what_was_planned_stays_within_the_budget_of_the_run(material):
+    found, plan = with_plan(material, "central", epsilon_budget=9.0)
+    within = plan.steps_within("final_model", 9.0)
+    played = {"final_model": within - 1}
+    [early] = planned(replace(found, compositions=played))
+    assert early.value == plan.largest("final_model", within) <= 9.0
+
+
+def test_the_verdict_never_tells_less_than_was_spent(material):
+    found, plan = with_plan(material, "central")
+    for rounds in range(1, 20):
+        report = assemble(replace(found, compositions={"final_model": rounds}))
+        told = re.search(r"at most an epsilon of ([0-9.]+) before", report["verdict"])
+        assert told is not None
+        assert float(told[1]) >= plan.largest("final_model", rounds)

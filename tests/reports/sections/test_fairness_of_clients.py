@@ -1,0 +1,239 @@
+"""Client averages, nulls and who pays, in the report's fairness section."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaudit.privacy.spending_plan import spending_plan
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.document.document import Report
+from fedaudit.spec.parse import parse_spec
+from tests.reports.conftest import SPEC, counts_of_clients, training_rows_of_clients
+
+LOCAL = {"mechanism": "gaussian-local", "noise_multiplier": 8, "clip": 1.0, "delta": 1e-5}
+CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 1.1, "clip": 1.0, "delta": 1e-5}
+POISSON = {"sampling": "poisson", "rate": 0.1}
+PAID = ("leakage_mean", "leakage_max", "participations_mean", "participations_max", "refusals")
+
+
+def section(material: Any) -> dict[str, Any]:
+    report = assemble(material)
+    assert Report.model_validate(report).model_dump(mode="json") == report
+    found: dict[str, Any] = report["fairness"][0]
+    return found
+
+
+def with_attribute(made, values, *, counts=None, rows=None):
+    """The material with other groups, and other rows of them."""
+    federation = replace(
+        made.federation,
+        attributes={"group": values},
+        training_rows={"group": np.zeros((60, len(values)), np.int32) if rows is None else rows},
+    )
+    if counts is None:
+        counts = np.zeros((30, len(values), 4), dtype=np.int64)
+    result = replace(made.result, fairness={"group": counts}, scores={}, by_hypothesis={})
+    return replace(made, federation=federation, result=result)
+
+
+def nulls_without_reason(part: Any, place: str = "") -> Iterator[str]:
+    """Fields that are None with nothing beside them that says why."""
+    if isinstance(part, list):
+        for one in part:
+            yield from nulls_without_reason(one, place)
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            if value is None and not name.endswith("reason"):
+                said = part.get("reasons", {}).get(name) or part.get(f"{name}_reason")
+                if not (said or (name == "value" and part.get("reason"))):
+                    yield f"{place}.{name}"
+            yield from nulls_without_reason(value, f"{place}.{name}")
+
+
+def test_rates_say_over_what_they_are_averaged(material):
+    found = section(material())
+    assert found["averaging"] == "records"
+    averaged = found["client_averaged"]
+    # Client by client, (3 + client % 3 + 2) of 10 rows are favoured.
+    favoured = 0.5 + np.arange(30) % 3 / 10
+    assert averaged["groups"][0]["selection_rate"] == pytest.approx(favoured[:20].mean())
+    assert [group["clients"] for group in averaged["groups"]] == [20, 10]
+    gap = favoured[:20].mean() - favoured[20:].mean()
+    assert averaged["metrics"]["demographic_parity_difference"]["value"] == pytest.approx(abs(gap))
+
+
+def test_every_gap_stands_beside_its_null(material):
+    metrics = section(material())["metrics"]
+    for name, metric in metrics.items():
+        if metric["value"] is None or metric["null_reason"]:
+            assert metric["null"] is None
+            assert metric["null_reason"]
+            continue
+        null = metric["null"]
+        own, other = ("quantile_05", "quantile_95")[:: 1 if name.endswith("ratio") else -1]
+        assert null[own] is not None
+        assert null[other] is None
+        assert null["reasons"] == {other: null["reasons"][other]}
+        assert null["unit"] == "client"
+        assert null["permutations"] == 1000
+        assert 1 / 1001 <= null["p_value"] <= 1
+
+
+def test_who_pays_is_told_by_group(material):
+    found = section(material())["who_pays"]
+    assert found["unit"] == "client"
+    first, second = found["groups"]
+    releases = np.arange(30) % 5
+    assert first["participations_mean"] == releases[:20].mean()
+    assert second["participations_max"] == releases[20:].max()
+    # n = 3 and nu = 5: a release leaks 3 / 5.
+    assert first["leakage_mean"] == pytest.approx(releases[:20].mean() * 3 / 5)
+    assert second["leakage_max"] == 4 * 3 / 5
+    assert (first["refusals"], second["refusals"]) == (2, 0)
+    assert first["epsilon_max"] is None
+    assert "metric privacy" in first["reasons"]["epsilon_max"]
+
+
+def test_the_largest_leakage_of_the_groups_is_that_of_the_report(material):
+    report = assemble(material())
+    groups = report["fairness"][0]["who_pays"]["groups"]
+    assert max(group["leakage_max"] for group in groups) == report["privacy"]["leakage_max"]
+    assert sum(group["refusals"] for group in groups) == report["privacy"]["refusals"]
+
+
+def test_clients_with_rows_of_several_groups_count_by_their_rows(material):
+    rows = training_rows_of_clients()
+    rows[4] = (10, 30)  # Client 4 released four times.
+    made = with_attribute(material(), ("g1", "g2"), counts=counts_of_clients(), rows=rows)
+    found = section(made)["who_pays"]
+    assert found["unit"] == "record"
+    releases = np.arange(30) % 5
+    expected = (10 * releases[20:].sum() + 30 * 4) / 130
+    assert found["groups"][1]["participations_mean"] == pytest.approx(expected)
+    assert [group["clients"] for group in found["groups"]] == [20, 11]
+
+
+def test_small_groups_show_nothing(material):
+    rows = np.zeros((60, 3), dtype=np.int32)
+    rows[:20, 0], rows[20:29, 1], rows[29, 2] = 10, 10, 500
+    found = section(with_attribute(material(), ("a", "b", "c"), rows=rows))["who_pays"]
+    assert [group["suppressed"] for group in found["groups"]] == [False, True, True]
+    for group in found["groups"][1:]:
+        for figure in (*PAID, "clients", "epsilon_max"):
+            assert group[figure] is None
+            assert group["reasons"][figure].startswith("suppressed: fewer than 30 training rows")
+
+
+def test_with_an_epsilon_groups_have_an_epsilon(material):
+    training = {**SPEC["training"], "hypotheses": 1}
+    parts = {"training": training, "privacy": LOCAL, "gates": []}
+    spec = parse_spec({**SPEC, **parts})
+    plan = spending_plan(spec, training_clients=30, client_names=[str(one) for one in range(60)])
+    made = material(parts, plan=plan)
+    made = replace(made, compositions={"server": made.releases})
+    report = assemble(made)
+    first, second = report["fairness"][0]["who_pays"]["groups"]
+    assert first["leakage_max"] is None
+    assert "leakage" in first["reasons"]["leakage_max"]
+    assert max(first["epsilon_max"], second["epsilon_max"]) == report["privacy"]["epsilon_max"]
+
+
+def test_without_a_mechanism_participations_are_still_told(material):
+    found = section(material({"privacy": {"mechanism": "none"}, "gates": []}))["who_pays"]
+    assert found["groups"][0]["participations_max"] == 4
+    assert found["groups"][0]["leakage_max"] is None
+    assert "no mechanism" in found["groups"][0]["reasons"]["leakage_max"]
+
+
+def test_where_it_is_secret_who_took_part_nobody_is_told_who_paid(material):
+    parts = {
+        "training": {**SPEC["training"], "hypotheses": 1, "cohort": POISSON},
+        "privacy": CENTRAL,
+        "gates": [],
+    }
+    plan = spending_plan(parse_spec({**SPEC, **parts}), training_clients=30)
+    found = section(material(parts, plan=plan, compositions={"final_model": 41}))
+    assert found["who_pays"] is None
+    assert "secret" in found["who_pays_reason"]
+
+
+@pytest.mark.parametrize("missing", ["rows", "refused"])
+def test_what_was_not_handed_over_is_missing_with_its_reason(material, missing):
+    made = material(refused=None)
+    if missing == "rows":
+        made = replace(made, federation=replace(made.federation, training_rows={}))
+        found = section(made)
+        assert (found["who_pays"], bool(found["who_pays_reason"])) == (None, True)
+        return
+    group = section(made)["who_pays"]["groups"][0]
+    assert group["refusals"] is None
+    assert group["reasons"]["refusals"] == "refusals were not counted by client"
+
+
+def test_no_figure_is_missing_without_a_reason(material):
+    rows = np.zeros((60, 3), dtype=np.int32)
+    rows[:20, 0], rows[20:29, 1], rows[29, 2] = 10, 10, 500
+    for made in (
+        material(),
+        material({"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}),
+        with_attribute(material(), ("a", "b", "c"), rows=rows),
+    ):
+        found = section(made)
+        parts = [found["metrics"], found["client_averaged"], found["who_pays"]]
+        assert list(nulls_without_reason(parts)) == []
+
+
+# -- combinations of attributes -------------------------------------------------------------------
+
+
+def combined(material, *, small):
+    """Two attributes by client and their combinations, of which one or none is too small."""
+    fairness = {
+        "sensitive": ["sex", "age"],
+        "intersections": [["sex", "age"]],
+        "favourable": {"op": "ge", "value": 0},
+        "intervals": None,
+    }
+    table = {"source": "table", "path": "a.csv", "client_key": "town", "target": "pay"}
+    table["features"] = ["hours"]
+    made = material({"federation": table, "fairness": fairness, "gates": []})
+    sex, age = np.arange(60) % 2, np.arange(60) // 2 % 3
+    rows = {"sex": sex, "age": age, "sex_age": 3 * sex + age}
+    # Two clients in 30 are left of those of 1 and 2.
+    away = (sex == 1) & (age == 2) & (np.arange(60) % 30 > 12) if small else np.zeros(60, bool)
+    values = {"sex": ("F", "M"), "age": ("old", "middle", "young")}
+    values["sex_age"] = tuple(f"{a}, {b}" for a in values["sex"] for b in values["age"])
+    counts, training = {}, {}
+    for name, group in rows.items():
+        groups = len(values[name])
+        training[name] = np.zeros((60, groups), dtype=np.int32)
+        training[name][np.arange(60), group] = np.where(away, 0, 10)
+        training[name][30:] = 0
+        counts[name] = np.zeros((30, groups, 4), dtype=np.int64)
+        counts[name][np.arange(30), group[30:]] = (3, 2, 3, 2)
+        counts[name][away[30:]] = 0
+    federation = replace(made.federation, attributes=values, training_rows=training)
+    result = replace(made.result, fairness=counts)
+    return assemble(replace(made, federation=federation, result=result))["fairness"][2]
+
+
+def test_combinations_have_all_of_it(material):
+    found = combined(material, small=False)
+    assert found["intersection_of"] == ["sex", "age"]
+    assert [group["clients"] for group in found["client_averaged"]["groups"]] == [5] * 6
+    assert [group["clients"] for group in found["who_pays"]["groups"]] == [5] * 6
+
+
+def test_totals_of_single_attributes_do_not_give_a_small_combination_away(material):
+    found = combined(material, small=True)
+    assert found["who_pays"] is None
+    assert "would give it away" in found["who_pays_reason"]
+    shown = [group for group in found["client_averaged"]["groups"] if not group["suppressed"]]
+    assert shown
+    for group in shown:
+        assert group["clients"] is None
+        assert "would give it away" in group["reasons"]["clients"]
+        assert group["selection_rate"] == 0.5

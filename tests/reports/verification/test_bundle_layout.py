@@ -1,0 +1,148 @@
+"""A bundle with anything beside its members is refused: two readers must not see two reports."""
+
+import struct
+import zipfile
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from fedaudit.ledger.bundle import LEDGER, NotABundleError, opened_bundle
+from fedaudit.reports.verification.verification import verify
+from tests.reports.signed_run import KEY, signed_run
+from tests.reports.verification.test_verification import failed, judged, rewritten
+
+
+@pytest.fixture
+def genuine(tmp_path: Path) -> Path:
+    return signed_run().write(tmp_path / "genuine.zip")
+
+
+def end_of(content: bytes) -> int:
+    return content.rindex(b"PK\x05\x06")
+
+
+def directory_of(content: bytes) -> int:
+    start: int = struct.unpack_from("<L", content, end_of(content) + 16)[0]
+    return start
+
+
+def with_comment(content: bytes) -> bytes:
+    return content[:-2] + struct.pack("<H", 7) + b"comment"
+
+
+def before_the_directory(content: bytes, more: bytes) -> bytes:
+    """Other bytes between the members and their directory, which still names the right places."""
+    start, end = directory_of(content), end_of(content)
+    moved = content[end : end + 16] + struct.pack("<L", start + len(more)) + content[end + 20 :]
+    return content[:start] + more + content[start:end] + moved
+
+
+def between_members(content: bytes, more: bytes) -> bytes:
+    """Other bytes between the first member and the second, every place in the directory moved."""
+    start, end = directory_of(content), end_of(content)
+    second = content.index(b"PK\x03\x04", 4)
+    directory = bytearray(content[start:end])
+    place = 0
+    while place < len(directory):
+        name, extra, comment = struct.unpack_from("<3H", directory, place + 28)
+        offset = struct.unpack_from("<L", directory, place + 42)[0]
+        if offset >= second:
+            struct.pack_into("<L", directory, place + 42, offset + len(more))
+        place += 46 + name + extra + comment
+    moved = content[end : end + 16] + struct.pack("<L", start + len(more)) + content[end + 20 :]
+    return content[:second] + more + content[second:start] + bytes(directory) + moved
+
+
+def two_directories(content: bytes) -> bytes:
+    start, end = directory_of(content), end_of(content)
+    return before_the_directory(content, content[start:end])
+
+
+def another_name_inside(content: bytes) -> bytes:
+    """The local header of a member names it otherwise than the directory does."""
+    place = content.index(b"\x0b\x00\x00\x00report.json") + 4
+    return content[:place] + b"REPORT.json" + content[place + 11 :]
+
+
+def another_size_inside(content: bytes) -> bytes:
+    """Read from the start, the first member would end elsewhere."""
+    place = content.index(b"PK\x03\x04")
+    return content[: place + 18] + struct.pack("<2L", 5, 5) + content[place + 26 :]
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        lambda content: b"#!/bin/sh\n" + content,
+        lambda content: content + content,
+        lambda content: signed_fake() + content,
+        lambda content: content + b"\0",
+        lambda content: content + b"\n",
+        with_comment,
+        lambda content: before_the_directory(content, b"more"),
+        lambda content: between_members(content, b"more"),
+        two_directories,
+        another_name_inside,
+        another_size_inside,
+    ],
+    ids=[
+        "prefix",
+        "twice",
+        "another-bundle-before",
+        "zero-behind",
+        "line-behind",
+        "comment",
+        "before-directory",
+        "between-members",
+        "two-directories",
+        "other-name",
+        "other-size",
+    ],
+)
+def test_what_lies_beside_the_members_is_refused(
+    genuine: Path, attack: Callable[[bytes], bytes]
+) -> None:
+    content = genuine.read_bytes()
+    changed = genuine.with_name("changed.zip")
+    changed.write_bytes(attack(content))
+    assert changed.read_bytes() != content
+    with pytest.raises(NotABundleError), opened_bundle(changed) as evidence:
+        verify(evidence, trusted=[KEY.public])
+    assert judged(genuine, KEY).verdict == "valid"
+
+
+def signed_fake() -> bytes:
+    """A zip with a report of its own, as a reader from the start would find it."""
+    file = BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("report.json", b'{"privacy":{"leakage_max":0.001}}')
+    return file.getvalue()
+
+
+def test_a_comment_or_a_field_of_one_member_is_refused(genuine: Path) -> None:
+    with zipfile.ZipFile(genuine) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for field, value in (("comment", b"look here"), ("extra", b"\x99\x99\x04\x00more")):
+        changed = genuine.with_name("changed.zip")
+        with zipfile.ZipFile(changed, "w") as archive:
+            for name, content in members.items():
+                info = zipfile.ZipInfo(name)
+                setattr(info, field, value if name == "report.json" else b"")
+                archive.writestr(info, content)
+        with pytest.raises(NotABundleError), opened_bundle(changed):
+            pass
+
+
+def test_the_text_for_people_is_the_one_that_every_bundle_has(genuine: Path) -> None:
+    changed = rewritten(genuine, "README.txt", b"All is well; leakage_max is 0.001.\n")
+    found = judged(changed, KEY)
+    assert found.verdict == "altered"
+    assert failed(found) == {"README.txt": "README.txt is not the text that every bundle has"}
+
+
+def test_a_bundle_that_was_packed_again_is_the_same_bundle(genuine: Path) -> None:
+    with zipfile.ZipFile(genuine) as archive:
+        ledger = archive.read(LEDGER)
+    assert judged(rewritten(genuine, LEDGER, ledger), KEY).verdict == "valid"

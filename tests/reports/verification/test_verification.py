@@ -1,0 +1,325 @@
+"""Verification of bundles: whatever is changed is found, and named."""
+
+import json
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rfc8785
+
+from fedaudit.ledger.bundle import LEDGER, NotABundleError, opened_bundle
+from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.reports.verification.verification import Verification, verify
+from tests.reports.signed_run import KEY, SignedRun, signed_run
+
+
+def judged(path: Path, *trusted: SigningKey) -> Verification:
+    with opened_bundle(path) as evidence:
+        return verify(evidence, trusted=[key.public for key in trusted])
+
+
+def failed(found: Verification) -> dict[str, str]:
+    return {check.name: check.detail for check in found.checks if check.outcome == "fail"}
+
+
+@pytest.fixture
+def run() -> SignedRun:
+    return signed_run()
+
+
+def test_the_verdict_hangs_on_the_key(run: SignedRun, tmp_path: Path) -> None:
+    path = run.write(tmp_path / "b.zip")
+    assert judged(path, KEY).verdict == "valid"
+    assert judged(path, SigningKey.generate(), KEY).verdict == "valid"
+    for trusted in ((), (SigningKey.generate(),)):
+        found = judged(path, *trusted)
+        assert found.verdict == "consistent, signer untrusted"
+        assert failed(found) == {}
+    assert found.signers == [KEY.key_id]
+
+
+def test_a_run_that_somebody_else_made_up_and_signed_is_not_valid(tmp_path: Path) -> None:
+    path = signed_run(SigningKey.generate()).write(tmp_path / "b.zip")
+    assert judged(path, KEY).verdict == "consistent, signer untrusted"
+
+
+def test_the_same_content_has_the_same_bytes(run: SignedRun, tmp_path: Path) -> None:
+    first, second = run.write(tmp_path / "a.zip"), run.write(tmp_path / "b.zip")
+    assert first.read_bytes() == second.read_bytes()
+    assert zipfile.ZipFile(first).testzip() is None
+
+
+# -- one byte ---------------------------------------------------------------------------------
+
+
+def rewritten(path: Path, name: str, content: bytes) -> Path:
+    """The bundle with another content of one member, its checksum right."""
+    with zipfile.ZipFile(path) as archive:
+        members = {one: archive.read(one) for one in archive.namelist()}
+    changed = path.with_name("changed.zip")
+    with zipfile.ZipFile(changed, "w") as archive:
+        for one, kept in members.items():
+            archive.writestr(one, content if one == name else kept)
+    return changed
+
+
+def flips(content: bytes, step: int) -> Iterator[tuple[int, bytes]]:
+    """One bit changed in every `step`-th byte, another one in each."""
+    for place in range(0, len(content), step):
+        yield (
+            place,
+            (content[:place] + bytes([content[place] ^ (1 << place % 7)]) + content[place + 1 :]),
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        (LEDGER, 13),
+        ("report.json", 37),
+        ("checkpoints.json", 17),
+        ("spec.json", 17),
+        ("subjects.json", 1),
+        ("keys.json", 7),
+    ],
+)
+def test_a_changed_byte_is_found_wherever_it_is(
+    run: SignedRun, tmp_path: Path, name: str, step: int
+) -> None:
+    path = run.write(tmp_path / "b.zip")
+    content = zipfile.ZipFile(path).read(name)
+    for place, changed in flips(content, step):
+        found = judged(rewritten(path, name, changed), KEY)
+        assert found.verdict == "altered", (place, content[place : place + 30])
+        assert failed(found)
+
+
+def test_a_changed_byte_of_a_row_is_named_with_its_round(run: SignedRun, tmp_path: Path) -> None:
+    path = run.write(tmp_path / "b.zip")
+    lines = zipfile.ZipFile(path).read(LEDGER).splitlines(keepends=True)
+    for place in range(0, len(lines[2]) - 1, 7):
+        line = bytearray(lines[2])
+        line[place] ^= 1
+        content = b"".join([*lines[:2], bytes(line), *lines[3:]])
+        told = " ".join(failed(judged(rewritten(path, LEDGER, content), KEY)).values())
+        assert "round 3" in told or "line 3" in told or "round 2, release" in told
+
+
+def test_a_changed_byte_of_the_file_never_passes_for_another_content(
+    run: SignedRun, tmp_path: Path
+) -> None:
+    path = run.write(tmp_path / "b.zip")
+    content = path.read_bytes()
+    members = {name: zipfile.ZipFile(path).read(name) for name in zipfile.ZipFile(path).namelist()}
+    changed = tmp_path / "changed.zip"
+    for place, flipped in flips(content, 97):
+        changed.write_bytes(flipped)
+        with suppress(NotABundleError):
+            if judged(changed, KEY).verdict == "valid":
+                # A time or an attribute in the frame of the zip file, which nobody reads.
+                with zipfile.ZipFile(changed) as archive:
+                    assert {one: archive.read(one) for one in archive.namelist()} == members, place
+
+
+# -- rows -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kept", [5, 4, 1, 0])
+def test_the_last_rows_deleted_are_named(run: SignedRun, tmp_path: Path, kept: int) -> None:
+    del run.rows[kept:]
+    found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
+    what = "entry 6" if kept == 5 else f"entries {kept + 1} to 6"
+    assert found["ledger.entries"].startswith(f"{what} (up to round 6) are missing")
+    assert f"{what} are missing" in found["report.entries"]
+    assert "ledger.chain" not in found
+
+
+@pytest.mark.parametrize("number", [0, 2, 4])
+def test_a_deleted_row_is_named_by_the_next(run: SignedRun, tmp_path: Path, number: int) -> None:
+    del run.rows[number]
+    found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
+    assert f"breaks at round {number + 2}" in found["ledger.chain"]
+    assert found["ledger.entries"].startswith("1 of 6 entries")
+    assert found["report.rounds"] == f"there is no entry of round {number + 1}"
+
+
+def test_moved_added_and_repeated_rows_are_found(run: SignedRun, tmp_path: Path) -> None:
+    first, second, *rest = run.rows
+    for rows, place in (
+        ([second, first, *rest], "round 2"),
+        ([first, first, second, *rest], "round 1"),
+        ([first, second, *rest, rest[-1]], "round 6"),
+    ):
+        run.rows = rows
+        found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
+        assert f"breaks at {place}" in found["ledger.chain"]
+        assert "ledger.order" in found
+
+
+def chained_anew(run: SignedRun) -> None:
+    """What an attacker without the key can do: all digests and links, computed anew."""
+    from dataclasses import replace
+
+    from fedaudit.ledger.chain import genesis, link
+    from fedaudit.ledger.encoding import EntryEncoder
+    from fedaudit.ledger.rows import entry_of
+    from tests.reports.signed_run import ID, NAMES
+
+    head, encoder = genesis(ID), EntryEncoder(NAMES)
+    for number, row in enumerate(run.rows):
+        digest = encoder.digest(entry_of(row))
+        head = link(head, digest, row.clusters)
+        run.rows[number] = replace(row, digest=digest, link=head)
+
+
+@pytest.mark.parametrize(
+    ("change", "figure"),
+    [
+        (lambda run: run.change_row(4, radii=np.array([9.0, np.nan, 0.5])), None),
+        (lambda run: run.change_row(5, clusters=np.array([1, -1, 0], np.int16)), "by_cluster"),
+        (lambda run: run.change_row(4, outcomes=np.array([1, 1, 0], np.int16)), "max"),
+    ],
+)
+def test_a_ledger_that_was_written_anew_contradicts_checkpoints_and_report(
+    run: SignedRun, tmp_path: Path, change: Callable[[SignedRun], None], figure: str | None
+) -> None:
+    change(run)
+    chained_anew(run)
+    found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
+    assert "something was changed after entry 3" in found["checkpoints.chain"]
+    assert "report.chain_head" in found
+    assert "ledger.chain" not in found
+    if figure is not None:
+        assert f"report.leakage_{figure}" in found
+
+
+def test_a_report_or_a_checkpoint_that_is_missing_is_told(run: SignedRun, tmp_path: Path) -> None:
+    report, checkpoints = run.report, run.checkpoints
+    run.report = None
+    assert "succeeded" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["report.present"]
+    run.report, run.checkpoints = report, checkpoints[:1]
+    assert "report.present" in failed(judged(run.write(tmp_path / "b.zip"), KEY))
+    run.checkpoints = []
+    assert "deleted" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["checkpoints.signatures"]
+
+
+def test_without_report_the_rows_after_the_newest_checkpoint_are_uncovered(
+    run: SignedRun, tmp_path: Path
+) -> None:
+    run.report = None
+    del run.checkpoints[1:]
+    found = judged(run.write(tmp_path / "b.zip"), KEY)
+    assert found.verdict == "consistent, signer untrusted"
+    uncovered = {check.name: check.detail for check in found.checks if check.outcome == "unchecked"}
+    assert uncovered["ledger.entries"].startswith("entries 4 to 6 came after the newest checkpoint")
+
+
+def test_a_ledger_cut_off_at_an_older_checkpoint_is_not_valid(
+    run: SignedRun, tmp_path: Path
+) -> None:
+    """Rows, report and checkpoints of a run that succeeded are deleted from one round on."""
+    run.report = None
+    del run.checkpoints[1:], run.rows[3:]
+    found = judged(run.write(tmp_path / "b.zip"), KEY)
+    assert found.verdict == "consistent, signer untrusted"
+    [unknown] = [check for check in found.checks if check.outcome == "unchecked"]
+    assert unknown.name == "report.present"
+    assert "no signature says how it ended" in unknown.detail
+
+
+# -- what is no bundle ------------------------------------------------------------------------
+
+
+def _zip(path: Path, members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_what_is_no_bundle_is_refused(run: SignedRun, tmp_path: Path) -> None:
+    whole = run.write(tmp_path / "b.zip")
+    with zipfile.ZipFile(whole) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    made = tmp_path / "made.zip"
+    text = tmp_path / "text"
+    text.write_text("no zip")
+    other = rfc8785.dumps({"bundle_version": 2, "experiment_id": "e"})
+    for path, said in (
+        (tmp_path / "absent", "cannot be read"),
+        (text, "no zip file"),
+        (lambda: _zip(made, {**members, "../../etc/passwd": b""}), "files of a bundle"),
+        (lambda: _zip(made, {"bundle.json": members["bundle.json"]}), "files of a bundle"),
+        (lambda: _zip(made, members, zipfile.ZIP_DEFLATED), "store it plainly"),
+        (lambda: _zip(made, {**members, "bundle.json": other}), "version 2"),
+        (lambda: _zip(made, {**members, "bundle.json": b"[" * 3000}), "another form"),
+        (lambda: _zip(made, {**members, "bundle.json": b" " * 5000}), "more than any"),
+    ):
+        with (
+            pytest.raises(NotABundleError, match=said),
+            opened_bundle(path() if callable(path) else path),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("value", [b"", b"[]", b"null", b"3", b'{"a":1}', b"[" * 100_000, b"\xff"])
+@pytest.mark.parametrize(
+    "name", ["report.json", "spec.json", "subjects.json", "checkpoints.json", "keys.json", LEDGER]
+)
+def test_parts_of_any_form_end_in_a_verdict(
+    run: SignedRun, tmp_path: Path, name: str, value: bytes
+) -> None:
+    path = rewritten(run.write(tmp_path / "b.zip"), name, value)
+    found = judged(path, KEY)
+    if (name, value) == ("keys.json", b"[]"):
+        # The trusted key is at hand.
+        assert found.verdict == "valid"
+        assert judged(path).verdict == "altered"
+    else:
+        assert found.verdict == "altered"
+
+
+def test_an_altered_mechanism_of_a_row_ends_in_a_verdict(run: SignedRun, tmp_path: Path) -> None:
+    run.change_row(1, inputs={**run.rows[1].inputs, "noise_multiplier": 0.0})
+    assert "round 2" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["ledger.digests"]
+
+
+@pytest.mark.parametrize("stray", [{"delta": 0.5}, {"adjacency": "client"}, {"accountant": "rdp"}])
+def test_what_no_digest_covers_may_not_stand_in_a_row(
+    run: SignedRun, tmp_path: Path, stray: dict[str, object]
+) -> None:
+    """Without a report nothing else says what belongs there."""
+    run.report = None
+    run.change_row(1, inputs={**run.rows[1].inputs, **stray})
+    assert "round 2" in failed(judged(run.write(tmp_path / "b.zip"), KEY))["ledger.digests"]
+
+
+def test_numbers_of_any_size_end_in_a_verdict(run: SignedRun, tmp_path: Path) -> None:
+    path = run.write(tmp_path / "b.zip")
+    lines = zipfile.ZipFile(path).read(LEDGER).splitlines()
+    for name, value in (
+        ("round", -1),
+        ("round", 2**70),
+        ("round", 2**53),
+        ("release", 2**64),
+        ("subjects", [0, 1, 2**40]),
+        ("subjects", [0, 1, -3]),
+        ("outcomes", [0, 1, 256]),
+        ("digest", ""),
+        ("clusters", []),
+    ):
+        row = {**json.loads(lines[1]), name: value}
+        line = json.dumps(row, separators=(",", ":")).encode()
+        content = b"\n".join([lines[0], line, *lines[2:], b""])
+        assert judged(rewritten(path, LEDGER, content), KEY).verdict == "altered"
+    for n in (-1, 2**70, "3", None, 1.5, float(struct.unpack("<f", b"\0\0\x7f\x7f")[0])):
+        row = json.loads(lines[1])
+        row["inputs"]["n"] = n
+        line = json.dumps(row, separators=(",", ":")).encode()
+        content = b"\n".join([lines[0], line, *lines[2:], b""])
+        assert judged(rewritten(path, LEDGER, content), KEY).verdict == "altered"

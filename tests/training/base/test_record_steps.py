@@ -1,0 +1,236 @@
+"""Local steps with record-level privacy: what they compute, and what they may not depend on.
+
+Statistical checks use fixed seeds and reject at `FALSE_ALARM`.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+from torch import Tensor
+
+from fedaudit.networks.clipped_gradients import clipped_gradients
+from fedaudit.networks.losses import Loss
+from fedaudit.networks.record_gradients import RecordBatch
+from fedaudit.networks.shape import DenseShape
+from fedaudit.privacy.noise.gaussian import unit_gaussian
+from fedaudit.privacy.records.record_sampling import tossed_coins
+from fedaudit.randomness import CounterSource, EntropySource
+from fedaudit.training.base import record_steps
+from fedaudit.training.base.optimisers import Adam, RmsProp, Sgd
+from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
+
+FALSE_ALARM = 1e-6
+SMALL = DenseShape((4, 1), intercept=True)
+LARGE = DenseShape((20, 30, 1), intercept=True)
+LOSS = Loss("cross-entropy", 2)
+
+
+def silos_of(
+    sizes: list[int],
+    *,
+    width: int = 4,
+    chance: float | None = None,
+    noise: float = 1.3,
+    seed: int = 1,
+) -> SiloRecords:
+    """Silos with these numbers of records, numbered from 10 on in steps of 3."""
+    random = np.random.default_rng(seed)
+    total, longest = sum(sizes), max(sizes)
+    inclusion = np.zeros((len(sizes), longest))
+    for silo, size in enumerate(sizes):
+        inclusion[silo, :size] = random.uniform(size=size) if chance is None else chance
+    return SiloRecords(
+        features=torch.from_numpy(random.normal(size=(total, width)).astype(np.float32)),
+        target=torch.from_numpy(random.integers(0, 2, total).astype(np.float32)),
+        first=np.cumsum([0, *sizes[:-1]]),
+        inclusion=inclusion,
+        noise_multipliers=np.full(len(sizes), noise),
+        silos=10 + 3 * np.arange(len(sizes)),
+    )
+
+
+def only(records: SiloRecords, silo: int) -> SiloRecords:
+    """One of the silos, with the records of all at other places and without padding."""
+    rows = np.arange(records.inclusion.shape[1])[records.inclusion[silo] > 0]
+    longest = rows.max() + 1
+    begin = records.first[silo]
+    return SiloRecords(
+        features=records.features[begin : begin + longest],
+        target=records.target[begin : begin + longest],
+        first=np.array([0]),
+        inclusion=records.inclusion[[silo], :longest],
+        noise_multipliers=records.noise_multipliers[[silo]],
+        silos=records.silos[[silo]],
+    )
+
+
+def steps(shape: DenseShape = SMALL, **changes: object) -> RecordSteps:
+    settings_ = {
+        "gradients": clipped_gradients(shape, LOSS),
+        "optimiser": Sgd(0.1),
+        "steps": 6,
+        "clip": 0.7,
+        "normaliser": 5.0,
+    }
+    return RecordSteps(**{**settings_, **changes})  # type: ignore[arg-type]
+
+
+def test_a_round_is_what_a_plain_loop_makes_of_it() -> None:
+    records, play = silos_of([12, 1, 30]), steps(optimiser=Adam(0.05))
+    start = torch.linspace(-1, 1, SMALL.n)
+    source = CounterSource(4)
+    theta, state = play(start, records, source=source, round_=3)
+    for position, silo in enumerate(records.silos.tolist()):
+        own = start.clone().requires_grad_()
+        adam = torch.optim.Adam([own], lr=0.05)
+        for step in range(12, 18):  # the third round of six steps
+            coins = tossed_coins(
+                source, steps=step, silos=silo, inclusion=records.inclusion[position]
+            )
+            noise = unit_gaussian(source, n=SMALL.n, round_=step, counters=silo)
+            total = 0.7 * 1.3 * torch.from_numpy(noise)
+            for row in np.nonzero(coins)[0]:
+                place = records.first[position] + row
+                logit = own[:4] @ records.features[place] + own[4]
+                loss = torch.nn.functional.binary_cross_entropy_with_logits(
+                    logit, records.target[place]
+                )
+                (slope,) = torch.autograd.grad(loss, own)
+                total = total + slope * min(1, 0.7 / slope.norm().item())
+            own.grad = total / 5.0
+            adam.step()
+        torch.testing.assert_close(theta[position], own.detach(), rtol=1e-5, atol=1e-5)
+    assert theta.dtype == torch.float32
+    assert state.steps.flatten().tolist() == [6, 6, 6]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.integers(1, 150), min_size=1, max_size=5), st.integers(0, 2**31))
+@pytest.mark.parametrize("shape", [SMALL, LARGE], ids=str)
+def test_a_silo_does_not_notice_its_neighbours(
+    shape: DenseShape, sizes: list[int], seed: int
+) -> None:
+    """To the last bit."""
+    records = silos_of(sizes, width=shape.sizes[0], seed=seed)
+    play = steps(shape, optimiser=RmsProp(0.01))
+    start = torch.linspace(-1, 1, shape.n)
+    together, _ = play(start, records, source=CounterSource(seed), round_=2)
+    for silo in range(len(sizes)):
+        alone, _ = play(start, only(records, silo), source=CounterSource(seed), round_=2)
+        assert torch.equal(alone[0], together[silo])
+
+
+def test_silos_of_several_experiments_may_be_stacked() -> None:
+    records = silos_of([12, 30])
+    twice = SiloRecords(
+        features=records.features,
+        target=records.target,
+        first=np.tile(records.first, 2),
+        inclusion=np.tile(records.inclusion, (2, 1)),
+        noise_multipliers=np.tile(records.noise_multipliers, 2),
+        silos=np.tile(records.silos, 2),
+    )
+    seeds = np.array([4, 4, 9, 9], dtype=np.uint64)
+    start = torch.zeros(SMALL.n)
+    stacked, _ = steps()(start, twice, source=CounterSource(seeds), round_=1)
+    for position, seed in ((0, 4), (2, 9)):
+        alone, _ = steps()(start, records, source=CounterSource(seed), round_=1)
+        assert torch.equal(stacked[position : position + 2], alone)
+
+
+@pytest.mark.parametrize("drawn", [1, 40, 1 << 18])
+def test_drawing_ahead_changes_nothing(drawn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = silos_of([12, 30])
+    expected, _ = steps()(torch.zeros(SMALL.n), records, source=CounterSource(1), round_=1)
+    monkeypatch.setattr(record_steps, "_DRAWN_ELEMENTS", drawn)
+    found, _ = steps()(torch.zeros(SMALL.n), records, source=CounterSource(1), round_=1)
+    assert torch.equal(found, expected)
+
+
+def test_a_state_that_is_kept_continues() -> None:
+    records, play = silos_of([12, 30]), steps(optimiser=Adam(0.05))
+    source = CounterSource(1)
+    first, state = play(torch.zeros(SMALL.n), records, source=source, round_=1)
+    kept, _ = play(first, records, source=source, round_=2, state=state)
+    fresh, _ = play(first, records, source=source, round_=2)
+    assert not torch.equal(kept, fresh)
+    # Two rounds of six steps are one of twelve.
+    both, _ = steps(optimiser=Adam(0.05), steps=12)(
+        torch.zeros(SMALL.n), records, source=source, round_=1
+    )
+    assert torch.equal(both, kept)
+
+
+def test_without_noise_and_clip_it_is_stochastic_gradient_descent() -> None:
+    records = silos_of([40], chance=1.0, noise=0.0)
+    play = steps(clip=math.inf, normaliser=40.0, steps=1)
+    start = torch.linspace(-1, 1, SMALL.n)
+    theta, _ = play(start, records, source=CounterSource(1), round_=1)
+    own = start.clone().requires_grad_()
+    logits = records.features @ own[:4] + own[4]
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, records.target)
+    (slope,) = torch.autograd.grad(loss, own)
+    torch.testing.assert_close(theta[0], start - 0.1 * slope)
+
+
+def test_each_silo_has_its_own_noise() -> None:
+    records = silos_of([3, 3, 3], chance=0.0)
+    records.noise_multipliers[:] = [0.5, 0.0, 4.0]
+    play = steps(gradients=Recorded(2000), optimiser=Sgd(1.0), steps=1)
+    theta, _ = play(torch.zeros(2000), records, source=CounterSource(3), round_=1)
+    assert torch.equal(theta[1], torch.zeros(2000))
+    for silo, multiplier in ((0, 0.5), (2, 4.0)):
+        scaled = theta[silo].double().numpy() * 5.0 / (0.7 * multiplier)
+        assert stats.kstest(scaled, "norm").pvalue > FALSE_ALARM
+
+
+class Recorded:
+    """No gradient at all; notes how many records each step had."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.sizes: list[NDArray[np.int64]] = []
+
+    def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
+        self.sizes.append(batch.sizes)
+        return torch.zeros(len(batch.sizes), self.n)
+
+
+def test_empty_batches_get_their_noise_and_the_normaliser_is_public() -> None:
+    """The noise has the same spread whether a batch was empty or full."""
+    records = silos_of([3, 3], chance=0.3)
+    idle = Recorded(2000)
+    play = steps(gradients=idle, optimiser=Sgd(1.0), steps=1)
+    for round_ in range(1, 41):
+        theta, _ = play(torch.zeros(2000), records, source=CounterSource(3), round_=round_)
+        for moved in theta:
+            scaled = moved.double().numpy() * 5.0 / (0.7 * 1.3)
+            assert stats.kstest(scaled, "norm").pvalue > FALSE_ALARM
+    sizes = np.concatenate(idle.sizes)
+    assert (sizes == 0).any()
+    assert stats.binomtest(int(sizes.sum()), 3 * sizes.size, 0.3).pvalue > FALSE_ALARM
+
+
+def test_secret_steps_are_never_the_same() -> None:
+    records = silos_of([12, 30])
+    first, second = (
+        steps()(torch.zeros(SMALL.n), records, source=EntropySource(), round_=1)[0]
+        for _ in range(2)
+    )
+    assert (first != second).all()
+
+
+def test_records_that_are_left_out_make_no_difference() -> None:
+    records = silos_of([12, 30])
+    records.inclusion[1, 5:] = 0.0
+    start, source = torch.zeros(SMALL.n), CounterSource(1)
+    expected, _ = steps()(start, records, source=source, round_=1)
+    records.features[17:] = math.nan
+    found, _ = steps()(start, records, source=source, round_=1)
+    assert torch.equal(found, expected)

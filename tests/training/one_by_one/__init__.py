@@ -1,0 +1,1 @@
+"""Tests of one by one of training."""

@@ -1,0 +1,140 @@
+"""The same numbers whatever the threads, the cuts, the interruptions and the padding."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.records.personalised import PersonalisedStack
+from tests.training.federations import TABLE, random_federation, without_padding
+from tests.training.personalised import play, played, records_spec
+from tests.training.specs import cell
+
+Fingerprint = list[tuple[object, ...]]
+
+
+def fingerprint(records: list[RoundRecord]) -> Fingerprint:
+    """Everything in the records, bit for bit."""
+    return [
+        (
+            record.round,
+            record.subjects.tobytes(),
+            record.outcomes.tobytes(),
+            record.releases.tobytes(),
+            {observer: counts.tobytes() for observer, counts in record.compositions.items()},
+            record.cluster_sizes,
+            record.selection_loss,
+            record.validation_loss,
+            record.accuracy,
+            {name: counts.tobytes() for name, counts in record.fairness.items()},
+        )
+        for record in records
+    ]
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "personalised": {},
+    "curve-fit": {"privacy__inversion": "curve-fit"},
+    "sgd": {"training__local": {"steps": 5, "step_size": 0.05}},
+    "rmsprop": {
+        "training__local": {"steps": 5, "batch_size": 4, "step_size": 0.05, "optimiser": "rmsprop"}
+    },
+    "privacy-free": {"privacy__baseline": "privacy-free"},
+    "uniform": {"privacy__baseline": "uniform"},
+    "strong-for-all": {"privacy__baseline": "strong-for-all"},
+    "dropout": {"privacy__baseline": "dropout"},
+    "filter": {"privacy__baseline": "filter", "privacy__epsilon_min": 3.0},
+    "wide": {"model": {"kind": "mlp", "hidden": [40]}},
+    "clients": {"federation__validation_unit": "client"},
+    "stopping": {
+        "training__stopping": {"patience": 2, "validate_every": 2, "validation_clients": 3}
+    },
+}
+
+
+@pytest.mark.parametrize("changes", KINDS.values(), ids=KINDS)
+def test_threads_and_cuts_do_not_matter(changes: dict[str, Any]) -> None:
+    one = cell(records_spec(**changes))
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        whole = fingerprint(played(one))
+        torch.set_num_threads(2)
+        cut = fingerprint(play(PersonalisedStack([one]), cuts=(1, 2)))
+    finally:
+        torch.set_num_threads(before)
+    assert whole == cut
+    assert all(np.isfinite(record[6]) for record in whole if record[6] is not None)
+
+
+@pytest.mark.parametrize("changes", [KINDS["personalised"], KINDS["filter"], KINDS["stopping"]])
+@pytest.mark.parametrize("interruptions", [(1,), (2, 5)])
+def test_a_resumed_run_equals_an_undisturbed_one(
+    changes: dict[str, Any], interruptions: tuple[int, ...]
+) -> None:
+    one = cell(records_spec(**changes))
+    undisturbed = PersonalisedStack([one])
+    whole = play(undisturbed)
+    records: list[RoundRecord] = []
+    checkpoint = None
+    for stop in [*interruptions, 100]:
+        stack = PersonalisedStack([one], checkpoints=[checkpoint])
+        if stack.active:
+            records += stack.advance(stop - len(records))[0]
+        checkpoint = stack.checkpoint(0)
+    assert fingerprint(records) == fingerprint(whole)
+    assert checkpoint == undisturbed.checkpoint(0)
+    resumed = PersonalisedStack([one], checkpoints=[checkpoint])
+    assert resumed.active == []
+    result, expected = resumed.result(0), undisturbed.result(0)
+    assert result.hypotheses.tobytes() == expected.hypotheses.tobytes()
+    assert (result.best_round, result.stopped_by) == (expected.best_round, expected.stopped_by)
+    assert result.records is not None
+    assert expected.records is not None
+    for observer, spent in expected.records.spent.items():
+        assert result.records.spent[observer].tolist() == spent.tolist()
+
+
+def test_cells_played_together_are_as_alone() -> None:
+    cells = [cell(records_spec(seed=seed, training__rounds=3 + seed)) for seed in range(3)]
+    stack = PersonalisedStack(cells)
+    together: dict[int, list[RoundRecord]] = {position: [] for position in range(3)}
+    while stack.active:
+        for position, rounds in stack.advance(2).items():
+            together[position] += rounds
+    for position, one in enumerate(cells):
+        assert fingerprint(together[position]) == fingerprint(played(one))
+    assert [len(rounds) for rounds in together.values()] == [3, 4, 5]
+
+
+def test_rows_that_are_not_padded_give_the_same() -> None:
+    data = random_federation(clients=9, most_rows=15, classes=3)
+    spec = parse_spec(
+        records_spec(
+            federation={**TABLE, "validation_fraction": 0.3, "validation_unit": "record"},
+            model={"kind": "logistic"},
+            training__loss="cross-entropy",
+            fairness={"sensitive": ["group"], "favourable": {"op": "in", "value": ["class-1"]}},
+        )
+    )
+    wider = replace(
+        data,
+        **{
+            name: np.pad(getattr(data, name), ((0, 0), (0, 4)))
+            for name in ("target", "raw_target", "mask")
+        },
+        features=np.pad(data.padded, ((0, 0), (0, 4), (0, 0))),
+        attributes=tuple(
+            replace(one, codes=np.pad(one.codes, ((0, 0), (0, 4)), constant_values=-1))
+            for one in data.attributes
+        ),
+    )
+    plain = fingerprint(played(Cell(spec, data)))
+    assert fingerprint(played(Cell(spec, without_padding(data)))) == plain
+    # The rows that are held out are drawn among padded places, but with the same words.
+    assert fingerprint(played(Cell(spec, wider))) == plain

@@ -1,0 +1,1 @@
+"""Tests of stacked of training."""

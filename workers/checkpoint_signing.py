@@ -1,0 +1,116 @@
+"""Signing where ledgers stand: whoever writes ledger rows signs how many there are."""
+
+from time import monotonic
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from fedaudit.ledger.chain import genesis
+from fedaudit.ledger.checkpoints import DATABASE, Checkpoint
+from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
+from infrastructure.settings import Settings
+from infrastructure.signing_keys import (
+    SigningKeyError,
+    ensure_key_file,
+    key_file_of,
+    read_key_file,
+)
+from models.database import Database
+from models.repositories import (
+    ExperimentRepository,
+    LedgerCheckpointRepository,
+    LedgerRepository,
+    SigningKeyRepository,
+)
+
+log = structlog.get_logger()
+
+CHECKPOINT_SECONDS = 10.0
+"""During a run a checkpoint goes with the first flush after so long."""
+
+
+def load_signing_key(settings: Settings) -> SigningKey:
+    """The key that the settings name; the embedded service makes one where there is none.
+
+    Ends the process, saying why, where there is no usable key.
+    """
+    try:
+        path = key_file_of(settings)
+        if settings.signing_key_file is None:
+            ensure_key_file(path)
+        return SigningKey.from_pem(read_key_file(path))
+    except SigningKeyError as error:
+        raise SystemExit(str(error)) from None
+
+
+def announce_key(database: Database, key: SigningKey) -> None:
+    """List the key among the service's; with a database that is away, the first signature does."""
+    try:
+        with database.write() as session:
+            _use(session, key)
+    except SQLAlchemyError as error:
+        log.warning("database away; key not listed yet", error=type(error).__name__)
+
+
+def sign_checkpoint(
+    session: Session, checkpoint: Checkpoint, *, project_id: str, key: SigningKey
+) -> None:
+    """Store a checkpoint, signed; in the transaction of the rows that it counts."""
+    _use(session, key)
+    LedgerCheckpointRepository(session).add(
+        checkpoint.experiment_id,
+        project_id,
+        entries=checkpoint.entries,
+        status=checkpoint.status,
+        envelope=checkpoint.sign(key).as_dict(),
+    )
+
+
+def sign_as_stored(
+    session: Session, experiment_id: str, project_id: str, *, key: SigningKey
+) -> None:
+    """Sign where the stored ledger stands, for a run that nobody has in memory.
+
+    What is signed is what the database says, and the checkpoint says that too. Raises LookupError
+    where there is no such experiment.
+    """
+    experiment = ExperimentRepository(session, project_id).get(experiment_id)
+    if experiment is None:
+        raise LookupError(f"no experiment {experiment_id}")
+    ledger = LedgerRepository(session)
+    newest = ledger.last_row(experiment_id)
+    ended = experiment.finished_at is not None
+    checkpoint = Checkpoint(
+        experiment_id=experiment_id,
+        status=experiment.status if ended else "running",
+        entries=ledger.count(experiment_id),
+        last_round=0 if newest is None else newest[0],
+        chain_head=(genesis(experiment_id) if newest is None else newest[1]).hex(),
+        spec_hash=experiment.spec_hash,
+        # A set of names is stored under just this hash of them.
+        subjects_hash=experiment.subject_set_id,
+        witness=DATABASE,
+    )
+    sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
+
+
+class CheckpointClock:
+    """When the next checkpoint of each run is due."""
+
+    def __init__(self, *, seconds: float = CHECKPOINT_SECONDS) -> None:
+        self._seconds = seconds
+        self._signed: dict[str, float] = {}
+
+    def due(self, experiment_id: str) -> bool:
+        """Whether the newest checkpoint is old enough; the first flush only starts the clock."""
+        now = monotonic()
+        return now - self._signed.setdefault(experiment_id, now) >= self._seconds
+
+    def signed(self, experiment_id: str) -> None:
+        """A checkpoint was stored."""
+        self._signed[experiment_id] = monotonic()
+
+
+def _use(session: Session, key: SigningKey) -> None:
+    SigningKeyRepository(session).use(key.key_id, algorithm=ALGORITHM, public_key=key.public.pem)

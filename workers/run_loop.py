@@ -1,0 +1,276 @@
+"""Playing a stack of experiments: blocks of rounds, and a flush after each."""
+
+import math
+from collections.abc import Mapping, Sequence
+from time import monotonic
+
+import structlog
+from sqlalchemy.orm import Session
+
+from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+from fedaudit.runs.blocks import record_block
+from fedaudit.runs.run import Run
+from fedaudit.training.base.backend import backend
+from fedaudit.training.base.cell import expected_cohort
+from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.trainer_choice import open_stack
+from models.repositories import BudgetRepository, EpsilonBudgetRepository, LedgerRepository
+from workers.checkpoint_signing import CheckpointClock, sign_checkpoint
+from workers.claim import Lease
+from workers.claimed_unit import DETAIL_CHARACTERS
+from workers.context import WorkerContext
+from workers.finish import end_without_report, report_of, store_records, succeed
+from workers.flush import FencedWriter, store_block
+from workers.pace import Pace
+from workers.running_experiment import RunningExperiment
+
+log = structlog.get_logger()
+
+
+class Play:
+    """The experiments of a unit on one device, each to its end."""
+
+    def __init__(
+        self,
+        context: WorkerContext,
+        lease: Lease,
+        writer: FencedWriter,
+        experiments: Sequence[RunningExperiment],
+    ) -> None:
+        """Raises ValueError where the experiments cannot be stacked."""
+        self._context = context
+        self._lease = lease
+        self._writer = writer
+        self._experiments = experiments
+        self._pace = Pace()
+        self._clock = CheckpointClock()
+        self._stack = open_stack(
+            [experiment.run.cell for experiment in experiments],
+            device=context.device,
+            checkpoints=[experiment.checkpoint for experiment in experiments],
+        )
+        self._repeat_until = max(map(self._charge_interrupted, range(len(experiments))))
+
+    def play(self) -> bool:
+        """Whether every experiment has ended; False where the worker was told to stop."""
+        for position in set(range(len(self._experiments))) - set(self._stack.active):
+            # It came to its end, and its worker was lost before the report was stored; or rounds
+            # that were lost with it have used its budget up.
+            self._flush({position: []})
+        while active := self._stack.active:
+            if self._context.stopping():
+                self._writer.write(self._sign_all)
+                return False
+            subjects = _subjects_a_round(self._experiments[active[0]].run)
+            rounds = self._pace.rounds(experiments=len(active), cohort=subjects)
+            if self._experiments[active[0]].run.noise_mode == "release":
+                rounds = self._charge_ahead(rounds)
+            began = monotonic()
+            records = self._stack.advance(rounds)
+            self._pace.took(max(map(len, records.values()), default=1), monotonic() - began)
+            self._lease.progressed()
+            self._flush(records)
+        return True
+
+    # -- noise that nobody can draw again ---------------------------------------------------------
+
+    def _charge_interrupted(self, position: int) -> int:
+        """Charges interrupted rounds; they are played again under a new release number.
+
+        Returns the last of them, 0 without any.
+        """
+        interrupted = self._experiments[position].run.interrupted_rounds
+        for charged in interrupted:
+            self._stack.charge(position, charged.subjects)
+        until = max((charged.round for charged in interrupted), default=0)
+        if interrupted:
+            release = 1 + max(charged.release for charged in interrupted)
+            self._stack.set_release(position, release, until=until)
+        return until
+
+    def _charge_ahead(self, rounds: int) -> int:
+        """Commits the spending of the next rounds before their noise is drawn.
+
+        One block repeats all that was interrupted, so that ledger rows keep the order of (round,
+        release). Returns how many rounds were charged. Where training stops early within a
+        block, the rest of the block stays charged to the budget: its noise was drawn as well.
+        """
+        done = min(self._experiments[position].run.rounds_done for position in self._stack.active)
+        planned = self._stack.plan(max(rounds, self._repeat_until - done))
+        refused = self._writer.write(lambda session: self._reserve(session, planned))
+        for position in refused:
+            self._stack.stop(position)
+            self._end(position, status="failed", reason="budget-exhausted")
+        return max(map(len, planned.values()), default=1)
+
+    def _reserve(
+        self, session: Session, planned: Mapping[int, Sequence[PlannedRound]]
+    ) -> list[int]:
+        """Draws on the budgets and notes the intents; returns the positions without room."""
+        refused = []
+        for position, rounds in planned.items():
+            experiment = self._experiments[position]
+            if not self._draw(session, experiment, rounds):
+                refused.append(position)
+                continue
+            intents = [(plan.round, plan.release, plan.subjects) for plan in rounds]
+            ledger = LedgerRepository(session)
+            if self._writer.again:
+                open_ = {(one.round, one.release) for one in ledger.open_intents(experiment.id)}
+                intents = [intent for intent in intents if intent[:2] not in open_]
+            ledger.add_intents(experiment.id, experiment.project_id, intents)
+        return refused
+
+    @staticmethod
+    def _draw(
+        session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
+    ) -> bool:
+        """Whether the budgets have room for these rounds, in the worst case; books them if so."""
+        run, ledger = experiment.run, experiment.run.ledger
+        inputs = ledger.inputs
+        most = ledger.largest_charges([*run.interrupted_rounds, *rounds])
+        if inputs.counts_epsilon:
+            counts: dict[str, int] = dict(zip(ledger.account.observers, most, strict=True))
+            epsilons = EpsilonBudgetRepository(session, experiment.project_id)
+            return epsilons.draw(experiment.id, counts, price=composed_epsilon)
+        if inputs.noise_multiplier is None:
+            return True
+        spent = leakage(most[0], n=inputs.n, noise_multiplier=inputs.noise_multiplier)
+        budgets = BudgetRepository(session, experiment.project_id)
+        return budgets.draw(experiment.id, spent=spent)
+
+    # -- storing ----------------------------------------------------------------------------------
+
+    def _flush(self, records: Mapping[int, Sequence[RoundRecord]]) -> None:
+        """Stores the rounds of all experiments in one transaction, then ends those that ended."""
+        ended = set(records) - set(self._stack.active)
+        results = {position: self._stack.result(position) for position in ended}
+        diverged = {position for position in ended if results[position].stopped_by == "diverged"}
+        blocks = {}
+        for position, played in records.items():
+            run = self._experiments[position].run
+            block = record_block(run, played, last=position in ended)
+            blocks[position] = block, self._stack.checkpoint(position)
+            run.ledger.check_totals(self._stack.releases(position))
+
+        due = [one for one in blocks if self._clock.due(self._experiments[one].id)]
+
+        def store(session: Session) -> set[int]:
+            cancelled = {
+                position
+                for position, (block, checkpoint) in blocks.items()
+                if store_block(
+                    session,
+                    self._experiments[position],
+                    block,
+                    checkpoint=checkpoint,
+                    again=self._writer.again,
+                )
+            }
+            for position in due:
+                self._sign(session, position)
+            for position in diverged - cancelled:
+                # With the last rounds: a resumed run could not tell that this one had ended.
+                self._store_end(session, position, status="failed", reason="diverged")
+            return cancelled
+
+        cancelled = self._writer.write(store)
+        for position in due:
+            self._clock.signed(self._experiments[position].id)
+        for position in cancelled:
+            self._stack.stop(position)
+            self._end(position, status="cancelled", reason="cancelled-by-caller")
+        for position in ended - cancelled - diverged:
+            self._succeed(position, results[position])
+
+    def _sign(self, session: Session, position: int) -> None:
+        """Signs where the ledger of a run stands that goes on."""
+        experiment = self._experiments[position]
+        sign_checkpoint(
+            session,
+            experiment.ledger_checkpoint("running"),
+            project_id=experiment.project_id,
+            key=self._context.signing_key,
+        )
+
+    def _sign_all(self, session: Session) -> None:
+        for position in self._stack.active:
+            self._sign(session, position)
+
+    def _succeed(self, position: int, result: FinalResult) -> None:
+        experiment, device = self._experiments[position], self._context.device
+        key = self._context.signing_key
+        try:
+            document = report_of(
+                self._context.database,
+                experiment,
+                result,
+                device=device,
+                backend=backend(device),
+                key=key,
+            )
+        except FiguresDisagreeError as error:
+            # Another attempt would come to the same figures.
+            log.error("figures disagree", experiment_id=experiment.id, detail=str(error))
+            self._end(position, status="failed", reason="figures-disagree", detail=str(error))
+            return
+        if result.records is not None:
+            # Before the end is told: whoever sees it finds the table.
+            store_records(
+                self._context.storage,
+                experiment,
+                result.records,
+                progressed=self._lease.progressed,
+            )
+        self._writer.write(lambda session: succeed(session, experiment, document, key=key))
+        log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
+
+    def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:
+        """Ends an experiment without a report; interrupted rounds are entered in its ledger."""
+        experiment = self._experiments[position]
+        block = record_block(experiment.run, [], last=True)
+
+        def end(session: Session) -> None:
+            if block.ledger:
+                store_block(
+                    session,
+                    experiment,
+                    block,
+                    checkpoint=self._stack.checkpoint(position),
+                    again=self._writer.again,
+                )
+            self._store_end(session, position, status=status, reason=reason, detail=detail)
+
+        self._writer.write(end)
+        log.info("experiment ended", experiment_id=experiment.id, status=status, reason=reason)
+
+    def _store_end(
+        self,
+        session: Session,
+        position: int,
+        *,
+        status: str,
+        reason: str,
+        detail: str | None = None,
+    ) -> None:
+        experiment = self._experiments[position]
+        end_without_report(
+            session,
+            experiment.id,
+            experiment.project_id,
+            status=status,
+            reason=reason,
+            key=self._context.signing_key,
+            checkpoint=experiment.ledger_checkpoint(status),
+            detail=None if detail is None else detail[:DETAIL_CHARACTERS],
+        )
+
+
+def _subjects_a_round(run: Run) -> int:
+    """Ledger subjects of a round, about."""
+    account = run.ledger.account
+    if account.subject_kind != "client":
+        return len(account.observers) * len(account.subjects)
+    return math.ceil(expected_cohort(run.cell))
