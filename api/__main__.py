@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.app import create_app
-from api.connections import bounded_protocol, most_connections
+from api.http.connections import bounded_protocol, max_connections
 from infrastructure.logs import configure_logs
 from infrastructure.settings import Settings
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         port=options.port,
         log_config=None,
         server_header=False,
-        http=bounded_protocol(most_connections(settings.max_connections)),
+        http=bounded_protocol(max_connections(settings.max_connections)),
         timeout_graceful_shutdown=_GRACE_SECONDS,
         # Said outright: left alone, uvicorn believes whatever comes from 127.0.0.1.
         proxy_headers=bool(settings.proxies),

@@ -26,7 +26,7 @@ from benchmarks.machine import machine
 from fedaudit.networks.clipped_gradients import clipped_gradients
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import ClippedGradients
-from fedaudit.networks.record_gradients_any import VmapClippedGradients
+from fedaudit.networks.record_gradients_any import AnyNetworkClippedGradients
 from fedaudit.networks.record_loss import RecordLoss
 from fedaudit.networks.shape import DenseShape
 from fedaudit.randomness import CounterSource
@@ -109,7 +109,7 @@ def ours(
 
 def by_vmap(task: Task) -> Steps:
     """Ten silos with the general form, one silo at a time."""
-    general = VmapClippedGradients(RecordLoss(task.shape, task.loss), n=task.shape.n)
+    general = AnyNetworkClippedGradients(RecordLoss(task.shape, task.loss), n=task.shape.n)
     return ours(task, share=_SHARE, noise=1.0, silos=_SILOS, gradients=general)
 
 

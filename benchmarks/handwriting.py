@@ -27,7 +27,7 @@ from benchmarks.handwriting_runs import (
     CLASSES,
     STEPS,
     UNIPEN_FILE,
-    Course,
+    RepeatedEvent,
     handwriting,
     run_courses,
 )
@@ -171,7 +171,7 @@ def pace_table(found: Measured) -> str:
     return table(HEADER, [cells])
 
 
-def course_tables(found: Sequence[Course]) -> str:
+def course_tables(found: Sequence[RepeatedEvent]) -> str:
     """Accuracy by round, and what the runs cost."""
     rounds = list(found[0].accuracy)
     by_round = [[_nu(one), *(f"{one.accuracy[round_]:.3f}" for round_ in rounds)] for one in found]
@@ -197,7 +197,7 @@ def course_tables(found: Sequence[Course]) -> str:
     )
 
 
-def _nu(course: Course) -> str:
+def _nu(course: RepeatedEvent) -> str:
     return "none" if course.noise_multiplier is None else f"{course.noise_multiplier:g}"
 
 

@@ -61,7 +61,7 @@ VALIDATE_EVERY = 5
 
 
 @dataclass(frozen=True)
-class Course:
+class RepeatedEvent:
     """How one run went."""
 
     noise_multiplier: float | None
@@ -90,7 +90,7 @@ class Course:
     """What the images take, among what is resident."""
 
 
-def run_course(data: Path, noise_multiplier: float | None, rounds: int) -> Course:
+def run_course(data: Path, noise_multiplier: float | None, rounds: int) -> RepeatedEvent:
     """Trains on UNIPEN in this process."""
     torch.set_num_threads(1)
     spec = handwriting(
@@ -119,7 +119,7 @@ def run_course(data: Path, noise_multiplier: float | None, rounds: int) -> Cours
     full = median(cost for cost, record in costs if record.accuracy is not None)
     late = records[-10:]
     together = np.concatenate([record.chosen == record.clusters for record in late])
-    return Course(
+    return RepeatedEvent(
         noise_multiplier=noise_multiplier,
         writers=federation.clients,
         images=federation.rows,
@@ -153,7 +153,7 @@ def memory(field: str) -> float:
     raise LookupError(field)
 
 
-def run_courses(data: Path, rounds: int) -> list[Course]:
+def run_courses(data: Path, rounds: int) -> list[RepeatedEvent]:
     """One run for each noise multiplier, each in a fresh process, one after the other."""
     found = []
     for noise_multiplier in MULTIPLIERS:

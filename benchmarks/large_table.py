@@ -28,7 +28,7 @@ _RESULTS = Path(__file__).parent / "results" / "large_table.json"
 _ROWS_AT_ONCE = 100_000
 _REGIONS = ["north", "east", "south", "west"]
 _GROUPS = ["asian", "black", "native", "other", "white"]
-_MOST_READ_WHOLE = 0.3  # of the memory that is free: read_csv takes about twice the file
+_MAX_SHARE_READ_WHOLE = 0.3  # of the memory that is free: read_csv takes about twice the file
 
 REGISTRATION: dict[str, Any] = {
     "name": "large table",
@@ -152,7 +152,7 @@ def _in_a_process(name: str, path: Path) -> dict[str, float]:
 
 def _fits(path: Path) -> bool:
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return path.stat().st_size < _MOST_READ_WHOLE * free
+    return path.stat().st_size < _MAX_SHARE_READ_WHOLE * free
 
 
 def _compare(path: Path, repeats: int) -> dict[str, Any]:

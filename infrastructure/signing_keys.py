@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from infrastructure.settings import Settings
 
-_LARGEST_FILE = 1 << 16
+_MAX_FILE_BYTES = 1 << 16
 
 
 class SigningKeyError(Exception):
@@ -54,7 +54,7 @@ def read_key_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            content = file.read(_LARGEST_FILE)
+            content = file.read(_MAX_FILE_BYTES)
     except FileNotFoundError:
         raise SigningKeyError(
             f"there is no signing key at {path}; make one with `fedaudit keys signing --out {path}`"

@@ -1,1 +1,1 @@
-"""The database: tables, repositories, and the only SQL of the project."""
+"""The database, not machine-learning models: tables, repositories, and all SQL of the project."""

@@ -211,7 +211,7 @@ class LeakagePrice(Protocol):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EpsilonCost:
-    """What an experiment may spend, at most, before one observer."""
+    """What an experiment may spend, at most, against one observer."""
 
     observer: str
     adjacency: str
@@ -257,7 +257,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class TakenBack:
+class ReclaimedUnit:
     """What became of a unit whose lease ran out: `state` is `waiting` or `failed`."""
 
     unit_id: str
@@ -298,8 +298,8 @@ class LedgerRow:
 class LedgerTotalsRow:
     """An experiment's running totals: releases per subject index, refusals and withheld overall.
 
-    Where there are several observers the releases of all subjects before one stand behind those
-    before another, in the order of the observers' names.
+    Where there are several observers the releases of all subjects against one stand behind those
+    against another, in the order of the observers' names.
     """
 
     releases: NDArray[np.int32]

@@ -26,7 +26,7 @@ from models.repositories import (
 from models.values import FinalFigures
 from workers.checkpoint_signing import sign_as_stored, sign_checkpoint
 from workers.database_sink import DatabaseSink
-from workers.interrupted_rounds import enter_lost_rounds
+from workers.interrupted_rounds import charge_interrupted_rounds
 from workers.report_index import report_index
 from workers.running_experiment import RunningExperiment
 
@@ -127,7 +127,11 @@ def end_without_report(
         experiment_id, status=status, price=leakage, reason=reason, detail=detail
     ):
         # A run that diverged has a worker, which knows that the rest of its block was not played.
-        entered = 0 if reason == DIVERGED else enter_lost_rounds(session, experiment_id, project_id)
+        entered = (
+            0
+            if reason == DIVERGED
+            else charge_interrupted_rounds(session, experiment_id, project_id)
+        )
         if checkpoint is None or entered:
             sign_as_stored(session, experiment_id, project_id, key=key)
         else:

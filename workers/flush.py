@@ -30,7 +30,7 @@ _OUTAGE_SECONDS = 600.0
 """How long results are kept in memory while the database does not answer."""
 _STOPPING_OUTAGE_SECONDS = 8.0
 """The same for a worker that was told to stop: it must be gone within 30 seconds."""
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 2.0
+_FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.1, 2.0
 
 
 class DatabaseAwayError(Exception):
@@ -70,7 +70,7 @@ class FencedWriter:
                 log.warning("database away; trying again", error=type(error).__name__)
             self.again = True
             sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+            wait = min(2 * wait, _MAX_WAIT_SECONDS)
 
 
 def store_block(

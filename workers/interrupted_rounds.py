@@ -1,13 +1,17 @@
-"""Rounds that were charged and lost, of runs that nobody will take up again."""
+"""Interrupted rounds: charged, never stored, of runs that will not be resumed."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.ledger_context import Account, metric_account, stored_account
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
-from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.ledger.ledger_context import (
+    LedgerContext,
+    build_metric_context,
+    rebuild_ledger_context,
+)
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
 from fedaudit.spec.parse import parse_spec
 from models.repositories import ExperimentRepository, LedgerRepository, SubjectSetRepository
 from models.tables.experiments import Experiment
@@ -15,7 +19,7 @@ from workers.database_sink import ledger_row
 from workers.resume import interrupted_rounds, store_totals, stored_ledger
 
 
-def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> int:
+def charge_interrupted_rounds(session: Session, experiment_id: str, project_id: str) -> int:
     """Write the ledger rows of an ended experiment's open intents; returns how many these are.
 
     A worker that takes up a run enters what was lost before it goes on. A run that failed with its
@@ -32,7 +36,7 @@ def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> 
     ledger = stored_ledger(
         session,
         experiment_id,
-        account=_account(experiment, names),
+        ledger_context=_ledger_context(experiment, names),
         training=np.arange(len(names), dtype=np.int32),
     )
     rows = [ledger_row(one) for lost in interrupted for one in ledger.record_interrupted(lost)]
@@ -41,10 +45,10 @@ def enter_lost_rounds(session: Session, experiment_id: str, project_id: str) -> 
     return len(interrupted)
 
 
-def _account(experiment: Experiment, names: Sequence[str]) -> Account:
+def _ledger_context(experiment: Experiment, names: Sequence[str]) -> LedgerContext:
     """As it was when the experiment was submitted: the data may be far away, or gone."""
     if experiment.mechanism_inputs is not None:
-        inputs = MechanismInputs.from_dict(experiment.mechanism_inputs)
-        return stored_account(inputs, names, rounds=experiment.rounds_total)
-    inputs = mechanism_inputs(parse_spec(experiment.spec), n=experiment.parameters)
-    return metric_account(inputs, names)
+        inputs = MechanismParameters.from_dict(experiment.mechanism_inputs)
+        return rebuild_ledger_context(inputs, names, rounds=experiment.rounds_total)
+    inputs = mechanism_parameters(parse_spec(experiment.spec), n=experiment.parameters)
+    return build_metric_context(inputs, names)

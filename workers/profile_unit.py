@@ -14,7 +14,7 @@ from workers.uploaded_files import ProjectFiles
 
 log = structlog.get_logger()
 
-_MOST_REASONS = 100
+_MAX_REASONS = 100
 
 
 class _StopAskedError(Exception):
@@ -38,7 +38,7 @@ class ProfileRun(ClaimedUnit):
         except _StopAskedError:
             self._give_back()
         except InvalidInputError as error:
-            reasons = [_reason(fault) for fault in error.errors[:_MOST_REASONS]]
+            reasons = [_reason(fault) for fault in error.errors[:_MAX_REASONS]]
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
             self._writer.write(lambda session: self._reject(session, row.id, reasons))
         else:

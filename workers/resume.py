@@ -11,10 +11,10 @@ from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.checkpoints import subjects_hash
-from fedaudit.ledger.ledger_context import Account
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.runs.ledger_writer import LedgerWriter
-from fedaudit.runs.run import Run, cell_account, training_subjects
+from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.runs.spending import Spending
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
@@ -53,18 +53,21 @@ def resume_experiment(database: Database, row: Experiment, cell: Cell) -> Runnin
 
     Raises InvalidInputError where others would be charged than when it was submitted.
     """
-    account = cell_account(cell)
+    ledger_context = cell_ledger_context(cell)
     with database.read() as session:
         names = SubjectSetRepository(session).names(row.subject_set_id)
-    if names != account.subjects:
+    if names != ledger_context.subjects:
         raise _changed("the clients are not those of the submitted experiment")
-    if not _same_inputs(row.mechanism_inputs, account.inputs):
+    if not _same_inputs(row.mechanism_inputs, ledger_context.inputs):
         raise _changed("what it would spend is not what was reserved when it was submitted")
     with database.read() as session:
         checkpoint = CheckpointRepository(session).get(row.id)
         interrupted = interrupted_rounds(session, row.id)
         ledger = stored_ledger(
-            session, row.id, account=account, training=training_subjects(cell, account)
+            session,
+            row.id,
+            ledger_context=ledger_context,
+            training=training_subjects(cell, ledger_context),
         )
         _follow_clients(session, row.id, ledger)
     return RunningExperiment(
@@ -79,7 +82,7 @@ def resume_experiment(database: Database, row: Experiment, cell: Cell) -> Runnin
         ),
         project_id=row.project_id,
         spec_hash=row.spec_hash,
-        subjects_hash=subjects_hash(account.subjects),
+        subjects_hash=subjects_hash(ledger_context.subjects),
         checkpoint=None if checkpoint is None else checkpoint.data,
     )
 
@@ -94,7 +97,7 @@ def stored_ledger(
     session: Session,
     experiment_id: str,
     *,
-    account: Account,
+    ledger_context: LedgerContext,
     training: NDArray[np.int32],
 ) -> LedgerWriter:
     """The experiment's ledger as far as it is stored, without what each client came across.
@@ -103,13 +106,13 @@ def stored_ledger(
     """
     ledger = LedgerRepository(session)
     totals, newest = ledger.get_totals(experiment_id), ledger.last_row(experiment_id)
-    shape = len(account.observers), len(account.subjects)
+    shape = len(ledger_context.observers), len(ledger_context.subjects)
     releases = np.zeros(shape, np.int32) if totals is None else totals.releases.reshape(shape)
     spendings = [Spending(before, training=training) for before in releases]
     if totals is not None:
         spendings[0].refusals, spendings[0].withheld = totals.refusals, totals.withheld
     return LedgerWriter(
-        account=account,
+        ledger_context=ledger_context,
         spendings=spendings,
         head=genesis(experiment_id) if newest is None else newest[1],
         entries=ledger.count(experiment_id),
@@ -130,9 +133,9 @@ def store_totals(
     )
 
 
-def _same_inputs(stored: Mapping[str, Any] | None, inputs: MechanismInputs) -> bool:
+def _same_inputs(stored: Mapping[str, Any] | None, inputs: MechanismParameters) -> bool:
     """Whether these are the inputs that were stored, maybe by a version with fewer fields."""
-    return stored is None or MechanismInputs.from_dict(stored) == inputs
+    return stored is None or MechanismParameters.from_dict(stored) == inputs
 
 
 def _follow_clients(session: Session, experiment_id: str, ledger: LedgerWriter) -> None:
@@ -141,7 +144,7 @@ def _follow_clients(session: Session, experiment_id: str, ledger: LedgerWriter) 
     while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
         for row in rows:
             ledger.place_uploads(row.subjects, row.outcomes, row.clusters)
-            if row.observer == ledger.account.observers[0]:
+            if row.observer == ledger.ledger_context.observers[0]:
                 ledger.spending.count_refused(row.subjects, row.outcomes)
         last = rows[-1]
         after = (last.round, last.release, last.subject_kind, last.observer)

@@ -29,7 +29,7 @@ from workers.running_experiment import RunningExperiment
 log = structlog.get_logger()
 
 
-class Play:
+class RunLoop:
     """The experiments of a unit on one device, each to its end."""
 
     def __init__(
@@ -132,7 +132,7 @@ class Play:
         inputs = ledger.inputs
         most = ledger.largest_charges([*run.interrupted_rounds, *rounds])
         if inputs.counts_epsilon:
-            counts: dict[str, int] = dict(zip(ledger.account.observers, most, strict=True))
+            counts: dict[str, int] = dict(zip(ledger.ledger_context.observers, most, strict=True))
             epsilons = EpsilonBudgetRepository(session, experiment.project_id)
             return epsilons.draw(experiment.id, counts, price=composed_epsilon)
         if inputs.noise_multiplier is None:
@@ -270,7 +270,7 @@ class Play:
 
 def _subjects_a_round(run: Run) -> int:
     """Ledger subjects of a round, about."""
-    account = run.ledger.account
-    if account.subject_kind != "client":
-        return len(account.observers) * len(account.subjects)
+    ledger_context = run.ledger.ledger_context
+    if ledger_context.subject_kind != "client":
+        return len(ledger_context.observers) * len(ledger_context.subjects)
     return math.ceil(expected_cohort(run.cell))

@@ -64,9 +64,9 @@ class UnitRun(ClaimedUnit):
         running = [found for row in self._open_rows() if (found := self._take_up(row))]
         if running:
             # Imports torch, which a worker that only refuses bad data need not load.
-            from workers.run_loop import Play
+            from workers.run_loop import RunLoop
 
-            if not Play(self._context, self._lease, self._writer, running).play():
+            if not RunLoop(self._context, self._lease, self._writer, running).play():
                 self._give_back()
                 return
         self._writer.write(lambda session: self._finish(session, "done"))

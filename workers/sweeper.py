@@ -27,9 +27,9 @@ from models.repositories import (
     fail_unit,
 )
 from models.tables.units import Unit
-from models.values import TakenBack
+from models.values import ReclaimedUnit
 from workers.checkpoint_signing import announce_key, load_signing_key, sign_as_stored
-from workers.interrupted_rounds import enter_lost_rounds
+from workers.interrupted_rounds import charge_interrupted_rounds
 from workers.start import start
 
 log = structlog.get_logger()
@@ -40,8 +40,8 @@ _WAITING = 2_000
 """Waiting units looked at in a tick."""
 _DUTY_TICKS = 5
 """A sweeper that misses so many ticks loses the duty."""
-_LONGEST_PAUSE_SECONDS = 10.0
-_LONGEST_RETRY_SECONDS = 300.0
+_MAX_PAUSE_SECONDS = 10.0
+_MAX_RETRY_SECONDS = 300.0
 
 
 class Sweeper:
@@ -84,13 +84,13 @@ class Sweeper:
         """End or free the units whose workers are gone; returns (unit, device) to wake."""
         with self._database.write() as session:
             # The lease itself was the pause: a freed unit may be taken at once.
-            taken = UnitRepository(session).take_back_expired(_BATCH, backoff_seconds=0.0)
+            taken = UnitRepository(session).reclaim_expired(_BATCH, backoff_seconds=0.0)
             for unit in taken:
                 log.warning("unit taken back", unit_id=unit.unit_id, state=unit.state)
                 self._sign(session, unit)
         return [(unit.unit_id, unit.device) for unit in taken if unit.state == "waiting"]
 
-    def _sign(self, session: Session, unit: TakenBack) -> None:
+    def _sign(self, session: Session, unit: ReclaimedUnit) -> None:
         """Sign where the ledgers stand that lost their worker: it cannot do so any more.
 
         An end is signed once, with the rounds that were lost: an earlier signed end would prove
@@ -123,7 +123,7 @@ class Sweeper:
                     due.append((message.id, message.payload["unit_id"], message.payload["device"]))
                 else:
                     log.error("unknown topic", topic=message.topic, message_id=message.id)
-                    outbox.postpone(message.id, _LONGEST_RETRY_SECONDS)
+                    outbox.postpone(message.id, _MAX_RETRY_SECONDS)
         # Outside the transaction: a broker that does not answer must not hold the database. A
         # sweeper that dies in between sends a message twice, which does no harm.
         for message_id, unit_id, device in due:
@@ -155,7 +155,7 @@ class Sweeper:
 def _entered(session: Session, experiment_id: str, project_id: str) -> bool:
     """Enter an experiment's lost rounds; a ledger that refuses them must not hold up the others."""
     try:
-        rounds = enter_lost_rounds(session, experiment_id, project_id)
+        rounds = charge_interrupted_rounds(session, experiment_id, project_id)
     except SQLAlchemyError:
         raise
     except Exception:
@@ -170,7 +170,7 @@ def _is_due(unit: Unit, now: datetime) -> bool:
     if unit.published_at is None:
         return True
     told_after = unit.published_at - unit.available_at
-    return now - unit.published_at >= min(told_after, timedelta(seconds=_LONGEST_RETRY_SECONDS))
+    return now - unit.published_at >= min(told_after, timedelta(seconds=_MAX_RETRY_SECONDS))
 
 
 def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:
@@ -181,10 +181,10 @@ def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:
             sweeper.tick()
             pause = seconds
         except SQLAlchemyError as error:
-            pause = min(2 * pause, max(seconds, _LONGEST_PAUSE_SECONDS))
+            pause = min(2 * pause, max(seconds, _MAX_PAUSE_SECONDS))
             log.warning("database away", error=type(error).__name__)
         except Exception:
-            pause = min(2 * pause, max(seconds, _LONGEST_PAUSE_SECONDS))
+            pause = min(2 * pause, max(seconds, _MAX_PAUSE_SECONDS))
             log.exception("tick failed")
     try:
         sweeper.resign()

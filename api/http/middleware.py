@@ -12,7 +12,7 @@ _PATIENCE_SECONDS = 5.0
 _QUIET_SECONDS = 20.0
 """A body may stop for so long."""
 _LEISURE_SECONDS = 30.0
-_LEAST_BYTES_A_SECOND = 1024
+_MIN_BYTES_A_SECOND = 1024
 """Beyond the first half minute a body comes at least so fast, uploads too."""
 _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
@@ -40,9 +40,9 @@ class BodyLimit:
         upload = self._is_upload(scope, headers)
         largest = self._largest_upload if upload else self._largest
         body = _Body(receive, largest)
-        told = headers.get("content-length", "")
+        stated = headers.get("content-length", "")
         # Compared by length first: int() itself refuses thousands of digits.
-        if told.isascii() and told.isdigit() and (len(told) > 18 or int(told) > largest):
+        if stated.isascii() and stated.isdigit() and (len(stated) > 18 or int(stated) > largest):
             await problem_response(_too_large(largest))(scope, receive, body.patient(send))
         else:
             # Other bodies are read whole before an answer, and are soon read.
@@ -77,7 +77,7 @@ class _Body:
 
     async def _in_time(self) -> Message:
         """The next message of the body; the time that is spent on what came does not count."""
-        left = _LEISURE_SECONDS + self._received / _LEAST_BYTES_A_SECOND - self._waited
+        left = _LEISURE_SECONDS + self._received / _MIN_BYTES_A_SECOND - self._waited
         began = monotonic()
         with anyio.move_on_after(max(0.0, min(_QUIET_SECONDS, left))):
             message = await self._receive()
@@ -89,7 +89,7 @@ class _Body:
             408,
             "request-timeout",
             f"the body came too slowly: nothing for {_QUIET_SECONDS:.0f} s, or less than "
-            f"{_LEAST_BYTES_A_SECOND} bytes a second",
+            f"{_MIN_BYTES_A_SECOND} bytes a second",
             headers={"Connection": "close"},
         )
 

@@ -116,15 +116,15 @@ def problem_response(error: ProblemError) -> JSONResponse:
 def install(app: FastAPI) -> None:
     """Let every failure of the application end in a problem document."""
     handlers: dict[type[Exception], Any] = {
-        ProblemError: _of_problem,
-        InvalidInputError: _of_invalid_input,
-        RequestValidationError: _of_parameters,
-        HTTPException: _of_http_exception,
-        OperationalError: _of_outage,
-        InterfaceError: _of_outage,
-        PoolTimeoutError: _of_outage,
-        StorageError: _of_storage,
-        Exception: _of_bug,
+        ProblemError: _answer_problem,
+        InvalidInputError: _answer_invalid_input,
+        RequestValidationError: _answer_invalid_parameters,
+        HTTPException: _answer_http_exception,
+        OperationalError: _answer_outage,
+        InterfaceError: _answer_outage,
+        PoolTimeoutError: _answer_outage,
+        StorageError: _answer_storage_failure,
+        Exception: _answer_bug,
     }
     for kind, handler in handlers.items():
         app.add_exception_handler(kind, handler)
@@ -137,15 +137,17 @@ def _invalid(errors: Sequence[FieldError]) -> ProblemError:
     return ProblemError(422, "validation-error", detail, errors=errors)
 
 
-async def _of_problem(_request: Request, error: ProblemError) -> JSONResponse:
+async def _answer_problem(_request: Request, error: ProblemError) -> JSONResponse:
     return problem_response(error)
 
 
-async def _of_invalid_input(_request: Request, error: InvalidInputError) -> JSONResponse:
+async def _answer_invalid_input(_request: Request, error: InvalidInputError) -> JSONResponse:
     return problem_response(_invalid(error.errors))
 
 
-async def _of_parameters(_request: Request, error: RequestValidationError) -> JSONResponse:
+async def _answer_invalid_parameters(
+    _request: Request, error: RequestValidationError
+) -> JSONResponse:
     return problem_response(_invalid([_parameter_fault(found) for found in error.errors()]))
 
 
@@ -154,11 +156,11 @@ def _parameter_fault(found: Mapping[str, Any]) -> FieldError:
     if found["type"] == "extra_forbidden":
         message = "unknown parameter; remove it or correct its name"
     steps = [str(step).replace("~", "~0").replace("/", "~1") for step in found["loc"]]
-    told = (found.get("ctx") or {}).get("pointer")
-    return FieldError(told or "".join(f"/{step}" for step in steps), message)
+    stated = (found.get("ctx") or {}).get("pointer")
+    return FieldError(stated or "".join(f"/{step}" for step in steps), message)
 
 
-async def _of_http_exception(request: Request, error: HTTPException) -> JSONResponse:
+async def _answer_http_exception(request: Request, error: HTTPException) -> JSONResponse:
     headers = {**(error.headers or {})}
     if error.status_code == 405 and (allowed := _methods_of_path(request)):
         # The framework names those of one route; other routes of the path have others.
@@ -179,19 +181,19 @@ def _methods_of_path(request: Request) -> set[str]:
     return found
 
 
-async def _of_outage(_request: Request, error: Exception) -> JSONResponse:
+async def _answer_outage(_request: Request, error: Exception) -> JSONResponse:
     log.error("database away", error=type(error).__name__, detail=str(error)[:300])
     full = any(words in str(error) for words in _DISK_FULL)
     detail = "the database's disk is full" if full else "the database does not answer"
     return problem_response(ProblemError(503, "unavailable", detail, headers={"Retry-After": "2"}))
 
 
-async def _of_storage(_request: Request, error: StorageError) -> JSONResponse:
+async def _answer_storage_failure(_request: Request, error: StorageError) -> JSONResponse:
     log.error("storage failed", detail=str(error), cause=repr(error.__cause__)[:300])
     return problem_response(ProblemError(503, "unavailable", str(error)))
 
 
-async def _of_bug(request: Request, error: Exception) -> JSONResponse:
+async def _answer_bug(request: Request, error: Exception) -> JSONResponse:
     instance = f"urn:uuid:{uuid.uuid4()}"
     log.error("request failed", path=request.url.path, instance=instance, exc_info=error)
     detail = "an unexpected error; the service's log has it under `instance`"

@@ -5,7 +5,7 @@ from collections import OrderedDict, deque
 from time import monotonic
 
 _MOST, _WINDOW_SECONDS = 10, 60.0
-_MOST_ADDRESSES = 4096
+_MAX_ADDRESSES = 4096
 
 
 class FailedAttempts:
@@ -32,5 +32,5 @@ class FailedAttempts:
             times = self._times.setdefault(address, deque(maxlen=_MOST))
             times.append(monotonic())
             self._times.move_to_end(address)
-            if len(self._times) > _MOST_ADDRESSES:
+            if len(self._times) > _MAX_ADDRESSES:
                 self._times.popitem(last=False)

@@ -5,11 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from api.schemas.federations import BudgetBody
+from fedaudit.privacy.accounting.observers import observer_words
 
-_OBSERVERS = {
-    "server": "before the server",
-    "final_model": "before those who see the model",
-}
 _ADJACENCIES = {
     "add-or-remove-one": "add or remove one",
     "replace-one": "replace one",
@@ -82,7 +79,7 @@ def class_views(profile: Mapping[str, Any]) -> list[Group]:
 def budget_view(budget: BudgetBody, number: int) -> BudgetView:
     """One budget; `number` is its place on the page."""
     if budget.figure == "epsilon":
-        title = f"Epsilon {_OBSERVERS.get(budget.observer or '', budget.observer or '')}"
+        title = f"Epsilon against {observer_words(budget.observer or '')}"
         adjacency = _ADJACENCIES.get(budget.adjacency or "", budget.adjacency or "")
         detail = f"of (epsilon, delta)-differential privacy; neighbours: {adjacency}"
     else:

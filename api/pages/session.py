@@ -26,7 +26,7 @@ SESSION_SECONDS = 12 * 3600
 CSRF_FIELD = "csrf"
 
 _CSRF_PURPOSE = b"fedaudit forms"
-_MOST_FIELDS = 1000
+_MAX_FIELDS = 1000
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -94,7 +94,7 @@ async def own_form(request: Request) -> FormData:
     if media_type(request) not in ("", _FORM):
         raise ProblemError(415, "unsupported-media-type", f"send the form as {_FORM}")
     try:
-        return await request.form(max_fields=_MOST_FIELDS)
+        return await request.form(max_fields=_MAX_FIELDS)
     except ClientDisconnect:
         raise invalid("", "the form broke off") from None
 

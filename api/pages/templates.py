@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 from api.pages import wording
 from api.pages.session import CSRF_FIELD, Visitor
 from fedaudit import __version__
+from fedaudit.privacy.accounting.observers import observer_words
 
 _HERE = Path(__file__).parent
 ASSETS = _HERE / "assets"
@@ -85,6 +86,7 @@ def _environment() -> Environment:
     environment.filters.update(
         figure=wording.figure,
         cost=wording.cost,
+        observer=observer_words,
         room=wording.room,
         small_number=wording.small_number,
         whole=wording.whole,

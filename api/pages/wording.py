@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 NONE = "–"
 
 _DIGITS = 4
-_LARGEST_IN_FULL = 1e9
+_MAX_IN_FULL = 1e9
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
@@ -84,11 +84,11 @@ def iso(time: datetime) -> str:
 def _rounded(value: float | None, rounding: str) -> str:
     if value is None or not math.isfinite(value):
         return NONE
-    if value == int(value) and abs(value) < _LARGEST_IN_FULL:
+    if value == int(value) and abs(value) < _MAX_IN_FULL:
         return whole(int(value))
     exact = Decimal(value)
     last = exact.adjusted() - _DIGITS + 1
     kept = exact.quantize(Decimal((0, (1,), last)), rounding=rounding)
-    if last >= 0 and abs(kept) < _LARGEST_IN_FULL:
+    if last >= 0 and abs(kept) < _MAX_IN_FULL:
         return whole(int(kept))
     return f"{float(kept):.{_DIGITS}g}"

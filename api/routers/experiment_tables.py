@@ -188,7 +188,7 @@ def get_record_table(
     """What every single record spent, as CSV: only of a `record-personalised` run.
 
     Confidential. A line a record: its client, row, budget, rate, whether it was left out, and its
-    epsilon before each observer, empty where nothing was noised.
+    epsilon against each observer, empty where nothing was noised.
     """
     with resources.database.read() as session:
         found = find_experiment(session, caller, experiment_id)

@@ -17,8 +17,8 @@ from api.schemas.experiments import (
     SubmissionParameters,
     ValidationBody,
 )
-from api.services.base.dispatch import publish
-from api.services.base.idempotency import Once
+from api.services.base.dispatch import dispatch
+from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import plan, refusal
 from api.services.experiments.experiment_lists import experiment_page
@@ -62,8 +62,8 @@ def submit_experiment(
         planned = plan(resources, caller.project_id, parse_spec(value))
         checked = _validation(planned, refusal(resources, caller.project_id, planned))
         return JSONResponse(checked.model_dump(mode="json"))
-    once = Once.of(idempotency_key, "POST /v1/experiments", value)
-    submitted = submit(resources, caller, value, once)
+    idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
+    submitted = submit(resources, caller, value, idempotency)
     return _accepted(submitted, resources, background, response)
 
 
@@ -114,16 +114,18 @@ def retry_experiment(
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
     with resources.database.read() as session:
         row = find_experiment(session, caller, experiment_id)
-    once = Once.of(idempotency_key, f"POST /v1/experiments/{row.id}/retry", None)
-    return _accepted(retry(resources, caller, row, once), resources, background, response)
+    idempotency = IdempotentRequest.of(
+        idempotency_key, f"POST /v1/experiments/{row.id}/retry", None
+    )
+    return _accepted(retry(resources, caller, row, idempotency), resources, background, response)
 
 
 def _accepted(
     submitted: Submitted, resources: Resources, background: BackgroundTasks, response: Response
 ) -> ExperimentBody:
-    if submitted.wake is not None:
+    if submitted.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(publish, resources, submitted.wake)
+        background.add_task(dispatch, resources, submitted.unit_message)
     response.headers["Location"] = f"/v1/experiments/{submitted.experiment.id}"
     return ExperimentBody.of(submitted.experiment, submitted.tags)
 

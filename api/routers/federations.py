@@ -20,7 +20,7 @@ from api.schemas.federations import (
     FederationParameters,
     shown_profile,
 )
-from api.services.base.dispatch import publish
+from api.services.base.dispatch import dispatch
 from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of
 from api.services.budgets.federation_budgets import set_budget as change_budget
@@ -90,9 +90,9 @@ async def register_federation(
     else:
         value = await read_json(request)
         registered = await run_sync(register_path, resources, caller, value, idempotency_key)
-    if registered.wake is not None:
+    if registered.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(publish, resources, registered.wake)
+        background.add_task(dispatch, resources, registered.unit_message)
     response.status_code = registered.status_code
     response.headers["Location"] = f"/v1/federations/{registered.federation.id}"
     return FederationBody.of(registered.federation)

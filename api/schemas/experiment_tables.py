@@ -43,7 +43,7 @@ class RoundBody(BaseModel):
     leakage_median: float | None
     leakage_max: float | None
     epsilon_max: float | None
-    """Of whoever has spent most so far, before the observer that learns most."""
+    """Of whoever has spent most so far, against the observer that learns most."""
     demographic_parity_difference: float | None
     equalized_odds_difference: float | None
     equal_opportunity_difference: float | None
@@ -60,7 +60,7 @@ class RoundPage(BaseModel):
 
 
 class LedgerLine(BaseModel):
-    """What one round cost one subject before one observer; a line for each layer that has noise of
+    """What one round cost one subject against one observer; a line for each layer that has noise of
     its own, whose figures add up."""
 
     round: int

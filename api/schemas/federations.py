@@ -12,7 +12,7 @@ from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from models.tables.federations import Federation
 from models.values import Budget, Gap
 
-_LARGEST = 1e300
+_MAX_VALUE = 1e300
 
 
 Status = Literal["profiling", "ready", "rejected", "deleted"]
@@ -133,7 +133,7 @@ def _why(budget: Budget, gap: Gap) -> str:
         "unbounded": "without noise nothing bounds what it reveals",
         "other-figure": f"its cost is counted as {other}, another figure that cannot be added",
         "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
-        "other-observer": f"it guarantees nothing before {budget.observer}",
+        "other-observer": f"it guarantees nothing against {budget.observer}",
         "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
         "be composed",
     }
@@ -151,7 +151,7 @@ class BudgetSetting(Body):
 
     book: Literal["simulation", "release"]
     figure: Literal["leakage", "epsilon"]
-    total: Annotated[float, Field(ge=0, le=_LARGEST)] | None
+    total: Annotated[float, Field(ge=0, le=_MAX_VALUE)] | None
     """Null removes the bound; spending is booked all the same."""
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     adjacency: Adjacency | None = None

@@ -98,7 +98,7 @@ class ReportFilters(PageParameters):
         Text | None, Field(description="Only reports that measure this sensitive attribute.")
     ] = None
     observer: Annotated[
-        Observer | None, Field(description="Only reports that count an epsilon before it.")
+        Observer | None, Field(description="Only reports that count an epsilon against it.")
     ] = None
     delta: Delta = None
     adjacency: AdjacencyName = None

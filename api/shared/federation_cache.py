@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation
 
 _KEPT = 4
-_LARGEST_KEPT_BYTES = 64 * 2**20
+_MAX_KEPT_BYTES = 64 * 2**20
 
 
 class FederationCache:
@@ -40,7 +40,7 @@ class FederationCache:
                 federation = load_federation(
                     spec, sources_dir=self._sources_dir, open_upload=uploads.open
                 )
-                if key is not None and federation.nbytes <= _LARGEST_KEPT_BYTES:
+                if key is not None and federation.nbytes <= _MAX_KEPT_BYTES:
                     self._keep(key, federation)
                 return federation
             self._kept.move_to_end(key)

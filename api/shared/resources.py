@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 import structlog
 from fastapi import Depends, Request
 
-from api.services.stream_places import StreamPlaces
 from api.shared.federation_cache import FederationCache
+from api.shared.stream_places import StreamPlaces
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.database import Database

@@ -21,7 +21,7 @@ PUBLISHED = {
     3.0: ((7.7, 32.3), (8.4, 36.7), (12.5, 40.0), (12.1, 40.0)),
     5.0: ((5.7, 21.3), (5.9, 22.0), (5.5, 21.6), (5.3, 20.9)),
 }
-_MOST_ROUNDS = 2000
+_MAX_ROUNDS = 2000
 _PATIENCE = 30
 _DOLLARS = 10_000
 
@@ -38,7 +38,7 @@ def run_grid(data: Path, *, client_key: str, empty_cluster: str, seeds: int) -> 
             noise_multiplier=nu,
             client_key=client_key,
             empty_cluster=empty_cluster,
-            rounds=_MOST_ROUNDS,
+            rounds=_MAX_ROUNDS,
             patience=_PATIENCE,
             by_state=False,
         )

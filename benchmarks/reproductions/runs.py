@@ -15,7 +15,7 @@ from fedaudit.training.stack import Stack
 from fedaudit.training.stack_key import stack_key
 
 _ROUNDS_A_CALL = 64
-_LARGEST_STACK = 60
+_MAX_STACK = 60
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def train(cells: Sequence[Cell]) -> list[Run]:
         shapes.setdefault(stack_key(cell), []).append(position)
     runs: dict[int, Run] = {}
     for alike in shapes.values():
-        for start in range(0, len(alike), _LARGEST_STACK):
-            chosen = alike[start : start + _LARGEST_STACK]
+        for start in range(0, len(alike), _MAX_STACK):
+            chosen = alike[start : start + _MAX_STACK]
             finished = _train_stack([cells[position] for position in chosen])
             runs.update(zip(chosen, finished, strict=True))
     return [runs[position] for position in range(len(cells))]

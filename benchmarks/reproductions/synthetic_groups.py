@@ -29,7 +29,7 @@ VARIANTS = {
         "one_rule": True,
     },
 }
-_MOST_ROUNDS = 2000
+_MAX_ROUNDS = 2000
 _PATIENCE = 30
 
 
@@ -51,7 +51,7 @@ def report(seeds: int, *, cohort: int, changes: dict[str, bool]) -> str:
             hypotheses=k,
             noise_multiplier=nu,
             cohort=cohort,
-            rounds=_MOST_ROUNDS,
+            rounds=_MAX_ROUNDS,
             patience=_PATIENCE,
             **changes,
         )

@@ -22,7 +22,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "Algorithm 1, `relocate`": {"clustering": RELOCATE},
 }
 PATIENCE = (6, 30)
-_MOST_ROUNDS = 2000
+_MAX_ROUNDS = 2000
 _REACHED = 0.5
 
 
@@ -46,7 +46,7 @@ def distance_to_truth(run: Run) -> float:
 def run_all(seeds: int, patience: int, loss: str) -> dict[str, list[Run]]:
     """Every method on every seed: a seed gives the same data and the same split to each."""
     specs = [
-        synthetic_linear(seed=seed, rounds=_MOST_ROUNDS, patience=patience, loss=loss, **settings)
+        synthetic_linear(seed=seed, rounds=_MAX_ROUNDS, patience=patience, loss=loss, **settings)
         for settings in METHODS.values()
         for seed in range(1, seeds + 1)
     ]

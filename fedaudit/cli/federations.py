@@ -25,7 +25,7 @@ def add_command(
     """Upload a file. Raises InvalidInputError and CommandError."""
     if (registration is None) == (spec is None):
         raise usage_error("federations add: give either --registration or --spec")
-    value = _of_spec(spec) if spec is not None else _registration(str(registration))
+    value = _read_registration(spec) if spec is not None else _registration(str(registration))
     if isinstance(value, dict):
         value = {**value, "name": name or value.get("name") or file.name}
     # Here first: what is wrong need not be sent.
@@ -94,7 +94,7 @@ def _registration(source: str) -> Any:
     return value
 
 
-def _of_spec(source: str) -> Any:
+def _read_registration(source: str) -> Any:
     """The parts of an experiment's spec that describe its data, without where they come from."""
     spec = read_value(source)
     if not isinstance(spec, dict) or not isinstance(spec.get("federation"), dict):

@@ -64,7 +64,7 @@ def run_locally(
     trainer = _open_trainer(cell, device)
     from fedaudit.training.base.backend import backend  # imports torch, which is there
 
-    sink = MemorySink(run.ledger.account)
+    sink = MemorySink(run.ledger.ledger_context)
     _play(run, trainer, sink, progress=progress)
     result = trainer.result(0)
     material = report_material(run, result, sink, device=device, backend=backend(device))

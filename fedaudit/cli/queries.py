@@ -12,13 +12,13 @@ from fedaudit.cli.remote import connected
 
 _CONDITION = re.compile(r"\s*([a-z_]+)\s*(<=|>=|=)\s*(.+?)\s*", re.DOTALL)
 _SIDES = {"<=": "[lte]", ">=": "[gte]", "=": ""}
-_LARGEST_PAGE = 1000
+_MAX_PAGE = 1000
 
 
 def reports_command(where: Sequence[str], *, sort: str | None, most: int, as_json: bool) -> None:
     """Print the reports that meet every condition, at most so many. Raises CommandError."""
     filters = dict(_filter(condition) for condition in where)
-    page = min(most, _LARGEST_PAGE)
+    page = min(most, _MAX_PAGE)
     with connected() as client:
         found = list(islice(client.reports(**filters, sort=sort, limit=page), most + 1))
     shown = found[:most]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fedaudit.spec.experiment import ExperimentSpec
 
 STANDARD_INPUT = "-"
-_LARGEST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def read_value(source: str) -> Any:
@@ -37,11 +37,11 @@ def _read_text(source: str) -> str:
     name = "standard input" if source == STANDARD_INPUT else source
     try:
         if source == STANDARD_INPUT:
-            content = sys.stdin.buffer.read(_LARGEST_BYTES + 1)
+            content = sys.stdin.buffer.read(_MAX_BYTES + 1)
         else:
             with Path(source).open("rb") as file:
-                content = file.read(_LARGEST_BYTES + 1)
-        if len(content) > _LARGEST_BYTES:
+                content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
             raise usage_error(f"{name} is larger than 1 MiB; a spec is a short text")
         return content.decode("utf-8")
     except UnicodeDecodeError:

@@ -25,7 +25,7 @@ from fedaudit.reports.verification.verification import (
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
 _MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
-_LARGEST_KEY_FILE = 1 << 20
+_MAX_KEY_FILE_BYTES = 1 << 20
 
 
 def verify_command(
@@ -86,7 +86,7 @@ def _keep(fetched: Path, out: Path) -> None:
 def _trusted_keys(path: Path) -> Sequence[PublicKey]:
     try:
         with path.open("rb") as file:
-            return public_keys_in(file.read(_LARGEST_KEY_FILE))
+            return public_keys_in(file.read(_MAX_KEY_FILE_BYTES))
     except OSError as error:
         raise usage_error(f"--public-key: cannot read {path}: {error.strerror}") from None
     except ValueError as error:

@@ -25,7 +25,7 @@ _TABLES = {"ledger": "privacy-ledger", "rounds": "rounds", "fairness": "fairness
 # The service sends a comment every 15 seconds where there is nothing to tell.
 _SILENCE_SECONDS = 45.0
 _CONNECT_SECONDS = 10.0
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
+_FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.2, 5.0
 _SUBMISSIONS = 3
 # The service answers an upload once the file is on its disk.
 _STORING_SECONDS = 600.0
@@ -150,7 +150,7 @@ class Client:
                 if monotonic() - heard > patience_seconds:
                     raise
             sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+            wait = min(2 * wait, _MAX_WAIT_SECONDS)
 
     def wait(self, experiment_id: str) -> Json:
         """The experiment, once it has ended."""
@@ -303,7 +303,7 @@ class Client:
         wait = _FIRST_WAIT_SECONDS
         while (found := self.federation(federation_id))["status"] == "profiling":
             sleep(wait)
-            wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+            wait = min(2 * wait, _MAX_WAIT_SECONDS)
         return found
 
     def profile(self, federation_id: str) -> Json:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.counts import scored_rows
-from fedaudit.fairness.disclosure import FEWEST_CLIENTS, Disclosure
+from fedaudit.fairness.disclosure import MIN_CLIENTS, Disclosure
 from fedaudit.fairness.gaps import ZERO_OVER_ZERO, Figure, left_out_note
 from fedaudit.fairness.metrics import group_rates, lacking, rate_gaps
 from fedaudit.spec.metrics import METRICS, RATES
@@ -34,7 +34,7 @@ class ClientAverages:
     contributing: NDArray[np.int64]
     """[rates, groups]: clients with a denominator for each of the RATES."""
     rates: NDArray[np.float64]
-    """[rates, groups]: the RATES; NaN where fewer than FEWEST_CLIENTS contribute."""
+    """[rates, groups]: the RATES; NaN where fewer than MIN_CLIENTS contribute."""
     figures: tuple[Figure, ...]
     """The METRICS."""
 
@@ -57,7 +57,7 @@ def client_averages(client_counts: NDArray[np.int64], disclosure: Disclosure) ->
         clients += np.count_nonzero(scored_rows(block), axis=0)
         contributing += np.count_nonzero(~np.isnan(rates), axis=0)
         sums += np.nansum(rates, axis=0)
-    enough = contributing >= FEWEST_CLIENTS
+    enough = contributing >= MIN_CLIENTS
     rates = np.divide(sums, contributing, out=np.full_like(sums, np.nan), where=enough)
     found = disclosure.of_clients(clients)
     return ClientAverages(

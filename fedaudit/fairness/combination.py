@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Combination:
+class IntersectionTable:
     """Cells in the order of the parts' groups, the last part's changing fastest."""
 
     sizes: tuple[int, ...]
     """Groups of each part."""
     margins: tuple[tuple[int, ...], ...]
-    """Places of parts, ascending, whose own groups are measured as well: their totals are told."""
+    """Places of parts, ascending, whose own groups are measured too: their totals are published."""
 
     def lines(self, margin: tuple[int, ...]) -> NDArray[np.int64]:
         """The cells that add up to each total of a margin: [totals, cells]."""
@@ -24,14 +24,14 @@ class Combination:
         return np.moveaxis(cells, margin, range(len(margin))).reshape(totals, -1)
 
     @property
-    def totals(self) -> list[NDArray[np.int64]]:
-        """The cells of every total that is told: of all together, and of each margin."""
+    def published_cells(self) -> list[NDArray[np.int64]]:
+        """The cells of every total that is published: of all together, and of each margin."""
         return [self.lines(margin) for margin in ((), *self.margins)]
 
-    def of_margin(self, margin: tuple[int, ...]) -> "Combination":
+    def of_margin(self, margin: tuple[int, ...]) -> "IntersectionTable":
         """How the totals of a margin lie themselves."""
         place = {part: position for position, part in enumerate(margin)}
-        return Combination(
+        return IntersectionTable(
             tuple(self.sizes[part] for part in margin),
             tuple(
                 tuple(place[part] for part in other)
@@ -45,7 +45,7 @@ def combination_of(
     attribute: str,
     combinations: Mapping[str, Sequence[str]],
     groups: Mapping[str, Sequence[str]],
-) -> Combination | None:
+) -> IntersectionTable | None:
     """The combination that an attribute is; None for one that combines no others.
 
     `combinations`: the parts of each intersection; `groups`: those of every attribute measured.
@@ -56,7 +56,7 @@ def combination_of(
     others = [(name,) for name in parts] + [
         other for other in combinations.values() if set(other) < set(parts)
     ]
-    return Combination(
+    return IntersectionTable(
         sizes=tuple(len(groups[name]) for name in parts),
         margins=tuple(tuple(sorted(parts.index(name) for name in other)) for other in others),
     )

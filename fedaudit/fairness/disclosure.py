@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.combination import Combination, combination_of
-from fedaudit.fairness.suppression import complemented, shown_cells, shown_groups
+from fedaudit.fairness.combination import IntersectionTable, combination_of
+from fedaudit.fairness.suppression import shown_cells, shown_groups, with_complementary_suppression
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 
-FEWEST_CLIENTS = 2
+MIN_CLIENTS = 2
 """Of which an average over clients is shown: that of one would be the client's own figure."""
 
 
@@ -30,7 +30,7 @@ class DisclosureRule:
     minimum_group_size: int
     reference: int | None = None
     """The place of the reference group; None where all groups are compared with each other."""
-    combination: Combination | None = None
+    combination: IntersectionTable | None = None
     """How the groups of an intersection lie; None for an attribute that combines no others."""
     has_favourable_outcome: bool = True
     """Otherwise nothing was counted, and no rate can be shown of any group."""
@@ -39,7 +39,7 @@ class DisclosureRule:
         """Which groups are disclosed, from the sizes of each population: [..., groups].
 
         `of` says what the sizes count. The rules are those of `suppression.shown_groups`. Raises
-        ValueError where the reference group is none of the groups.
+        ValueError where the reference group is not one of the groups.
         """
         if self.reference is not None and not 0 <= self.reference < rows.shape[-1]:
             raise ValueError(
@@ -111,16 +111,16 @@ class Disclosure:
     def of_clients(self, clients: NDArray[np.int64], *, of: str = "clients") -> "Disclosure":
         """For figures that are averaged over so many clients of each group: [groups].
 
-        Groups with fewer than FEWEST_CLIENTS are suppressed besides, and the smallest of the
+        Groups with fewer than MIN_CLIENTS are suppressed besides, and the smallest of the
         others where just one would be, or few rows together.
         """
-        shown = complemented(
-            self.shown & (clients >= FEWEST_CLIENTS),
+        shown = with_complementary_suppression(
+            self.shown & (clients >= MIN_CLIENTS),
             self.rows,
             minimum_group_size=self.rule.minimum_group_size,
             combination=self.rule.combination,
         )
-        too_few = f"{self.too_few} or {FEWEST_CLIENTS} {of}"
+        too_few = f"{self.too_few} or {MIN_CLIENTS} {of}"
         return replace(self, shown=shown, too_few=too_few)
 
     def of_parts(self, rows: NDArray[np.int64], *, of: str) -> "Disclosure":

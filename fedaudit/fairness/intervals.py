@@ -20,9 +20,9 @@ from fedaudit.fairness.scores import GroupScores, score_values
 from fedaudit.randomness import CounterSource, Purpose
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
-FEWEST_CLIENTS = 20
+MIN_CLIENTS = 20
 """Below this, percentiles over clients say little."""
-MOST_UNDEFINED = 0.05
+MAX_UNDEFINED = 0.05
 """Share of draws without a value above which there is no interval."""
 
 _WORDS_AT_A_TIME = 1 << 20
@@ -75,7 +75,7 @@ def score_intervals(
     scores: GroupScores,
     disclosure: Disclosure,
     *,
-    rooted: bool,
+    root_mean: bool,
     level: float,
     samples: int,
     seed: int,
@@ -86,7 +86,7 @@ def score_intervals(
     shown, reference = disclosure.shown, disclosure.reference
 
     def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
-        return score_values(pooled, _each(shown, pooled), rooted=rooted, reference=reference)
+        return score_values(pooled, _each(shown, pooled), root_mean=root_mean, reference=reference)
 
     return _intervals(
         SCORE_METRICS,
@@ -120,10 +120,10 @@ def _intervals(
     `sums` [clients, ...] of each client; `contributing`: the clients that are drawn from.
     """
     drawn_from = sums[contributing]
-    if len(drawn_from) < FEWEST_CLIENTS:
+    if len(drawn_from) < MIN_CLIENTS:
         reason = (
             f"{len(drawn_from)} clients have rows in the groups shown; "
-            f"an interval needs {FEWEST_CLIENTS}"
+            f"an interval needs {MIN_CLIENTS}"
         )
         return {metric: Interval(None, None, reason) for metric in metrics}
     values = np.concatenate([measure(pooled) for pooled in _resample(drawn_from, draws)])
@@ -158,11 +158,11 @@ def _resample(sums: NDArray[np.float64], draws: _Draws) -> Iterator[NDArray[np.f
 
 def _percentiles(values: NDArray[np.float64], level: float) -> Interval:
     undefined = int(np.isnan(values).sum())
-    if undefined > MOST_UNDEFINED * len(values):
+    if undefined > MAX_UNDEFINED * len(values):
         return Interval(
             None,
             None,
-            f"undefined in {undefined} of {len(values)} draws; at most {MOST_UNDEFINED:.0%} may be",
+            f"undefined in {undefined} of {len(values)} draws; at most {MAX_UNDEFINED:.0%} may be",
         )
     tail = 50 * (1 - level)
     low, high = np.percentile(values[~np.isnan(values)], (tail, 100 - tail))

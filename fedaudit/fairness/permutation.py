@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import gap_values
-from fedaudit.fairness.intervals import FEWEST_CLIENTS, MOST_UNDEFINED
+from fedaudit.fairness.intervals import MAX_UNDEFINED, MIN_CLIENTS
 from fedaudit.fairness.metrics import comparable
 from fedaudit.fairness.scores import GroupScores, score_values
 from fedaudit.randomness import CounterSource, Purpose
@@ -103,7 +103,7 @@ def score_nulls(
     scores: GroupScores,
     disclosure: Disclosure,
     *,
-    rooted: bool,
+    root_mean: bool,
     seed: int,
     stream: int = 0,
     permutations: int = PERMUTATIONS,
@@ -131,10 +131,10 @@ def score_nulls(
         generator=_generator(seed, stream),
     )
     drawn = np.concatenate(
-        [compared.scores(pooled.swapaxes(-1, -2), rooted=rooted) for pooled in exchanged]
+        [compared.scores(pooled.swapaxes(-1, -2), root_mean=root_mean) for pooled in exchanged]
     )
     return _nulls(
-        SCORE_METRICS, compared.scores(sums.sum(axis=0), rooted=rooted), drawn, compared.unit
+        SCORE_METRICS, compared.scores(sums.sum(axis=0), root_mean=root_mean), drawn, compared.unit
     )
 
 
@@ -153,7 +153,7 @@ def _accuracy_null(
     drawn = _records(np.stack([right, rows - right, none, none], axis=-1), permutations, generator)
     all_right = np.concatenate([right[np.newaxis], drawn[..., 0]])
     of_all = np.stack(np.broadcast_arrays(rows, all_right, 0.0), axis=-2)
-    values = compared.scores(of_all, rooted=False)[:, 0]
+    values = compared.scores(of_all, root_mean=False)[:, 0]
     return _null(float(values[0]), values[1:], compared.unit, is_ratio=False)
 
 
@@ -185,10 +185,10 @@ class _Compared:
         """The METRICS of counts [..., groups shown, 4]: [..., metrics]."""
         return gap_values(counts, self._everyone(counts.shape[:-2]), reference=self.reference)
 
-    def scores(self, sums: NDArray[np.float64], *, rooted: bool) -> NDArray[np.float64]:
+    def scores(self, sums: NDArray[np.float64], *, root_mean: bool) -> NDArray[np.float64]:
         """The SCORE_METRICS of sums [..., 3, groups shown]: [..., 3]."""
         everyone = self._everyone(sums.shape[:-2])
-        return score_values(sums, everyone, rooted=rooted, reference=self.reference)
+        return score_values(sums, everyone, root_mean=root_mean, reference=self.reference)
 
     def _everyone(self, leading: tuple[int, ...]) -> NDArray[np.bool_]:
         return np.ones((*leading, self.groups), dtype=np.bool_)
@@ -203,10 +203,10 @@ def _compared(rows: NDArray[np.int64], disclosure: Disclosure) -> _Compared | st
     visible = rows if shown.all() else rows[:, shown]
     contributing: NDArray[np.bool_] = np.any(visible > 0, axis=1)
     unit = unit_of(rows)
-    if unit == "client" and np.count_nonzero(contributing) < FEWEST_CLIENTS:
+    if unit == "client" and np.count_nonzero(contributing) < MIN_CLIENTS:
         return (
             f"{np.count_nonzero(contributing)} clients have rows in the groups shown; exchanging "
-            f"clients needs {FEWEST_CLIENTS}"
+            f"clients needs {MIN_CLIENTS}"
         )
     return _Compared(
         unit=unit,
@@ -292,10 +292,10 @@ def _null(observed: float, drawn: NDArray[np.float64], unit: Unit, is_ratio: boo
         return NO_GAP
     values = drawn[~np.isnan(drawn)]
     undefined = len(drawn) - len(values)
-    if undefined > MOST_UNDEFINED * len(drawn):
+    if undefined > MAX_UNDEFINED * len(drawn):
         return (
             f"undefined in {undefined} of {len(drawn)} permutations; at most "
-            f"{MOST_UNDEFINED:.0%} may be"
+            f"{MAX_UNDEFINED:.0%} may be"
         )
     margin = _SAME * max(1.0, abs(observed))
     as_wide = values <= observed + margin if is_ratio else values >= observed - margin

@@ -41,15 +41,15 @@ class GroupScores:
         return np.stack([self.rows, correct, self.loss], axis=1, dtype=np.float64)
 
 
-def group_scores(sums: NDArray[np.float64], *, rooted: bool) -> NDArray[np.float64]:
+def group_scores(sums: NDArray[np.float64], *, root_mean: bool) -> NDArray[np.float64]:
     """Accuracy and loss of each group: [..., 2, groups] of `GroupScores.sums` [..., 3, groups].
 
-    `rooted`: whether a loss is the root of the mean. NaN for a group without rows.
+    `root_mean`: whether a loss is the root of the mean. NaN for a group without rows.
     """
     rows = sums[..., :1, :]
     with np.errstate(invalid="ignore", divide="ignore"):
         means: NDArray[np.float64] = sums[..., 1:, :] / rows
-    if rooted:
+    if root_mean:
         means[..., 1, :] = np.sqrt(means[..., 1, :])
     return means
 
@@ -58,14 +58,14 @@ def score_values(
     sums: NDArray[np.float64],
     shown: NDArray[np.bool_],
     *,
-    rooted: bool,
+    root_mean: bool,
     reference: int | None = None,
 ) -> NDArray[np.float64]:
     """The SCORE_METRICS of sums [..., 3, groups] over the shown groups [..., groups]: [..., 3].
 
     NaN where `gap_values` would be, and where a shown group's loss is not finite.
     """
-    scores = group_scores(sums, rooted=rooted)
+    scores = group_scores(sums, root_mean=root_mean)
     scores[~np.isfinite(scores)] = np.nan
     differences, ratios = spread(scores, shown[..., np.newaxis, :], reference)
     values = np.stack([differences[..., 0], differences[..., 1], ratios[..., 1]], axis=-1)
@@ -73,7 +73,7 @@ def score_values(
     return values
 
 
-def score_gaps(scores: GroupScores, disclosure: Disclosure, *, rooted: bool) -> list[Figure]:
+def score_gaps(scores: GroupScores, disclosure: Disclosure, *, root_mean: bool) -> list[Figure]:
     """The SCORE_METRICS, pooled over records, over the groups disclosed.
 
     Raises ValueError where the disclosure was not decided from the rows of these scores.
@@ -85,7 +85,7 @@ def score_gaps(scores: GroupScores, disclosure: Disclosure, *, rooted: bool) -> 
     note = left_out_note(len(shown) - int(shown.sum()), len(shown))
     finite = bool(np.isfinite(sums[2][shown]).all())
     figures = []
-    values = score_values(sums, shown, rooted=rooted, reference=reference).tolist()
+    values = score_values(sums, shown, root_mean=root_mean, reference=reference).tolist()
     for metric, value in zip(SCORE_METRICS, values, strict=True):
         reason = common
         if metric == "accuracy_difference" and scores.correct is None:

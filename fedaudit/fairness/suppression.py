@@ -5,13 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.combination import Combination
+from fedaudit.fairness.combination import IntersectionTable
 
 _BEYOND = np.iinfo(np.int64).max
 
 
 def shown_groups(
-    rows: NDArray[np.int64], *, minimum_group_size: int, combination: Combination | None = None
+    rows: NDArray[np.int64],
+    *,
+    minimum_group_size: int,
+    combination: IntersectionTable | None = None,
 ) -> NDArray[np.bool_]:
     """Which groups may be shown, [..., groups], from their scored rows.
 
@@ -26,7 +29,7 @@ def shown_groups(
     """
     large = rows >= max(1, minimum_group_size)
     if combination is None or large.all():
-        return complemented(large, rows, minimum_group_size=minimum_group_size)
+        return with_complementary_suppression(large, rows, minimum_group_size=minimum_group_size)
     for margin in combination.margins:
         lines = combination.lines(margin)
         totals = shown_groups(
@@ -35,15 +38,17 @@ def shown_groups(
             combination=combination.of_margin(margin),
         )
         large[..., lines] &= totals[..., np.newaxis]
-    return complemented(large, rows, minimum_group_size=minimum_group_size, combination=combination)
+    return with_complementary_suppression(
+        large, rows, minimum_group_size=minimum_group_size, combination=combination
+    )
 
 
-def complemented(
+def with_complementary_suppression(
     shown: NDArray[np.bool_],
     rows: NDArray[np.int64],
     *,
     minimum_group_size: int,
-    combination: Combination | None = None,
+    combination: IntersectionTable | None = None,
 ) -> NDArray[np.bool_]:
     """Without the smallest shown group where what is hidden is one group, or few rows together.
 
@@ -52,9 +57,9 @@ def complemented(
     """
     if combination is not None:
         return _complemented_within(
-            shown, rows, combination.totals, minimum_group_size=minimum_group_size
+            shown, rows, combination.published_cells, minimum_group_size=minimum_group_size
         )
-    alone = _given_away(shown, rows, minimum_group_size)
+    alone = _recoverable_from_totals(shown, rows, minimum_group_size)
     if alone.any():
         smallest = np.where(shown, rows, _BEYOND).argmin(axis=-1)[..., np.newaxis]
         kept = np.take_along_axis(shown, smallest, axis=-1) & ~alone[..., np.newaxis]
@@ -67,7 +72,7 @@ def shown_cells(
     groups_shown: NDArray[np.bool_],
     *,
     minimum_group_size: int,
-    combination: Combination | None = None,
+    combination: IntersectionTable | None = None,
 ) -> NDArray[np.bool_]:
     """Which cells of a table [parts, groups] of scored rows may be shown.
 
@@ -80,17 +85,17 @@ def shown_cells(
     shown = (rows >= max(1, minimum_group_size)) & groups_shown
     within = [cells[:1]]
     if combination is not None:
-        within = combination.totals
+        within = combination.published_cells
         for margin in combination.margins:
             lines, lying = combination.lines(margin), combination.of_margin(margin)
             sums = rows[:, lines].sum(axis=-1)
             of_margin = shown_groups(
                 sums.sum(axis=0), minimum_group_size=minimum_group_size, combination=lying
             )
-            told = shown_cells(
+            stated = shown_cells(
                 sums, of_margin, minimum_group_size=minimum_group_size, combination=lying
             )
-            shown[:, lines] &= told[..., np.newaxis]
+            shown[:, lines] &= stated[..., np.newaxis]
     of_parts = [cells[:, lines].reshape(-1, lines.shape[1]) for lines in within]
     totals = [cells.T, *of_parts]
     return _complemented_within(
@@ -98,15 +103,15 @@ def shown_cells(
     ).reshape(rows.shape)
 
 
-def _given_away(
+def _recoverable_from_totals(
     shown: NDArray[np.bool_], rows: NDArray[np.int64], minimum_group_size: int
 ) -> NDArray[np.bool_]:
     """Where groups [..., groups] are hidden that a total less the others would tell: [...]."""
     hidden = np.where(shown, 0, rows)
     few = hidden.sum(axis=-1) < minimum_group_size
     count = np.count_nonzero(hidden, axis=-1)
-    told: NDArray[np.bool_] = (count == 1) | (few & (count > 0))
-    return told
+    stated: NDArray[np.bool_] = (count == 1) | (few & (count > 0))
+    return stated
 
 
 def _complemented_within(
@@ -116,15 +121,18 @@ def _complemented_within(
     *,
     minimum_group_size: int,
 ) -> NDArray[np.bool_]:
-    """`complemented` within each of several totals: none gives away what it hides.
+    """`with_complementary_suppression` within each of several totals: none gives away what it
+    hides.
 
-    `totals`: the places of the groups that add up to each, [count, groups]. One group is hidden at
-    a time: that which helps most totals, of several the smallest.
+    `published_cells`: the places of the groups that add up to each, [count, groups]. One group is
+    hidden at a time: that which helps most totals, of several the smallest.
     """
     while True:
         helps = np.zeros(rows.shape, dtype=np.int64)
         for places in totals:
-            alone = _given_away(shown[..., places], rows[..., places], minimum_group_size)
+            alone = _recoverable_from_totals(
+                shown[..., places], rows[..., places], minimum_group_size
+            )
             helps[..., places] += alone[..., np.newaxis]
         helps[~shown] = 0
         most = helps.max(axis=-1, keepdims=True)

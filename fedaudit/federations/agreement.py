@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from fedaudit.federations.errors import listed, refuse
+from fedaudit.federations.errors import listed, raise_errors
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.favourable_outcomes import outcome_rules
 from fedaudit.federations.network_input import image_faults
@@ -18,7 +18,7 @@ def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
     Refuses images of another size than the network takes, too. Raises InvalidInputError below
     /training, /model and /fairness.
     """
-    refuse(
+    raise_errors(
         _cohort_faults(spec, federation)
         + _reference_faults(spec, federation)
         + image_faults(spec, federation)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedaudit.federations.errors import invalid, listed
+from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.levels import Levels, number_in
 from fedaudit.federations.reading.table_rows import TableRows
 
-MOST_CLASSES = 1000
+MAX_CLASSES = 1000
 
 
 def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Levels:
@@ -23,15 +23,15 @@ def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Level
         raise rows.fault(target, position, where, "is empty", "fill the gap or leave the row out")
     count = len(levels.values)
     if count < 2:
-        raise invalid(
+        raise error_at(
             where,
             f"{target!r} has one value only, and a classifier needs at least two classes; name "
             "another target",
         )
-    if count > MOST_CLASSES:
-        raise invalid(
+    if count > MAX_CLASSES:
+        raise error_at(
             where,
-            f"{target!r} has {count} distinct values, and {MOST_CLASSES} classes are allowed; for "
+            f"{target!r} has {count} distinct values, and {MAX_CLASSES} classes are allowed; for "
             "a target that is a number train `linear` or `mlp` with `rmse` or `mse`",
         )
     return levels if positive is None else _with_positive_last(levels, positive)
@@ -54,14 +54,14 @@ def find_classes(classes: Sequence[str], labels: Sequence[str]) -> list[int]:
 def _with_positive_last(levels: Levels, positive: str) -> Levels:
     where = "/federation/positive"
     if len(levels.values) != 2:
-        raise invalid(
+        raise error_at(
             where,
             f"the target has {len(levels.values)} classes, and a positive class is for two; leave "
             "it out",
         )
     chosen = find_class(levels.values, positive)
     if chosen is None:
-        raise invalid(
+        raise error_at(
             where, f"the target has no class {positive!r}; it has {listed(levels.values)}"
         )
     if chosen == 1:

@@ -1,16 +1,16 @@
-"""How this room says that a spec and its data do not fit."""
+"""Errors for a spec and its data that do not fit."""
 
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 
-__all__ = ["invalid", "listed", "pointer", "refuse"]
+__all__ = ["error_at", "listed", "pointer", "raise_errors"]
 
 
-def invalid(where: str, message: str) -> InvalidInputError:
+def error_at(where: str, message: str) -> InvalidInputError:
     """One fault, to be raised: `where` is a JSON pointer into the spec."""
     return InvalidInputError([FieldError(where, message)])
 
 
-def refuse(faults: list[FieldError]) -> None:
+def raise_errors(faults: list[FieldError]) -> None:
     """Raise InvalidInputError with every fault found, if there is one."""
     if faults:
         raise InvalidInputError(faults)

@@ -1,4 +1,4 @@
-"""From a spec to its federation: the one door into this room."""
+"""From a spec to its federation: the entry point of this package."""
 
 from pathlib import Path
 

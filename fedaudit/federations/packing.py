@@ -7,12 +7,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.scaling import as_float32, scaled
 
-LARGEST_FEDERATION = 2**26
+MAX_FEDERATION_CELLS = 2**26
 """Cells of four bytes that the padded arrays may have: 256 MiB."""
 CELLS_BESIDE_FEATURES = 5
 """A row's target, raw target, mask and attribute codes, in cells of four bytes."""
@@ -42,18 +42,18 @@ class Rows:
 def check_size(*, clients: int, rows: int, features: int, where: str, remedy: str) -> None:
     """Refuse arrays [clients, rows, features] that would not fit into memory."""
     cells = clients * rows * (features + CELLS_BESIDE_FEATURES)
-    if cells > LARGEST_FEDERATION:
-        raise invalid(
+    if cells > MAX_FEDERATION_CELLS:
+        raise error_at(
             where,
             f"{clients} clients padded to {rows} rows of {features} features take {cells} cells, "
-            f"and {LARGEST_FEDERATION} are allowed; {remedy}",
+            f"and {MAX_FEDERATION_CELLS} are allowed; {remedy}",
         )
 
 
 def check_clients(clients: Levels, *, where: str) -> None:
     """Refuse a federation of one client, which could not be split."""
     if len(clients.values) < 2:
-        raise invalid(
+        raise error_at(
             where,
             "every row belongs to one client; a federation needs at least two, so name a column "
             "that tells clients apart",

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid, pointer, refuse
+from fedaudit.federations.errors import error_at, pointer, raise_errors
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.sources import Range
 
@@ -48,7 +48,7 @@ def check_scales(
             )
         if problem is not None:
             faults.append(FieldError(scale_pointer(name), problem))
-    refuse(faults)
+    raise_errors(faults)
 
 
 def scaled(values: NDArray[np.float64], scale: float | Range) -> tuple[NDArray[np.float64], int]:
@@ -69,7 +69,7 @@ def as_float32(values: NDArray[np.float64], name: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)
     if not np.isfinite(narrow).all():
-        raise invalid(
+        raise error_at(
             scale_pointer(name),
             f"{name!r} divided by its scale does not fit a 32-bit number; give a larger scale",
         )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading.source_files import Files
@@ -73,7 +73,7 @@ class FileKind(SourceKind):
 def check_fingerprint(found: str, expected: str | None) -> None:
     """Raises InvalidInputError where a file is not the one that was registered."""
     if expected not in (None, found):
-        raise invalid(
+        raise error_at(
             "/federation/path",
             "the file is not what it was when it was registered; register it anew",
         )

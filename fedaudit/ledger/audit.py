@@ -109,7 +109,7 @@ class LedgerAudit:
             self.last_round = row.round
 
     def _count(self, entry: LedgerEntry, place: str) -> None:
-        """Running counts are kept before each observer."""
+        """Running counts are kept against each observer."""
         if entry.observer not in self._counts:
             self._counts[entry.observer] = np.zeros(self._subjects, dtype=np.int64)
         counts = self._counts[entry.observer]

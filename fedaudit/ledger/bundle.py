@@ -43,7 +43,7 @@ Without the software:   docs/ledger-encoding.md says how each hash and signature
 
 This file holds confidential figures: what each named client spent in each round.
 """
-_LARGEST = {
+_MAX_BYTES = {
     _README: 1 << 16,
     "bundle.json": 1 << 12,
     "report.json": 1 << 26,
@@ -53,7 +53,7 @@ _LARGEST = {
     "keys.json": 1 << 20,
 }
 """Bytes of each member that is read as a whole."""
-_LONGEST_LINE = 1 << 28
+_MAX_LINE_BYTES = 1 << 28
 _OPTIONAL = {"report.json", _README}
 _CHUNK = 1 << 16
 # Any time would do: the content alone decides the bytes.
@@ -100,8 +100,8 @@ def bundle_chunks(parts: BundleParts, rows: Iterable[StoredRow]) -> Iterator[byt
 def opened_bundle(path: Path) -> Iterator[Evidence]:
     """The evidence in a bundle, readable while the block runs.
 
-    Raises NotABundleError where the file is none; what was damaged or altered inside is among the
-    evidence's faults.
+    Raises NotABundleError where the file is not a bundle; what was damaged or altered inside is
+    among the evidence's faults.
     """
     with ExitStack() as opened:
         try:
@@ -170,13 +170,13 @@ def _check_members(archive: zipfile.ZipFile) -> None:
     infos = {info.filename: info for info in archive.infolist()}
     if len(infos) != len(archive.infolist()):
         raise NotABundleError("has two files of one name")
-    known = {*_LARGEST, LEDGER}
+    known = {*_MAX_BYTES, LEDGER}
     if infos.keys() - known or known - _OPTIONAL - infos.keys():
         raise NotABundleError("does not have the files of a bundle")
     for name, info in infos.items():
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1:
             raise NotABundleError(f"has {name} compressed or encrypted; bundles store it plainly")
-        if info.file_size > _LARGEST.get(name, info.file_size):
+        if info.file_size > _MAX_BYTES.get(name, info.file_size):
             raise NotABundleError(f"has {info.file_size} bytes in {name}, more than any bundle")
 
 
@@ -268,7 +268,7 @@ def _rows(archive: zipfile.ZipFile, faults: list[Fault]) -> Iterator[StoredRow |
     number = 0
     try:
         with archive.open(LEDGER) as member:
-            while line := member.readline(_LONGEST_LINE):
+            while line := member.readline(_MAX_LINE_BYTES):
                 number += 1
                 try:
                     yield from_line(line)

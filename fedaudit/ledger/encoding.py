@@ -48,7 +48,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage, release_epsilons
 
 METRIC_VERSION = 1
@@ -85,7 +85,7 @@ class EntryEncoder:
         self._keys = np.frombuffer(digests, dtype="V32")
         self._rank = np.empty(len(keys), dtype=np.int64)
         self._rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
-        self._inputs: dict[MechanismInputs, bytes] = {}
+        self._inputs: dict[MechanismParameters, bytes] = {}
 
     def encode(self, entry: LedgerEntry) -> bytes:
         """The entry's bytes. Raises ValueError for subjects that repeat or have no name."""
@@ -107,7 +107,7 @@ class EntryEncoder:
         """SHA-256 of the entry's bytes."""
         return hashlib.sha256(self.encode(entry)).digest()
 
-    def _encoded_inputs(self, inputs: MechanismInputs) -> bytes:
+    def _encoded_inputs(self, inputs: MechanismParameters) -> bytes:
         encoded = self._inputs.get(inputs)
         if encoded is None:
             encoded = self._inputs[inputs] = _encode_inputs(inputs)
@@ -142,13 +142,13 @@ class EntryEncoder:
         return order
 
 
-def _version(inputs: MechanismInputs) -> int:
+def _version(inputs: MechanismParameters) -> int:
     if inputs.components is not None:
         return COMPONENT_VERSION
     return EPSILON_VERSION if inputs.counts_epsilon else METRIC_VERSION
 
 
-def _subject_type(inputs: MechanismInputs) -> np.dtype[np.void]:
+def _subject_type(inputs: MechanismParameters) -> np.dtype[np.void]:
     if inputs.components is None:
         return _EPSILON_SUBJECT if inputs.counts_epsilon else _SUBJECT
     return np.dtype(
@@ -163,7 +163,7 @@ def _subject_type(inputs: MechanismInputs) -> np.dtype[np.void]:
 
 def _fill_metric(
     table: NDArray[np.void],
-    inputs: MechanismInputs,
+    inputs: MechanismParameters,
     n: int,
     outcomes: NDArray[np.uint8],
     radii: NDArray[np.float64],
@@ -201,7 +201,7 @@ def _text(value: str) -> bytes:
     return struct.pack("<I", len(encoded)) + encoded
 
 
-def _encode_inputs(inputs: MechanismInputs) -> bytes:
+def _encode_inputs(inputs: MechanismParameters) -> bytes:
     named = _text(inputs.mechanism) + struct.pack("<Q", inputs.n)
     words = _text(inputs.noise) + _text(inputs.guarantee)
     if not inputs.counts_epsilon:
@@ -220,7 +220,7 @@ def _encode_inputs(inputs: MechanismInputs) -> bytes:
     )
 
 
-def _components(inputs: MechanismInputs) -> bytes:
+def _components(inputs: MechanismParameters) -> bytes:
     """Nothing where the vector is released as a whole: version 1 knows no components."""
     if inputs.components is None:
         return b""

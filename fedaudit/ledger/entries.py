@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 
-__all__ = ["OUTCOMES", "RELEASED", "LedgerEntry", "MechanismInputs"]
+__all__ = ["OUTCOMES", "RELEASED", "LedgerEntry", "MechanismParameters"]
 
 OUTCOMES = ("released", "refused", "withheld")
 """The name of each outcome code."""
@@ -18,7 +18,7 @@ _COLUMNS = ("outcomes", "radii", "releases", "clusters", "epsilons")
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """What one round (and one release of it) cost its subjects before one observer.
+    """What one round (and one release of it) cost its subjects against one observer.
 
     The columns run along the subjects, in any order. Raises ValueError where their lengths differ,
     or the radii are not one for each component.
@@ -30,7 +30,7 @@ class LedgerEntry:
     """0 unless the round was repeated by a run with `release` noise."""
     subject_kind: str
     observer: str
-    inputs: MechanismInputs
+    inputs: MechanismParameters
     subjects: NDArray[np.int32]
     """Indices of those who pay: the clients asked to take part, or what stands for records or for
     everyone (`fedaudit.privacy.spending_plan`)."""

@@ -1,4 +1,4 @@
-"""Whose account a run is on: who pays, before whom, by which mechanism, and how much so far.
+"""What all ledger entries of a run share: subjects, observers, mechanism, and the plan of spending.
 
 The ledger's subjects are the federation's clients, but for mechanisms whose spending plan has
 others (`fedaudit.privacy.spending_plan`).
@@ -14,15 +14,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.privacy.accounting.epsilon_curves import (
-    Course,
-    EpsilonLine,
-    course_from_dict,
+    EpsilonCurve,
+    RepeatedEvent,
+    repeated_event_from_dict,
     worst_epsilons,
 )
 from fedaudit.privacy.accounting.epsilon_tables import pld_table
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, event_from_dict
-from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
 from fedaudit.privacy.mechanisms.registry import mechanism_facts
 from fedaudit.privacy.spending_plan import PlanAccountant, SpendingPlan, SubjectKind
 from fedaudit.spec.experiment import ExperimentSpec
@@ -31,15 +31,15 @@ _METRIC_OBSERVERS: tuple[Observer, ...] = ("server",)
 
 
 @dataclass(frozen=True, eq=False)
-class Account:
+class LedgerContext:
     """What all entries of one run have in common."""
 
-    inputs: MechanismInputs
+    inputs: MechanismParameters
     subject_kind: SubjectKind
     subjects: tuple[str, ...]
     """Names by index."""
     observers: tuple[Observer, ...]
-    """In the order of their names; an entry is made before each."""
+    """In the order of their names; an entry is made for each."""
     plan: SpendingPlan | None = None
     """None where nothing is counted as an epsilon with a delta."""
 
@@ -56,7 +56,7 @@ class Account:
         clusters: NDArray[np.int16],
         interrupted: bool = False,
     ) -> LedgerEntry:
-        """What a round cost these subjects before one observer; `releases` include it."""
+        """What a round cost these subjects against one observer; `releases` include it."""
         return LedgerEntry(
             round=round_,
             release=release,
@@ -81,9 +81,9 @@ class Account:
         return self.plan.epsilons(observer, subjects=subjects, compositions=releases)
 
     def largest(self, releases: Sequence[int]) -> float | None:
-        """The largest epsilon of anyone before anyone; None without an epsilon.
+        """The largest epsilon of anyone against anyone; None without an epsilon.
 
-        `releases`: of whoever released most, before each observer.
+        `releases`: of whoever released most, against each observer.
         """
         if self.plan is None:
             return None
@@ -91,41 +91,43 @@ class Account:
         return max(self.plan.largest(observer, count) for observer, count in counted)
 
 
-def account_of(
+def build_ledger_context(
     spec: ExperimentSpec,
     *,
     layers: Sequence[int],
     client_names: Sequence[str],
     plan: SpendingPlan | None,
-) -> Account:
-    """The account of a run that is to be made; `plan` is that of its spec and data, if any.
+) -> LedgerContext:
+    """The ledger context of a run that is to be made; `plan` is that of its spec and data, if any.
 
     `layers`: parameters of each layer of its network. Raises ValueError for a spec that needs a
     plan.
     """
-    inputs = mechanism_inputs(spec, n=sum(layers), plan=plan, layers=layers)
+    inputs = mechanism_parameters(spec, n=sum(layers), plan=plan, layers=layers)
     if plan is None:
-        return metric_account(inputs, client_names)
-    return Account(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
+        return build_metric_context(inputs, client_names)
+    return LedgerContext(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
 
 
-def metric_account(inputs: MechanismInputs, client_names: Sequence[str]) -> Account:
-    """The account of a run without an epsilon that has a delta: clients pay, before the server."""
-    return Account(inputs, "client", tuple(client_names), _METRIC_OBSERVERS)
+def build_metric_context(inputs: MechanismParameters, client_names: Sequence[str]) -> LedgerContext:
+    """The context of a run that counts no (epsilon, delta): clients, against the server."""
+    return LedgerContext(inputs, "client", tuple(client_names), _METRIC_OBSERVERS)
 
 
-def stored_account(inputs: MechanismInputs, subjects: Sequence[str], *, rounds: int) -> Account:
-    """The account of a run whose entries have these inputs, without spec or data.
+def rebuild_ledger_context(
+    inputs: MechanismParameters, subjects: Sequence[str], *, rounds: int
+) -> LedgerContext:
+    """The ledger context of a run whose entries have these inputs, without spec or data.
 
     Epsilons are computed anew from the events alone. Raises ValueError, KeyError or TypeError
     where the inputs make no sense.
     """
     if not inputs.counts_epsilon:
-        return metric_account(inputs, subjects)
+        return build_metric_context(inputs, subjects)
     facts = mechanism_facts(inputs.mechanism)
     if inputs.cost_kind not in facts.cost_kinds:
         raise ValueError(f"{inputs.mechanism} is not counted as an epsilon with a delta")
-    courses = _courses(inputs, subjects)
+    repeated_events = _repeated_events(inputs, subjects)
     plan = SpendingPlan(
         subject_kind=facts.subject_kind,
         subjects=tuple(subjects),
@@ -134,42 +136,53 @@ def stored_account(inputs: MechanismInputs, subjects: Sequence[str], *, rounds: 
         accountant=_one_of(get_args(PlanAccountant), inputs.accountant),
         steps=rounds,
         lines={
-            observer: tuple(_line(inputs, observer, some, rounds) for some in courses)
+            observer: tuple(_line(inputs, observer, some, rounds) for some in repeated_events)
             for observer in facts.observers
         },
     )
-    return Account(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
+    return LedgerContext(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
 
 
-def _courses(inputs: MechanismInputs, subjects: Sequence[str]) -> list[tuple[Course, ...]]:
+def _repeated_events(
+    inputs: MechanismParameters, subjects: Sequence[str]
+) -> list[tuple[RepeatedEvent, ...]]:
     """What each subject goes through; one for all where there is one event."""
     events: dict[str, Any] = json.loads(inputs.event or "null")
     if "kind" in events:
-        return [(Course(event_from_dict(events)),)]
+        return [(RepeatedEvent(event_from_dict(events)),)]
     if set(events) != set(subjects):
         raise ValueError("the events are not those of the subjects")
-    return [tuple(course_from_dict(course) for course in events[name]) for name in subjects]
+    return [
+        tuple(repeated_event_from_dict(repeated) for repeated in events[name]) for name in subjects
+    ]
 
 
 def _line(
-    inputs: MechanismInputs, observer: Observer, courses: tuple[Course, ...], rounds: int
-) -> EpsilonLine:
+    inputs: MechanismParameters,
+    observer: Observer,
+    repeated_events: tuple[RepeatedEvent, ...],
+    rounds: int,
+) -> EpsilonCurve:
     adjacency: Adjacency = _one_of(get_args(Adjacency), inputs.adjacency)
     delta = float(inputs.delta or 0.0)
     if inputs.accountant == "pld":
-        [course] = courses
-        epsilons = pld_table(course.event, rounds, adjacency=adjacency, delta=delta)
+        [repeated] = repeated_events
+        epsilons = pld_table(repeated.event, rounds, adjacency=adjacency, delta=delta)
     else:
         counts = np.arange(rounds + 1)
         epsilons = worst_epsilons(
-            courses, counts, adjacency=adjacency, observer=observer, delta=delta
+            repeated_events, counts, adjacency=adjacency, observer=observer, delta=delta
         )
-    return EpsilonLine(
-        observer=observer, delta=delta, adjacency=adjacency, courses=courses, epsilons=epsilons
+    return EpsilonCurve(
+        observer=observer,
+        delta=delta,
+        adjacency=adjacency,
+        repeated_events=repeated_events,
+        epsilons=epsilons,
     )
 
 
 def _one_of(known: Sequence[str], value: str | None) -> Any:
     if value not in known:
-        raise ValueError(f"{value!r} is none of {', '.join(known)}")
+        raise ValueError(f"{value!r} is not one of {', '.join(known)}")
     return value

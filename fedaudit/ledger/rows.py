@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 
 
 class StoredRow(Protocol):
@@ -89,13 +89,13 @@ _ARRAYS = {
 }
 _FLOATS = ("radii", "epsilons")
 _FIELDS = tuple(BundledRow.__dataclass_fields__)
-_INPUTS = tuple(MechanismInputs.__dataclass_fields__)
+_INPUTS = tuple(MechanismParameters.__dataclass_fields__)
 _COMPONENTS = _INPUTS[-1]
 
 
 def place_of(row: StoredRow) -> str:
     """Where a row stands, for people."""
-    return f"round {row.round}, release {row.release} ({row.subject_kind} before {row.observer})"
+    return f"round {row.round}, release {row.release} ({row.subject_kind} against {row.observer})"
 
 
 def entry_of(row: StoredRow) -> LedgerEntry:
@@ -106,7 +106,7 @@ def entry_of(row: StoredRow) -> LedgerEntry:
     outcomes = np.asarray(row.outcomes)
     if len(outcomes) and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
         raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
-    inputs = MechanismInputs.from_dict(row.inputs)
+    inputs = MechanismParameters.from_dict(row.inputs)
     return LedgerEntry(
         round=row.round,
         release=row.release,

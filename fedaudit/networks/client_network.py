@@ -19,7 +19,7 @@ from fedaudit.networks.shape import (
     NetworkShape,
 )
 
-_MOST_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in single precision
+_MAX_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in single precision
 
 
 class ClientNetwork:
@@ -31,7 +31,7 @@ class ClientNetwork:
 
     def __init__(self, shape: NetworkShape, device: torch.device) -> None:
         self.shape = shape
-        self.rows_at_once = max(1, _MOST_ACTIVATIONS // shape.activations)
+        self.rows_at_once = max(1, _MAX_ACTIVATIONS // shape.activations)
         """How many rows to compute at once, for temporaries to stay small."""
         self.theta = torch.zeros(shape.n, device=device)
         """float32 [n]: the present parameters."""

@@ -11,7 +11,7 @@ from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
 
 
-class GeneralNetwork:
+class DenseNetwork:
     """Forward and gradient of a dense network by batched matrix products."""
 
     def __init__(self, shape: DenseShape) -> None:

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 
-def fold(values: Tensor, dim: int) -> Tensor:
+def fixed_order_sum(values: Tensor, dim: int) -> Tensor:
     """The sum along `dim`, by halves in a fixed order, elementwise over all other axes.
 
     A library reduction may choose its order by the size of the other axes; then a client's sum

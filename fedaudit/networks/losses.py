@@ -14,7 +14,7 @@ from typing import Literal, assert_never
 import torch
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fold
+from fedaudit.networks.fixed_order_sums import fixed_order_sum
 
 LossKind = Literal["rmse", "mse", "cross-entropy"]
 
@@ -31,7 +31,7 @@ class Loss:
             raise ValueError("cross-entropy needs classes")
 
     @property
-    def rooted(self) -> bool:
+    def root_mean(self) -> bool:
         """Whether a client's loss is the root of the mean of its rows' values."""
         match self.kind:
             case "rmse":
@@ -53,22 +53,22 @@ class Loss:
         log_share, share, hot = self._shares(outputs, target)
         match self.kind:
             case "cross-entropy":
-                return -fold(log_share * hot, 0), self._own_outputs(share - hot)
+                return -fixed_order_sum(log_share * hot, 0), self._own_outputs(share - hot)
             case "rmse" | "mse":
                 error = share - hot
-                inner = fold(error * share, 0)
+                inner = fixed_order_sum(error * share, 0)
                 slope = (error - inner) * share * (2 / self.classes)
-                return fold(error * error, 0) / self.classes, self._own_outputs(slope)
+                return fixed_order_sum(error * error, 0) / self.classes, self._own_outputs(slope)
             case _:
                 assert_never(self.kind)
 
     def client_loss(self, mean: Tensor) -> Tensor:
         """A client's loss from the mean of its rows' values."""
-        return mean.sqrt() if self.rooted else mean
+        return mean.sqrt() if self.root_mean else mean
 
     def client_slope(self, mean: Tensor) -> Tensor:
         """Derivative of a client's loss by that mean; 0 at a loss of 0 (papers leave it open)."""
-        if not self.rooted:
+        if not self.root_mean:
             return torch.ones_like(mean)
         root = mean.sqrt()
         return torch.where(root > 0, 0.5 / root, torch.zeros_like(root))
@@ -80,10 +80,10 @@ class Loss:
         log_share, share, hot = self._shares(outputs, target)
         match self.kind:
             case "cross-entropy":
-                return -fold(log_share * hot, 0)
+                return -fixed_order_sum(log_share * hot, 0)
             case "rmse" | "mse":
                 error = share - hot
-                return fold(error * error, 0) / self.classes
+                return fixed_order_sum(error * error, 0) / self.classes
             case _:
                 assert_never(self.kind)
 
@@ -92,7 +92,7 @@ class Loss:
         if self.classes == 2:  # one output: the logit of the second class against 0
             outputs = torch.cat((torch.zeros_like(outputs), outputs))
         shifted = outputs - outputs.amax(0)
-        log_share = shifted - fold(shifted.exp(), 0).log()
+        log_share = shifted - fixed_order_sum(shifted.exp(), 0).log()
         labels = torch.arange(self.classes, device=target.device, dtype=target.dtype)
         hot = (labels.view(-1, *[1] * (outputs.dim() - 1)) == target).to(outputs.dtype)
         return log_share, log_share.exp(), hot

@@ -1,14 +1,14 @@
 """Which implementation computes a network."""
 
-from fedaudit.networks.dense import GeneralNetwork
+from fedaudit.networks.dense import DenseNetwork
 from fedaudit.networks.shape import DenseShape
-from fedaudit.networks.small_dense import TinyNetwork
+from fedaudit.networks.small_dense import SmallDenseNetwork
 
-Network = TinyNetwork | GeneralNetwork
+Network = SmallDenseNetwork | DenseNetwork
 
 # Beyond these the lanes' temporaries leave the cache and a matrix product wins.
-TINY_WIDTH = 16
-TINY_ROWS = 64
+MAX_SMALL_WIDTH = 16
+MAX_SMALL_ROWS = 64
 
 
 def choose_network(shape: DenseShape, *, rows: int) -> Network:
@@ -16,6 +16,6 @@ def choose_network(shape: DenseShape, *, rows: int) -> Network:
 
     The choice depends on the shape alone, never on the stack, so that a run's numbers do not.
     """
-    if max(shape.sizes) <= TINY_WIDTH and rows <= TINY_ROWS:
-        return TinyNetwork(shape)
-    return GeneralNetwork(shape)
+    if max(shape.sizes) <= MAX_SMALL_WIDTH and rows <= MAX_SMALL_ROWS:
+        return SmallDenseNetwork(shape)
+    return DenseNetwork(shape)

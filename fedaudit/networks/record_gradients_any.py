@@ -23,7 +23,7 @@ _CHUNK_ELEMENTS = 1 << 24
 """Numbers of the per-record gradients that are held at once."""
 
 
-class VmapClippedGradients:
+class AnyNetworkClippedGradients:
     """One silo at a time, on the records of its own batch alone."""
 
     def __init__(self, record_loss: LossOfRecord, *, n: int) -> None:

@@ -9,7 +9,7 @@ of the additions depends neither on the padding nor on the other silos.
 import torch
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fold
+from fedaudit.networks.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import RecordBatch, all_finite, shares, squares
 from fedaudit.networks.shape import DenseShape, Layer
@@ -17,7 +17,7 @@ from fedaudit.networks.shape import DenseShape, Layer
 _BLOCK = 64
 
 
-class TinyClippedGradients:
+class SmallDenseClippedGradients:
     """Silos and rows side by side; see `clipped_gradients` for the limits."""
 
     def __init__(self, shape: DenseShape, loss: Loss) -> None:
@@ -83,7 +83,7 @@ def _weights(theta: Tensor, layer: Layer) -> Tensor:
 def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
     """The outer products of [silos, rows, m] and [silos, rows, k] over rows: [silos, m, k]."""
     products = left[..., None] * right[:, :, None]
-    return fold(products.view(len(left), -1, _BLOCK, *products.shape[2:]).sum(2), 1)
+    return fixed_order_sum(products.view(len(left), -1, _BLOCK, *products.shape[2:]).sum(2), 1)
 
 
 def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:

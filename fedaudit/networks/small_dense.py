@@ -8,12 +8,12 @@ long elementwise operation. `networks.general` computes the same by autograd and
 import torch
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fold
+from fedaudit.networks.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
 
 
-class TinyNetwork:
+class SmallDenseNetwork:
     """Forward and gradient of a dense network by hand; see `networks.choose` for its limits."""
 
     def __init__(self, shape: DenseShape) -> None:
@@ -39,18 +39,18 @@ class TinyNetwork:
         """
         activations = self._activations(theta[:, None], features)
         values, slopes = loss.values_and_slopes(activations[-1], target)
-        factor = loss.client_slope(fold(values * weight, 0))
+        factor = loss.client_slope(fixed_order_sum(values * weight, 0))
         slope = slopes * (weight * factor)
         parts: list[Tensor] = []
         for layer, inputs in reversed(list(zip(self.shape.layers, activations[:-1], strict=True))):
             products = slope[:, None] * inputs[None]
-            gradient = [fold(products, 2).flatten(0, 1)]
+            gradient = [fixed_order_sum(products, 2).flatten(0, 1)]
             if layer.bias is not None:
-                gradient.append(fold(slope, 1))
+                gradient.append(fixed_order_sum(slope, 1))
             parts = gradient + parts
             if layer.weights.start > 0:
                 weights = torch.unflatten(theta[layer.weights], 0, (layer.outputs, layer.inputs))
-                back = fold(weights[:, :, None] * slope[:, None], 0)
+                back = fixed_order_sum(weights[:, :, None] * slope[:, None], 0)
                 slope = back * (inputs > 0)
         return torch.cat(parts)
 

@@ -5,7 +5,7 @@ Each mechanism answers in a file of its own (`fedaudit.privacy.mechanisms`).
 
 from collections.abc import Sequence
 
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind, MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind, MechanismParameters
 from fedaudit.privacy.guarantees.guarantee import Guarantee
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
@@ -17,13 +17,13 @@ def guarantee_kind(spec: ExperimentSpec) -> GuaranteeKind:
     return mechanism_of(spec).guarantee_kind
 
 
-def mechanism_inputs(
+def mechanism_parameters(
     spec: ExperimentSpec,
     *,
     n: int,
     plan: SpendingPlan | None = None,
     layers: Sequence[int] = (),
-) -> MechanismInputs:
+) -> MechanismParameters:
     """What the ledger records of the spec's mechanism, for a model of `n` parameters.
 
     `plan`: the spending plan of a mechanism with an epsilon and a delta; `layers`: parameters of

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedaudit.privacy.accounting.epsilon_curves import Course, course_from_dict
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.epsilon_curves import RepeatedEvent, repeated_event_from_dict
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import TwoStage
 from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism
 from fedaudit.privacy.records.record_plans import run_within
@@ -25,8 +25,8 @@ _NOT_COURSES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, 
 
 
 def record_courses(
-    spec: ExperimentSpec, inputs: MechanismInputs, parameters: int, names: Sequence[str]
-) -> list[tuple[Course, ...]] | None:
+    spec: ExperimentSpec, inputs: MechanismParameters, parameters: int, names: Sequence[str]
+) -> list[tuple[RepeatedEvent, ...]] | None:
     """What each group of records goes through; None where the spec's public numbers differ."""
     privacy = spec.privacy
     if not isinstance(privacy, RecordPersonalised):
@@ -36,24 +36,27 @@ def record_courses(
         return None
     try:
         kept = json.loads(inputs.event or "")
-        courses = [tuple(course_from_dict(one) for one in kept[name]) for name in names]
+        repeated_events = [
+            tuple(repeated_event_from_dict(one) for one in kept[name]) for name in names
+        ]
     except _NOT_COURSES:
         return None
     if len(kept) != len(names) or not all(
-        some and all(_fits(spec, privacy, course) for course in some) for some in courses
+        some and all(_fits(spec, privacy, repeated) for repeated in some)
+        for some in repeated_events
     ):
         return None
-    return courses
+    return repeated_events
 
 
-def _fits(spec: ExperimentSpec, privacy: RecordPersonalised, course: Course) -> bool:
+def _fits(spec: ExperimentSpec, privacy: RecordPersonalised, repeated: RepeatedEvent) -> bool:
     """Whether a course has the spec's public numbers; the noise of a baseline is not among them."""
-    settings, event = record_settings(spec), course.event
+    settings, event = record_settings(spec), repeated.event
     if not isinstance(event, TwoStage):
         return False
     if (event.client_rate, event.steps) != (settings.client_rate, settings.steps):
         return False
-    lasts = course.lasts
+    lasts = repeated.max_compositions
     if lasts is not None and (privacy.baseline != "filter" or lasts >= settings.rounds):
         return False
     if privacy.baseline not in (None, "filter"):

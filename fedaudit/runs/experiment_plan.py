@@ -5,9 +5,9 @@ from typing import Any
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
-from fedaudit.ledger.ledger_context import Account
+from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.projection import Projection, project_cost
-from fedaudit.runs.run import cell_account
+from fedaudit.runs.run import cell_ledger_context
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
@@ -26,7 +26,7 @@ class ExperimentPlan:
     parameters: int
     """Of the network."""
     training_clients: int
-    account: Account
+    ledger_context: LedgerContext
     projection: Projection
     profile: dict[str, Any]
     """Of the data, as the service shows it."""
@@ -34,9 +34,9 @@ class ExperimentPlan:
     def stored_fields(self) -> dict[str, Any]:
         """What is stored of the experiment beside its ids, under the names of the columns.
 
-        The subjects are stored by themselves: those of `account`.
+        The subjects are stored by themselves: those of `ledger_context`.
         """
-        spec, inputs = self.spec, self.account.inputs
+        spec, inputs = self.spec, self.ledger_context.inputs
         return {
             "name": spec.name,
             "spec": spec.model_dump(mode="json"),
@@ -64,11 +64,13 @@ def plan_experiment(spec: ExperimentSpec, federation: Federation) -> ExperimentP
 
     cell = Cell(spec, federation)
     n, training = cell.shape.n, training_clients(federation.clients, spec.federation)
-    account = cell_account(cell)
-    projection = project_cost(spec, n=n, training_clients=training, plan=account.plan)
+    ledger_context = cell_ledger_context(cell)
+    projection = project_cost(spec, n=n, training_clients=training, plan=ledger_context.plan)
     costs = [projection.leakage_worst_case or 0.0]
     costs += [float(str(entry["value"])) for entry in projection.epsilon]
     if not max(costs) <= _MAX_COST:
         message = "is so small that the cost exceeds what can be counted; use a larger one"
         raise InvalidInputError([FieldError("/privacy/noise_multiplier", message)])
-    return ExperimentPlan(spec, federation, n, training, account, projection, profile(federation))
+    return ExperimentPlan(
+        spec, federation, n, training, ledger_context, projection, profile(federation)
+    )

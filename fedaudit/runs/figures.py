@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.privacy.metric.cluster_leakage import ClusterLeakage
-from fedaudit.training.base.round_records import RoundPlane
+from fedaudit.training.base.round_records import RoundPlot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class RoundFigures:
     equalized_odds_difference: float | None
     equal_opportunity_difference: float | None
     leakage_by_cluster: Sequence[ClusterLeakage] | None
-    plane: RoundPlane | None
+    plane: RoundPlot | None
     reasons: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -10,7 +10,7 @@ from fedaudit.reports.document.material import HypothesesFacts
 from fedaudit.reports.sections.parameter_plot_section import (
     NOT_KEPT,
     NOT_VALIDATED,
-    plane_section,
+    build_parameter_plot,
     rounds_to_draw,
 )
 from fedaudit.runs.run import Run
@@ -28,18 +28,18 @@ def hypotheses_facts(run: Run, result: FinalResult, sink: RunSink) -> Hypotheses
     )
 
 
-def plane_of_run(run: Run, result: FinalResult, sink: RunSink) -> Plane | str:
+def parameter_plot_of_run(run: Run, result: FinalResult, sink: RunSink) -> Plane | str:
     """The plane of the run's two parameters, or why there is none."""
     cell, best = run.cell, result.best_round
-    if run.why_no_plane is not None:
-        return run.why_no_plane
+    if run.plot_unavailable_reason is not None:
+        return run.plot_unavailable_reason
     if best == 0:
         return NOT_VALIDATED
     rounds = rounds_to_draw(sink.drawn_rounds(up_to=best), best_round=best)
     if not rounds:
         return NOT_KEPT
     hypotheses = cell.spec.training.hypotheses
-    return plane_section(
+    return build_parameter_plot(
         sink.planes(rounds),
         best_round=best,
         start=initial_hypotheses(cell.shape, hypotheses=hypotheses, seed=cell.spec.seed),

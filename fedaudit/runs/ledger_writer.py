@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from fedaudit.ledger.chain import Row, genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import RELEASED, LedgerEntry
-from fedaudit.ledger.ledger_context import Account
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.runs.spending import Spending
 from fedaudit.training.base.round_records import PlannedRound, RoundRecord
@@ -39,39 +39,39 @@ class LedgerWriter:
     def __init__(
         self,
         *,
-        account: Account,
+        ledger_context: LedgerContext,
         spendings: Sequence[Spending],
         head: bytes,
         entries: int = 0,
         last_round: int = 0,
     ) -> None:
-        """`spendings`: against each of the account's observers.
+        """`spendings`: against each of the context's observers.
 
         `head`: the link of the newest entry, or the experiment's genesis. `entries`: how many
         there are. `last_round`: that of the newest, 0 without any.
         """
-        self.account = account
+        self.ledger_context = ledger_context
         self.spendings = tuple(spendings)
         self.head = head
         self.entries = entries
         self.last_round = last_round
-        self.clusters = np.full(len(account.subjects), -1, dtype=np.int16)
+        self.clusters = np.full(len(ledger_context.subjects), -1, dtype=np.int16)
         """The cluster of each client's newest upload, -1 for none."""
-        self._encoder = EntryEncoder(account.subjects)
+        self._encoder = EntryEncoder(ledger_context.subjects)
 
     @classmethod
     def from_beginning(
-        cls, account: Account, *, experiment_id: str, training: NDArray[np.int32]
+        cls, ledger_context: LedgerContext, *, experiment_id: str, training: NDArray[np.int32]
     ) -> "LedgerWriter":
         """An empty ledger. `training`: indices of the subjects that train."""
-        none = np.zeros(len(account.subjects), dtype=np.int32)
-        spendings = [Spending(none, training=training) for _ in account.observers]
-        return cls(account=account, spendings=spendings, head=genesis(experiment_id))
+        none = np.zeros(len(ledger_context.subjects), dtype=np.int32)
+        spendings = [Spending(none, training=training) for _ in ledger_context.observers]
+        return cls(ledger_context=ledger_context, spendings=spendings, head=genesis(experiment_id))
 
     @property
-    def inputs(self) -> MechanismInputs:
+    def inputs(self) -> MechanismParameters:
         """The mechanism of every entry."""
-        return self.account.inputs
+        return self.ledger_context.inputs
 
     @property
     def spending(self) -> Spending:
@@ -88,7 +88,9 @@ class LedgerWriter:
         """How often each subject was charged against each observer: [subjects]."""
         return {
             observer: spending.releases
-            for observer, spending in zip(self.account.observers, self.spendings, strict=True)
+            for observer, spending in zip(
+                self.ledger_context.observers, self.spendings, strict=True
+            )
         }
 
     def epsilon_max(self) -> float | None:
@@ -97,8 +99,8 @@ class LedgerWriter:
         Every round counts against every observer: how often the busiest client really took part
         would disclose, round by round, when it was drawn.
         """
-        most = max(spending.most for spending in self.spendings)
-        return self.account.largest([most] * len(self.spendings))
+        most = max(spending.max_releases for spending in self.spendings)
+        return self.ledger_context.largest([most] * len(self.spendings))
 
     def largest_charges(self, rounds: Sequence[PlannedRound]) -> list[int]:
         """The releases of the subject that has most, against each observer, after more rounds.
@@ -169,13 +171,13 @@ class LedgerWriter:
         subjects = charged.subjects
         self.place_uploads(subjects, outcomes, clusters)
         written = []
-        for observer, spending in zip(self.account.observers, self.spendings, strict=True):
+        for observer, spending in zip(self.ledger_context.observers, self.spendings, strict=True):
             paying = np.ones(len(subjects), dtype=np.bool_)
             if observer in compositions:
                 paying = compositions[observer] > spending.releases[subjects]
             who = subjects[paying]
             spending.count_round(who, outcomes[paying])
-            entry = self.account.entry(
+            entry = self.ledger_context.entry(
                 observer,
                 round_=charged.round,
                 release=charged.release,

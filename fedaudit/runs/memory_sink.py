@@ -5,7 +5,7 @@ from typing import Any
 
 from fedaudit.ledger.chain import Row
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.ledger_context import Account
+from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.reports.charts.series import Series, series_of
 from fedaudit.runs.blocks import Block
@@ -16,9 +16,9 @@ from fedaudit.runs.ledger_writer import WrittenEntry
 class MemorySink:
     """A `RunSink` without a database."""
 
-    def __init__(self, account: Account) -> None:
-        """`account`: that of the run."""
-        self._account = account
+    def __init__(self, ledger_context: LedgerContext) -> None:
+        """`ledger_context`: that of the run."""
+        self._account = ledger_context
         self._written: list[WrittenEntry] = []
         self.rounds: list[RoundFigures] = []
         """The figures of each round."""

@@ -7,7 +7,7 @@ from fedaudit.federations.groups.group_rows import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.sections.provenance import provenance
-from fedaudit.runs.hypotheses import hypotheses_facts, plane_of_run
+from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
 from fedaudit.training.base.round_records import FinalResult
@@ -48,11 +48,11 @@ def report_material(
         key_id=key_id,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
         clusters=ledger.clusters,
-        plan=ledger.account.plan,
+        plan=ledger.ledger_context.plan,
         compositions=ledger.compositions,
         layers=ledger.inputs.component_sizes,
         hypotheses=hypotheses_facts(run, result, sink),
-        plane=plane_of_run(run, result, sink),
+        plane=parameter_plot_of_run(run, result, sink),
     )
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.metric.cluster_leakage import ClusterLeakage
 from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
@@ -36,7 +36,7 @@ def round_figures(
         "accuracy": _finite(record.accuracy),
         "separation": _finite(record.separation),
         "leakage_median": ledger.spending.leakage_median(ledger.inputs),
-        "leakage_max": ledger.spending.leakage_most(ledger.inputs),
+        "leakage_max": ledger.spending.max_leakage(ledger.inputs),
         "epsilon_max": ledger.epsilon_max(),
     }
     values |= _gaps_of_round(run, record, fairness, reasons)
@@ -44,7 +44,7 @@ def round_figures(
     if by_cluster is None:
         reasons["leakage_by_cluster"] = _why_no_cost(ledger.inputs)
     if record.plane is None:
-        reasons["plane"] = _why_no_plane(run, record)
+        reasons["plane"] = _plot_unavailable_reason(run, record)
     for name, value in values.items():
         if value is None and name not in reasons:
             reasons[name] = _why_missing(name, record, ledger.inputs)
@@ -87,13 +87,13 @@ def _by_cluster(run: Run) -> Sequence[ClusterLeakage] | None:
     return run.by_cluster.leakage(n=inputs.n, noise_multiplier=inputs.noise_multiplier)
 
 
-def _why_no_plane(run: Run, record: RoundRecord) -> str:
+def _plot_unavailable_reason(run: Run, record: RoundRecord) -> str:
     if record.selection_loss is None:
         return _NOT_VALIDATED
-    return run.why_no_plane or _NOT_FINITE_HYPOTHESIS
+    return run.plot_unavailable_reason or _NOT_FINITE_HYPOTHESIS
 
 
-def _why_missing(name: str, record: RoundRecord, inputs: MechanismInputs) -> str:
+def _why_missing(name: str, record: RoundRecord, inputs: MechanismParameters) -> str:
     if name.startswith(("leakage", "epsilon")):
         return _why_no_cost(inputs)
     if name == "separation":
@@ -103,7 +103,7 @@ def _why_missing(name: str, record: RoundRecord, inputs: MechanismInputs) -> str
     return _NO_ACCURACY if name == "accuracy" else _NOT_FINITE
 
 
-def _why_no_cost(inputs: MechanismInputs) -> str:
+def _why_no_cost(inputs: MechanismParameters) -> str:
     if inputs.counts_epsilon:
         return NO_LEAKAGE
     if inputs.noise_multiplier is not None:

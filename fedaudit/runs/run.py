@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients, training_clients
-from fedaudit.ledger.ledger_context import Account, account_of
+from fedaudit.ledger.ledger_context import LedgerContext, build_ledger_context
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.metric.cluster_leakage import ClusterCounts
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import Noise
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.parameter_plot import why_no_plane
+from fedaudit.training.base.parameter_plot import plot_unavailable_reason
 from fedaudit.training.base.round_records import PlannedRound
 from fedaudit.training.base.run_spending import spending_of
 
@@ -70,26 +70,28 @@ class Run:
         return training_clients(self.federation.clients, self.spec.federation)
 
     @cached_property
-    def why_no_plane(self) -> str | None:
+    def plot_unavailable_reason(self) -> str | None:
         """Why its rounds cannot be drawn in a plane; None where they can."""
-        return why_no_plane(self.cell)
+        return plot_unavailable_reason(self.cell)
 
 
 def new_run(cell: Cell, *, experiment_id: str, started_at: datetime) -> Run:
     """A run before its first round. Raises InvalidInputError where no noise is enough."""
-    account = cell_account(cell)
+    ledger_context = cell_ledger_context(cell)
     ledger = LedgerWriter.from_beginning(
-        account, experiment_id=experiment_id, training=training_subjects(cell, account)
+        ledger_context,
+        experiment_id=experiment_id,
+        training=training_subjects(cell, ledger_context),
     )
     return Run(experiment_id, cell.spec.name, cell, ledger, started_at)
 
 
-def cell_account(cell: Cell) -> Account:
+def cell_ledger_context(cell: Cell) -> LedgerContext:
     """Who is charged for a spec over its data, by which mechanism and against whom.
 
     Raises InvalidInputError where no noise is enough for its records' budgets.
     """
-    return account_of(
+    return build_ledger_context(
         cell.spec,
         layers=layer_sizes(cell.shape),
         client_names=cell.federation.client_names,
@@ -97,14 +99,14 @@ def cell_account(cell: Cell) -> Account:
     )
 
 
-def training_subjects(cell: Cell, account: Account) -> NDArray[np.int32]:
+def training_subjects(cell: Cell, ledger_context: LedgerContext) -> NDArray[np.int32]:
     """Indices of the subjects that can be charged.
 
     Clients that train; all subjects where these are no clients, or records are held out instead.
     """
     source = cell.spec.federation
-    if account.subject_kind != "client" or source.validation_unit == "record":
-        return np.arange(len(account.subjects), dtype=np.int32)
+    if ledger_context.subject_kind != "client" or source.validation_unit == "record":
+        return np.arange(len(ledger_context.subjects), dtype=np.int32)
     return split_clients(
         cell.federation.clients,
         validation_fraction=source.validation_fraction,

@@ -24,4 +24,4 @@ class RunSink(Protocol):
         """The rounds up to that one that have a plane, ascending."""
 
     def planes(self, rounds: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
-        """The planes of some rounds (`RoundPlane.as_dict`), by round."""
+        """The planes of some rounds (`RoundPlot.as_dict`), by round."""

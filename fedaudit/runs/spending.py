@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage
 
 _REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
@@ -55,7 +55,7 @@ class Spending:
         self.refused[subjects[outcomes == _REFUSED]] += 1
 
     @property
-    def most(self) -> int:
+    def max_releases(self) -> int:
         """Releases of the training client that released most often."""
         return int(np.flatnonzero(self._clients_with)[-1])
 
@@ -66,13 +66,13 @@ class Spending:
         low, high = np.searchsorted(np.cumsum(self._clients_with), ranks, side="right")
         return float(low + high) / 2
 
-    def leakage_most(self, inputs: MechanismInputs) -> float | None:
+    def max_leakage(self, inputs: MechanismParameters) -> float | None:
         """The largest leakage of a training client; None where the cost is no leakage."""
         if inputs.noise_multiplier is None or inputs.counts_epsilon:
             return None
-        return leakage(self.most, n=inputs.n, noise_multiplier=inputs.noise_multiplier)
+        return leakage(self.max_releases, n=inputs.n, noise_multiplier=inputs.noise_multiplier)
 
-    def leakage_median(self, inputs: MechanismInputs) -> float | None:
+    def leakage_median(self, inputs: MechanismParameters) -> float | None:
         """The median leakage over the training clients; None where the cost is no leakage."""
         if inputs.noise_multiplier is None or inputs.counts_epsilon:
             return None

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 Text = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 # Canonical JSON (RFC 8785) represents integers exactly only within 53 bits.
-LARGEST_INTEGER = 2**53 - 1
+MAX_INTEGER = 2**53 - 1
 
 
 class SpecPart(BaseModel):

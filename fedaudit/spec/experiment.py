@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self, assert_never
 
 from pydantic import Field, field_validator, model_validator
 
-from fedaudit.spec.base import LARGEST_INTEGER, SpecPart, Text
+from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import pointer, refuse_at
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.federation import FederationSpec
@@ -22,7 +22,7 @@ class ExperimentSpec(SpecPart):
 
     spec_version: Literal[1] = 1
     name: Text
-    seed: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] = 0
+    seed: Annotated[int, Field(ge=0, le=MAX_INTEGER)] = 0
     tags: Annotated[list[Annotated[Text, Field(max_length=64)]], Field(max_length=50)] = []
     federation: FederationSpec
     model: ModelSpec

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self, assert_never
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from fedaudit.spec.base import LARGEST_INTEGER, SpecPart, Text
+from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import refuse_at
 
-Label = float | Annotated[int, Field(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)] | Text
+Label = float | Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)] | Text
 RuleOp = Literal["ge", "le", "in"]
 
 

@@ -166,7 +166,7 @@ def _check_record_steps(privacy: RecordPersonalised, training: Training) -> None
             "is required: records are drawn anew in every step, and epsilon counts steps; give "
             "`steps` in place of `epochs`",
         )
-    if training.rooted:
+    if training.root_mean:
         raise refuse_at(
             "/training/loss",
             "the root of a mean has no gradient for each record to clip; use `mse` or "

@@ -117,7 +117,7 @@ class Training(SpecPart):
     stopping: Stopping = Stopping()
 
     @property
-    def rooted(self) -> bool:
+    def root_mean(self) -> bool:
         """Whether a loss is the root of the mean of its rows' values."""
         match self.loss:
             case "rmse":

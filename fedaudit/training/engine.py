@@ -13,7 +13,7 @@ from fedaudit.training.base.cohort import Block
 from fedaudit.training.base.splits import Splits
 from fedaudit.training.one_by_one.client_by_client import ClientByClient
 from fedaudit.training.stacked.side_by_side import SideBySide
-from fedaudit.training.stacked.stack_round import Cohort, Played
+from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.validation import Figures
 
 
@@ -34,7 +34,7 @@ class Engine(Protocol):
 
     def play(
         self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
-    ) -> list[Played]:
+    ) -> list[RoundResult]:
         """Rounds, at most `rounds_together`, from hypotheses theta [cells, k, n] on.
 
         `clips` [cells]: what a trusted server clips updates of the first round to.

@@ -12,19 +12,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.base.cell import Cell, draws_in_secret, pays_together
+from fedaudit.training.base.cell import Cell, charges_population, draws_in_secret
 from fedaudit.training.base.cohort import Block, draw_block
-from fedaudit.training.base.parameter_plot import why_no_plane
+from fedaudit.training.base.parameter_plot import plot_unavailable_reason
 from fedaudit.training.base.predicted_rows import predicted_rows
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
 from fedaudit.training.base.splits import split_cells
 from fedaudit.training.base.stopping import EarlyStopping, release_number
 from fedaudit.training.engine import build_engine
 from fedaudit.training.stack_key import stack_key
-from fedaudit.training.stacked.host_rounds import DrawnRound, draw_in, joined
+from fedaudit.training.stacked.host_rounds import HostRound, gather_to_host, joined
 from fedaudit.training.stacked.round_method import build_draws
 from fedaudit.training.stacked.run_state import CellState, first_state, participation_cap
-from fedaudit.training.stacked.stack_round import Cohort, Played
+from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.validation import Figures
 
 
@@ -53,14 +53,14 @@ class Stack:
             )
         ]
         self._caps = [participation_cap(cell) for cell in cells]
-        self._in_plane = [why_no_plane(cell) is None for cell in cells]
+        self._in_plane = [plot_unavailable_reason(cell) is None for cell in cells]
         self._stopping = [EarlyStopping.of_training(cell.spec.training) for cell in cells]
         self._stopped: dict[int, str] = {}
         self._splits = split_cells(cells)
         self._engine = build_engine(cells, self._splits, self._device)
         self.n = cells[0].shape.n
         self._secret = draws_in_secret(cells[0])
-        self._together = pays_together(cells[0])
+        self._together = charges_population(cells[0])
         self._running: list[int] = []
         self._theta: Tensor
         self._clips: NDArray[np.float64] | None = None
@@ -87,11 +87,11 @@ class Stack:
         for row, position in enumerate(self._running):
             if position in self._stopped:
                 continue
-            taken = self._states[position].taken.copy()
+            uses = self._states[position].budget_uses.copy()
             planned[position] = []
             for step in range(block.position, block.position + min(rounds, block.left)):
                 number = int(block.rounds[step, row])
-                charged = self._charged(position, taken, block.cohort[step, row])
+                charged = self._charged(position, uses, block.cohort[step, row])
                 if number <= self._last_round(position):
                     release = release_number(self._states[position], number)
                     planned[position].append(PlannedRound(number, release, charged))
@@ -134,25 +134,25 @@ class Stack:
         self._engine.draw_noise(block)
         steps = range(block.position, block.position + stride)
         # Rounds beyond an early stop take from these copies only.
-        taken = [self._states[position].taken.copy() for position in self._running]
-        cohorts = [self._cohort(block, step, taken) for step in steps]
+        uses = [self._states[position].budget_uses.copy() for position in self._running]
+        cohorts = [self._cohort(block, step, uses) for step in steps]
         played = self._engine.play(self._theta, cohorts, self._clips)
         self._theta, self._clips = played[-1].hypotheses, played[-1].clips
         block.position += stride
         due = [step for step in range(stride) if self._due(cohorts[step])]
         figures = self._validate(block, [steps[step] for step in due], [played[s] for s in due])
-        for step, drawn in enumerate(draw_in(cohorts, played)):
+        for step, drawn in enumerate(gather_to_host(cohorts, played)):
             place = due.index(step) * len(self._running) if step in due else None
             self._keep(drawn, played[step], figures, place, records)
 
-    def _cohort(self, block: Block, step: int, taken: Sequence[NDArray[np.int32]]) -> Cohort:
+    def _cohort(self, block: Block, step: int, uses: Sequence[NDArray[np.int32]]) -> Cohort:
         clients = block.cohort[step]
         if self._together:
             allowed = np.ones(clients.shape, np.bool_) if block.drawn is None else block.drawn[step]
         else:
             allowed = np.ones(clients.shape, dtype=np.bool_)
             for row, position in enumerate(self._running):
-                allowed[row] = self._admit(position, taken[row], clients[row])
+                allowed[row] = self._admit(position, uses[row], clients[row])
         return Cohort(
             rounds=block.rounds[step],
             clients=clients,
@@ -162,26 +162,26 @@ class Stack:
         )
 
     def _charged(
-        self, position: int, taken: NDArray[np.int32], clients: NDArray[np.int64]
+        self, position: int, uses: NDArray[np.int32], clients: NDArray[np.int64]
     ) -> NDArray[np.int32]:
         """Which of the ledger's subjects a round with these clients is charged to."""
         if self._together:
             return np.zeros(1, dtype=np.int32)
-        return clients[self._admit(position, taken, clients)].astype(np.int32)
+        return clients[self._admit(position, uses, clients)].astype(np.int32)
 
     def _admit(
-        self, position: int, taken: NDArray[np.int32], clients: NDArray[np.int64]
+        self, position: int, uses: NDArray[np.int32], clients: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Which clients' budgets have room for one more release; counts it on `taken`."""
+        """Which clients' budgets have room for one more release; counts it on `budget_uses`."""
         cap = self._caps[position]
-        room = np.ones(len(clients), dtype=np.bool_) if cap is None else taken[clients] < cap
-        taken[clients[room]] += 1
+        room = np.ones(len(clients), dtype=np.bool_) if cap is None else uses[clients] < cap
+        uses[clients[room]] += 1
         return room
 
     def _keep(
         self,
-        drawn: DrawnRound,
-        played: Played,
+        drawn: HostRound,
+        played: RoundResult,
         figures: Figures | None,
         place: int | None,
         records: dict[int, list[RoundRecord]],
@@ -244,7 +244,9 @@ class Stack:
             for row, position in enumerate(self._running)
         )
 
-    def _validate(self, block: Block, steps: list[int], played: list[Played]) -> Figures | None:
+    def _validate(
+        self, block: Block, steps: list[int], played: list[RoundResult]
+    ) -> Figures | None:
         """Figures of some rounds of the block, one after the other along the cells' axis."""
         if not steps:
             return None
@@ -317,7 +319,7 @@ class Stack:
         self._store_running(position)
         state = self._states[position]
         state.releases[subjects] += 1
-        state.taken[subjects] += 1
+        state.budget_uses[subjects] += 1
         self._check_stop(position)
 
     def stop(self, position: int) -> None:
@@ -338,7 +340,7 @@ class Stack:
         if cap is None or not self._together:
             return last
         state = self._states[position]
-        return min(last, state.round + cap - int(state.taken[0]))
+        return min(last, state.round + cap - int(state.budget_uses[0]))
 
     # -- layout ---------------------------------------------------------------------------------
 

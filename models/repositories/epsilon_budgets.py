@@ -63,7 +63,8 @@ class EpsilonBudgetRepository(BudgetRows):
         costs: Sequence[EpsilonCost],
         price: Price,
     ) -> EpsilonRefusal | None:
-        """Reserves the worst case before every observer; a refusal, and nothing changed, otherwise.
+        """Reserves the worst case against every observer; a refusal, and nothing changed,
+        otherwise.
 
         Every budget of the book with a total must be able to count the experiment, and have room
         for it. The federation is locked for the rest of the transaction, so that two experiments
@@ -98,7 +99,7 @@ class EpsilonBudgetRepository(BudgetRows):
         return None
 
     def draw(self, experiment_id: str, compositions: Mapping[str, int], *, price: Price) -> bool:
-        """Books that so many compositions are spent before each observer, before noise is drawn.
+        """Books that so many compositions are spent against each observer, before noise is drawn.
 
         In all, so that a repeat changes nothing. More than was reserved is taken from what is left
         of the budgets; False, and nothing changed, where one has no room for it: nothing may then

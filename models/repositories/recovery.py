@@ -4,10 +4,10 @@ from sqlalchemy.orm import Session
 
 from models.repositories.experiments import ENDED, ExperimentRepository
 from models.repositories.federations import FederationRepository
-from models.values import LeakagePrice, TakenBack
+from models.values import LeakagePrice, ReclaimedUnit
 
 
-def fail_unit(session: Session, taken: TakenBack, *, price: LeakagePrice) -> list[str]:
+def fail_unit(session: Session, taken: ReclaimedUnit, *, price: LeakagePrice) -> list[str]:
     """Ends the experiments of a unit that failed; returns the ids of those that it ended.
 
     Experiments fail with the reason `worker-lost`, or are cancelled where the caller had asked for

@@ -80,7 +80,7 @@ def filtered(statement: Select[Any], filters: ReportFilters, *, project_id: str)
             statement = statement.where(column >= after)
         if before is not None:
             statement = statement.where(column <= before)
-    statement = statement.where(*_of_figures(filters))
+    statement = statement.where(*_filter_figures(filters))
     return statement.where(*(_within(bound, filters, project_id) for bound in filters.bounds))
 
 
@@ -109,7 +109,7 @@ def has_epsilon(
     delta: float | None = None,
     adjacency: str | None = None,
 ) -> ColumnElement[bool]:
-    """Whether a report counts an epsilon so, before the observer or before whoever sees most."""
+    """Whether a report counts an epsilon so, against the observer or against whoever sees most."""
     row = table_of(ReportFigure).alias("counted").c
     conditions = [
         row.experiment_id == experiment_id,
@@ -124,7 +124,7 @@ def has_epsilon(
     return exists().where(*conditions)
 
 
-def _of_figures(filters: ReportFilters) -> list[ColumnElement[bool]]:
+def _filter_figures(filters: ReportFilters) -> list[ColumnElement[bool]]:
     """The filters on what kind of figures a report has."""
     conditions: list[ColumnElement[bool]] = []
     if filters.attribute is not None:

@@ -14,9 +14,9 @@ from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.repositories.base import Repository
 from models.tables.units import Unit
-from models.values import Claim, TakenBack
+from models.values import Claim, ReclaimedUnit
 
-_LONGEST_BACKOFF_SECONDS = 300.0
+_MAX_BACKOFF_SECONDS = 300.0
 
 
 class UnitRepository(Repository):
@@ -138,9 +138,9 @@ class UnitRepository(Repository):
         )
         return self._all(_locked(stale, limit))
 
-    def take_back_expired(
+    def reclaim_expired(
         self, limit: int = 100, *, backoff_seconds: float = 2.0
-    ) -> list[TakenBack]:
+    ) -> list[ReclaimedUnit]:
         """Takes units from workers that are gone, and says what became of each.
 
         A unit with attempts left waits again, twice as long after every attempt; the others fail,
@@ -154,14 +154,14 @@ class UnitRepository(Repository):
         ]
         return failed + waiting
 
-    def fail_exhausted(self, limit: int = 100) -> list[TakenBack]:
+    def fail_exhausted(self, limit: int = 100) -> list[ReclaimedUnit]:
         """Fails the units that nobody may attempt again."""
         idle = or_(Unit.state == "waiting", _lease_ran_out())
         exhausted = and_(idle, Unit.attempts >= Unit.max_attempts)
         return [self._fail(unit) for unit in self._all(_locked(exhausted, limit))]
 
-    def _take_back(self, unit: Unit, backoff_seconds: float) -> TakenBack:
-        wait = min(backoff_seconds * 2.0 ** (unit.attempts - 1), _LONGEST_BACKOFF_SECONDS)
+    def _take_back(self, unit: Unit, backoff_seconds: float) -> ReclaimedUnit:
+        wait = min(backoff_seconds * 2.0 ** (unit.attempts - 1), _MAX_BACKOFF_SECONDS)
         reason = f"the lease of worker {unit.worker} ran out in attempt {unit.attempts}"
         self._fenced(
             unit.id,
@@ -175,7 +175,7 @@ class UnitRepository(Repository):
         )
         return _taken_back(unit, "waiting", reason)
 
-    def _fail(self, unit: Unit) -> TakenBack:
+    def _fail(self, unit: Unit) -> ReclaimedUnit:
         reason = f"worker lost in each of {unit.attempts} attempts"
         # Waiting or leased: the row is locked, so its fence alone identifies what was read.
         self._execute(
@@ -210,5 +210,5 @@ def _locked(condition: ColumnElement[bool], limit: int) -> Select[Unit]:
     )
 
 
-def _taken_back(unit: Unit, state: str, reason: str) -> TakenBack:
-    return TakenBack(unit.id, unit.project_id, unit.device, state, unit.attempts, reason)
+def _taken_back(unit: Unit, state: str, reason: str) -> ReclaimedUnit:
+    return ReclaimedUnit(unit.id, unit.project_id, unit.device, state, unit.attempts, reason)

@@ -68,7 +68,7 @@ class Ledger(Base):
 class LedgerTotals(Base):
     """Each subject's running totals, index by index, overwritten at each flush.
 
-    Where there are several observers, all subjects before one stand behind those before another,
+    Where there are several observers, all subjects against one stand behind those against another,
     in the order of the observers' names.
     """
 

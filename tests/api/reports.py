@@ -85,7 +85,7 @@ def gaps(**of: float | None) -> Change:
 def spends(
     epsilons: Mapping[str, float], *, delta: float = 1e-5, adjacency: str = "replace-one"
 ) -> Change:
-    """An epsilon before each observer in the place of a leakage."""
+    """An epsilon against each observer in the place of a leakage."""
 
     def change(document: dict[str, Any]) -> None:
         privacy = document["privacy"]

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from api.http.problems import ProblemError
-from api.services.stream_places import StreamPlaces
 from api.shared import resources
+from api.shared.stream_places import StreamPlaces
 from tests.api.service import http, running_api, served, settings_for
 
 

@@ -60,10 +60,10 @@ def test_every_policy_of_a_file_in_every_format(call, leaking, tmp_path):
     assert "leakage_max <= 0.5: failed" in lines[3]
     assert "leakage_max <= 1000: not enough evidence" in lines[4]
     for options in (("--json",), ("--format", "json")):
-        told = json.loads(call("gate", leaking, "--policy", file, *options).stdout)
-        assert (told["experiment_id"], told["outcome"]) == (leaking, "fail")
-        assert [one["policy"] for one in told["evaluations"]] == ["easy", "hard"]
-        assert [gate["outcome"] for gate in told["gates"]] == [
+        stated = json.loads(call("gate", leaking, "--policy", file, *options).stdout)
+        assert (stated["experiment_id"], stated["outcome"]) == (leaking, "fail")
+        assert [one["policy"] for one in stated["evaluations"]] == ["easy", "hard"]
+        assert [gate["outcome"] for gate in stated["gates"]] == [
             "pass",
             "fail",
             "insufficient_evidence",
@@ -95,8 +95,8 @@ def test_policies_are_kept_by_the_service(call, leaking, tmp_path):
     shown = call("policies", "show", "cli.a").stdout
     loosened = shown.replace("0.5", "2000")
     assert call("policies", "put", "-", stdin=loosened).returncode == 0
-    told = json.loads(call("gate", leaking, "--policy-name", "cli.a", "--json").stdout)
-    assert (told["outcome"], told["evaluations"][0]["policy"]) == ("pass", "cli.a")
+    stated = json.loads(call("gate", leaking, "--policy-name", "cli.a", "--json").stdout)
+    assert (stated["outcome"], stated["evaluations"][0]["policy"]) == ("pass", "cli.a")
     for name in ("cli.a", "cli.b"):
         assert call("policies", "remove", name).returncode == 0
     gone = call("gate", leaking, "--policy-name", "cli.a")
@@ -104,7 +104,7 @@ def test_policies_are_kept_by_the_service(call, leaking, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "stdin", "told"),
+    ("arguments", "stdin", "stated"),
     [
         (("x", "--policy", "-", "--policy-name", "a"), "", "either --policy or --policy-name"),
         (("x", "--out", "file"), "", "--out: "),
@@ -116,10 +116,10 @@ def test_policies_are_kept_by_the_service(call, leaking, tmp_path):
         (("x", "--format", "pdf"), "", "--format"),
     ],
 )
-def test_what_cannot_be_asked(call, arguments, stdin, told):
+def test_what_cannot_be_asked(call, arguments, stdin, stated):
     done = call("gate", *arguments, stdin=stdin)
     assert done.returncode == 2
-    assert told in done.stderr
+    assert stated in done.stderr
     assert "Traceback" not in done.stderr
 
 

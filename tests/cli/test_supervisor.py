@@ -69,19 +69,19 @@ def test_output_goes_to_a_log_of_its_own(started, tmp_path):
 
 
 def test_a_service_that_dies_is_started_again_later_each_time(started, tmp_path):
-    told: list[str] = []
+    stated: list[str] = []
     counter = tmp_path / "starts"
     supervisor = started(
         service("import sys; open(sys.argv[1], 'a').write('x'); raise SystemExit(5)", counter),
-        report=told.append,
+        report=stated.append,
     )
     before = monotonic()
     wait_for(lambda: supervisor.tend() or (counter.exists() and len(counter.read_text()) == 2))
     assert monotonic() - before >= 1.0  # the first pause
-    wait_for(lambda: supervisor.tend() or len(told) == 2)
-    assert "the child process ended with exit code 5; it is started again in 1 s" in told[0]
-    assert "in 2 s" in told[1]
-    assert str(tmp_path / "logs" / "child.log") in told[0]
+    wait_for(lambda: supervisor.tend() or len(stated) == 2)
+    assert "the child process ended with exit code 5; it is started again in 1 s" in stated[0]
+    assert "in 2 s" in stated[1]
+    assert str(tmp_path / "logs" / "child.log") in stated[0]
 
 
 def test_the_others_are_left_alone(started):
@@ -138,7 +138,7 @@ def test_a_large_log_is_put_aside_at_the_next_start(started, tmp_path):
 
 
 def test_a_log_stays_small_while_its_process_writes(started, tmp_path, monkeypatch):
-    monkeypatch.setattr("fedaudit.cli.service.supervisor._LARGEST_LOG_BYTES", 100_000)
+    monkeypatch.setattr("fedaudit.cli.service.supervisor._MAX_LOG_BYTES", 100_000)
     flood = (
         "import sys, time\n"
         "for number in range(40):\n"

@@ -52,8 +52,8 @@ def test_a_bundle_is_verified_offline(command, service, bundle):
     found = json.loads(done.stdout)
     assert (found["verdict"], found["experiment_id"]) == ("valid", identifier)
     assert {check["outcome"] for check in found["checks"]} == {"pass"}
-    told = command("verify", path, "--public-key", key)
-    assert told.stdout.splitlines()[-1].startswith("valid: experiment ")
+    stated = command("verify", path, "--public-key", key)
+    assert stated.stdout.splitlines()[-1].startswith("valid: experiment ")
     untrusted = command("verify", path)
     assert untrusted.returncode == 3
     assert "consistent, signer untrusted" in untrusted.stdout

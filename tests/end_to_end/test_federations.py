@@ -137,7 +137,7 @@ _FILE, _KEY, _TARGET = "/federation/path", "/federation/client_key", "/federatio
             "csv",
             lambda: _changed("office", "sea"),
             "/federation/features/1",
-            "of column 'work' is none of the 2 declared categories",
+            "of column 'work' is not one of the 2 declared categories",
             id="undeclared category",
         ),
         pytest.param(

@@ -9,7 +9,7 @@ import pytest
 
 from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.ed25519 import PublicKey
-from fedaudit.ledger.ledger_context import stored_account
+from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.verification.verification import verify
 from tests.cli.service import Service, clean_environment, running
@@ -61,17 +61,19 @@ def check_bundle(service: Service, experiment_id: str, report: dict[str, Any], p
         entries = [entry_of(row) for row in evidence.rows]  # type: ignore[arg-type]
         names = evidence.names
     [inputs] = {entry.inputs for entry in entries}
-    account = stored_account(inputs, names, rounds=report["spec"]["training"]["rounds"])
-    found = dict.fromkeys(account.observers, 0.0)
+    ledger_context = rebuild_ledger_context(
+        inputs, names, rounds=report["spec"]["training"]["rounds"]
+    )
+    found = dict.fromkeys(ledger_context.observers, 0.0)
     for entry in entries:
-        epsilons = account.epsilons(entry.observer, entry.subjects, entry.releases)  # type: ignore[arg-type]
+        epsilons = ledger_context.epsilons(entry.observer, entry.subjects, entry.releases)  # type: ignore[arg-type]
         assert epsilons is not None
         assert entry.epsilons is not None
         np.testing.assert_allclose(entry.epsilons, epsilons, rtol=1e-9)
         found[entry.observer] = max(found[entry.observer], epsilons.max(initial=0.0))  # type: ignore[index]
-    told = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
-    assert told == pytest.approx(found, rel=1e-9)
-    assert report["privacy"]["epsilon_max"] == max(told.values()) > 0
+    stated = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
+    assert stated == pytest.approx(found, rel=1e-9)
+    assert report["privacy"]["epsilon_max"] == max(stated.values()) > 0
 
 
 def test_every_epsilon_here_embedded_and_in_production(

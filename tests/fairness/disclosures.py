@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedaudit.fairness.combination import Combination
+from fedaudit.fairness.combination import IntersectionTable
 from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 
@@ -12,7 +12,7 @@ def disclosed(
     *,
     minimum_group_size: int = 1,
     reference: int | None = None,
-    combination: Combination | None = None,
+    combination: IntersectionTable | None = None,
 ) -> Disclosure:
     """Of groups with so many rows: [..., groups]."""
     rule = DisclosureRule(minimum_group_size, reference=reference, combination=combination)

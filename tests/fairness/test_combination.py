@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.fairness.combination import Combination, combination_of
+from fedaudit.fairness.combination import IntersectionTable, combination_of
 from fedaudit.fairness.suppression import shown_cells, shown_groups
 
 GROUPS = {
@@ -23,14 +23,14 @@ SIZE = 30
 def test_how_combinations_lie():
     parts = {"sex_race": ("sex", "race"), "age_race_sex": ("age", "race", "sex")}
     assert combination_of("race", parts, GROUPS) is None
-    assert combination_of("sex_race", parts, GROUPS) == Combination((2, 3), ((0,), (1,)))
+    assert combination_of("sex_race", parts, GROUPS) == IntersectionTable((2, 3), ((0,), (1,)))
     three = combination_of("age_race_sex", parts, GROUPS)
-    assert three == Combination((2, 3, 2), ((0,), (1,), (2,), (1, 2)))
-    assert three.of_margin((1, 2)) == Combination((3, 2), ((0,), (1,)))
+    assert three == IntersectionTable((2, 3, 2), ((0,), (1,), (2,), (1, 2)))
+    assert three.of_margin((1, 2)) == IntersectionTable((3, 2), ((0,), (1,)))
 
 
 def test_lines_are_the_cells_of_each_total():
-    lying = Combination((2, 3, 2), ((1,), (0, 2)))
+    lying = IntersectionTable((2, 3, 2), ((1,), (0, 2)))
     cells = list(product(range(2), range(3), range(2)))
     for place, line in enumerate(lying.lines((1,))):
         assert [cells[cell][1] for cell in line] == [place] * 4
@@ -44,7 +44,7 @@ def test_a_small_cell_does_not_follow_from_the_totals_of_its_parts():
     alone = shown_groups(rows, minimum_group_size=SIZE)
     assert alone.tolist() == [True, False, True, True, True, False]
     shown = shown_groups(
-        rows, minimum_group_size=SIZE, combination=Combination((2, 3), ((0,), (1,)))
+        rows, minimum_group_size=SIZE, combination=IntersectionTable((2, 3), ((0,), (1,)))
     )
     # 70 of race b less 60 would be the 10, and 70 of race c less 50 the 20.
     assert shown.tolist() == [True, False, False, True, False, False]
@@ -53,8 +53,8 @@ def test_a_small_cell_does_not_follow_from_the_totals_of_its_parts():
 def assert_none_alone(shown, rows, line):
     hidden = [cell for cell in line if rows[cell] and not shown[cell]]
     together = sum(rows[cell] for cell in hidden)
-    told = len(hidden) == 1 or 0 < together < SIZE
-    assert not told or not any(shown[cell] for cell in line)
+    stated = len(hidden) == 1 or 0 < together < SIZE
+    assert not stated or not any(shown[cell] for cell in line)
 
 
 @settings(max_examples=200, deadline=None)
@@ -75,15 +75,15 @@ def test_no_hidden_cell_is_the_only_one_of_a_total(seed, most):
                 minimum_group_size=SIZE,
                 combination=lying.of_margin(margin),
             )
-            for line, told in zip(lines, totals, strict=True):
+            for line, stated in zip(lines, totals, strict=True):
                 assert_none_alone(shown, rows, line)
-                assert told or not shown[line].any(), "cells of a hidden total would add up to it"
+                assert stated or not shown[line].any(), "cells of a hidden total would add up to it"
 
 
 def test_where_nothing_is_small_nothing_is_hidden():
     rows = np.array([[40, 30, 50, 45, 60, 70], [40, 0, 0, 45, 60, 70]])
     shown = shown_groups(
-        rows, minimum_group_size=SIZE, combination=Combination((2, 3), ((0,), (1,)))
+        rows, minimum_group_size=SIZE, combination=IntersectionTable((2, 3), ((0,), (1,)))
     )
     assert (shown == (rows > 0)).all()
 
@@ -92,7 +92,7 @@ def test_where_nothing_is_small_nothing_is_hidden():
 @given(seed=st.integers(0, 2**32 - 1))
 def test_rounds_are_suppressed_one_by_one(seed):
     rows = np.random.default_rng(seed).integers(0, 70, (5, 12))
-    lying = Combination((2, 3, 2), ((0,), (1,), (2,), (0, 1)))
+    lying = IntersectionTable((2, 3, 2), ((0,), (1,), (2,), (0, 1)))
     block = shown_groups(rows, minimum_group_size=SIZE, combination=lying)
     for one, of_block in zip(rows, block, strict=True):
         alone = shown_groups(one, minimum_group_size=SIZE, combination=lying)
@@ -117,7 +117,7 @@ def test_no_cell_of_a_hypothesis_follows_from_a_total(seed, k, groups):
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_within_a_hypothesis_combinations_do_not_add_up_to_what_is_hidden(seed):
-    lying = Combination((2, 3), ((0,), (1,)))
+    lying = IntersectionTable((2, 3), ((0,), (1,)))
     random = np.random.default_rng(seed)
     rows = random.integers(0, 150, (3, 6)) * (random.random((3, 6)) < 0.8)
     totals = shown_groups(rows.sum(axis=0), minimum_group_size=SIZE, combination=lying)
@@ -151,6 +151,6 @@ def test_one_small_cell_takes_a_rectangle_with_it(cell):
     rows = np.full(6, 100)
     rows[cell] = 5
     shown = shown_groups(
-        rows, minimum_group_size=SIZE, combination=Combination((2, 3), ((0,), (1,)))
+        rows, minimum_group_size=SIZE, combination=IntersectionTable((2, 3), ((0,), (1,)))
     )
     assert np.count_nonzero(~shown) == 4

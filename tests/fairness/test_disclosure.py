@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 
 from fedaudit.fairness.client_averages import client_averages
-from fedaudit.fairness.combination import Combination
+from fedaudit.fairness.combination import IntersectionTable
 from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule, size_rule
 from fedaudit.fairness.gaps import NO_OUTCOME, gaps
 from fedaudit.fairness.intervals import bootstrap_intervals, score_intervals
 from fedaudit.fairness.permutation import NO_GAP, permutation_nulls, score_nulls
 from fedaudit.fairness.scores import GroupScores, score_gaps
-from fedaudit.fairness.suppression import complemented, shown_cells, shown_groups
+from fedaudit.fairness.suppression import shown_cells, shown_groups, with_complementary_suppression
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.metrics import METRICS
 from tests.fairness.disclosures import disclosed, disclosed_clients
 from tests.fairness.specs import GROUPS, spec
 
-LYING = Combination((2, 3), ((0,), (1,)))
+LYING = IntersectionTable((2, 3), ((0,), (1,)))
 
 
 def test_groups_are_those_that_suppression_shows():
@@ -33,7 +33,9 @@ def test_averages_over_clients_need_two_clients_and_say_so():
     rows, clients = np.array([100, 50, 40, 300]), np.array([3, 3, 2, 1])
     pooled = disclosed(rows, minimum_group_size=30)
     found = pooled.of_clients(clients)
-    expected = complemented(pooled.shown & (clients >= 2), rows, minimum_group_size=30)
+    expected = with_complementary_suppression(
+        pooled.shown & (clients >= 2), rows, minimum_group_size=30
+    )
     assert found.shown.tolist() == expected.tolist() == [True, True, False, False]
     assert pooled.shown.all(), "the decision by rows alone stays what it was"
     assert "fewer than 30 scored rows or 2 clients" in found.reason
@@ -100,12 +102,12 @@ def test_a_decision_about_one_population_does_not_serve_another(other):
     with pytest.raises(ValueError, match=r"those whose disclosure was decided|counts have shape"):
         gaps(counts.sum(axis=0), wrong)
     for use in (
-        lambda: score_gaps(scores, wrong, rooted=False),
+        lambda: score_gaps(scores, wrong, root_mean=False),
         lambda: client_averages(counts, wrong),
         lambda: bootstrap_intervals(counts, wrong, **asked),
-        lambda: score_intervals(scores, wrong, rooted=False, **asked),
+        lambda: score_intervals(scores, wrong, root_mean=False, **asked),
         lambda: permutation_nulls(counts, wrong, seed=1),
-        lambda: score_nulls(scores, wrong, rooted=False, seed=1),
+        lambda: score_nulls(scores, wrong, root_mean=False, seed=1),
     ):
         with pytest.raises(ValueError, match="are not those whose disclosure was decided"):
             use()

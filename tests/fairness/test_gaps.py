@@ -23,13 +23,13 @@ def figures(counts: Counts, *, minimum: int = 1, reference: int | None = None):
 def rows(counts: Counts):
     """True labels, predictions and groups with these counts of each kind."""
     kinds = ((1, 1), (0, 1), (0, 0), (1, 0))  # true, predicted: tp, fp, tn, fn
-    told = [
+    stated = [
         (true, predicted, group)
         for group, of_group in enumerate(counts)
         for (true, predicted), times in zip(kinds, of_group, strict=True)
         for _ in range(times)
     ]
-    return (np.array(column) for column in zip(*told, strict=True))
+    return (np.array(column) for column in zip(*stated, strict=True))
 
 
 @st.composite

@@ -83,13 +83,13 @@ def test_draws_without_a_value_are_left_out_and_counted():
     found = intervals(counts, samples=2000)
     # A draw misses all four with chance (36/40)**40 = 1.5 %.
     assert found["demographic_parity_difference"].reason is None
-    told = found["equal_opportunity_difference"]
-    assert told.low is not None
-    assert told.reason.endswith("of 2000 draws were undefined and left out")
+    stated = found["equal_opportunity_difference"]
+    assert stated.low is not None
+    assert stated.reason.endswith("of 2000 draws were undefined and left out")
     counts[21:24, 1] = (0, 2, 3, 0)  # one client alone: a third of the draws miss it
-    told = intervals(counts, samples=2000)["equal_opportunity_difference"]
-    assert told.low is None
-    assert "at most 5% may be" in told.reason
+    stated = intervals(counts, samples=2000)["equal_opportunity_difference"]
+    assert stated.low is None
+    assert "at most 5% may be" in stated.reason
 
 
 def test_hidden_groups_stay_hidden_in_every_draw():

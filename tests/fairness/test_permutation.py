@@ -43,9 +43,9 @@ def nulls(counts, *, minimum_group_size=5, reference=None, **changes):
     return permutation_nulls(counts, disclosure, **{"seed": 3, **changes})
 
 
-def nulls_of_scores(scores, *, rooted):
+def nulls_of_scores(scores, *, root_mean):
     disclosure = disclosed_scores(scores, minimum_group_size=5)
-    return score_nulls(scores, disclosure, rooted=rooted, seed=3)
+    return score_nulls(scores, disclosure, root_mean=root_mean, seed=3)
 
 
 # -- against what is known exactly ----------------------------------------------------------------
@@ -142,15 +142,15 @@ def test_rows_of_a_client_stay_together():
 
 
 def test_the_mean_is_the_gap_that_many_groups_have_by_chance():
-    # Fifty groups of one rate: the largest difference is far from 0, on average as far as told.
+    # Fifty groups of one rate: the largest difference is far from 0, on average as far as stated.
     rng = np.random.default_rng(7)
-    observed, told = [], []
+    observed, stated = [], []
     for repeat in range(60):
         counts = random_clients(rng, clients=200, groups=50, rows=10)
         pooled = counts.sum(axis=0)
         observed.append(gaps(pooled, disclosed_counts(pooled, minimum_group_size=5))[0][0].value)
-        told.append(nulls(counts, permutations=99, stream=repeat)[PARITY].mean)
-    difference = np.array(observed) - np.array(told)
+        stated.append(nulls(counts, permutations=99, stream=repeat)[PARITY].mean)
+    difference = np.array(observed) - np.array(stated)
     assert np.mean(observed) > 0.25
     # Five standard errors: a false alarm in fewer than 1 of 10^6 seeds.
     assert abs(difference.mean()) < 5 * difference.std() / np.sqrt(len(difference))
@@ -168,7 +168,8 @@ def test_a_planted_gap_is_found():
     assert 0.6 < ratio.tail < ratio.mean < 1
 
 
-# -- what is told, and what is not ----------------------------------------------------------------
+# -- what is disclosed, and what is not
+# ----------------------------------------------------------------
 
 
 def test_the_same_seed_gives_the_same_nulls_and_another_stream_others():
@@ -241,11 +242,11 @@ def test_losses_are_exchanged_with_their_clients():
     rng = np.random.default_rng(10)
     counts = random_clients(rng, clients=60, groups=2)
     scores = scores_of(counts, rng)
-    found = nulls_of_scores(scores, rooted=True)
+    found = nulls_of_scores(scores, root_mean=True)
     assert found["accuracy_difference"] == NO_GAP
     assert found["loss_difference"].unit == "client"
     scores.loss[::2] += 10 * scores.rows[::2]
-    raised = nulls_of_scores(scores, rooted=True)
+    raised = nulls_of_scores(scores, root_mean=True)
     assert raised["loss_difference"].p_value == raised["loss_ratio"].p_value == 1 / 1001
 
 
@@ -253,7 +254,7 @@ def test_sums_of_losses_cannot_be_exchanged_row_by_row():
     rng = np.random.default_rng(11)
     counts = rng.poisson(2, size=(40, 2, 4))
     scores = scores_of(counts, rng)
-    found = nulls_of_scores(scores, rooted=False)
+    found = nulls_of_scores(scores, root_mean=False)
     assert set(found) == set(SCORE_METRICS)
     assert all("only sums of their losses" in reason for reason in found.values())
 
@@ -264,7 +265,7 @@ def test_whether_rows_are_right_is_exchanged_row_by_row():
     rows = rng.integers(20, 60, (30, 3))
     correct = rng.binomial(rows, 0.8)
     scores = GroupScores(rows=rows, correct=correct, loss=rng.random(rows.shape))
-    found = nulls_of_scores(scores, rooted=False)
+    found = nulls_of_scores(scores, root_mean=False)
     null = found["accuracy_difference"]
 
     of_group, right = rows.sum(axis=0), correct.sum(axis=0)

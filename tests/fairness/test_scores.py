@@ -24,22 +24,22 @@ def scores_of(group, right, loss, *, groups, clients=1):
     return GroupScores(rows, correct, losses)
 
 
-def figures(scores, *, rooted=False, **changes):
-    found = score_gaps(scores, disclosed_scores(scores, **changes), rooted=rooted)
+def figures(scores, *, root_mean=False, **changes):
+    found = score_gaps(scores, disclosed_scores(scores, **changes), root_mean=root_mean)
     assert [figure.metric for figure in found] == list(SCORE_METRICS)
     return {figure.metric: figure for figure in found}
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32 - 1), groups=st.integers(2, 6), rooted=st.booleans())
-def test_gaps_are_those_of_fairlearns_metric_frame(seed, groups, rooted):
+@given(seed=st.integers(0, 2**32 - 1), groups=st.integers(2, 6), root_mean=st.booleans())
+def test_gaps_are_those_of_fairlearns_metric_frame(seed, groups, root_mean):
     random = np.random.default_rng(seed)
     group = np.concatenate([np.arange(groups), random.integers(0, groups, 60)])
     true, predicted = random.integers(0, 3, (2, len(group)))
     loss = random.exponential(size=len(group)) * (1 + group)
 
     def mean_loss(_true, own):
-        return np.sqrt(own.mean()) if rooted else own.mean()
+        return np.sqrt(own.mean()) if root_mean else own.mean()
 
     accuracy = fairlearn.metrics.MetricFrame(
         metrics=accuracy_score, y_true=true, y_pred=predicted, sensitive_features=group
@@ -48,8 +48,8 @@ def test_gaps_are_those_of_fairlearns_metric_frame(seed, groups, rooted):
         metrics=mean_loss, y_true=true, y_pred=loss, sensitive_features=group
     )
     scores = scores_of(group, true == predicted, loss, groups=groups, clients=7)
-    found = figures(scores, rooted=rooted)
-    measured = group_scores(scores.sums.sum(axis=0), rooted=rooted)
+    found = figures(scores, root_mean=root_mean)
+    measured = group_scores(scores.sums.sum(axis=0), root_mean=root_mean)
     np.testing.assert_allclose(measured[0], accuracy.by_group, rtol=1e-12)
     np.testing.assert_allclose(measured[1], losses.by_group, rtol=1e-12)
     assert found["accuracy_difference"].value == pytest.approx(
@@ -65,10 +65,10 @@ def test_gaps_are_those_of_fairlearns_metric_frame(seed, groups, rooted):
 
 def test_a_worked_example_with_and_without_a_root():
     scores = GroupScores(np.array([[4, 10]]), np.array([[3, 5]]), np.array([[4.0, 40.0]]))
-    plain, rooted = figures(scores), figures(scores, rooted=True)
+    plain, root_mean = figures(scores), figures(scores, root_mean=True)
     assert plain["accuracy_difference"].value == 0.25
     assert (plain["loss_difference"].value, plain["loss_ratio"].value) == (3.0, 0.25)
-    assert (rooted["loss_difference"].value, rooted["loss_ratio"].value) == (1.0, 0.5)
+    assert (root_mean["loss_difference"].value, root_mean["loss_ratio"].value) == (1.0, 0.5)
 
 
 def test_a_number_has_no_accuracy_and_still_has_losses():
@@ -132,7 +132,7 @@ def test_intervals_of_scores_come_from_the_same_clients_as_those_of_rates():
     scores = GroupScores(counts.sum(-1), counts[..., 0], np.zeros(counts.shape[:-1]))
     asked = {"level": 0.9, "samples": 300, "seed": 5, "stream": 2}
     rates = bootstrap_intervals(counts, disclosed_clients(counts), **asked)
-    found = score_intervals(scores, disclosed_scores(scores), rooted=False, **asked)
+    found = score_intervals(scores, disclosed_scores(scores), root_mean=False, **asked)
     assert found["accuracy_difference"] == rates["equal_opportunity_difference"]
 
 
@@ -140,10 +140,10 @@ def test_intervals_hold_the_estimate_and_repeat():
     _, scores = drawn(2)
     asked = {"level": 0.95, "samples": 400, "seed": 5}
     disclosure = disclosed_scores(scores)
-    first = score_intervals(scores, disclosure, rooted=True, **asked)
-    assert first == score_intervals(scores, disclosure, rooted=True, **asked)
-    assert first != score_intervals(scores, disclosure, rooted=True, **{**asked, "seed": 6})
-    value = score_gaps(scores, disclosure, rooted=True)[1].value
+    first = score_intervals(scores, disclosure, root_mean=True, **asked)
+    assert first == score_intervals(scores, disclosure, root_mean=True, **asked)
+    assert first != score_intervals(scores, disclosure, root_mean=True, **{**asked, "seed": 6})
+    value = score_gaps(scores, disclosure, root_mean=True)[1].value
     interval = first["loss_difference"]
     assert interval.low < interval.high
     assert interval.low <= value <= interval.high
@@ -163,7 +163,7 @@ def test_intervals_cover_a_true_difference_of_losses():
         interval = score_intervals(
             scores,
             disclosed_scores(scores),
-            rooted=False,
+            root_mean=False,
             level=0.95,
             samples=200,
             seed=seed,
@@ -176,7 +176,7 @@ def test_too_few_clients_have_no_interval():
     _, scores = drawn(3, clients=10)
     asked = {"level": 0.95, "samples": 100, "seed": 5}
     for interval in score_intervals(
-        scores, disclosed_scores(scores), rooted=False, **asked
+        scores, disclosed_scores(scores), root_mean=False, **asked
     ).values():
         assert interval.low is None
         assert "needs 20" in interval.reason

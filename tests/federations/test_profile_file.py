@@ -117,7 +117,7 @@ def test_rules_by_group_and_the_positive_class(
         {"group": {"sex": "F"}, "op": "ge", "value": 0.2},
         {"group": {"sex": "M"}, "op": "le", "value": 0.7},
     ]
-    monkeypatch.setattr(target_pass, "MOST_CLASSES", 150)  # numbers only from within the file on
+    monkeypatch.setattr(target_pass, "MAX_CLASSES", 150)  # numbers only from within the file on
     fairness = {**FAIRNESS, "favourable": by_group, "minimum_group_size": 1}
     profiled, loaded = both(sources, drop, fairness, numeric=True)
     assert profiled == loaded
@@ -130,7 +130,7 @@ WRONG: list[tuple[int, str, str]] = [
     (1, "seven", "row 8 of column 'x' is not a number"),
     (1, "inf", "row 8 of column 'x' is not finite"),
     (1, "1e40", "row 8 of column 'x' is a number past 64 bits"),
-    (2, "green", "row 8 of column 'colour' is none of the 2 declared categories"),
+    (2, "green", "row 8 of column 'colour' is not one of the 2 declared categories"),
     (3, "\x01", "row 8 of column 'sex' has control characters"),
     (4, "old", "row 8 of column 'age' is not a number"),
     (5, "", "row 8 of column 'cost' is empty"),
@@ -216,20 +216,20 @@ def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatc
     written(sources, rows)
     names = registration({"features": ["x"]}, {"sensitive": ["sex"]})
     with monkeypatch.context() as patch:
-        patch.setattr(target_pass, "MOST_CLASSES", 5)
+        patch.setattr(target_pass, "MAX_CLASSES", 5)
         faults = refused(sources, names)
         assert "row 2 of column 'cost' is not a number" in faults["/federation/target"]
     with monkeypatch.context() as patch:
-        patch.setattr(tallies, "MOST_CLIENTS", 20)
+        patch.setattr(tallies, "MAX_CLIENTS", 20)
         faults = refused(sources, names)
         assert "more than 20 distinct values" in faults["/federation/client_key"]
     with monkeypatch.context() as patch:
         for module in (table_pass, sensitive):
-            patch.setattr(module, "MOST_GROUPS", 2)
+            patch.setattr(module, "MAX_GROUPS", 2)
         faults = refused(sources, names)
         assert "more than 2 distinct values" in faults["/fairness/sensitive/0"]
     with monkeypatch.context() as patch:
-        patch.setattr(table_profile, "LARGEST_TABLE", 100)
+        patch.setattr(table_profile, "MAX_TABLE_CELLS", 100)
         (warning,) = [
             one
             for one in profile_in(sources, names)["warnings"]

@@ -8,12 +8,12 @@ import pytest
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import MechanismInputs
+from fedaudit.ledger.entries import MechanismParameters
 from fedaudit.ledger.rows import BundledRow, entry_of
 
 ID = "01890000-0000-7000-8000-000000000000"
 NAMES = ("a", "b")
-INPUTS = MechanismInputs(
+INPUTS = MechanismParameters(
     mechanism="gaussian-central",
     n=11,
     noise_multiplier=2.0,
@@ -29,7 +29,7 @@ INPUTS = MechanismInputs(
 )
 
 
-def row_of(inputs: MechanismInputs = INPUTS) -> BundledRow:
+def row_of(inputs: MechanismParameters = INPUTS) -> BundledRow:
     """The only row of a ledger in which a delta is spent."""
     row = BundledRow(
         round=1,

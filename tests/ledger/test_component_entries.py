@@ -17,12 +17,12 @@ from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.ledger.rows import BundledRow, entry_of, from_line, to_line
 from fedaudit.privacy.accounting.mechanism_parameters import (
     Component,
-    MechanismInputs,
+    MechanismParameters,
     layer_components,
 )
 
 NAMES = ("10001", "ä", "b", "a")
-INPUTS = MechanismInputs(
+INPUTS = MechanismParameters(
     mechanism="laplace-l2",
     n=11,
     noise_multiplier=3.0,
@@ -245,7 +245,7 @@ def test_inputs_are_kept_as_values_of_json() -> None:
     for inputs in (INPUTS, replace(INPUTS, components=None)):
         kept = json.loads(json.dumps(inputs.as_dict()))
         assert kept == inputs.as_dict()
-        assert MechanismInputs.from_dict(kept) == inputs
+        assert MechanismParameters.from_dict(kept) == inputs
     # As versions before components stored them.
     older = {name: value for name, value in INPUTS.as_dict().items() if name != "components"}
-    assert MechanismInputs.from_dict(older) == replace(INPUTS, components=None)
+    assert MechanismParameters.from_dict(older) == replace(INPUTS, components=None)

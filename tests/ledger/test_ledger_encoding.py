@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.ledger.encoding import EntryEncoder, digest, encode
-from fedaudit.ledger.entries import LedgerEntry, MechanismInputs
+from fedaudit.ledger.entries import LedgerEntry, MechanismParameters
 from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.ledger.rows import BundledRow, entry_of, from_line, to_line
 
 NAMES = ("10001", "ä", "b", "a", "")
-INPUTS = MechanismInputs(
+INPUTS = MechanismParameters(
     mechanism="laplace-l2",
     n=11,
     noise_multiplier=3.0,
@@ -91,12 +91,12 @@ PINNED = "d355533bf95c9623fb385c2cd7010ed59ead5cde43ab24edc55f19aea97a8acf"
 
 
 def test_without_a_mechanism_nothing_bounds_what_leaked():
-    inputs = MechanismInputs("none", 2, None, None, None, None, "simulation", "none")
+    inputs = MechanismParameters("none", 2, None, None, None, None, "simulation", "none")
     entry = an_entry(inputs=inputs, radii=np.full(3, NAN))
     assert encode(entry, NAMES).endswith(subject("ä", 1, NAN, NAN, NAN, releases=4))
 
 
-EPSILON_INPUTS = MechanismInputs(
+EPSILON_INPUTS = MechanismParameters(
     mechanism="gaussian-local",
     n=11,
     noise_multiplier=2.0,

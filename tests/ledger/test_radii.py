@@ -5,7 +5,7 @@ import pytest
 
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.radii import radii_fit
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs, layer_components
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters, layer_components
 
 NAN = np.nan
 
@@ -29,7 +29,7 @@ def entry(radii, *, outcomes=(0, 1), interrupted=False, **settings):
         release=0,
         subject_kind="client",
         observer="server",
-        inputs=MechanismInputs(**inputs),
+        inputs=MechanismParameters(**inputs),
         subjects=np.array([0, 1], np.int32),
         outcomes=np.array(outcomes, np.uint8),
         radii=np.array(radii, np.float64),

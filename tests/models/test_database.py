@@ -121,14 +121,14 @@ def test_the_database_clock_compares_with_stored_times(database: Database) -> No
 
 
 def test_times_come_back_aware_and_in_utc(database: Database) -> None:
-    told = datetime(2026, 3, 29, 2, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5)))
+    stated = datetime(2026, 3, 29, 2, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5)))
     with database.write() as session:
-        session.add(SweeperLease(name="duty", holder="a", lease_until=told))
+        session.add(SweeperLease(name="duty", holder="a", lease_until=stated))
     with database.read() as session:
         read = session.scalars(select(SweeperLease.lease_until)).one()
-    assert read == told
+    assert read == stated
     assert read.tzinfo is UTC
-    naive = told.replace(tzinfo=None)
+    naive = stated.replace(tzinfo=None)
     with database.read() as session, pytest.raises(StatementError, match="no time zone"):
         session.scalars(select(SweeperLease).where(SweeperLease.lease_until == naive))
 

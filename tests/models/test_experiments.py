@@ -188,7 +188,7 @@ def test_a_lost_experiment_fails_and_keeps_what_it_spent(
             [(1, 0, np.array([0, 2], np.int32)), (2, 0, np.array([2, 3], np.int32))],
         )
     with database.write() as session:
-        (taken,) = UnitRepository(session).take_back_expired()
+        (taken,) = UnitRepository(session).reclaim_expired()
         assert fail_unit(session, taken, price=leakage) == [experiment_id]
         assert fail_unit(session, taken, price=leakage) == []
     failed = _get(database, project_id, experiment_id)
@@ -211,7 +211,7 @@ def test_a_lost_experiment_that_was_to_be_cancelled_is_cancelled(
     with database.write() as session:
         ExperimentRepository(session, project_id).request_cancel(experiment_id, price=leakage)
     with database.write() as session:
-        (taken,) = UnitRepository(session).take_back_expired()
+        (taken,) = UnitRepository(session).reclaim_expired()
         fail_unit(session, taken, price=leakage)
     ended = _get(database, project_id, experiment_id)
     assert (ended.status, ended.status_reason) == ("cancelled", "cancelled-by-caller")

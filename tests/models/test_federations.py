@@ -8,7 +8,7 @@ from fedaudit.privacy.metric.leakage import leakage
 from models.database import Database
 from models.repositories import FederationRepository, UnitRepository, fail_unit
 from models.tables import Federation
-from models.values import NewFile, TakenBack
+from models.values import NewFile, ReclaimedUnit
 from tests.models.rows import add_experiment, add_project
 
 CONTENT = "c" * 64
@@ -166,7 +166,9 @@ def test_data_of_experiments_is_the_same_federation_once_it_is_uploaded(
 
 def test_a_unit_whose_workers_were_lost_rejects_its_federation(database: Database) -> None:
     project_id, row = _register(database)
-    taken = TakenBack(str(row.unit_id), project_id, "auto", "failed", 3, "worker lost three times")
+    taken = ReclaimedUnit(
+        str(row.unit_id), project_id, "auto", "failed", 3, "worker lost three times"
+    )
     with database.write() as session:
         assert fail_unit(session, taken, price=leakage) == []
     found = _get(database, project_id, row.id)

@@ -302,10 +302,10 @@ def test_layers_have_a_line_each_and_the_figures_of_the_software_to_the_last_bit
     lines = [line for row in rows for line in ledger_lines(entry_of(row), NAMES)]
     columns = tuple(name for name in lines[0] if name != "reason")
     read = [{name: line[name] for name in columns} for line in _view(database, experiment_id)]
-    told = [{name: line[name] for name in columns} for line in lines]
+    stated = [{name: line[name] for name in columns} for line in lines]
 
     def in_order(some: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return sorted(some, key=lambda line: (line["round"], line["subject"], line["component"]))
 
-    assert in_order(read) == in_order(told)
+    assert in_order(read) == in_order(stated)
     assert {line["component"] for line in read} == {"all", *(f"layer-{i}" for i in (1, 2, 3, 4))}

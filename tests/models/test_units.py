@@ -125,7 +125,7 @@ def test_a_finished_unit_is_not_claimed_again(database: Database, state: str) ->
     assert _in_units(database, lambda units: units.finish(unit_id, claim.fence, state))
     assert _unit(database, unit_id).state == state
     assert _claim(database, unit_id) is None
-    assert _in_units(database, lambda units: units.take_back_expired()) == []
+    assert _in_units(database, lambda units: units.reclaim_expired()) == []
 
 
 def test_lost_units_wait_longer_each_time_and_then_fail(database: Database) -> None:
@@ -133,7 +133,7 @@ def test_lost_units_wait_longer_each_time_and_then_fail(database: Database) -> N
     waits = []
     for attempt in (1, 2):
         assert _claim(database, unit_id, lease_seconds=-1) is not None
-        (back,) = _in_units(database, lambda units: units.take_back_expired(backoff_seconds=40))
+        (back,) = _in_units(database, lambda units: units.reclaim_expired(backoff_seconds=40))
         assert (back.state, back.attempts) == ("waiting", attempt)
         assert _claim(database, unit_id) is None
         unit = _unit(database, unit_id)
@@ -142,7 +142,7 @@ def test_lost_units_wait_longer_each_time_and_then_fail(database: Database) -> N
     # The database's clock may stand a little apart from this process'.
     assert waits == [pytest.approx(40, abs=15), pytest.approx(80, abs=15)]
     assert _claim(database, unit_id, lease_seconds=-1) is not None
-    (back,) = _in_units(database, lambda units: units.take_back_expired())
+    (back,) = _in_units(database, lambda units: units.reclaim_expired())
     assert (back.state, back.unit_id) == ("failed", unit_id)
     assert _unit(database, unit_id).last_error == "worker lost in each of 3 attempts"
 

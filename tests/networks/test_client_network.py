@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from fedaudit.networks.client_network import ClientNetwork
-from fedaudit.networks.dense import GeneralNetwork
+from fedaudit.networks.dense import DenseNetwork
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import (
@@ -139,7 +139,7 @@ def test_deep_networks_are_the_same_for_one_client_and_for_many(hidden: list[int
     theta = torch.from_numpy(initial_hypotheses(shape, hypotheses=2, seed=1))
     features = torch.randn(6, 8, 1, 2, generator=random)  # [inputs, rows, cells, clients]
     target = torch.randint(3, (8, 1, 2), generator=random).float()
-    loss, stacked = Loss("cross-entropy", 3), GeneralNetwork(shape)
+    loss, stacked = Loss("cross-entropy", 3), DenseNetwork(shape)
     outputs = stacked.forward(theta[None], features)
     own = theta.t()[:, None].contiguous()
     slopes = stacked.gradient(own, features, target, torch.full_like(target, 1 / 8), loss)

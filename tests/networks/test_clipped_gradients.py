@@ -16,9 +16,9 @@ from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.clipped_gradients import clipped_gradients
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch
-from fedaudit.networks.record_gradients_any import VmapClippedGradients
+from fedaudit.networks.record_gradients_any import AnyNetworkClippedGradients
 from fedaudit.networks.record_gradients_dense import DenseClippedGradients
-from fedaudit.networks.record_gradients_small_dense import TinyClippedGradients
+from fedaudit.networks.record_gradients_small_dense import SmallDenseClippedGradients
 from fedaudit.networks.record_loss import RecordLoss
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape
 
@@ -49,9 +49,9 @@ def record_loss(shape: DenseShape, loss: Loss) -> LossOfRecord:
 
 def all_forms(shape: DenseShape, loss: Loss) -> list[ClippedGradients]:
     return [
-        TinyClippedGradients(shape, loss),
+        SmallDenseClippedGradients(shape, loss),
         DenseClippedGradients(shape, loss),
-        VmapClippedGradients(RecordLoss(shape, loss), n=shape.n),
+        AnyNetworkClippedGradients(RecordLoss(shape, loss), n=shape.n),
     ]
 
 
@@ -246,7 +246,7 @@ IMAGES = ConvolutionalShape((8, 8, 1), channels=(2, 3), kernel=3, units=(5, 3))
 def test_a_network_of_the_handwriting_kind() -> None:
     loss = Loss("cross-entropy", 3)
     form = clipped_gradients(IMAGES, loss)
-    assert isinstance(form, VmapClippedGradients)
+    assert isinstance(form, AnyNetworkClippedGradients)
     random = torch.Generator().manual_seed(1)
     batch = RecordBatch(
         features=torch.randn(2, 6, 64, generator=random),
@@ -284,7 +284,7 @@ def test_a_convolutional_network(chunk_elements: int, monkeypatch: pytest.Monkey
         sizes=np.array([9, 0, 5]),
     )
     theta = torch.randn(3, 52, generator=random)
-    form = VmapClippedGradients(convolution_loss, n=52)
+    form = AnyNetworkClippedGradients(convolution_loss, n=52)
     for clip in (0.1, math.inf):
         found = form(theta, batch, clip=clip)
         expected = naive(convolution_loss, theta, batch, clip=clip)
@@ -319,7 +319,7 @@ def test_norms_are_taken_in_full_precision() -> None:
 
     batch = a_batch(2000, 0, silos=4, rows=3, scale=100.0)
     batch.sizes[:] = 1
-    form = VmapClippedGradients(reduced, n=2000)
+    form = AnyNetworkClippedGradients(reduced, n=2000)
     found = form(torch.randn(2000), batch, clip=1.0)
     norms = found.double().norm(dim=1)
     assert ((norms <= 1) & (norms > 1 - 1e-5)).all()
@@ -328,7 +328,7 @@ def test_norms_are_taken_in_full_precision() -> None:
 def test_small_layers_are_written_out_and_large_ones_multiplied() -> None:
     loss = Loss("cross-entropy", 2)
     small = clipped_gradients(DenseShape((13, 1), intercept=True), loss)
-    assert isinstance(small, TinyClippedGradients)
+    assert isinstance(small, SmallDenseClippedGradients)
     assert small.n == 14
     large = clipped_gradients(DenseShape((300, 1), intercept=True), loss)
     assert isinstance(large, DenseClippedGradients)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from fedaudit.networks.dense import GeneralNetwork
-from fedaudit.networks.fixed_order_sums import fold
+from fedaudit.networks.dense import DenseNetwork
+from fedaudit.networks.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.losses import Loss
-from fedaudit.networks.network_choice import TINY_ROWS, TINY_WIDTH, choose_network
+from fedaudit.networks.network_choice import MAX_SMALL_ROWS, MAX_SMALL_WIDTH, choose_network
 from fedaudit.networks.shape import DenseShape, network_shape
-from fedaudit.networks.small_dense import TinyNetwork
+from fedaudit.networks.small_dense import SmallDenseNetwork
 from fedaudit.spec.model import Linear, Logistic, Mlp
 
 FALSE_ALARM = 1e-6
@@ -101,7 +101,7 @@ def test_tiny_general_and_autograd_agree(
         target = torch.randint(loss.classes, size, generator=random).double()
     count = torch.randint(1, rows + 1, (cells, clients), generator=random)
     mask = (torch.arange(rows)[:, None, None] < count).double()
-    networks = (TinyNetwork(shape), GeneralNetwork(shape))
+    networks = (SmallDenseNetwork(shape), DenseNetwork(shape))
     own = torch.randn(shape.n, cells, clients, generator=random, dtype=torch.float64)
     outputs = [network.forward(theta, features) for network in networks]
     gradients = [
@@ -126,9 +126,9 @@ def test_tiny_general_and_autograd_agree(
                 torch.testing.assert_close(loss.client_loss(value), expected_value)
 
 
-@pytest.mark.parametrize("network", [TinyNetwork, GeneralNetwork])
+@pytest.mark.parametrize("network", [SmallDenseNetwork, DenseNetwork])
 def test_the_gradient_of_an_rmse_is_zero_where_nothing_is_left_to_learn(
-    network: type[TinyNetwork] | type[GeneralNetwork],
+    network: type[SmallDenseNetwork] | type[DenseNetwork],
 ) -> None:
     shape = DenseShape((2, 1), intercept=True)
     theta = torch.tensor([1.0, -2.0, 0.5])[:, None, None]
@@ -153,12 +153,12 @@ def test_folding_sums_in_an_order_of_its_own(
     dim = min(dim, len(others))
     shape = [*others[:dim], size, *others[dim:]]
     values = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-    folded = fold(values, dim)
+    folded = fixed_order_sum(values, dim)
     torch.testing.assert_close(folded.double(), values.double().sum(dim), rtol=1e-5, atol=1e-5)
     # Whatever lies beside it.
     beside = torch.stack([values, values * 0 + 7, values], dim=-1)
-    assert torch.equal(fold(beside, dim)[..., 0], folded)
-    assert torch.equal(fold(beside, dim)[..., 2], folded)
+    assert torch.equal(fixed_order_sum(beside, dim)[..., 0], folded)
+    assert torch.equal(fixed_order_sum(beside, dim)[..., 2], folded)
 
 
 def test_folding_is_unmoved_by_zeros_up_to_a_power_of_two() -> None:
@@ -166,7 +166,7 @@ def test_folding_is_unmoved_by_zeros_up_to_a_power_of_two() -> None:
     for rows in (1, 3, 5, 8, 13, 16):
         short = torch.nn.functional.pad(values[:rows], (0, 0, 0, 16 - rows))
         long = torch.nn.functional.pad(values[:rows], (0, 0, 0, 32 - rows))
-        assert torch.equal(fold(short, 0), fold(long, 0))
+        assert torch.equal(fixed_order_sum(short, 0), fixed_order_sum(long, 0))
 
 
 def test_a_linear_map_starts_standard_normal() -> None:
@@ -197,8 +197,8 @@ def test_a_hypothesis_starts_the_same_however_many_there_are() -> None:
 
 
 def test_the_choice_of_network_depends_on_width_and_rows() -> None:
-    shape = DenseShape((TINY_WIDTH, 1), intercept=True)
-    assert isinstance(choose_network(shape, rows=TINY_ROWS), TinyNetwork)
-    assert isinstance(choose_network(shape, rows=TINY_ROWS + 1), GeneralNetwork)
-    wide = DenseShape((2, TINY_WIDTH + 1, 1), intercept=True)
-    assert isinstance(choose_network(wide, rows=1), GeneralNetwork)
+    shape = DenseShape((MAX_SMALL_WIDTH, 1), intercept=True)
+    assert isinstance(choose_network(shape, rows=MAX_SMALL_ROWS), SmallDenseNetwork)
+    assert isinstance(choose_network(shape, rows=MAX_SMALL_ROWS + 1), DenseNetwork)
+    wide = DenseShape((2, MAX_SMALL_WIDTH + 1, 1), intercept=True)
+    assert isinstance(choose_network(wide, rows=1), DenseNetwork)

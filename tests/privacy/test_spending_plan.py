@@ -11,14 +11,14 @@ from fedaudit.privacy.accounting.accountants.accountant_choice import accountant
 from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
 from fedaudit.privacy.accounting.accountants.pld import PldAccountant
 from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import (
     FixedSizeSampled,
     Gaussian,
     PoissonSampled,
     event_from_dict,
 )
-from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
 from fedaudit.privacy.spending_plan import spending_plan
 from tests.privacy.specs_of_privacy import a_spec
 
@@ -200,7 +200,7 @@ def test_curves_of_runs_add_up_to_no_less_than_their_epsilons(spec):
 def test_the_ledger_keeps_the_event_and_what_it_is_counted_for():
     spec = central()
     plan = plan_of(spec)
-    inputs = mechanism_inputs(spec, n=3, plan=plan)
+    inputs = mechanism_parameters(spec, n=3, plan=plan)
     assert event_from_dict(json.loads(inputs.event)) == only_line(plan).event
     assert (inputs.delta, inputs.adjacency, inputs.accountant) == (
         DELTA,
@@ -209,24 +209,25 @@ def test_the_ledger_keeps_the_event_and_what_it_is_counted_for():
     )
     assert (inputs.noise_multiplier, inputs.clip, inputs.radius) == (1.1, 1.0, None)
     assert inputs.counts_epsilon
-    assert MechanismInputs.from_dict(inputs.as_dict()) == inputs
+    assert MechanismParameters.from_dict(inputs.as_dict()) == inputs
     with pytest.raises(ValueError, match="spending plan"):
-        mechanism_inputs(spec, n=3)
+        mechanism_parameters(spec, n=3)
 
 
 def test_a_moving_clip_has_no_one_number():
     spec = SPECS["adaptive"]
-    assert mechanism_inputs(spec, n=3, plan=plan_of(spec)).clip is None
+    assert mechanism_parameters(spec, n=3, plan=plan_of(spec)).clip is None
     # The multiplier bounds updates and count together, so it is the one that is counted.
     assert only_line(plan_of(spec)).event == only_line(plan_of(central())).event
 
 
 def test_metric_privacy_has_no_event():
-    inputs = mechanism_inputs(a_spec(), n=3)
+    inputs = mechanism_parameters(a_spec(), n=3)
     assert (inputs.event, inputs.delta, inputs.adjacency, inputs.accountant) == (None,) * 4
     assert not inputs.counts_epsilon
     assert (
-        MechanismInputs("laplace-l2", 3, 5.0, None, 1e-6, None, "simulation", "heuristic") == inputs
+        MechanismParameters("laplace-l2", 3, 5.0, None, 1e-6, None, "simulation", "heuristic")
+        == inputs
     )
 
 

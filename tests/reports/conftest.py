@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs, unbounded_inputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters, unbounded_inputs
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
@@ -50,7 +50,7 @@ def training_rows_of_clients() -> np.ndarray:
 
 def inputs_of(
     spec: ExperimentSpec, *, plan: SpendingPlan | None, layers: tuple[int, ...]
-) -> MechanismInputs:
+) -> MechanismParameters:
     """What the ledger records; without its plan an epsilon is none, and only the spec counts."""
     mechanism = mechanism_of(spec)
     if mechanism.cost_kind == "epsilon" and plan is None:

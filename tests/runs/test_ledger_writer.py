@@ -8,7 +8,7 @@ from fedaudit.ledger.chain import first_broken_link
 from fedaudit.ledger.entries import RELEASED
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.runs.ledger_writer import LedgerWriter
-from fedaudit.runs.run import cell_account, training_subjects
+from fedaudit.runs.run import cell_ledger_context, training_subjects
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.round_records import Outcome, PlannedRound, RoundRecord
@@ -37,9 +37,9 @@ def writer_of(spec: dict[str, object]) -> LedgerWriter:
     """The empty ledger of a spec."""
     parsed = parse_spec(spec)
     cell = Cell(parsed, load_federation(parsed, sources_dir=None))
-    account = cell_account(cell)
+    ledger_context = cell_ledger_context(cell)
     return LedgerWriter.from_beginning(
-        account, experiment_id=ID, training=training_subjects(cell, account)
+        ledger_context, experiment_id=ID, training=training_subjects(cell, ledger_context)
     )
 
 
@@ -102,18 +102,18 @@ def test_an_interrupted_round_charges_everyone_and_has_no_results() -> None:
 
 def test_the_largest_charges_foresee_the_worst_case_and_change_nothing() -> None:
     ledger = writer_of(BY_RECORD)
-    groups = np.arange(len(ledger.account.subjects), dtype=np.int32)
+    groups = np.arange(len(ledger.ledger_context.subjects), dtype=np.int32)
     assert ledger.largest_charges([PlannedRound(1, 0, groups), PlannedRound(2, 0, groups)]) == [
         2
-    ] * len(ledger.account.observers)
+    ] * len(ledger.ledger_context.observers)
     assert ledger.totals.max() == 0
 
 
 def test_epsilon_of_a_round_does_not_follow_the_coins() -> None:
     """The busiest client took part in the first round and not in the second."""
     coins, always = writer_of(BY_RECORD), writer_of(BY_RECORD)
-    groups = list(range(len(coins.account.subjects)))
-    model, server = coins.account.observers
+    groups = list(range(len(coins.ledger_context.subjects)))
+    model, server = coins.ledger_context.observers
     found: dict[str, list[float | None]] = {"coins": [], "always": []}
     for number, drawn in ((1, 1), (2, 1), (3, 2)):
         of_model, everyone = [number] * len(groups), [drawn] * len(groups)
@@ -130,8 +130,8 @@ def test_epsilon_of_a_round_does_not_follow_the_coins() -> None:
 
 def test_who_is_not_charged_against_an_observer_has_no_line_in_its_entry() -> None:
     ledger = writer_of(BY_RECORD)
-    groups = list(range(len(ledger.account.subjects)))
-    model, server = ledger.account.observers
+    groups = list(range(len(ledger.ledger_context.subjects)))
+    model, server = ledger.ledger_context.observers
     none, one = [0] * len(groups), [1] * len(groups)
     of_model, of_server = ledger.record_round(played(1, groups, None, {model: one, server: none}))
     assert of_model.entry.subjects.tolist() == groups

@@ -55,12 +55,12 @@ def federation(
 
 
 def random_federation(
-    *, clients: int = 30, most_rows: int = 7, width: int = 3, classes: int = 0, seed: int = 1
+    *, clients: int = 30, max_rows: int = 7, width: int = 3, classes: int = 0, seed: int = 1
 ) -> Federation:
-    """Clients with 1 to `most_rows` rows of two distributions, in two groups."""
+    """Clients with 1 to `max_rows` rows of two distributions, in two groups."""
     random = np.random.default_rng(seed)
-    counts = random.integers(1, most_rows + 1, clients)
-    counts[0] = most_rows
+    counts = random.integers(1, max_rows + 1, clients)
+    counts[0] = max_rows
     slopes = random.normal(size=(2, width, max(classes, 1)))
     features = [random.normal(size=(count, width)) for count in counts]
     target: list[NDArray[Any]] = []
@@ -85,13 +85,13 @@ def without_padding(data: Federation) -> Federation:
 
 
 def image_federation(
-    *, clients: int = 12, most_rows: int = 9, classes: int = 4, seed: int = 1
+    *, clients: int = 12, max_rows: int = 9, classes: int = 4, seed: int = 1
 ) -> Federation:
-    """Clients with 1 to `most_rows` images of 28 by 28 bytes: a bright bar, whose place is the
+    """Clients with 1 to `max_rows` images of 28 by 28 bytes: a bright bar, whose place is the
     class. Every other client's images are turned, and in group g2."""
     random = np.random.default_rng(seed)
-    counts = random.integers(1, most_rows + 1, clients)
-    counts[0] = most_rows
+    counts = random.integers(1, max_rows + 1, clients)
+    counts[0] = max_rows
     target = [random.integers(0, classes, count) for count in counts]
     images = random.integers(0, 60, (counts.sum(), 28, 28), dtype=np.uint8)
     owner = np.repeat(np.arange(clients), counts)

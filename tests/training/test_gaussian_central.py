@@ -154,7 +154,7 @@ def test_everyone_pays_for_every_round(cohort: dict[str, Any]) -> None:
 
 
 def test_records_tell_nothing_of_who_was_drawn() -> None:
-    def told(record: RoundRecord) -> tuple[object, ...]:
+    def stated(record: RoundRecord) -> tuple[object, ...]:
         return (
             record.chosen.tolist(),
             record.clusters.tolist(),
@@ -165,7 +165,7 @@ def test_records_tell_nothing_of_who_was_drawn() -> None:
 
     changes = {"training__cohort": COINS, "training__rounds": 8}
     records = Stack([cell_with(None, **changes)]).advance(8)[0]
-    assert {str(told(record)) for record in records} == {"([-1], [-1], (), None, False)"}
+    assert {str(stated(record)) for record in records} == {"([-1], [-1], (), None, False)"}
 
 
 def test_the_largest_hypothesis_stays_secret() -> None:

@@ -116,7 +116,7 @@ def test_an_update_that_is_not_finite_is_withheld_and_counts(value: float, padde
         assert record.subjects[withheld].tolist() == [broken]
         assert record.cluster_sizes == (17,)
     assert stack.releases(0)[broken] == 0
-    assert state(stack).taken[broken] == 6
+    assert state(stack).budget_uses[broken] == 6
     assert np.isfinite(stack.result(0).hypotheses).all()
 
 

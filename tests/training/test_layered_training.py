@@ -112,7 +112,7 @@ def test_what_leaves_a_client_has_the_noise_of_its_layers(
     padded: bool, clients: int, radius: Any
 ) -> None:
     """By what the server receives with noise, less the same without."""
-    data = random_federation(clients=clients, most_rows=2)
+    data = random_federation(clients=clients, max_rows=2)
     if not padded:
         data = without_padding(data)
     nu = 3.0
@@ -155,7 +155,7 @@ def test_what_leaves_a_client_has_the_noise_of_its_layers(
 
 
 def test_the_convolutional_network_is_sanitised_in_four_layers_and_resumed() -> None:
-    data = image_federation(clients=9, most_rows=4)
+    data = image_federation(clients=9, max_rows=4)
     one = image_cell(data, privacy__per_layer=True, privacy__noise_multiplier=0.01)
     sizes = layer_sizes(one.shape)
     assert len(sizes) == 4

@@ -58,7 +58,7 @@ def values_of(
 def test_figures_are_those_of_a_plain_loop(
     fraction: float, k: int, form: Callable[[Federation], Federation]
 ) -> None:
-    data = random_federation(clients=40, most_rows=9, classes=3)
+    data = random_federation(clients=40, max_rows=9, classes=3)
     result, stack = result_of(form(data), federation=split(fraction), training__hypotheses=k)
     held_out = stack._splits.validation[0]
     scored = stack._splits.scored(held_out[None], [0])
@@ -105,7 +105,7 @@ def test_stopping_looks_at_all_rows() -> None:
 
 def test_constants_are_found_out() -> None:
     """Trap: choosing and scoring on one row makes constants look like a model."""
-    data = random_federation(clients=200, most_rows=4, classes=3)
+    data = random_federation(clients=200, max_rows=4, classes=3)
     noise = np.random.default_rng(1).integers(0, 3, data.target.shape)
     data.raw_target[:] = np.where(data.mask, noise, 0)
     data.target[:] = data.raw_target

@@ -88,7 +88,9 @@ def submit(
     ids = tuple(new_id() for _ in plans)
     with database.write() as session:
         project_id = ProjectRepository(session).get_or_create("tests").id
-        wake = queue_unit(session, project_id, kind="run", device=device, max_attempts=max_attempts)
+        unit_message = queue_unit(
+            session, project_id, kind="run", device=device, max_attempts=max_attempts
+        )
         for position, planned in enumerate(plans):
             federation_id = store_federation(session, project_id, planned)
             if budget is not None:
@@ -97,11 +99,11 @@ def submit(
                 session,
                 project_id,
                 planned,
-                unit_id=wake.unit_id,
+                unit_id=unit_message.unit_id,
                 unit_position=position,
                 experiment_id=ids[position],
             )
-        return Submitted(project_id, wake.unit_id, ids, federation_id)
+        return Submitted(project_id, unit_message.unit_id, ids, federation_id)
 
 
 def experiment_of(database: Database, submitted: Submitted, position: int = 0) -> Experiment:
@@ -124,7 +126,7 @@ def _set_budget(
     session: Session, project_id: str, federation_id: str, planned: ExperimentPlan, *, total: float
 ) -> None:
     federations = FederationRepository(session, project_id)
-    book, plan = planned.spec.privacy.noise, planned.account.plan
+    book, plan = planned.spec.privacy.noise, planned.ledger_context.plan
     if plan is None:
         federations.set_budget(federation_id, book=book, figure="leakage", total=total)
         return

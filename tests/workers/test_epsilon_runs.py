@@ -8,8 +8,8 @@ import pytest
 import workers.run_loop
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.ledger.ledger_context import stored_account
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.ledger.ledger_context import rebuild_ledger_context
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from models.database import Database
 from models.repositories import (
     EpsilonBudgetRepository,
@@ -79,7 +79,7 @@ def test_ledger_rounds_report_and_budget_agree(
     observers = {row.observer for row in rows}
     assert len(rows) == 12 * len(observers)
     report = report_of(database, submitted)
-    told = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
+    stated = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
     largest = {
         observer: max(
             float(row.epsilons.max(initial=0.0))
@@ -88,8 +88,8 @@ def test_ledger_rounds_report_and_budget_agree(
         )
         for observer in observers
     }
-    assert told == largest
-    assert experiment.epsilon_max == max(told.values()) > 0
+    assert stated == largest
+    assert experiment.epsilon_max == max(stated.values()) > 0
     assert experiment.delta == rows[0].inputs["delta"]
     assert experiment.leakage_max is None
 
@@ -110,7 +110,7 @@ def test_ledger_rounds_report_and_budget_agree(
 
     for observer, budget in budgets_of(database, submitted).items():
         # A composition of two-stage events by whole orders only is a little larger.
-        assert told[observer] <= budget.spent <= told[observer] * 1.2
+        assert stated[observer] <= budget.spent <= stated[observer] * 1.2
         assert budget.reserved == 0.0
         assert budget.spent <= reserved[observer].reserved * (1 + 1e-12)
 
@@ -123,9 +123,9 @@ def test_epsilons_follow_from_the_stored_events_alone(
     run_unit(context, submitted.unit_id)
     names = names_of(database, submitted)
     for row in ledger_of(database, submitted):
-        inputs = MechanismInputs.from_dict(row.inputs)
-        account = stored_account(inputs, names, rounds=12)
-        found = account.epsilons(row.observer, row.subjects, row.releases)  # type: ignore[arg-type]
+        inputs = MechanismParameters.from_dict(row.inputs)
+        ledger_context = rebuild_ledger_context(inputs, names, rounds=12)
+        found = ledger_context.epsilons(row.observer, row.subjects, row.releases)  # type: ignore[arg-type]
         assert found is not None
         assert row.epsilons is not None
         assert found.tolist() == row.epsilons.tolist()
@@ -237,10 +237,10 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
     assert lost == {(4, 0), (5, 0), (6, 0)}
     assert all(row.release == 1 for row in rows if 4 <= row.round <= 6 and not row.interrupted)
     report = report_of(database, submitted)
-    told = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
+    stated = {one["observer"]: one["value"] for one in report["privacy"]["epsilon"]}
     for observer, budget in budgets_of(database, submitted).items():
         assert budget.reserved == 0.0
-        assert budget.spent >= told[observer]
+        assert budget.spent >= stated[observer]
 
 
 @pytest.mark.parametrize("name", EPSILON_SPECS)

@@ -62,11 +62,11 @@ def test_the_service_says_what_a_run_of_the_command_line_says(
     }
     assert rounds[-1].leakage_by_cluster == stored["privacy"]["leakage_by_cluster"]
     for cluster, values in local.series.cluster_leakage.items():
-        told = [
+        stated = [
             {one["cluster"]: one["leakage_max"] for one in row.leakage_by_cluster or ()}
             for row in rounds
         ]
-        assert [of_round.get(cluster) for of_round in told] == list(values)
+        assert [of_round.get(cluster) for of_round in stated] == list(values)
 
 
 def test_the_report_is_held_against_the_stored_ledger(

@@ -96,13 +96,13 @@ def test_ledger_view_report_and_verification_agree(
                 text("SELECT * FROM privacy_ledger WHERE experiment_id = :id"), {"id": submitted.id}
             ).mappings()
         ]
-    told = [line for row in rows for line in ledger_lines(entry_of(row), names)]
-    columns = [name for name in told[0] if name != "reason"]
+    stated = [line for row in rows for line in ledger_lines(entry_of(row), names)]
+    columns = [name for name in stated[0] if name != "reason"]
 
     def in_order(lines: Any) -> list[list[Any]]:
         return sorted(([line[name] for name in columns] for line in lines), key=str)
 
-    assert in_order(seen) == in_order(told)
+    assert in_order(seen) == in_order(stated)
     # Over the layers, a release costs n / nu.
     per_release: dict[Any, float] = {}
     for line in seen:
@@ -152,13 +152,13 @@ def test_a_report_with_other_layers_is_found(sqlite_url: str, make_context: Any)
     run_unit(context, submitted.unit_id)
     document = document_of(database, submitted)
     for layers in OTHER_LAYERS:
-        told = layers
+        stated = layers
         if isinstance(layers, list):
-            told = [
+            stated = [
                 {"component": name, "parameters": n, "leakage_per_release": n / NU}
                 for name, n in layers
             ]
-        document["privacy"]["leakage_by_component"] = told
+        document["privacy"]["leakage_by_component"] = stated
         evidence = evidence_of(database, experiment_of(database, submitted), document)
         found = failed_checks(verify(evidence, trusted=[context.signing_key.public]))
         assert {"ledger.inputs", "report.signature"} <= found, layers

@@ -91,8 +91,8 @@ def test_the_table_has_a_line_for_each_record(
     assert {record["client"] for record in records} == set(NAMES.values())
     assert len({(record["client"], record["row"]) for record in records}) == len(records)
     for one in api.get(f"{path}/report.json").json()["privacy"]["epsilon"]:
-        told = max(float(record[f"epsilon_{one['observer']}"]) for record in records)
-        assert told == pytest.approx(one["value"], rel=1e-12)
+        stated = max(float(record[f"epsilon_{one['observer']}"]) for record in records)
+        assert stated == pytest.approx(one["value"], rel=1e-12)
 
 
 def test_the_table_is_confidential(

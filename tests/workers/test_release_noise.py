@@ -65,7 +65,7 @@ def spent_of(database: Database, submitted: Submitted) -> float:
     return budget.spent
 
 
-def most_released(rows: list[LedgerRow]) -> int:
+def max_released(rows: list[LedgerRow]) -> int:
     released = Counter(int(subject) for row in rows for subject in row.subjects[row.outcomes == 0])
     return max(released.values())
 
@@ -86,7 +86,7 @@ def test_an_undisturbed_run_is_charged_once(database: Database, context: WorkerC
         (one, 0, False) for one in range(1, 13)
     ]
     check_running_counts(rows)
-    assert spent_of(database, submitted) == pytest.approx(most_released(rows) * PER_RELEASE)
+    assert spent_of(database, submitted) == pytest.approx(max_released(rows) * PER_RELEASE)
 
 
 @pytest.mark.parametrize("attempts_lost", [1, 2])
@@ -119,7 +119,7 @@ def test_lost_rounds_stay_spent_and_their_repeat_is_a_new_release(
         is None
     )
     check_running_counts(rows)
-    assert experiment.leakage_max == most_released(rows) * 2 / 3.0
+    assert experiment.leakage_max == max_released(rows) * 2 / 3.0
     assert spent_of(database, submitted) == pytest.approx(experiment.leakage_max)
     with database.read() as session:
         assert LedgerRepository(session).open_intents(submitted.id) == []
@@ -146,7 +146,7 @@ def test_a_client_budget_counts_lost_rounds(
     run_unit(context, submitted.unit_id)
     run_unit(context, submitted.unit_id)
     rows = ledger_of(database, submitted)
-    assert most_released(rows) == 4
+    assert max_released(rows) == 4
     # Rounds 1 to 3 were lost; one release is left for their repeat, the rest is refused.
     assert [int((row.outcomes == 0).sum()) for row in rows if row.release == 1] == [20, 0, 0]
 
@@ -194,6 +194,6 @@ def test_the_ledger_of_a_run_nobody_takes_up_shows_what_was_charged(
         first_broken_link(submitted.id, [(row.digest, row.clusters, row.link) for row in rows])
         is None
     )
-    assert spent_of(database, submitted) == pytest.approx(most_released(rows) * PER_RELEASE)
+    assert spent_of(database, submitted) == pytest.approx(max_released(rows) * PER_RELEASE)
     sweeper.tick()
     assert len(ledger_of(database, submitted)) == 6

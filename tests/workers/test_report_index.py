@@ -50,10 +50,10 @@ def test_an_epsilon_is_listed_before_each_observer(
         for one in figures[submitted.id]
         if one.figure == "epsilon_max"
     }
-    told = {
+    stated = {
         one["observer"]: (one["value"], one["delta"], one["adjacency"])
         for one in privacy["epsilon"]
     }
-    largest = max(told.values())
-    assert spent == {"": largest, **told}
+    largest = max(stated.values())
+    assert spent == {"": largest, **stated}
     assert largest[0] == privacy["epsilon_max"]

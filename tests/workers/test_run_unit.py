@@ -317,7 +317,7 @@ def test_who_was_refused_is_known_after_an_interruption(
     celery_state.should_stop = None
     run_unit(context, submitted.unit_id)
     document = document_of(database, submitted)
-    paid = document["fairness"][0]["who_pays"]
+    paid = document["fairness"][0]["privacy_cost_by_group"]
     assert paid["unit"] == "client"
     assert sum(group["refusals"] for group in paid["groups"]) == document["privacy"]["refusals"]
     assert document["privacy"]["refusals"] > 0

@@ -5,7 +5,7 @@ import { Curves, whole } from "./curves.js";
 
 const PAUSE_MS = 600;
 const ANNOUNCE_MS = 15000;
-const MOST_POINTS = 4000;
+const MAX_POINTS = 4000;
 const ENDED = ["succeeded", "failed", "cancelled"];
 
 const host = document.getElementById("curves");
@@ -56,7 +56,7 @@ function showCurves(found, fromTheStart) {
 }
 
 async function update() {
-  if (curves && curves.points > MOST_POINTS) last = 0;
+  if (curves && curves.points > MAX_POINTS) last = 0;
   const fromTheStart = last === 0;
   const answer = await fetch(`${host.dataset.figures}?after=${last}`);
   if (!answer.ok || answer.redirected) throw new Error("no figures");

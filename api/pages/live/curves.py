@@ -7,8 +7,8 @@ from fedaudit.reports.charts.series import Series
 from fedaudit.reports.charts.thinning import kept_places
 from fedaudit.spec.metrics import METRICS, ROUND_METRICS
 
-MOST_POINTS = 1000
-_MOST_CLUSTERS = 6
+MAX_POINTS = 1000
+_MAX_CLUSTERS = 6
 """Colours and dashes there are; the drawings show the extremes of more."""
 
 _CURVES = (
@@ -34,7 +34,7 @@ Lines = Sequence[tuple[str, Sequence[float | None]]]
 def curves(series: Series) -> list[dict[str, Any]]:
     """Name, title, unit (in words), rounds and lines of each curve that has a value.
 
-    Rounds without any value are left out, and of very many rounds all but MOST_POINTS.
+    Rounds without any value are left out, and of very many rounds all but MAX_POINTS.
     """
     found = [
         _curve(name, title, unit, series.rounds, _figures(series, names))
@@ -54,7 +54,7 @@ def curves(series: Series) -> list[dict[str, Any]]:
             ("clusters", "Uploads in each cluster", "a round", _cluster_sizes(series)),
             ("cluster leakage", "Largest leakage in each cluster", "so far", _leakage(series)),
         )
-        if 1 < len(lines) <= _MOST_CLUSTERS
+        if 1 < len(lines) <= _MAX_CLUSTERS
     ]
     return [curve for curve in found if curve["rounds"]]
 
@@ -67,7 +67,7 @@ def _curve(name: str, title: str, unit: str, rounds: Sequence[int], lines: Lines
         if any(values[place] is not None for _, values in shown)
     ]
     columns = [[values[place] for place in present] for _, values in shown]
-    kept = kept_places(columns, most=MOST_POINTS)
+    kept = kept_places(columns, most=MAX_POINTS)
     return {
         "name": name,
         "title": title,

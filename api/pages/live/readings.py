@@ -87,7 +87,7 @@ def _cost(name: str, label: str, newest: RoundRow | None, remark: str) -> Readin
 
 def _terms(inputs: Mapping[str, Any]) -> str:
     terms = f"at delta = {small_number(inputs['delta'])}, {inputs['adjacency']}"
-    return f"{terms}, before the observer that learns most"
+    return f"{terms}, against the observer that learns most"
 
 
 def _last(live: LiveFigures, name: str, label: str) -> Reading:

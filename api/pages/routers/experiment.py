@@ -17,8 +17,8 @@ from api.pages.session import COOKIE, ExperimentsForm, ExperimentsVisitor, Visit
 from api.pages.spec_form.preview import as_yaml
 from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
-from api.services.base.dispatch import publish
-from api.services.base.idempotency import Once
+from api.services.base.dispatch import dispatch
+from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.event_log import EventLog
 from api.services.experiments.submission import RETRIED, cancel, retry
@@ -167,10 +167,10 @@ def post_retry(
         row = find_experiment(session, caller, experiment_id)
     key = once if is_once(once) else None
     submitted = retry(
-        resources, caller, row, Once.of(key, f"POST /experiments/{row.id}/retry", None)
+        resources, caller, row, IdempotentRequest.of(key, f"POST /experiments/{row.id}/retry", None)
     )
-    if submitted.wake is not None:
-        background.add_task(publish, resources, submitted.wake)
+    if submitted.unit_message is not None:
+        background.add_task(dispatch, resources, submitted.unit_message)
     answer = _to(submitted.experiment.id)
     answer.background = background
     return answer

@@ -23,7 +23,7 @@ _OTHER_HOMES: tuple[tuple[Scope, str], ...] = (
     ("reports:read", "/compare"),
     ("federations:read", "/federations"),
 )
-_MOST_FEDERATIONS = 200
+_MAX_FEDERATIONS = 200
 _STATES = ("running", "queued", "succeeded", "failed", "cancelled")
 _SORTS = (
     ("-created_at", "Newest first"),
@@ -82,9 +82,7 @@ def _federations(resources: Resources, visitor: Visitor) -> dict[str, str]:
     if not visitor.may("federations:read"):
         return {}
     with resources.database.read() as session:
-        rows = FederationRepository(session, visitor.caller.project_id).list(
-            limit=_MOST_FEDERATIONS
-        )
+        rows = FederationRepository(session, visitor.caller.project_id).list(limit=_MAX_FEDERATIONS)
     return {row.id: row.name for row in rows.items}
 
 

@@ -13,8 +13,8 @@ from api.pages.spec_form.build import Built, build
 from api.pages.spec_form.preview import Preview, as_yaml, preview
 from api.pages.spec_form.sheet import Sheet
 from api.pages.templates import page
-from api.services.base.dispatch import publish
-from api.services.base.idempotency import Once
+from api.services.base.dispatch import dispatch
+from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import plan, refusal
 from api.services.experiments.submission import submit
@@ -28,7 +28,7 @@ from models.tables.federations import Federation
 router = APIRouter(prefix="/experiments")
 
 _ROUTE = "POST /experiments/new"
-_MOST_FEDERATIONS = 200
+_MAX_FEDERATIONS = 200
 _SENT_BEFORE = (
     "this form was submitted before with other values, and that experiment stands; press Submit "
     "again to queue the present values as another one"
@@ -108,9 +108,9 @@ def _submit(
 ) -> str:
     """The id of the experiment that the form's key stands for, queued now or before."""
     value = spec.model_dump(mode="json")
-    submitted = submit(resources, visitor.caller, value, Once.of(once, _ROUTE, value))
-    if submitted.wake is not None:
-        background.add_task(publish, resources, submitted.wake)
+    submitted = submit(resources, visitor.caller, value, IdempotentRequest.of(once, _ROUTE, value))
+    if submitted.unit_message is not None:
+        background.add_task(dispatch, resources, submitted.unit_message)
     return submitted.experiment.id
 
 
@@ -120,7 +120,7 @@ def _choices(resources: Resources, visitor: Visitor) -> list[Federation]:
         return []
     with resources.database.read() as session:
         federations = FederationRepository(session, visitor.caller.project_id)
-        ready = federations.list(status="ready", limit=_MOST_FEDERATIONS).items
+        ready = federations.list(status="ready", limit=_MAX_FEDERATIONS).items
     return [row for row in ready if row.registration is not None]
 
 

@@ -34,7 +34,7 @@ _OF_RECORDS = tuple(
 )
 
 
-def _of_mechanisms(one: Field) -> Field:
+def _shown_for_mechanisms(one: Field) -> Field:
     """A field of `privacy`, shown for the mechanisms whose part of a spec has it.
 
     Where the form begins with a value, it is no field of mechanisms that do without one by default.
@@ -220,7 +220,7 @@ PRIVACY = Section(
     "privacy",
     "Privacy",
     tuple(
-        _of_mechanisms(one)
+        _shown_for_mechanisms(one)
         for one in (
             Field(
                 "/privacy/noise_multiplier",

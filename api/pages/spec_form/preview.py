@@ -8,12 +8,11 @@ import yaml
 
 from api.pages.wording import cost, small_number
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanism_guarantees import guarantee_kind
 from fedaudit.privacy.projection import Projection
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
-
-_OBSERVERS = {"final_model": "whoever sees the final model", "server": "the server"}
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def _lines(planned: ExperimentPlan) -> list[CostLine]:
 
 def _cost_lines(planned: ExperimentPlan) -> list[CostLine]:
     projection = planned.projection
-    match planned.account.inputs.cost_kind:
+    match planned.ledger_context.inputs.cost_kind:
         case "leakage":
             return [
                 CostLine(
@@ -109,13 +108,15 @@ def _noise_line(projection: Projection) -> CostLine:
 
 
 def _epsilon_lines(entry: Mapping[str, Any]) -> list[CostLine]:
-    observer = _OBSERVERS.get(entry["observer"], entry["observer"])
+    observer = observer_words(entry["observer"])
     terms = f"at delta = {small_number(entry['delta'])}, {entry['adjacency']}"
-    lines = [CostLine(f"Epsilon before {observer}", cost(entry["value"]), f"worst case, {terms}")]
+    lines = [CostLine(f"Epsilon against {observer}", cost(entry["value"]), f"worst case, {terms}")]
     if "expected" in entry:
         lines.append(
             CostLine(
-                f"Epsilon before {observer}, expected", cost(entry["expected"]), "mean over clients"
+                f"Epsilon against {observer}, expected",
+                cost(entry["expected"]),
+                "mean over clients",
             )
         )
     return lines

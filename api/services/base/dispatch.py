@@ -1,4 +1,4 @@
-"""Waking a worker: a unit and its message are written with what needs them, and sent afterwards."""
+"""Dispatching units: a unit and its message are stored in one transaction, then published."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +17,7 @@ UNIT_TOPIC = "unit"
 
 
 @dataclass(frozen=True)
-class Wake:
+class UnitMessage:
     """What to tell the queue once the transaction is committed."""
 
     unit_id: str
@@ -32,22 +32,22 @@ def queue_unit(
     kind: Literal["run", "profile"],
     device: str,
     max_attempts: int,
-) -> Wake:
+) -> UnitMessage:
     """A new unit and its message, in the caller's transaction; to be published after it."""
     unit = UnitRepository(session).create(project_id, device, kind=kind, max_attempts=max_attempts)
     payload = {"unit_id": unit.id, "device": unit.device}
     message_id = OutboxRepository(session).add(project_id, UNIT_TOPIC, payload)
-    return Wake(unit.id, unit.device, message_id)
+    return UnitMessage(unit.id, unit.device, message_id)
 
 
-def publish(resources: Resources, wake: Wake) -> None:
+def dispatch(resources: Resources, unit_message: UnitMessage) -> None:
     """Tell the queue. Where it is away, the sweeper does so later from the outbox."""
     from infrastructure.queue import QueueUnavailableError
 
     try:
-        resources.queue.publish_unit(wake.unit_id, wake.device)
+        resources.queue.publish_unit(unit_message.unit_id, unit_message.device)
         with resources.database.write() as session:
-            OutboxRepository(session).mark_published([wake.message_id])
-            UnitRepository(session).mark_published([wake.unit_id])
+            OutboxRepository(session).mark_published([unit_message.message_id])
+            UnitRepository(session).mark_published([unit_message.unit_id])
     except (QueueUnavailableError, SQLAlchemyError) as error:
-        log.warning("left to the sweeper", unit_id=wake.unit_id, error=type(error).__name__)
+        log.warning("left to the sweeper", unit_id=unit_message.unit_id, error=type(error).__name__)

@@ -1,4 +1,4 @@
-"""Doing once what is asked for twice: the header Idempotency-Key."""
+"""Idempotent requests: the header Idempotency-Key."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from models.tables.idempotency import IdempotencyKey
 
 
 @dataclass(frozen=True)
-class Once:
+class IdempotentRequest:
     """A caller's key for one request: its repetition is answered with what the first one made."""
 
     key: str
@@ -22,14 +22,14 @@ class Once:
     body_hash: str
 
     @classmethod
-    def of(cls, key: str | None, route: str, value: Any) -> "Once | None":
+    def of(cls, key: str | None, route: str, value: Any) -> "IdempotentRequest | None":
         """The key for a body's JSON value; bodies that differ in layout only are the same."""
         if key is None:
             return None
         text = json.dumps(value, sort_keys=True, separators=(",", ":"))
         return cls(key, route, hashlib.sha256(text.encode()).hexdigest())
 
-    def earlier(self, session: Session, caller: Caller) -> IdempotencyKey | None:
+    def lookup(self, session: Session, caller: Caller) -> IdempotencyKey | None:
         """What the same request came to before; None where it is the first of its key.
 
         Raises ProblemError where the key was sent with another body.
@@ -44,7 +44,7 @@ class Once:
             )
         return found
 
-    def take(
+    def claim(
         self, session: Session, caller: Caller, resource_id: str, *, status_code: int = 202
     ) -> bool:
         """Take the key with the caller's transaction; False where it is taken.

@@ -79,7 +79,7 @@ def composed_budgets(session: Session, project_id: str, federation_id: str) -> l
 
 
 def epsilon_costs(mechanism: PrivacyMechanism, plan: SpendingPlan) -> list[EpsilonCost]:
-    """The worst case of a run, before each observer."""
+    """The worst case of a run, against each observer."""
     costs = []
     for observer in plan.observers:
         allowed = mechanism.compositions_within_budget(plan, observer)
@@ -115,8 +115,8 @@ def _refused(
     why = {
         "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
         f"adjacency {plan.adjacency}",
-        "other-observer": f"before {budget.observer}, and the experiment guarantees nothing "
-        "before it",
+        "other-observer": f"against {budget.observer}, and the experiment guarantees nothing "
+        "against it",
         "other-unit": "with figures of another unit in it, and the experiment's figures are for "
         f"a {unit}",
     }

@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
-from api.services.base.dispatch import Wake, queue_unit
+from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.budgets.reservation import reserve
 from api.shared.federation_files import Uploads, ready_federation
 from api.shared.resources import Resources
@@ -39,23 +39,23 @@ def admit(
     experiment_id: str,
     max_attempts: int,
     retry_of: str | None = None,
-) -> Wake:
+) -> UnitMessage:
     """Reserve the worst case and queue the experiment, in the caller's transaction.
 
     Raises ProblemError, to be followed by a roll-back, where a budget has no room.
     """
-    wake = queue_unit(
+    unit_message = queue_unit(
         session, project_id, kind="run", device=planned.spec.device, max_attempts=max_attempts
     )
     admit_to_unit(
         session,
         project_id,
         planned,
-        unit_id=wake.unit_id,
+        unit_id=unit_message.unit_id,
         experiment_id=experiment_id,
         retry_of=retry_of,
     )
-    return wake
+    return unit_message
 
 
 def admit_to_unit(
@@ -72,7 +72,7 @@ def admit_to_unit(
 
     `unit_position`: the experiment's place among those of the unit.
     """
-    account = planned.account
+    ledger_context = planned.ledger_context
     federation_id = store_federation(session, project_id, planned)
     reserve(
         session,
@@ -81,13 +81,13 @@ def admit_to_unit(
         experiment_id=experiment_id,
         mechanism=mechanism_of(planned.spec),
         projection=planned.projection,
-        plan=account.plan,
+        plan=ledger_context.plan,
     )
     experiment = NewExperiment(
         **planned.stored_fields(),
         id=experiment_id,
         federation_id=federation_id,
-        subject_set_id=SubjectSetRepository(session).put(account.subjects),
+        subject_set_id=SubjectSetRepository(session).put(ledger_context.subjects),
         unit_id=unit_id,
         unit_position=unit_position,
         retry_of=retry_of,
@@ -116,7 +116,7 @@ def refusal(resources: Resources, project_id: str, planned: ExperimentPlan) -> s
                 experiment_id=new_id(),
                 mechanism=mechanism_of(planned.spec),
                 projection=planned.projection,
-                plan=planned.account.plan,
+                plan=planned.ledger_context.plan,
             )
             raise _RolledBack
     except _RolledBack:

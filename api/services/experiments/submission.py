@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
-from api.services.base.dispatch import Wake
-from api.services.base.idempotency import Once
+from api.services.base.dispatch import UnitMessage
+from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import admit, plan
 from api.shared.resources import Resources
@@ -25,22 +25,27 @@ RETRIED = ("failed", "cancelled")
 
 @dataclass(frozen=True)
 class Submitted:
-    """The experiment as it is now; `wake` where it was queued just now."""
+    """The experiment as it is now; `unit_message` where it was queued just now."""
 
     experiment: Experiment
     tags: list[str]
-    wake: Wake | None
+    unit_message: UnitMessage | None
 
 
-def submit(resources: Resources, caller: Caller, value: Any, once: Once | None) -> Submitted:
+def submit(
+    resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
+) -> Submitted:
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    return _earlier(resources, caller, once) or _queue(
-        resources, caller, plan(resources, caller.project_id, parse_spec(value)), once
+    return _earlier(resources, caller, idempotency) or _queue(
+        resources, caller, plan(resources, caller.project_id, parse_spec(value)), idempotency
     )
 
 
 def retry(
-    resources: Resources, caller: Caller, experiment: Experiment, once: Once | None
+    resources: Resources,
+    caller: Caller,
+    experiment: Experiment,
+    idempotency: IdempotentRequest | None,
 ) -> Submitted:
     """Queue the spec of an experiment that failed or was cancelled once more."""
     if experiment.status not in RETRIED:
@@ -50,11 +55,11 @@ def retry(
             f"the experiment is {experiment.status}; only one that failed or was cancelled can be "
             "tried again",
         )
-    return _earlier(resources, caller, once) or _queue(
+    return _earlier(resources, caller, idempotency) or _queue(
         resources,
         caller,
         plan(resources, caller.project_id, parse_spec(experiment.spec)),
-        once,
+        idempotency,
         retry_of=experiment.id,
     )
 
@@ -72,11 +77,13 @@ def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitte
         return _submitted(session, caller, row.id, None)
 
 
-def _earlier(resources: Resources, caller: Caller, once: Once | None) -> Submitted | None:
-    if once is None:
+def _earlier(
+    resources: Resources, caller: Caller, idempotency: IdempotentRequest | None
+) -> Submitted | None:
+    if idempotency is None:
         return None
     with resources.database.read() as session:
-        found = once.earlier(session, caller)
+        found = idempotency.lookup(session, caller)
         if found is None:
             return None
         return _submitted(session, caller, str(found.resource_id), None)
@@ -86,18 +93,18 @@ def _queue(
     resources: Resources,
     caller: Caller,
     planned: ExperimentPlan,
-    once: Once | None,
+    idempotency: IdempotentRequest | None,
     *,
     retry_of: str | None = None,
 ) -> Submitted:
     experiment_id = new_id()
     with resources.database.write() as session:
-        if once is not None and not once.take(session, caller, experiment_id):
+        if idempotency is not None and not idempotency.claim(session, caller, experiment_id):
             # The same request came twice at once, and the other one was first.
-            found = once.earlier(session, caller)
+            found = idempotency.lookup(session, caller)
             if found is not None:
                 return _submitted(session, caller, str(found.resource_id), None)
-        wake = admit(
+        unit_message = admit(
             session,
             caller.project_id,
             planned,
@@ -105,14 +112,16 @@ def _queue(
             max_attempts=resources.settings.max_attempts,
             retry_of=retry_of,
         )
-        return _submitted(session, caller, experiment_id, wake)
+        return _submitted(session, caller, experiment_id, unit_message)
 
 
 def _submitted(
-    session: Session, caller: Caller, experiment_id: str, wake: Wake | None
+    session: Session, caller: Caller, experiment_id: str, unit_message: UnitMessage | None
 ) -> Submitted:
     experiments = ExperimentRepository(session, caller.project_id)
     experiment = experiments.get(experiment_id)
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
-    return Submitted(experiment, list(experiments.tags([experiment_id])[experiment_id]), wake)
+    return Submitted(
+        experiment, list(experiments.tags([experiment_id])[experiment_id]), unit_message
+    )

@@ -8,8 +8,8 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 
 from api.http.problems import ProblemError, invalid
 
-_LARGEST_HEADERS = 16 * 2**10
-_LONGEST_BOUNDARY = 70
+_MAX_HEADERS_BYTES = 16 * 2**10
+_MAX_BOUNDARY_LENGTH = 70
 """RFC 2046, section 5.1.1."""
 
 
@@ -41,9 +41,10 @@ class FormReader:
         """`content_type`: the header, with its boundary."""
         _, options = parse_options_header(content_type)
         boundary = options.get(b"boundary", b"")
-        if not 0 < len(boundary) <= _LONGEST_BOUNDARY:
+        if not 0 < len(boundary) <= _MAX_BOUNDARY_LENGTH:
             raise invalid(
-                "/header/content-type", f"needs a boundary of 1 to {_LONGEST_BOUNDARY} characters"
+                "/header/content-type",
+                f"needs a boundary of 1 to {_MAX_BOUNDARY_LENGTH} characters",
             )
         self._handler = handler
         self._complete = False
@@ -109,11 +110,11 @@ class FormReader:
 
     def _count(self, size: int) -> None:
         self._header_bytes += size
-        if self._header_bytes > _LARGEST_HEADERS:
+        if self._header_bytes > _MAX_HEADERS_BYTES:
             raise ProblemError(
                 413,
                 "payload-too-large",
-                f"a part has more than {_LARGEST_HEADERS} bytes of headers",
+                f"a part has more than {_MAX_HEADERS_BYTES} bytes of headers",
             )
 
 

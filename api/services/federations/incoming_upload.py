@@ -11,8 +11,8 @@ from api.services.federations.form_parts import Part
 from fedaudit.spec.registration import Registration, parse_uploaded
 from infrastructure.storage import Storage, StorageWriter
 
-_LARGEST_REGISTRATION = 2**20
-_LONGEST_NAME = 200
+_MAX_REGISTRATION_BYTES = 2**20
+_MAX_NAME_LENGTH = 200
 _REFUSED_NAME = re.compile(r"[\x00-\x1f\x7f:]|\A~|\A\.{0,2}\Z")
 _PARTS = "send two parts: `registration` (JSON), then `file`"
 
@@ -114,11 +114,11 @@ class IncomingUpload:
     def _take_text(self, data: bytes) -> None:
         if self._text is not None:
             self._text += data
-            if len(self._text) > _LARGEST_REGISTRATION:
+            if len(self._text) > _MAX_REGISTRATION_BYTES:
                 raise ProblemError(
                     413,
                     "payload-too-large",
-                    f"the registration is larger than {_LARGEST_REGISTRATION} bytes",
+                    f"the registration is larger than {_MAX_REGISTRATION_BYTES} bytes",
                 )
 
 
@@ -127,10 +127,10 @@ def _base_name(file_name: str | None) -> str:
     if file_name is None:
         raise invalid("/file", "has no file name; send one with the part")
     name = file_name.replace("\\", "/").rpartition("/")[2]
-    if _REFUSED_NAME.search(name) or len(name) > _LONGEST_NAME:
+    if _REFUSED_NAME.search(name) or len(name) > _MAX_NAME_LENGTH:
         raise invalid(
             "/file",
-            f"needs a file name of 1 to {_LONGEST_NAME} characters, without colons or control "
+            f"needs a file name of 1 to {_MAX_NAME_LENGTH} characters, without colons or control "
             "characters",
         )
     return name

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
-from api.services.base.dispatch import Wake, queue_unit
-from api.services.base.idempotency import Once
+from api.services.base.dispatch import UnitMessage, queue_unit
+from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_federation
 from api.services.federations.incoming_upload import Arrived
 from api.shared.resources import Resources
@@ -24,10 +24,10 @@ ROUTE = "POST /v1/federations"
 
 @dataclass(frozen=True)
 class Registered:
-    """The federation as it is now; `wake` where it is to be profiled since just now."""
+    """The federation as it is now; `unit_message` where it is to be profiled since just now."""
 
     federation: Federation
-    wake: Wake | None
+    unit_message: UnitMessage | None
 
     @property
     def status_code(self) -> int:
@@ -39,12 +39,12 @@ def register_path(
     resources: Resources, caller: Caller, value: Any, idempotency_key: str | None
 ) -> Registered:
     """Register a file below the sources folder. Raises InvalidInputError, ProblemError."""
-    once = Once.of(idempotency_key, ROUTE, value)
-    earlier = _earlier(resources, caller, once)
+    idempotency = IdempotentRequest.of(idempotency_key, ROUTE, value)
+    earlier = _earlier(resources, caller, idempotency)
     if earlier is not None:
         return earlier
     registration = parse_registration(value)
-    # Only now: this room brings pyarrow along.
+    # Only now: this package brings pyarrow along.
     from fedaudit.federations.reading.source_files import Files, open_path
 
     path = str(registration.federation.path)
@@ -52,7 +52,7 @@ def register_path(
     with open_path(path, files=files, pointer="/federation/path") as source:
         fingerprint, size = source.fingerprint, source.size
     file = _new_file(registration, fingerprint, PurePosixPath(path).name, size, storage_key=None)
-    return _register(resources, caller, file, once)
+    return _register(resources, caller, file, idempotency)
 
 
 def register_upload(
@@ -70,15 +70,15 @@ def register_upload(
         storage_key=arrived.storage_key,
     )
     identity = {"registration": file.registration, "fingerprint": file.fingerprint}
-    once = Once.of(idempotency_key, ROUTE, identity)
-    earlier = _earlier(resources, caller, once)
+    idempotency = IdempotentRequest.of(idempotency_key, ROUTE, identity)
+    earlier = _earlier(resources, caller, idempotency)
     if earlier is not None:
         arrived.writer.abort()
         return earlier
     arrived.writer.commit()
     with ExitStack() as unneeded:
         unneeded.callback(resources.storage.delete, arrived.storage_key)
-        registered = _register(resources, caller, file, once)
+        registered = _register(resources, caller, file, idempotency)
         if registered.federation.storage_key == arrived.storage_key:
             unneeded.pop_all()
     return registered
@@ -128,17 +128,21 @@ def _new_file(
     )
 
 
-def _earlier(resources: Resources, caller: Caller, once: Once | None) -> Registered | None:
-    if once is None:
+def _earlier(
+    resources: Resources, caller: Caller, idempotency: IdempotentRequest | None
+) -> Registered | None:
+    if idempotency is None:
         return None
     with resources.database.read() as session:
-        found = once.earlier(session, caller)
+        found = idempotency.lookup(session, caller)
         if found is None:
             return None
         return Registered(find_federation(session, caller, str(found.resource_id)), None)
 
 
-def _register(resources: Resources, caller: Caller, file: NewFile, once: Once | None) -> Registered:
+def _register(
+    resources: Resources, caller: Caller, file: NewFile, idempotency: IdempotentRequest | None
+) -> Registered:
     lost = _lost_file(resources, caller, file)
     with resources.database.write() as session:
         federations = FederationRepository(session, caller.project_id)
@@ -155,9 +159,9 @@ def _register(resources: Resources, caller: Caller, file: NewFile, once: Once | 
         if file.storage_key is not None and federation.storage_key in (None, lost):
             federations.attach(federation.id, file)
             session.refresh(federation)
-        if once is not None and not once.take(session, caller, federation.id):
+        if idempotency is not None and not idempotency.claim(session, caller, federation.id):
             # The same request came twice at once: refused if it is not the same, else harmless.
-            once.earlier(session, caller)
+            idempotency.lookup(session, caller)
     if stored_before not in (None, federation.storage_key):
         # Of a rejected federation, lost, or left by a deletion that the storage did not carry out.
         resources.storage.delete(str(stored_before))
@@ -176,7 +180,7 @@ def _lost_file(resources: Resources, caller: Caller, file: NewFile) -> str | Non
 
 
 def _queued(session: Session, resources: Resources, caller: Caller, file: NewFile) -> Registered:
-    wake = queue_unit(
+    unit_message = queue_unit(
         session,
         caller.project_id,
         kind="profile",
@@ -184,7 +188,7 @@ def _queued(session: Session, resources: Resources, caller: Caller, file: NewFil
         max_attempts=resources.settings.max_attempts,
     )
     federations = FederationRepository(session, caller.project_id)
-    return Registered(federations.register(file, unit_id=wake.unit_id), wake)
+    return Registered(federations.register(file, unit_id=unit_message.unit_id), unit_message)
 
 
 def _is_known(before: Federation, file: NewFile) -> bool:

@@ -11,9 +11,9 @@ from models.repositories import FairnessRepository, RoundRepository
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow
 
-MOST_ROUNDS = 2000
+MAX_ROUNDS = 2000
 """Read for a series: a page is asked for again and again."""
-_MOST_ATTRIBUTES = 100
+_MAX_ATTRIBUTES = 100
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def live_figures(session: Session, experiment: Experiment, *, after: int = 0) ->
     rounds = RoundRepository(session, project_id)
     fairness: list[FairnessRow] = []
     if validated > after:
-        found = FairnessRepository(session, project_id).after(id_, validated - 1, _MOST_ATTRIBUTES)
+        found = FairnessRepository(session, project_id).after(id_, validated - 1, _MAX_ATTRIBUTES)
         fairness = [row for row in found if row.round == validated]
     return LiveFigures(
         series=stored_series(session, project_id, id_, after=after, every=every),
@@ -56,9 +56,9 @@ def live_figures(session: Session, experiment: Experiment, *, after: int = 0) ->
 
 def _every(rounds: int, between: int) -> int:
     """A multiple of the validated rounds' distance, so that these are not the ones left out."""
-    if rounds <= MOST_ROUNDS:
+    if rounds <= MAX_ROUNDS:
         return 1
-    return between * -(-rounds // (MOST_ROUNDS * between))
+    return between * -(-rounds // (MAX_ROUNDS * between))
 
 
 def _row(rounds: RoundRepository, experiment_id: str, number: int) -> RoundRow | None:

@@ -42,7 +42,7 @@ def verify(
     report = document if isinstance(document, dict) else {}
     found = verify_evidence(
         evidence_of(database, experiment, report),
-        more=_of_the_database(experiment, report, stored_hash),
+        more=_check_database_columns(experiment, report, stored_hash),
     )
     integrity = value_at(report, "integrity")
     reasons = value_at(integrity, "reasons")
@@ -62,7 +62,7 @@ def verify(
     )
 
 
-def _of_the_database(
+def _check_database_columns(
     experiment: Experiment, report: dict[str, Any], stored_hash: str
 ) -> Iterator[Found]:
     """What only the database's own columns can tell."""

@@ -20,9 +20,9 @@ Position = tuple[Key | None, int]
 
 BEGINNING: Position = (None, 0)
 
-_FIRST_ROWS, _MOST_ROWS = 16, 512
+_FIRST_ROWS, _MAX_ROWS = 16, 512
 # A page that finds little, as of a client that seldom took part, ends here and goes on by cursor.
-_MOST_ROWS_A_PAGE = 20_000
+_MAX_ROWS_A_PAGE = 20_000
 
 
 class Table(Protocol[Row]):
@@ -56,7 +56,7 @@ def read_page(table: Table[Row], session: Session, *, start: Position, limit: in
     lines: list[Line] = []
     begun: list[Row] = []
     size, read = _FIRST_ROWS, 0
-    while read < _MOST_ROWS_A_PAGE:
+    while read < _MAX_ROWS_A_PAGE:
         rows = table.rows(session, after=after, limit=size)
         for row in rows:
             fresh = table.lines(row)[skip:]
@@ -69,7 +69,7 @@ def read_page(table: Table[Row], session: Session, *, start: Position, limit: in
             after, skip = table.key(row), 0
         if len(rows) < size:
             return LinePage(lines, begun, None)
-        read, size = read + size, _MOST_ROWS
+        read, size = read + size, _MAX_ROWS
     return LinePage(lines, begun, (after, skip))
 
 
@@ -84,4 +84,4 @@ def read_all(table: Table[Row], database: Database) -> Iterator[list[Line]]:
             yield table.lines(row)
         if len(rows) < size:
             return
-        after, size = table.key(rows[-1]), _MOST_ROWS
+        after, size = table.key(rows[-1]), _MAX_ROWS

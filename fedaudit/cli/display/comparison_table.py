@@ -52,11 +52,16 @@ def _figures(rows: Sequence[Json], numbers: Sequence[str]) -> "Table":
 
 def _label(row: Json) -> str:
     """The figure and what tells it from others of its name."""
-    told = [row["attribute"], row["guarantee"], row["loss"]]
+    stated = [row["attribute"], row["guarantee"], row["loss"]]
     if row["delta"] is not None:
-        before = row["observer"] or "all observers"
-        told += [f"before {before}", f"delta = {row['delta']:g}", row["adjacency"], row["unit"]]
-    marks = ", ".join(one for one in told if one is not None)
+        observer = row["observer"] or "all observers"
+        stated += [
+            f"against {observer}",
+            f"delta = {row['delta']:g}",
+            row["adjacency"],
+            row["unit"],
+        ]
+    marks = ", ".join(one for one in stated if one is not None)
     return f"{row['figure']} ({marks})" if marks else str(row["figure"])
 
 
@@ -78,7 +83,9 @@ def _front(front: Json, numbers: Mapping[str, str]) -> Iterator[str]:
         axis["figure"] + ("" if axis["attribute"] is None else f" by {axis['attribute']}")
         for axis in front["axes"]
     ]
-    kind = f"{front['guarantee']} {front['family']} of a {front['unit']} before {front['observer']}"
+    kind = (
+        f"{front['guarantee']} {front['family']} of a {front['unit']} against {front['observer']}"
+    )
     if front["delta"] is not None:
         kind += f", delta = {front['delta']:g}, {front['adjacency']}"
     if front["radius"] is not None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from time import monotonic
 
 _FIRST_PAUSE_SECONDS = 1.0
-_LONGEST_PAUSE_SECONDS = 30.0
+_MAX_PAUSE_SECONDS = 30.0
 _STEADY_SECONDS = 60.0
 """A process that ran so long is started again at once when it ends."""
-_LARGEST_LOG_BYTES = 10 * 1024 * 1024
+_MAX_LOG_BYTES = 10 * 1024 * 1024
 _PR_SET_PDEATHSIG = 1
 
 
@@ -119,7 +119,7 @@ class _Child:
             self._keep_log_small()
             return None
         steady = monotonic() - self._started >= _STEADY_SECONDS
-        doubled = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+        doubled = min(max(2 * self._pause, _FIRST_PAUSE_SECONDS), _MAX_PAUSE_SECONDS)
         self._pause = 0.0 if steady else doubled
         self._due = monotonic() + self._pause
         where = "" if self.log is None else f"; see {self.log}"
@@ -131,7 +131,7 @@ class _Child:
     def _keep_log_small(self) -> None:
         """Start the log anew while the process writes to it, which goes on at the new end."""
         try:
-            if self.log is not None and self.log.stat().st_size > _LARGEST_LOG_BYTES:
+            if self.log is not None and self.log.stat().st_size > _MAX_LOG_BYTES:
                 _set_aside(self.log)
         except OSError:
             # A full disk, say. The next look tries again; what runs must not end for its log.
@@ -156,7 +156,7 @@ def _how(code: int) -> str:
 
 def _open_log(path: Path) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > _LARGEST_LOG_BYTES:
+    if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:
         path.replace(path.with_suffix(".log.1"))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
@@ -164,7 +164,7 @@ def _open_log(path: Path) -> int:
 def _set_aside(log: Path) -> None:
     """Copy the end of a log to `.log.1` and empty it; lines of the moment between may be lost."""
     with log.open("rb") as source:
-        source.seek(-_LARGEST_LOG_BYTES, os.SEEK_END)
+        source.seek(-_MAX_LOG_BYTES, os.SEEK_END)
         kept = os.open(log.with_suffix(".log.1"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(kept, "wb") as target:
             shutil.copyfileobj(source, target)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.classes import find_class
-from fedaudit.federations.errors import invalid, listed, refuse
+from fedaudit.federations.errors import error_at, listed, raise_errors
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.levels import number_in
 from fedaudit.spec.errors import FieldError, InvalidInputError
@@ -83,7 +83,7 @@ def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
 
 def _check_two_classes(federation: Federation) -> None:
     if len(federation.classes) != 2:
-        raise invalid(
+        raise error_at(
             _WHERE,
             f"the target has {len(federation.classes)} classes; say which are favourable, as in "
             f"{{op: in, value: [{federation.classes[-1]!r}]}}",
@@ -102,7 +102,7 @@ def _rules(
 
 def _bound(rule: Rule, where: str) -> float:
     if isinstance(rule.value, list | str):
-        raise invalid(
+        raise error_at(
             f"{where}/op",
             "the target is a number, and a prediction never equals a listed value exactly; use "
             "`ge` or `le` with a number",
@@ -116,7 +116,7 @@ def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozense
         found = [
             (place, label, find_class(classes, label)) for place, label in enumerate(rule.value)
         ]
-        refuse(
+        raise_errors(
             [
                 FieldError(
                     f"{where}/value/{place}",
@@ -132,7 +132,7 @@ def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozense
     members: set[int] = set()
     for index, number in enumerate(numbers):
         if number is None:
-            raise invalid(
+            raise error_at(
                 f"{where}/op",
                 f"the classes are no numbers ({listed(classes)}); use `in` with a list of classes",
             )

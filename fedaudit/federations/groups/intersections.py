@@ -7,9 +7,9 @@ from math import prod
 
 import numpy as np
 
-from fedaudit.federations.errors import invalid, pointer
+from fedaudit.federations.errors import error_at, pointer
 from fedaudit.federations.federation import Attribute, Federation
-from fedaudit.federations.groups.sensitive import MOST_GROUPS
+from fedaudit.federations.groups.sensitive import MAX_GROUPS
 
 _BETWEEN = ", "
 
@@ -42,15 +42,15 @@ def with_intersections(
 def _combined(name: str, parts: Sequence[Attribute], where: str) -> Attribute:
     """Groups in the order of the parts' values, the last part's changing fastest."""
     sizes = [len(part.values) for part in parts]
-    if prod(sizes) > MOST_GROUPS:
-        raise invalid(
+    if prod(sizes) > MAX_GROUPS:
+        raise error_at(
             where,
             f"{' x '.join(map(str, sizes))} combinations are {prod(sizes)} groups, and "
-            f"{MOST_GROUPS} are allowed; combine fewer attributes, or bring them into fewer groups",
+            f"{MAX_GROUPS} are allowed; combine fewer attributes, or bring them into fewer groups",
         )
     values = tuple(_BETWEEN.join(one) for one in product(*(part.values for part in parts)))
     if len(set(values)) < len(values):
-        raise invalid(
+        raise error_at(
             where,
             "two combinations would have the same name, since values contain commas; rename the "
             "values",

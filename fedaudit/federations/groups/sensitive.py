@@ -5,11 +5,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedaudit.federations.errors import invalid, pointer
+from fedaudit.federations.errors import error_at, pointer
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.reading.table_rows import TableRows
 
-MOST_GROUPS = 1000
+MAX_GROUPS = 1000
 
 
 def read_sensitive(
@@ -35,12 +35,12 @@ def read_sensitive(
         else:
             levels = rows.levels(column, where, numeric=True)
         if levels.missing == len(rows):
-            raise invalid(where, f"{name!r} is empty in every row; name another column")
+            raise error_at(where, f"{name!r} is empty in every row; name another column")
         groups = len(levels.values)
-        if groups > MOST_GROUPS:
-            raise invalid(
+        if groups > MAX_GROUPS:
+            raise error_at(
                 where,
-                f"{name!r} has {groups} distinct values, and {MOST_GROUPS} groups are allowed; "
+                f"{name!r} has {groups} distinct values, and {MAX_GROUPS} groups are allowed; "
                 "bring them into fewer groups, numbers by `edges`",
             )
         if levels.missing:

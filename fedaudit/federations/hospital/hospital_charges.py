@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid, listed, pointer, refuse
+from fedaudit.federations.errors import error_at, listed, pointer, raise_errors
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.sensitive import read_sensitive
 from fedaudit.federations.hospital.hospital_columns import (
@@ -72,7 +72,9 @@ def _load(
     columns = known_columns(table.names, CHARGES)
     _check_columns(source, table, columns, sensitive)
     check_scales(source.scale, features=FEATURES, one_hot=(), target=TARGET, classes=False)
-    rows, service = _of_conditions(table.read(list(columns.values())), columns, source.conditions)
+    rows, service = _select_conditions(
+        table.read(list(columns.values())), columns, source.conditions
+    )
     if source.client_key == "zip" or source.zip_table is not None:
         rows = with_zip(rows, columns["zip"], file.pointer)
     places = _places(rows, columns, source, files)
@@ -142,10 +144,10 @@ def _check_columns(
         for place, name in enumerate(sensitive)
         if name not in known
     ]
-    refuse(faults)
+    raise_errors(faults)
 
 
-def _of_conditions(
+def _select_conditions(
     rows: TableRows, columns: dict[str, str], conditions: Sequence[int]
 ) -> tuple[TableRows, NDArray[np.float64]]:
     """The rows of the chosen conditions, and each one's position among them."""
@@ -162,7 +164,7 @@ def _of_conditions(
                     f"no row has DRG {condition}; take it off the list or correct it",
                 )
             )
-    refuse(faults)
+    raise_errors(faults)
     mask = service >= 0
     return rows.where(mask), service[mask].astype(np.float64)
 
@@ -199,7 +201,7 @@ def _with_coordinates(
 ) -> NDArray[np.bool_]:
     known = places.known
     if not known.any():
-        raise invalid(
+        raise error_at(
             file.pointer if source.zip_table is None else _ZIP_TABLE,
             "gives coordinates for none of the rows; name a table that knows their ZIP codes",
         )

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid, listed, pointer
-from fedaudit.federations.groups.sensitive import MOST_GROUPS, group_names
+from fedaudit.federations.errors import error_at, listed, pointer
+from fedaudit.federations.groups.sensitive import MAX_GROUPS, group_names
 from fedaudit.federations.levels import Levels, levels_of, number_in
-from fedaudit.federations.reading.npz import LONGEST_TEXT, NumpyArchive
+from fedaudit.federations.reading.npz import MAX_TEXT_LENGTH, NumpyArchive
 from fedaudit.spec.fairness import Groups
 
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -20,13 +20,13 @@ _LAST_CHARACTER = 0x10FFFF
 def column(archive: NumpyArchive, name: str, *, rows: int, where: str) -> NDArray[Any]:
     """An array [rows]. Raises InvalidInputError at `where` where there is none of that shape."""
     if name not in archive.names:
-        raise invalid(
+        raise error_at(
             where,
             f"'{archive.file.label}' has no array {name!r}; it has {listed(archive.names)}",
         )
     shape = archive.header(name).shape
     if shape != (rows,):
-        raise invalid(
+        raise error_at(
             where,
             f"the array {name!r} of '{archive.file.label}' has the shape {list(shape)}; it needs "
             f"one entry for each of the {rows} images",
@@ -55,7 +55,7 @@ def levels_in(
     distinct, codes = np.unique(entries, return_inverse=True)
     names = _names(distinct)
     for position, text in enumerate(names):
-        if text is None or len(text) > LONGEST_TEXT or _UNPRINTABLE.search(text):
+        if text is None or len(text) > MAX_TEXT_LENGTH or _UNPRINTABLE.search(text):
             raise archive.fault(
                 name,
                 int(np.argmax(codes == position)),
@@ -77,13 +77,13 @@ def groups_of(
     """
     levels = read_levels(archive, name, rows=rows, where=where)
     if levels.missing == rows:
-        raise invalid(where, f"{name!r} is empty for every image; name another array")
+        raise error_at(where, f"{name!r} is empty for every image; name another array")
     if name in fairness.edges:
         return _cut(archive, name, levels, fairness.edges[name])
-    if len(levels.values) > MOST_GROUPS:
-        raise invalid(
+    if len(levels.values) > MAX_GROUPS:
+        raise error_at(
             where,
-            f"{name!r} has {len(levels.values)} distinct values, and {MOST_GROUPS} groups are "
+            f"{name!r} has {len(levels.values)} distinct values, and {MAX_GROUPS} groups are "
             "allowed; bring them into fewer groups, numbers by `edges`",
         )
     return levels

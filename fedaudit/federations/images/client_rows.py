@@ -7,14 +7,14 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.packing import check_size
 
-LARGEST_IMAGES = 2 * 2**30
+MAX_IMAGES_BYTES = 2 * 2**30
 """Bytes that the images of a federation may take in memory."""
-LARGEST_ROW = 100_000
+MAX_ROW_VALUES = 100_000
 """Pixels of an image."""
 
 
@@ -46,7 +46,7 @@ def first_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 def check_clients(counts: NDArray[np.int64], where: str) -> None:
     """Refuse a federation of one client, and one whose labels and groups would not fit padded."""
     if len(counts) < 2:
-        raise invalid(
+        raise error_at(
             where, "there are images of one client at most; a federation needs at least two clients"
         )
     check_size(

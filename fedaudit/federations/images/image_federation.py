@@ -6,12 +6,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid, pointer
+from fedaudit.federations.errors import error_at, pointer
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.images.array_levels import column, groups_of, levels_in
 from fedaudit.federations.images.client_rows import (
-    LARGEST_IMAGES,
-    LARGEST_ROW,
+    MAX_IMAGES_BYTES,
+    MAX_ROW_VALUES,
     LabelledRows,
     check_clients,
     federation_of,
@@ -101,7 +101,7 @@ def load_femnist(source: Femnist, *, fairness: Groups, seed: int, files: Files) 
     """
     for place, name in enumerate(fairness.sensitive):
         if name != ATTRIBUTE or source.rotate is None:
-            raise invalid(
+            raise error_at(
                 pointer("fairness", "sensitive", place),
                 f"handwriting of LEAF has no attribute {name!r}; it has {ATTRIBUTE!r} where "
                 "`rotate` is given",
@@ -121,9 +121,11 @@ def _federation(
     """The federation, some clients' images turned; its attributes in the order of the spec."""
     if rotation is None:
         return federation_of(data, attributes)
-    turned = rotated_clients(len(data.clients), probability=rotation.probability, seed=seed)
-    rotate(data.rows, turned)
-    known = {**attributes, ATTRIBUTE: rotation_levels(data.rows, turned)}
+    positive_flipped = rotated_clients(
+        len(data.clients), probability=rotation.probability, seed=seed
+    )
+    rotate(data.rows, positive_flipped)
+    known = {**attributes, ATTRIBUTE: rotation_levels(data.rows, positive_flipped)}
     return federation_of(data, {name: known[name] for name in fairness.sensitive})
 
 
@@ -138,17 +140,17 @@ def _image_count(archive: NumpyArchive) -> int:
             f"holds an array 'x' of shape {list(header.shape)}; store [images, height, width], "
             "[images, height, width, channels] or [images, features]"
         )
-    if math.prod(header.shape[1:]) > LARGEST_ROW:
+    if math.prod(header.shape[1:]) > MAX_ROW_VALUES:
         raise file.fault(
-            f"holds images of more than {LARGEST_ROW} values; store them in a lower resolution"
+            f"holds images of more than {MAX_ROW_VALUES} values; store them in a lower resolution"
         )
     if header.dtype.kind != "f" and header.dtype != np.uint8:
         raise file.fault(
             f"holds an array 'x' of type {header.dtype}; store bytes (uint8, 0 to 255) or floats "
             "from 0 to 1"
         )
-    if math.prod(header.shape) * (1 if header.dtype == np.uint8 else 4) > LARGEST_IMAGES:
-        raise file.fault(f"holds images of more than {LARGEST_IMAGES // 2**20} MiB; store bytes")
+    if math.prod(header.shape) * (1 if header.dtype == np.uint8 else 4) > MAX_IMAGES_BYTES:
+        raise file.fault(f"holds images of more than {MAX_IMAGES_BYTES // 2**20} MiB; store bytes")
     return header.shape[0]
 
 
@@ -156,7 +158,7 @@ def _clients(archive: NumpyArchive, name: str, images: int) -> Levels:
     """Each image's client, in the order of code points."""
     entries = column(archive, name, rows=images, where=_CLIENT_KEY)
     if entries.dtype.kind not in "iuUS":
-        raise invalid(
+        raise error_at(
             _CLIENT_KEY,
             f"the array {name!r} is of type {entries.dtype}; clients are named by whole numbers "
             "or texts",

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.classes import MOST_CLASSES
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.classes import MAX_CLASSES
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.images.array_levels import column, levels_in, read_levels
 from fedaudit.federations.reading.npz import NumpyArchive
 
@@ -26,7 +26,7 @@ def read_labels(
         )
     whole = labels.dtype.kind in "iu"
     if classes is not None and not whole:
-        raise invalid(_CLASSES, "labels are texts; leave it out, so that the data's are counted")
+        raise error_at(_CLASSES, "labels are texts; leave it out, so that the data's are counted")
     if classes is None and not (whole and "classes" in archive.names):
         return _distinct_labels(archive, labels)
     names = (
@@ -70,7 +70,7 @@ def _class_names(archive: NumpyArchive, where: str) -> tuple[str, ...]:
 
 
 def _check_class_count(archive: NumpyArchive, count: int) -> None:
-    if not 2 <= count <= MOST_CLASSES:
+    if not 2 <= count <= MAX_CLASSES:
         raise archive.file.fault(
-            f"has {count} classes; a classifier needs from 2 to {MOST_CLASSES} of them"
+            f"has {count} classes; a classifier needs from 2 to {MAX_CLASSES} of them"
         )

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import ClientRows
 from fedaudit.federations.images.client_rows import (
-    LARGEST_IMAGES,
-    LARGEST_ROW,
+    MAX_IMAGES_BYTES,
+    MAX_ROW_VALUES,
     LabelledRows,
     check_clients,
     first_rows,
@@ -25,13 +25,13 @@ from fedaudit.federations.reading.archives import is_zip, open_archive, shown
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError
 
-LARGEST_SHARD = 512 * 2**20
+MAX_SHARD_BYTES = 512 * 2**20
 """Bytes of one JSON file."""
-LARGEST_DATA_SET = 8 * 2**30
+MAX_DATA_SET_BYTES = 8 * 2**30
 """Bytes of all shards; one is held at a time."""
-MOST_VALUES = 2**25
+MAX_VALUES = 2**25
 """Values of one JSON file; while it is parsed each takes about 70 bytes, whatever its text."""
-LONGEST_NAME = 200
+MAX_NAME_LENGTH = 200
 _BYTE = 255.0
 
 Pixels = NDArray[np.uint8] | NDArray[np.float32]
@@ -84,10 +84,10 @@ def _shards(file: SourceFile) -> Iterator[tuple[_Shard, Mapping[str, Any]]]:
     """The JSON files, one after another in the order of their names."""
     if not is_zip(file):
         shard = _Shard(file, "")
-        yield shard, _parsed(shard, file.read_all(LARGEST_SHARD))
+        yield shard, _parsed(shard, file.read_all(MAX_SHARD_BYTES))
         return
     with open_archive(
-        file, suffix=".json", largest_member=LARGEST_SHARD, largest=LARGEST_DATA_SET
+        file, suffix=".json", largest_member=MAX_SHARD_BYTES, largest=MAX_DATA_SET_BYTES
     ) as archive:
         for name in sorted(archive.names):
             shard = _Shard(file, name)
@@ -95,9 +95,9 @@ def _shards(file: SourceFile) -> Iterator[tuple[_Shard, Mapping[str, Any]]]:
 
 
 def _parsed(shard: _Shard, content: bytes | bytearray) -> Mapping[str, Any]:
-    if content.count(b",") > MOST_VALUES:
+    if content.count(b",") > MAX_VALUES:
         raise shard.fault(
-            f"holds more than {MOST_VALUES} values; split it into several files with users of "
+            f"holds more than {MAX_VALUES} values; split it into several files with users of "
             "their own, in one zip"
         )
     try:
@@ -135,9 +135,13 @@ def _users(
 def _check_users(shard: _Shard, users: list[Any], data: Mapping[str, Any]) -> None:
     seen: set[str] = set()
     for place, user in enumerate(users):
-        if not isinstance(user, str) or not 0 < len(user) <= LONGEST_NAME or not user.isprintable():
+        if (
+            not isinstance(user, str)
+            or not 0 < len(user) <= MAX_NAME_LENGTH
+            or not user.isprintable()
+        ):
             raise shard.fault(
-                f"has at users[{place}] no name of 1 to {LONGEST_NAME} printable characters; "
+                f"has at users[{place}] no name of 1 to {MAX_NAME_LENGTH} printable characters; "
                 "correct it"
             )
         if user in seen:
@@ -181,10 +185,10 @@ def _pixels(shard: _Shard, user: str, images: list[Any]) -> NDArray[np.float32]:
     for row, image in enumerate(images):
         if not isinstance(image, list) or not set(map(type, image)) <= {int, float}:
             raise shard.fault(f"gives user {shown(user)} at x[{row}] no list of numbers; mend it")
-        if len(image) != width or not 0 < width <= LARGEST_ROW:
+        if len(image) != width or not 0 < width <= MAX_ROW_VALUES:
             raise shard.fault(
                 f"gives user {shown(user)} at x[{row}] {len(image)} numbers, and {width} at x[0]; "
-                f"images need one size, of 1 to {LARGEST_ROW} numbers"
+                f"images need one size, of 1 to {MAX_ROW_VALUES} numbers"
             )
     with np.errstate(over="ignore"):
         pixels = np.array(images, dtype=np.float32).reshape(len(images), width)
@@ -207,9 +211,9 @@ def _compact(pixels: NDArray[np.float32]) -> Pixels:
 def _check_size(file: SourceFile, writers: Mapping[str, _Writer]) -> None:
     exact = all(writer.pixels.dtype == np.uint8 for writer in writers.values())
     values = sum(writer.pixels.size for writer in writers.values())
-    if values * (1 if exact else 4) > LARGEST_IMAGES:
+    if values * (1 if exact else 4) > MAX_IMAGES_BYTES:
         raise file.fault(
-            f"holds images of more than {LARGEST_IMAGES // 2**20} MiB; take fewer users"
+            f"holds images of more than {MAX_IMAGES_BYTES // 2**20} MiB; take fewer users"
         )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import ClientRows
 from fedaudit.federations.levels import Levels
 from fedaudit.randomness import CounterSource, Purpose, uniforms
@@ -23,31 +23,31 @@ def rotated_clients(clients: int, *, probability: float, seed: int) -> NDArray[n
     return uniforms(words[:, 0]) < probability
 
 
-def rotate(rows: ClientRows, turned: NDArray[np.bool_]) -> None:
+def rotate(rows: ClientRows, positive_flipped: NDArray[np.bool_]) -> None:
     """Turn the images of these clients by 90 degrees counter-clockwise, in place.
 
-    `turned`: [clients]. Raises InvalidInputError at /federation/rotate where images would change
-    their shape by it.
+    `positive_flipped`: [clients]. Raises InvalidInputError at /federation/rotate where images would
+    change their shape by it.
     """
     if rows.image is None:
-        raise invalid(
+        raise error_at(
             "/federation/rotate",
             f"rows of {rows.values.shape[1]} features are no images that could be turned; leave "
             "it out",
         )
     height, width, _ = rows.image
     if height != width:
-        raise invalid(
+        raise error_at(
             "/federation/rotate",
             f"images of {height} by {width} pixels are not square and would change their shape; "
             "leave it out",
         )
-    for client in np.flatnonzero(turned):
+    for client in np.flatnonzero(positive_flipped):
         own = rows.values[rows.first[client] : rows.first[client + 1]]
         images = own.reshape(-1, *rows.image)
         images[...] = np.rot90(images, axes=(1, 2)).copy()
 
 
-def rotation_levels(rows: ClientRows, turned: NDArray[np.bool_]) -> Levels:
+def rotation_levels(rows: ClientRows, positive_flipped: NDArray[np.bool_]) -> Levels:
     """The attribute of the rows, client after client; both values exist, whatever was drawn."""
-    return Levels(VALUES, np.repeat(turned.astype(np.int64), np.diff(rows.first)))
+    return Levels(VALUES, np.repeat(positive_flipped.astype(np.int64), np.diff(rows.first)))

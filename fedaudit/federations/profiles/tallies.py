@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 
-MOST_CLIENTS = 1_000_000
+MAX_CLIENTS = 1_000_000
 _UNSEEN = -1
 
 
@@ -67,11 +67,11 @@ class ClientTally:
         """The client of each row, as a number. Raises InvalidInputError for too many clients."""
         clients = self._positions.of(values)[codes]
         self._rows += len(codes)
-        if len(self._positions) > MOST_CLIENTS:
+        if len(self._positions) > MAX_CLIENTS:
             self._check_distinguishing()
-            raise invalid(
+            raise error_at(
                 self.where,
-                f"{self.name!r} has more than {MOST_CLIENTS} distinct values, and so many clients "
+                f"{self.name!r} has more than {MAX_CLIENTS} distinct values, and so many clients "
                 "are allowed; name another column",
             )
         return clients
@@ -96,7 +96,7 @@ class ClientTally:
 
     def _check_distinguishing(self) -> None:
         if len(self._positions) == self._rows > 1:
-            raise invalid(
+            raise error_at(
                 self.where,
                 f"{self.name!r} is different in every one of the first {self._rows} rows, so each "
                 "client would have one row; name the column that tells clients apart, or deal rows "

@@ -16,10 +16,10 @@ from typing import IO, BinaryIO
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError
 
-MOST_MEMBERS = 1000
-LARGEST_DIRECTORY = 2**20
+MAX_MEMBERS = 1000
+MAX_DIRECTORY_BYTES = 2**20
 """Bytes of the list of files at an archive's end, which is read as a whole."""
-LARGEST_RATIO = 200
+MAX_COMPRESSION_RATIO = 200
 """How far an archive may expand, once it expands to more than UNSUSPICIOUS bytes. Deflate reaches
 1,032; pixels and numbers in text stay far below 100."""
 UNSUSPICIOUS = 64 * 2**20
@@ -32,7 +32,7 @@ _END64_LOCATOR = struct.Struct("<4s16s")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 0x1
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
-_LONGEST_SHOWN = 80
+_MAX_SHOWN_LENGTH = 80
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, ValueError, OverflowError)
 
 
@@ -144,7 +144,7 @@ class Member:
 
 def shown(name: str) -> str:
     """A name from a file, for a message: quoted, and cut where it is long."""
-    return repr(name if len(name) <= _LONGEST_SHOWN else f"{name[:_LONGEST_SHOWN]}...")
+    return repr(name if len(name) <= _MAX_SHOWN_LENGTH else f"{name[:_MAX_SHOWN_LENGTH]}...")
 
 
 def _check_end(file: SourceFile, stream: BinaryIO) -> None:
@@ -159,7 +159,7 @@ def _check_end(file: SourceFile, stream: BinaryIO) -> None:
         raise file.fault(
             "is a damaged archive, or one with a comment; pack it again without a comment"
         )
-    if entries > MOST_MEMBERS or directory > LARGEST_DIRECTORY or end[:4] == b"PK\x06\x07":
+    if entries > MAX_MEMBERS or directory > MAX_DIRECTORY_BYTES or end[:4] == b"PK\x06\x07":
         raise _too_many(file)
     stream.seek(0)
 
@@ -168,7 +168,7 @@ def _members(
     file: SourceFile, entries: list[zipfile.ZipInfo], suffix: str
 ) -> dict[str, zipfile.ZipInfo]:
     """The files of an archive by name, of which none is a trap."""
-    if len(entries) > MOST_MEMBERS:
+    if len(entries) > MAX_MEMBERS:
         raise _too_many(file)
     members: dict[str, zipfile.ZipInfo] = {}
     for entry in entries:
@@ -220,17 +220,15 @@ def _check_sizes(
         raise file.fault(
             f"expands to more than {largest // 2**20} MiB; keep only what the experiment needs"
         )
-    if total > max(UNSUSPICIOUS, LARGEST_RATIO * file.size):
+    if total > max(UNSUSPICIOUS, MAX_COMPRESSION_RATIO * file.size):
         raise file.fault(
-            f"expands to more than {LARGEST_RATIO} times its size, as an archive made to fill a "
-            "memory would; pack it again with less compression if it is none"
+            f"expands to more than {MAX_COMPRESSION_RATIO} times its size, as an archive made to "
+            "fill a memory would; pack it again with less compression if it is none"
         )
 
 
 def _too_many(file: SourceFile) -> InvalidInputError:
-    return file.fault(
-        f"is an archive of more than {MOST_MEMBERS} files; put more into each of them"
-    )
+    return file.fault(f"is an archive of more than {MAX_MEMBERS} files; put more into each of them")
 
 
 def _damaged(file: SourceFile, name: str | None = None) -> InvalidInputError:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, cast
 
 from fedaudit.spec.errors import InvalidInputError
 
-LARGEST_EXPANSION = 16 * 2**30
+MAX_EXPANDED_BYTES = 16 * 2**30
 """Bytes that a gzip file may expand to: a small one can stand for any number."""
 _BUFFER = 2**20
 
@@ -21,7 +21,7 @@ def content_of(descriptor: int, *, compressed: bool, fault: Fault) -> BinaryIO:
     """The content from its start. Streams of one descriptor do not disturb each other.
 
     Reading raises what `fault` makes where the file is damaged, cannot be read, or expands beyond
-    LARGEST_EXPANSION.
+    MAX_EXPANDED_BYTES.
     """
     stored = _Stored(descriptor, fault)
     content = _Unpacked(stored, fault) if compressed else stored
@@ -68,12 +68,12 @@ class _Stored(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """What a gzip file holds, up to LARGEST_EXPANSION."""
+    """What a gzip file holds, up to MAX_EXPANDED_BYTES."""
 
     def __init__(self, stored: _Stored, fault: Fault) -> None:
         self._archive = gzip.GzipFile(fileobj=io.BufferedReader(stored, _BUFFER))
         self._fault = fault
-        self._left = LARGEST_EXPANSION
+        self._left = MAX_EXPANDED_BYTES
 
     def readable(self) -> bool:
         return True
@@ -88,7 +88,7 @@ class _Unpacked(io.RawIOBase):
         self._left -= count
         if self._left < 0:
             raise self._fault(
-                f"expands to more than {LARGEST_EXPANSION // 2**30} GiB; keep only the columns and "
-                "rows that are needed"
+                f"expands to more than {MAX_EXPANDED_BYTES // 2**30} GiB; keep only the columns "
+                "and rows that are needed"
             )
         return count

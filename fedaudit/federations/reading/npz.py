@@ -16,17 +16,17 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.reading.archives import Archive, is_zip, open_archive, shown
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError
 
-LARGEST_ARCHIVE = 2 * 2**30
+MAX_ARCHIVE_BYTES = 2 * 2**30
 """Bytes of all arrays of an archive after decompression."""
-LONGEST_TEXT = 200
+MAX_TEXT_LENGTH = 200
 """Characters of an entry of an array of texts."""
 _SUFFIX = ".npy"
-_LARGEST_HEADER = 4096
+_MAX_HEADER_BYTES = 4096
 _BLOCK = 4 * 2**20
 _UNREADABLE = (
     ValueError,
@@ -55,13 +55,13 @@ class Header:
 def open_numpy(file: SourceFile) -> Iterator["NumpyArchive"]:
     """The arrays of an NPZ file.
 
-    Raises InvalidInputError where it is none, is damaged, larger than LARGEST_ARCHIVE, or holds
+    Raises InvalidInputError where it is none, is damaged, larger than MAX_ARCHIVE_BYTES, or holds
     Python objects.
     """
     if not is_zip(file):
         raise file.fault("is no NumPy archive (.npz); save one by numpy.savez_compressed")
     with open_archive(
-        file, suffix=_SUFFIX, largest_member=LARGEST_ARCHIVE, largest=LARGEST_ARCHIVE
+        file, suffix=_SUFFIX, largest_member=MAX_ARCHIVE_BYTES, largest=MAX_ARCHIVE_BYTES
     ) as archive:
         yield NumpyArchive(archive)
 
@@ -87,7 +87,7 @@ class NumpyArchive:
         if not _is_usable(header.dtype):
             raise self.file.fault(
                 f"holds the array {shown(name)} of type {header.dtype}; store whole numbers, "
-                f"floats of at most 64 bits, or texts of at most {LONGEST_TEXT} characters"
+                f"floats of at most 64 bits, or texts of at most {MAX_TEXT_LENGTH} characters"
             )
         if 0 in (*header.shape, header.dtype.itemsize):
             raise self.file.fault(f"holds the array {shown(name)} without an entry; fill it")
@@ -126,18 +126,18 @@ class NumpyArchive:
         self, name: str, row: int, where: str, problem: str, remedy: str
     ) -> InvalidInputError:
         """An error about one entry, to be raised; rows count from 0, as in Python."""
-        return invalid(where, f"{name}[{row}] of '{self.file.label}' {problem}; {remedy}")
+        return error_at(where, f"{name}[{row}] of '{self.file.label}' {problem}; {remedy}")
 
 
 def _header(archive: Archive, member: str) -> Header:
     name = member.removesuffix(_SUFFIX)
     size = archive.size(member)
     with archive.open(member) as stream:
-        start = io.BytesIO(stream.read(_LARGEST_HEADER))
+        start = io.BytesIO(stream.read(_MAX_HEADER_BYTES))
     try:
         version = npy.read_magic(start)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-        shape, fortran_order, dtype = read(start, max_header_size=_LARGEST_HEADER)
+        shape, fortran_order, dtype = read(start, max_header_size=_MAX_HEADER_BYTES)
     except _UNREADABLE:
         raise archive.file.fault(
             f"holds the array {shown(name)} with a damaged or unknown header; save it again by "
@@ -162,9 +162,9 @@ def _is_usable(dtype: np.dtype[Any]) -> bool:
         case "f":
             return dtype.itemsize <= 8
         case "S":
-            return dtype.itemsize <= LONGEST_TEXT
+            return dtype.itemsize <= MAX_TEXT_LENGTH
         case "U":
-            return dtype.itemsize <= 4 * LONGEST_TEXT
+            return dtype.itemsize <= 4 * MAX_TEXT_LENGTH
     return False
 
 

@@ -11,7 +11,7 @@ from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError
 
 _BATCH_ROWS = 2**16
-_LONGEST_CELL = 4096
+_MAX_CELL_LENGTH = 4096
 _SHOWN_TYPE = 60  # characters of a nested type's name
 _FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError, KeyError)
 
@@ -94,12 +94,12 @@ class ParquetFile:
             if not (pa.types.is_dictionary(column.type) and _is_text(column.type.value_type)):
                 continue
             lengths = pc.binary_length(column.dictionary)
-            if (pc.max(lengths).as_py() or 0) <= _LONGEST_CELL:
+            if (pc.max(lengths).as_py() or 0) <= _MAX_CELL_LENGTH:
                 continue
-            long = pc.greater(pc.take(lengths, column.indices), _LONGEST_CELL)
+            long = pc.greater(pc.take(lengths, column.indices), _MAX_CELL_LENGTH)
             if (place := pc.index(long, pa.scalar(True)).as_py()) >= 0:
                 raise self._source.fault(
-                    f"has more than {_LONGEST_CELL} bytes in row {first + place} of column "
+                    f"has more than {_MAX_CELL_LENGTH} bytes in row {first + place} of column "
                     f"{name.strip()!r}; shorten it or leave the column out"
                 )
 

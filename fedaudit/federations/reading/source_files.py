@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.reading.content import content_of
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.sources import FileSource
 
-LARGEST_FILE = 512 * 2**20
+MAX_FILE_BYTES = 512 * 2**20
 """Bytes after decompression that may be read at once; streams have no such limit."""
 _HASHED_AT_ONCE = 2**20
 _GZIP = b"\x1f\x8b"
@@ -71,7 +71,7 @@ class SourceFile:
         """
         return content_of(self._descriptor, compressed=self.compressed, fault=self.fault)
 
-    def read_all(self, most: int = LARGEST_FILE) -> bytes:
+    def read_all(self, most: int = MAX_FILE_BYTES) -> bytes:
         """The whole content. Raises InvalidInputError where it has more than `most` bytes."""
         with self.open() as stream:
             data = stream.read(most + 1)
@@ -102,7 +102,7 @@ class SourceFile:
 
     def fault(self, message: str) -> InvalidInputError:
         """An error about this file, to be raised."""
-        return invalid(self.pointer, f"'{self.label}' {message}")
+        return error_at(self.pointer, f"'{self.label}' {message}")
 
     def check_unchanged(self) -> None:
         """Raises InvalidInputError where the file was written to since it was opened.
@@ -130,7 +130,7 @@ def open_source(source: FileSource, *, files: Files) -> Iterator[SourceFile]:
             yield file
         return
     if source.id is None or files.open_upload is None:
-        raise invalid(_ID, "uploaded federations are known to their service only; give a `path`")
+        raise error_at(_ID, "uploaded federations are known to their service only; give a `path`")
     with files.open_upload(source.id) as upload:
         try:
             descriptor = _open_regular(upload.path, upload.name, _ID)
@@ -169,11 +169,11 @@ def _reading(
 
 def _folder(sources_dir: Path | None, pointer: str) -> Path:
     if sources_dir is None:
-        raise invalid(pointer, "no sources folder is configured; set FEDAUDIT_SOURCES_DIR")
+        raise error_at(pointer, "no sources folder is configured; set FEDAUDIT_SOURCES_DIR")
     try:
         return sources_dir.resolve(strict=True)
     except (OSError, RuntimeError):
-        raise invalid(
+        raise error_at(
             pointer, "the sources folder does not exist; correct FEDAUDIT_SOURCES_DIR"
         ) from None
 
@@ -182,9 +182,9 @@ def _open_below(folder: Path, path: str, pointer: str) -> int:
     try:
         resolved = (folder / path).resolve()
     except (RuntimeError, ValueError):
-        raise invalid(pointer, f"'{path}' is no usable path; its links run in a circle") from None
+        raise error_at(pointer, f"'{path}' is no usable path; its links run in a circle") from None
     if not resolved.is_relative_to(folder):
-        raise invalid(
+        raise error_at(
             pointer,
             f"'{path}' leads out of the sources folder; copy the file into it and give its path "
             "below it",
@@ -200,21 +200,21 @@ def _open_regular(path: Path, label: str, pointer: str) -> int:
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
-        raise invalid(pointer, f"'{label}' is {kind}; name a file with data")
+        raise error_at(pointer, f"'{label}' is {kind}; name a file with data")
     return descriptor
 
 
 def _unreadable(error: OSError, label: str, pointer: str) -> InvalidInputError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         if pointer == _ID:
-            return invalid(pointer, f"'{label}' is no longer stored; upload it anew")
-        return invalid(
+            return error_at(pointer, f"'{label}' is no longer stored; upload it anew")
+        return error_at(
             pointer, f"there is no file '{label}' in the sources folder; correct the path"
         )
     if isinstance(error, PermissionError):
-        return invalid(pointer, f"the service may not read '{label}'; change its permissions")
+        return error_at(pointer, f"the service may not read '{label}'; change its permissions")
     reason = error.strerror or type(error).__name__
-    return invalid(pointer, f"'{label}' cannot be read ({reason}); name another file")
+    return error_at(pointer, f"'{label}' cannot be read ({reason}); name another file")
 
 
 def _state(descriptor: int) -> tuple[int, int]:

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from fedaudit.federations.errors import invalid, listed
+from fedaudit.federations.errors import error_at, listed
 from fedaudit.federations.reading.csv_file import CsvFile
 from fedaudit.federations.reading.parquet_file import ParquetFile
-from fedaudit.federations.reading.source_files import LARGEST_FILE, SourceFile
+from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
 from fedaudit.federations.reading.table_rows import TableRows
 
-LARGEST_TABLE = 20_000_000
+MAX_TABLE_CELLS = 20_000_000
 """Cells, rows times columns, that one experiment may read."""
-MOST_COLUMNS = 10_000
-MOST_ROWS = 1_000_000_000
-"""That are read at all, one after the other: a small Parquet file can claim any number."""
+MAX_COLUMNS = 10_000
+MAX_ROWS = 1_000_000_000
+"""Hard cap on rows; Parquet metadata is untrusted."""
 _TOGETHER = 8 * 2**20
 
 
@@ -67,7 +67,7 @@ class TableFile:
         self._check_header()
 
     def read(self, names: Sequence[str]) -> TableRows:
-        """All rows of some of the columns, at most LARGEST_TABLE cells.
+        """All rows of some of the columns, at most MAX_TABLE_CELLS cells.
 
         Only these columns are kept in memory. Raises InvalidInputError at the file's pointer.
         """
@@ -81,10 +81,10 @@ class TableFile:
             rows += batch.num_rows
             size += batch.nbytes
             self._check_cells(rows, len(wanted), more=True)
-            if size > LARGEST_FILE:
+            if size > MAX_FILE_BYTES:
                 raise self.source.fault(
-                    f"takes more than {LARGEST_FILE // 2**20} MiB in the columns wanted; use fewer "
-                    "columns or rows"
+                    f"takes more than {MAX_FILE_BYTES // 2**20} MiB in the columns wanted; use "
+                    "fewer columns or rows"
                 )
         table = pa.Table.from_batches(batches)
         columns = {name: table.column(place) for place, name in enumerate(wanted)}
@@ -104,8 +104,8 @@ class TableFile:
         rows = 0
         for batch in self._file.batches([self.names.index(name) for name in wanted]):
             rows += batch.num_rows
-            if rows > MOST_ROWS:
-                raise self.source.fault(f"has more than {MOST_ROWS} rows; use fewer")
+            if rows > MAX_ROWS:
+                raise self.source.fault(f"has more than {MAX_ROWS} rows; use fewer")
             if batch.num_rows:
                 yield batch
         if rows == 0:
@@ -121,7 +121,7 @@ class TableFile:
                     "itself"
                 )
             if not header:
-                raise invalid(
+                raise error_at(
                     "/federation/header", f"a {name} file names its columns itself; leave this out"
                 )
             return read(self.source)
@@ -134,9 +134,9 @@ class TableFile:
                 "has a single column; separate the columns by commas, and give a client key, "
                 "features and a target"
             )
-        if len(names) > MOST_COLUMNS:
+        if len(names) > MAX_COLUMNS:
             raise self.source.fault(
-                f"has {len(names)} columns, and {MOST_COLUMNS} are allowed; drop some"
+                f"has {len(names)} columns, and {MAX_COLUMNS} are allowed; drop some"
             )
         if "" in names:
             position = names.index("") + 1
@@ -151,10 +151,11 @@ class TableFile:
             )
 
     def _check_cells(self, rows: int, columns: int, *, more: bool = False) -> None:
-        if rows * columns > LARGEST_TABLE:
+        if rows * columns > MAX_TABLE_CELLS:
             raise self.source.fault(
                 f"has {rows}{' or more' if more else ''} rows, which make {rows * columns} cells "
-                f"of {columns} columns, and {LARGEST_TABLE} are allowed; use fewer columns or rows"
+                f"of {columns} columns, and {MAX_TABLE_CELLS} are allowed; use fewer columns or "
+                "rows"
             )
 
 

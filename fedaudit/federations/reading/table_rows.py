@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.levels import Levels, levels_of
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError
 
-LARGEST_NUMBER = 2.0**63
-LONGEST_NAME = 200
+MAX_NUMBER = 2.0**63
+MAX_NAME_LENGTH = 200
 _UNPRINTABLE = r"[\x00-\x1f\x7f]"
 
 
@@ -47,7 +47,7 @@ class TableRows:
     ) -> InvalidInputError:
         """An error about one cell, to be raised. Its content stays confidential."""
         row = self.row_numbers[position]
-        return invalid(where, f"row {row} of column {name!r} {problem}; {remedy}")
+        return error_at(where, f"row {row} of column {name!r} {problem}; {remedy}")
 
     def text(self, name: str, where: str) -> Any:
         """A column as trimmed text, empty cells as ''. Raises InvalidInputError at `where`."""
@@ -66,7 +66,7 @@ class TableRows:
             text = column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
             return pc.fill_null(text, "") if text.null_count else text
         except (pa.ArrowException, UnicodeDecodeError):
-            raise invalid(
+            raise error_at(
                 where, f"column {name!r} is of type {column.type}; store it as text or numbers"
             ) from None
 
@@ -119,7 +119,7 @@ class TableRows:
 
     def _as_float(self, column: Any, name: str, where: str) -> NDArray[np.float64]:
         if not (_is_text(column.type) or _is_number(column.type)):
-            raise invalid(
+            raise error_at(
                 where, f"column {name!r} is of type {column.type}; a column of numbers is needed"
             )
         try:
@@ -144,7 +144,7 @@ class TableRows:
         if infinite.any():
             position = int(np.argmax(infinite))
             raise self.fault(name, position, where, "is not finite", "correct it")
-        large = np.abs(numbers) >= LARGEST_NUMBER
+        large = np.abs(numbers) >= MAX_NUMBER
         if large.any():
             raise self.fault(
                 name,
@@ -156,7 +156,7 @@ class TableRows:
 
     def _check_names(self, name: str, where: str, values: Any, codes: NDArray[np.int64]) -> None:
         unusable = pc.or_(
-            pc.greater(pc.utf8_length(values), LONGEST_NAME),
+            pc.greater(pc.utf8_length(values), MAX_NAME_LENGTH),
             pc.match_substring_regex(values, _UNPRINTABLE),
         ).to_numpy(zero_copy_only=False)
         if unusable.any():
@@ -165,7 +165,7 @@ class TableRows:
                 name,
                 position,
                 where,
-                f"has control characters or more than {LONGEST_NAME} characters",
+                f"has control characters or more than {MAX_NAME_LENGTH} characters",
                 "shorten it or clean it",
             )
 
@@ -195,7 +195,7 @@ def _plain_numbers(column: Any) -> NDArray[np.float64] | None:
         )
     except pa.ArrowException:
         return None
-    within = np.abs(numbers) < LARGEST_NUMBER  # False for NaN, too
+    within = np.abs(numbers) < MAX_NUMBER  # False for NaN, too
     return numbers if within.all() else None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from fedaudit.federations.errors import invalid, listed, pointer, refuse
+from fedaudit.federations.errors import error_at, listed, pointer, raise_errors
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.table import ByColumn, Dirichlet, Feature, Iid, Shards, Table
 
@@ -153,7 +153,7 @@ def _check_named(
         for where, name in dropped.items()
         if name in needed
     ]
-    refuse(faults)
+    raise_errors(faults)
 
 
 def _name(item: str | Feature) -> str:
@@ -173,7 +173,7 @@ def _all_others(
         if name not in other
     ]
     if not chosen:
-        raise invalid(
+        raise error_at(
             _FEATURES,
             "no column is left as a feature beside the client key, the target, the sensitive "
             "attributes and those dropped; name the features",
@@ -205,5 +205,5 @@ def _chosen(
             faults.append(FieldError(where, f"{name!r} is named twice; name it once"))
         seen.update((name, *column.names))
         columns.append(column)
-    refuse(faults)
+    raise_errors(faults)
     return columns

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedaudit.federations.classes import find_classes
-from fedaudit.federations.errors import invalid, listed
-from fedaudit.federations.packing import LARGEST_FEDERATION
+from fedaudit.federations.errors import error_at, listed
+from fedaudit.federations.packing import MAX_FEDERATION_CELLS
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.scaling import EVERY_NUMBER, Scales, as_float32, scaled
 from fedaudit.federations.table.columns import FeatureColumn
@@ -72,7 +72,7 @@ def complete_rows(
         return kept, ()
     left_out = int(np.count_nonzero(~kept))
     if left_out == len(kept):
-        raise invalid(
+        raise error_at(
             "/federation/features",
             f"every row has an empty cell in one of {listed(blamed)}, whose rule is `drop-row`; "
             "leave a column out, or fill its gaps with `constant`",
@@ -133,11 +133,11 @@ def _number_column(
 
 
 def _check_width(rows: int, features: int) -> None:
-    if rows * features > LARGEST_FEDERATION:
-        raise invalid(
+    if rows * features > MAX_FEDERATION_CELLS:
+        raise error_at(
             "/federation/features",
             f"{features} features of {rows} rows take {rows * features} cells, and "
-            f"{LARGEST_FEDERATION} are allowed; use fewer features or categories",
+            f"{MAX_FEDERATION_CELLS} are allowed; use fewer features or categories",
         )
 
 
@@ -168,7 +168,7 @@ def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
         if levels.codes[position] < 0:
             problem, remedy = _GAP, "fill the gap, or say under `missing` what becomes of it"
         else:
-            problem = f"is none of the {len(column.categories)} declared categories"
+            problem = f"is not one of the {len(column.categories)} declared categories"
             remedy = "add its value to `categories`, or to `missing_values` if it means a gap"
         raise rows.fault(column.name, position, column.where, problem, remedy)
     return codes

@@ -9,13 +9,13 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.levels import Levels
 from fedaudit.randomness import CounterSource, Purpose, normals, permutation, uniforms
 from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards
 
 WHERE = "/federation/partition"
-MOST_SHARES = 2**24
+MAX_SHARES = 2**24
 """Classes times clients of a Dirichlet partition."""
 _NAME_DIGITS = 4
 _ATTEMPT_WORDS = 4
@@ -61,7 +61,7 @@ def _check_enough_rows(partition: Dealt, rows: int) -> None:
         case _:
             assert_never(partition)
     if parts > rows:
-        raise invalid(
+        raise error_at(
             f"{WHERE}/clients", f"{parts} {what} are more than the {rows} rows; ask for fewer"
         )
 
@@ -91,17 +91,17 @@ def _by_shares(
     however few rows a class has.
     """
     if not classes:
-        raise invalid(
+        raise error_at(
             f"{WHERE}/method",
             "`dirichlet` deals out classes, and the target is a number; use `iid` or `shards`, or "
             "train with `cross-entropy`",
         )
     clients = partition.clients
-    if classes * clients > MOST_SHARES:
-        raise invalid(
+    if classes * clients > MAX_SHARES:
+        raise error_at(
             f"{WHERE}/clients",
             f"{clients} clients with a share in each of {classes} classes are {classes * clients} "
-            f"shares, and {MOST_SHARES} are allowed; ask for fewer clients",
+            f"shares, and {MAX_SHARES} are allowed; ask for fewer clients",
         )
     source = CounterSource(seed)
     order = permutation(len(target), seed=seed, purpose=Purpose.PARTITION)

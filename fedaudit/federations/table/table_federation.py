@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.classes import class_levels
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.sensitive import read_sensitive
 from fedaudit.federations.levels import Levels
@@ -118,7 +118,7 @@ def _check_fit(source: Table, columns: Columns, *, classification: bool) -> None
         classes=classification,
     )
     if source.positive is not None and not classification:
-        raise invalid(
+        raise error_at(
             "/federation/positive",
             "a target that is a number has no positive class; leave it out, or train with "
             "`cross-entropy`",
@@ -130,7 +130,7 @@ def _distinguishing(rows: TableRows, key: ClientKey) -> Levels:
     clients = read_client_key(rows, key.name, key.where)
     count = len(clients.values)
     if count == len(rows) and count > 1:
-        raise invalid(
+        raise error_at(
             key.where,
             f"{key.name!r} is different in every one of the {count} rows, so each client would "
             "have one row; name the column that tells clients apart, or deal rows to clients by "

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.federations.errors import invalid, pointer
-from fedaudit.federations.groups.sensitive import MOST_GROUPS, group_names
+from fedaudit.federations.errors import error_at, pointer
+from fedaudit.federations.groups.sensitive import MAX_GROUPS, group_names
 from fedaudit.federations.levels import levels_of
 from fedaudit.federations.profiles.profile_figures import AttributeCounts
 from fedaudit.federations.profiles.tallies import ClientTally, GroupTally, Positions
@@ -73,7 +73,7 @@ class TablePass:
         for place, (name, (names, order)) in enumerate(values.items()):
             tally, where = self._tallies[name], pointer("fairness", "sensitive", place)
             if tally.missing == self.rows:
-                raise invalid(where, f"{name!r} is empty in every row; name another column")
+                raise error_at(where, f"{name!r} is empty in every row; name another column")
             rows, scored, favourable = (found[order] for found in tally.counts(len(names)))
             counts.append(
                 AttributeCounts(
@@ -84,7 +84,7 @@ class TablePass:
                     rows=rows,
                     missing=tally.missing,
                     scored=scored,
-                    favourable=scored - favourable if target.turned else favourable,
+                    favourable=scored - favourable if target.positive_flipped else favourable,
                     no_rule=target.no_rule,
                 )
             )
@@ -121,7 +121,7 @@ class TablePass:
         if edges is None:
             where = pointer("fairness", "sensitive", place)
             values, codes = rows.encoded(name, where)
-            if len(self._positions[name]) + len(values) > MOST_GROUPS:
+            if len(self._positions[name]) + len(values) > MAX_GROUPS:
                 self._check_groups(name, values, where)
             gaps = np.array([value == "" for value in values], dtype=np.bool_)
             return values, np.where(gaps[codes], -1, codes)
@@ -132,10 +132,10 @@ class TablePass:
 
     def _check_groups(self, name: str, values: list[str], where: str) -> None:
         self._positions[name].of(values)
-        if len(self._positions[name]) > MOST_GROUPS:
-            raise invalid(
+        if len(self._positions[name]) > MAX_GROUPS:
+            raise error_at(
                 where,
-                f"{name!r} has more than {MOST_GROUPS} distinct values, and so many groups are "
+                f"{name!r} has more than {MAX_GROUPS} distinct values, and so many groups are "
                 "allowed; bring them into fewer groups, numbers by `edges`",
             )
 

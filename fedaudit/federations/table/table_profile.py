@@ -6,7 +6,7 @@ from typing import Any, assert_never
 import numpy as np
 
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
-from fedaudit.federations.errors import invalid
+from fedaudit.federations.errors import error_at
 from fedaudit.federations.packing import check_size
 from fedaudit.federations.profiles.profile import NUMERIC_TARGET
 from fedaudit.federations.profiles.profile_figures import (
@@ -16,7 +16,7 @@ from fedaudit.federations.profiles.profile_figures import (
     spread,
 )
 from fedaudit.federations.reading.source_files import SourceFile
-from fedaudit.federations.reading.table_files import LARGEST_TABLE, TableFile
+from fedaudit.federations.reading.table_files import MAX_TABLE_CELLS, TableFile
 from fedaudit.federations.scaling import check_scales
 from fedaudit.federations.table.columns import Columns, find_columns
 from fedaudit.federations.table.features import with_gaps
@@ -26,7 +26,7 @@ from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table
 
-_MOST_NAMED_CLASSES = 100
+_MAX_NAMED_CLASSES = 100
 _ALWAYS_NAMED_CLASSES = 20
 _ROWS_PER_NAMED_CLASS = 10
 _BY_SEED = "how many rows a client gets depends on the experiment's seed"
@@ -92,7 +92,7 @@ def _figures(
 
 def _check_rows_left(found: TablePass) -> None:
     if not found.rows:
-        raise invalid(
+        raise error_at(
             "/federation/features",
             "every row has an empty cell in a feature whose rule is `drop-row`; leave that column "
             "out, or fill its gaps with `constant`",
@@ -104,7 +104,7 @@ def _clients(found: TablePass, source: Table) -> dict[str, Any]:
     if found.clients is not None:
         rows = found.clients.rows()
         if len(rows) < 2:
-            raise invalid(
+            raise error_at(
                 found.clients.where,
                 "every row belongs to one client; a federation needs at least two, so name a "
                 "column that tells clients apart",
@@ -118,7 +118,7 @@ def _clients(found: TablePass, source: Table) -> dict[str, Any]:
 def _dealt(partition: Dealt, rows: int) -> dict[str, Any]:
     clients = partition.clients
     if clients > rows:
-        raise invalid(
+        raise error_at(
             "/federation/partition/clients",
             f"{clients} clients are more than the {rows} rows; ask for fewer",
         )
@@ -145,7 +145,7 @@ def _balance(
     if not target.classes:
         return None, [], {"class_balance": NUMERIC_TARGET}
     most = max(_ALWAYS_NAMED_CLASSES, int(target.rows.sum()) // _ROWS_PER_NAMED_CLASS)
-    if len(target.classes) > min(most, _MOST_NAMED_CLASSES):
+    if len(target.classes) > min(most, _MAX_NAMED_CLASSES):
         why = f"there are {len(target.classes)} classes, too many to be named"
         return None, [], {"classes": why, "class_balance": why}
     balance, warnings = class_figures(name, target.classes, target.rows, rule)
@@ -155,10 +155,10 @@ def _balance(
 def _size_warnings(rows: int, clients: dict[str, Any], columns: Columns, features: int) -> Warnings:
     """What an experiment could not load as it is: it may name fewer features."""
     cells = rows * len(columns.fields)
-    if cells > LARGEST_TABLE:
+    if cells > MAX_TABLE_CELLS:
         message = (
             f"{rows} rows of {len(columns.fields)} columns are {cells} cells, and an experiment "
-            f"reads {LARGEST_TABLE} at most; it must name fewer features, or the file must have "
+            f"reads {MAX_TABLE_CELLS} at most; it must name fewer features, or the file must have "
             "fewer rows"
         )
         return [{"pointer": "/federation/features", "message": message}]

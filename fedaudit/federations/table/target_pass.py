@@ -1,4 +1,4 @@
-"""The target of a table that is read batch by batch: classes or numbers, and who fares well."""
+"""The target of a table that is read batch by batch: classes or numbers, favourable outcomes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fedaudit.federations.classes import MOST_CLASSES, class_levels, find_classes
+from fedaudit.federations.classes import MAX_CLASSES, class_levels, find_classes
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups.favourable_outcomes import meets_bound, outcome_rules
 from fedaudit.federations.levels import Levels, number_in
@@ -19,7 +19,7 @@ from fedaudit.spec.fairness import GroupRule, Groups, Rule
 from fedaudit.spec.table import Table
 
 _WHERE = "/federation/target"
-_MOST_WHOLE_NUMBERS = 100
+_MAX_WHOLE_NUMBERS = 100
 _ROWS_PER_WHOLE_NUMBER = 10
 _TWO = 2
 
@@ -37,7 +37,7 @@ class TargetFound:
     """Empty where it is a number."""
     rows: NDArray[np.int64]
     """[classes]"""
-    turned: bool
+    positive_flipped: bool
     """Whether of two classes the favourable one is the other than `outcomes` took."""
     no_rule: str | None
     """Why no outcome is favourable; None where there is a rule."""
@@ -49,7 +49,7 @@ class TargetPass:
     def __init__(self, source: Table, fairness: Groups) -> None:
         self._source = source
         self._fairness = fairness
-        self._values = ValueTally(MOST_CLASSES)
+        self._values = ValueTally(MAX_CLASSES)
         self._not_a_number: InvalidInputError | None = None
         favourable = fairness.favourable
         if favourable is None and source.positive is not None:
@@ -69,7 +69,7 @@ class TargetPass:
         if self._values.many:
             if numbers is None:
                 raise self._not_a_number or ValueError("some value is no number")
-            return self._of_numbers(numbers, groups)
+            return self._judge_numbers(numbers, groups)
         values, codes = rows.encoded(self._source.target, _WHERE)
         places = self._values.add(values, codes)
         if places is None:
@@ -92,9 +92,11 @@ class TargetPass:
             counts[classes.codes] = self._values.rows()
         self._check_numbers()
         if self._fairness.favourable is not None:
-            outcome_rules(_specimen(self._source.target, names, attributes), self._fairness)
-        turned = classes is not None and not self._rules and classes.codes[0] == 1
-        return TargetFound(names, counts, turned, self._no_rule(names))
+            outcome_rules(
+                _single_row_federation(self._source.target, names, attributes), self._fairness
+            )
+        positive_flipped = classes is not None and not self._rules and classes.codes[0] == 1
+        return TargetFound(names, counts, positive_flipped, self._no_rule(names))
 
     def _check_numbers(self) -> None:
         """Raises InvalidInputError for a bound on numbers of which some cell is none.
@@ -115,7 +117,7 @@ class TargetPass:
             self._not_a_number = error
             return None
 
-    def _of_numbers(self, numbers: NDArray[np.float64], groups: GroupValues) -> Outcomes:
+    def _judge_numbers(self, numbers: NDArray[np.float64], groups: GroupValues) -> Outcomes:
         rule = self._rule_of(groups, len(numbers))
         favourable = np.zeros(len(numbers), dtype=np.bool_)
         for place, one in enumerate(self._rules):
@@ -155,7 +157,7 @@ class TargetPass:
         if self._not_a_number is not None or len(values) <= _TWO:
             return True
         rows = int(self._values.rows().sum())
-        return len(values) <= min(_MOST_WHOLE_NUMBERS, rows // _ROWS_PER_WHOLE_NUMBER) and all(
+        return len(values) <= min(_MAX_WHOLE_NUMBERS, rows // _ROWS_PER_WHOLE_NUMBER) and all(
             (number_in(value) or 0.0).is_integer() for value in values
         )
 
@@ -176,7 +178,7 @@ def _holds(rule: Rule | GroupRule, values: Sequence[str]) -> list[bool]:
     return [bool(holds) for holds in meets_bound(found, rule.op, bound)]
 
 
-def _specimen(
+def _single_row_federation(
     target: str, classes: tuple[str, ...], attributes: Mapping[str, Sequence[str]]
 ) -> Federation:
     """A federation of one row that has all these classes and groups, to check rules against."""

@@ -8,8 +8,8 @@ from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.spec.errors import FieldError, InvalidInputError
 
 _RELATIVE_TOLERANCE = 1e-9
-_LEAST_NOISE = 1e-3
-_MOST_NOISE = 1e9
+_MIN_NOISE = 1e-3
+_MAX_NOISE = 1e9
 
 
 def calibrated_run(
@@ -32,7 +32,7 @@ def calibrated_run(
     """
     loudest = TwoStageRun(
         client_rate=client_rate,
-        noise_multiplier=_MOST_NOISE,
+        noise_multiplier=_MAX_NOISE,
         steps=steps,
         rounds=rounds,
         delta=delta,
@@ -43,7 +43,7 @@ def calibrated_run(
         run = replace(loudest, noise_multiplier=noise_multiplier)
         return float(run.epsilons(record_rate))
 
-    if not spends(_MOST_NOISE) <= epsilon:
+    if not spends(_MAX_NOISE) <= epsilon:
         raise InvalidInputError(
             [
                 FieldError(
@@ -59,7 +59,7 @@ def calibrated_run(
 
 def _least_noise(spends: Callable[[float], float], epsilon: float) -> float:
     """Bisection on the logarithm; the answer is the upper end, which keeps the budget."""
-    low, high = _LEAST_NOISE, _MOST_NOISE
+    low, high = _MIN_NOISE, _MAX_NOISE
     if spends(low) <= epsilon:
         return low
     while high > low * (1 + _RELATIVE_TOLERANCE):

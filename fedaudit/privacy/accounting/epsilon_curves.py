@@ -1,4 +1,4 @@
-"""What one kind of subject spends before one observer, composition by composition."""
+"""What one kind of subject spends against one observer, composition by composition."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,39 +11,41 @@ from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, Observe
 
 
 @dataclass(frozen=True)
-class Course:
-    """One event, again and again."""
+class RepeatedEvent:
+    """One event, composed repeatedly."""
 
     event: Event
-    lasts: int | None = None
+    max_compositions: int | None = None
     """Compositions after which the subject takes no further part; None where it stays."""
 
-    def lasting(self, compositions: ArrayLike) -> NDArray[np.int64]:
-        """How many of so many compositions the subject takes part in."""
+    def compositions_within(self, compositions: ArrayLike) -> NDArray[np.int64]:
+        """How many of these compositions the subject takes part in."""
         counts = np.asarray(compositions, dtype=np.int64)
-        return counts if self.lasts is None else np.minimum(counts, self.lasts)
+        return (
+            counts if self.max_compositions is None else np.minimum(counts, self.max_compositions)
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able values; `course_from_dict` reads them back."""
-        return {"event": self.event.as_dict(), "lasts": self.lasts}
+        """JSON-able values; `repeated_event_from_dict` reads them back."""
+        return {"event": self.event.as_dict(), "lasts": self.max_compositions}
 
 
-def course_from_dict(values: dict[str, Any]) -> Course:
-    """What `as_dict` gave. Raises ValueError, KeyError or TypeError where it is none."""
+def repeated_event_from_dict(values: dict[str, Any]) -> RepeatedEvent:
+    """What `as_dict` gave. Raises ValueError, KeyError or TypeError where it is malformed."""
     lasts = values["lasts"]
     if lasts is not None and (type(lasts) is not int or lasts < 1):
         raise ValueError(f"lasts = {lasts} must be a whole number, 1 or more, or null")
-    return Course(event_from_dict(values["event"]), lasts)
+    return RepeatedEvent(event_from_dict(values["event"]), lasts)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class EpsilonLine:
+class EpsilonCurve:
     """Epsilon of one kind of subject, by the number of compositions."""
 
     observer: Observer
     delta: float
     adjacency: Adjacency
-    courses: tuple[Course, ...]
+    repeated_events: tuple[RepeatedEvent, ...]
     """What a subject may go through; the line is the worst of them at each place. One, but for
     groups of records that their clients sample with noise of their own."""
     epsilons: NDArray[np.float64]
@@ -52,7 +54,7 @@ class EpsilonLine:
     @property
     def event(self) -> Event:
         """One composition, of the course that spends most in the end."""
-        return self.courses[0].event
+        return self.repeated_events[0].event
 
     def after(self, compositions: ArrayLike) -> NDArray[np.float64]:
         """Epsilon after so many compositions, each; more than planned are possible.
@@ -65,7 +67,7 @@ class EpsilonLine:
         beyond = counts > last
         if beyond.any():
             more = worst_epsilons(
-                self.courses,
+                self.repeated_events,
                 counts[beyond],
                 adjacency=self.adjacency,
                 observer=self.observer,
@@ -81,32 +83,32 @@ class EpsilonLine:
     def curve(self, compositions: int) -> NDArray[np.float64]:
         """Renyi divergences after so many compositions, at RDP_ORDERS: float64 [orders]."""
         most = np.zeros(1)
-        for course in self.courses:
-            one = shared_curve(course.event, adjacency=self.adjacency, observer=self.observer)
-            count = int(course.lasting(compositions))
+        for repeated in self.repeated_events:
+            one = shared_curve(repeated.event, adjacency=self.adjacency, observer=self.observer)
+            count = int(repeated.compositions_within(compositions))
             # An order without a bound stays infinite, but for no composition at all.
             most = np.maximum(most, count * one if count else np.zeros(len(one)))
         return most
 
 
 def worst_epsilons(
-    courses: tuple[Course, ...],
+    repeated_events: tuple[RepeatedEvent, ...],
     compositions: ArrayLike,
     *,
     adjacency: Adjacency,
     observer: Observer,
     delta: float,
 ) -> NDArray[np.float64]:
-    """The largest epsilon of the courses after so many compositions, by Renyi orders: float64."""
+    """The largest epsilon of the events after so many compositions, by Renyi orders: float64."""
     found = [
         renyi_epsilons(
-            course.event,
-            course.lasting(compositions),
+            repeated.event,
+            repeated.compositions_within(compositions),
             adjacency=adjacency,
             observer=observer,
             delta=delta,
         )
-        for course in courses
+        for repeated in repeated_events
     ]
     most: NDArray[np.float64] = np.max(found, axis=0)
     return most

@@ -29,7 +29,7 @@ from fedaudit.privacy.accounting.privacy_events import (
 
 _AT_ONCE = 1 << 12  # compositions at a time
 _PLD_POINTS = 32
-_LARGEST_FOR_PLD = 30.0  # a larger epsilon takes long, and means little
+_MAX_PLD_EPSILON = 30.0  # a larger epsilon takes long, and means little
 
 
 def renyi_epsilons(
@@ -64,7 +64,7 @@ def pld_table(
     )
     places = np.unique(np.geomspace(1, steps, _PLD_POINTS).round().astype(np.int64)).tolist()
     for place in places:
-        if table[place] > _LARGEST_FOR_PLD:
+        if table[place] > _MAX_PLD_EPSILON:
             break
         fine = {} if place == steps else {"loss_step": COARSE_LOSS_STEP}
         accountant = PldAccountant(adjacency=adjacency, **fine)

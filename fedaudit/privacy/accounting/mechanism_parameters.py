@@ -29,7 +29,7 @@ def layer_components(sizes: Sequence[int]) -> tuple[Component, ...]:
 
 
 @dataclass(frozen=True)
-class MechanismInputs:
+class MechanismParameters:
     """The mechanism of one ledger entry. None stands for a number that it does not have.
 
     Raises ValueError for components that do not make up the released vector.
@@ -106,16 +106,16 @@ class MechanismInputs:
         return fields
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> "MechanismInputs":
+    def from_dict(cls, fields: Mapping[str, Any]) -> "MechanismParameters":
         """What `as_dict` gave. Raises TypeError for a missing or unknown field, and ValueError for
         components that are none."""
         components = fields.get("components")
         return cls(**{**fields, "components": None if components is None else _read(components)})
 
 
-def unbounded_inputs(mechanism: str, *, n: int, noise: str) -> MechanismInputs:
+def unbounded_inputs(mechanism: str, *, n: int, noise: str) -> MechanismParameters:
     """What is recorded of training without noise."""
-    return MechanismInputs(
+    return MechanismParameters(
         mechanism=mechanism,
         n=n,
         noise_multiplier=None,

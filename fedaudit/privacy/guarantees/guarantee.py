@@ -51,7 +51,8 @@ def number(value: float) -> str:
 def at_most(value: float, *, digits: int = 6) -> str:
     """An upper bound in a sentence: rounded up, never to less than was shown.
 
-    What few digits tell is told as it is: 2.2 stays, although in binary it lies a little higher.
+    What few digits can say is stated as it is: 2.2 stays, although in binary it lies a little
+    higher.
     """
     nearest = f"{value:.{digits}g}"
     if float(nearest) >= value:

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 from fedaudit.privacy.accounting.mechanism_parameters import (
     CostKind,
     GuaranteeKind,
-    MechanismInputs,
+    MechanismParameters,
 )
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.guarantees.guarantee import Guarantee
@@ -105,7 +105,7 @@ class PrivacyMechanism(ABC):
     @abstractmethod
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
-    ) -> MechanismInputs:
+    ) -> MechanismParameters:
         """What the ledger records, for a model of `n` parameters.
 
         `plan`: the spending plan, of a cost that is an epsilon; `layers`: parameters of each layer,

@@ -14,7 +14,7 @@ from typing import ClassVar, assert_never
 from fedaudit.privacy.accounting.mechanism_parameters import (
     CostKind,
     GuaranteeKind,
-    MechanismInputs,
+    MechanismParameters,
 )
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
@@ -39,7 +39,7 @@ _TRUSTED = (
 )
 _MOVING_CLIP = (
     "The clip follows a noised count of the updates within it; the count's share of the noise "
-    "is part of the epsilon told."
+    "is part of the epsilon reported."
 )
 _CHOICE_COVERED = (
     "A client adds to the one hypothesis that it chose itself, and all hypotheses get "
@@ -108,7 +108,7 @@ class GaussianCentralMechanism(EpsilonMechanism):
 
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
-    ) -> MechanismInputs:
+    ) -> MechanismParameters:
         """The event of a round; no clip where it moves."""
         moves = self.privacy.adaptive_clip is not None
         return self.planned_inputs(

@@ -11,7 +11,7 @@ from typing import ClassVar
 from fedaudit.privacy.accounting.mechanism_parameters import (
     CostKind,
     GuaranteeKind,
-    MechanismInputs,
+    MechanismParameters,
 )
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Gaussian
 from fedaudit.privacy.guarantees.guarantee import number
@@ -79,7 +79,7 @@ class GaussianLocalMechanism(EpsilonMechanism):
 
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
-    ) -> MechanismInputs:
+    ) -> MechanismParameters:
         """The event of an upload, and the clip."""
         return self.planned_inputs(
             plan,

@@ -12,7 +12,7 @@ from typing import ClassVar
 from fedaudit.privacy.accounting.mechanism_parameters import (
     CostKind,
     GuaranteeKind,
-    MechanismInputs,
+    MechanismParameters,
     layer_components,
 )
 from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee
@@ -106,10 +106,10 @@ class LaplaceL2Mechanism(PrivacyMechanism):
 
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
-    ) -> MechanismInputs:
+    ) -> MechanismParameters:
         """nu, the radius or its floor, and the clip."""
         privacy = self.privacy
-        return MechanismInputs(
+        return MechanismParameters(
             mechanism=privacy.mechanism,
             n=n,
             noise_multiplier=float(privacy.noise_multiplier),

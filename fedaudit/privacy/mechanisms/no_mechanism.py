@@ -7,7 +7,7 @@ from typing import ClassVar
 from fedaudit.privacy.accounting.mechanism_parameters import (
     CostKind,
     GuaranteeKind,
-    MechanismInputs,
+    MechanismParameters,
     unbounded_inputs,
 )
 from fedaudit.privacy.guarantees.guarantee import Guarantee, no_guarantee
@@ -69,7 +69,7 @@ class NoPrivacyMechanism(PrivacyMechanism):
 
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
-    ) -> MechanismInputs:
+    ) -> MechanismParameters:
         """The name of the mechanism and the number of parameters."""
         return unbounded_inputs(self.facts.name, n=n, noise=self.privacy.noise)
 

@@ -17,7 +17,7 @@ from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons
 from fedaudit.privacy.accounting.mechanism_parameters import (
     CostKind,
     GuaranteeKind,
-    MechanismInputs,
+    MechanismParameters,
     unbounded_inputs,
 )
 from fedaudit.privacy.accounting.privacy_events import Adjacency
@@ -129,16 +129,16 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
 
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
-    ) -> MechanismInputs:
+    ) -> MechanismParameters:
         """The events of each group of records, which tell the noise of every client."""
         if self._is_without_noise:
             return unbounded_inputs(self.facts.name, n=n, noise=self.privacy.noise)
         return self.planned_inputs(plan, n=n, noise_multiplier=None, clip=self.privacy.clip)
 
-    def public_inputs(self, *, n: int) -> MechanismInputs:
+    def public_inputs(self, *, n: int) -> MechanismParameters:
         """What the ledger records apart from the events, which follow from the budgets."""
         privacy = self.privacy
-        return MechanismInputs(
+        return MechanismParameters(
             mechanism=privacy.mechanism,
             n=n,
             noise_multiplier=None,
@@ -233,12 +233,12 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         elif privacy.inversion == "curve-fit":
             found.append(
                 "Rates are the authors' fit inverted, which lets small budgets be passed; the "
-                "epsilons told are the accountant's own and not the fit's."
+                "epsilons reported are the accountant's own and not the fit's."
             )
         found.append(
             "A record is all that is covered: somebody with many records is protected less. Which "
             "clients there are, how many records have which budget, and how many are left out, is "
-            "told without noise."
+            "disclosed without noise."
         )
         return found
 
@@ -328,13 +328,13 @@ def _what_the_server_sees(rate: float) -> str:
 def _how_budgets_are_kept(privacy: RecordPersonalised, rate: float) -> str:
     if privacy.baseline == "uniform":
         return (
-            f"Every record spends up to {number(privacy.uniform_epsilon)} before `final_model`, "
+            f"Every record spends up to {number(privacy.uniform_epsilon)} against `final_model`, "
             "whatever its own budget."
         )
     if privacy.baseline is None and privacy.inversion == "curve-fit":
-        return "Budgets are aimed at before `final_model`, and not always kept."
+        return "Budgets are aimed at, against `final_model`, and not always kept."
     if rate == 1:
-        return "Budgets are kept before both."
+        return "Budgets are kept against both."
     return (
-        "Budgets are kept before `final_model`; the server may see more spent than a budget says."
+        "Budgets are kept against `final_model`; the server may see more spent than a budget says."
     )

@@ -6,7 +6,7 @@ A new mechanism is registered here in both places; a member of the spec's union 
 
 from typing import assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.base import MechanismFacts, PrivacyMechanism
 from fedaudit.privacy.mechanisms.gaussian_central import GaussianCentralMechanism
 from fedaudit.privacy.mechanisms.gaussian_local import GaussianLocalMechanism
@@ -72,7 +72,7 @@ def known_facts(name: str | None) -> MechanismFacts | None:
     return None if name is None else _FACTS.get(name)
 
 
-def why_unbounded(inputs: MechanismInputs) -> str:
+def why_unbounded(inputs: MechanismParameters) -> str:
     """Why nothing bounds what a release reveals, of entries that count no cost."""
     facts = known_facts(inputs.mechanism)
     if facts is None:

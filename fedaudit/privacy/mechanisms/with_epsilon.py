@@ -9,8 +9,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
-from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import Adjacency
 from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.planning.cost_projection import (
@@ -31,10 +32,6 @@ _HELD_OUT: dict[PrivacyUnit, str] = {
         "when to stop, and their fairness counts are used without noise."
     ),
 }
-_WHO: dict[Observer, str] = {
-    "final_model": "those who see the models",
-    "server": "the server",
-}
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class EpsilonMechanism(PrivacyMechanism):
     @property
     @abstractmethod
     def delta(self) -> float:
-        """The delta at which epsilon is told."""
+        """The delta at which epsilon is reported."""
 
     @property
     @abstractmethod
@@ -87,12 +84,12 @@ class EpsilonMechanism(PrivacyMechanism):
         n: int,
         noise_multiplier: float | None,
         clip: float | None,
-    ) -> MechanismInputs:
+    ) -> MechanismParameters:
         """What the ledger records of a plan; `noise_multiplier` and `clip` where all rounds and
         clients share them. Raises ValueError without a plan."""
         if plan is None:
             raise ValueError(f"the ledger of {self.facts.name} records its spending plan")
-        return MechanismInputs(
+        return MechanismParameters(
             mechanism=self.facts.name,
             n=n,
             noise_multiplier=noise_multiplier,
@@ -140,12 +137,12 @@ class EpsilonMechanism(PrivacyMechanism):
 def _figures(epsilons: Sequence[ObserverEpsilon]) -> list[str]:
     if not epsilons:
         return []
-    return [f"Spent, by whoever spent most: epsilon = {_told(epsilons)}."]
+    return [f"Spent, by whoever spent most: epsilon = {_stated(epsilons)}."]
 
 
 def _early_end(planned: Sequence[ObserverEpsilon]) -> str:
     """What is proven where losses may end the run."""
-    figure = f": epsilon = {_told(planned)}" if planned else ""
+    figure = f": epsilon = {_stated(planned)}" if planned else ""
     return (
         "Validation losses may end training early, and they follow from the models. What is proven "
         f"is then the epsilon of all rounds that were planned{figure}. The epsilon of the rounds "
@@ -153,5 +150,7 @@ def _early_end(planned: Sequence[ObserverEpsilon]) -> str:
     )
 
 
-def _told(epsilons: Sequence[ObserverEpsilon]) -> str:
-    return ", ".join(f"{at_most(one.value)} before {_WHO[one.observer]}" for one in epsilons)
+def _stated(epsilons: Sequence[ObserverEpsilon]) -> str:
+    return ", ".join(
+        f"{at_most(one.value)} against {observer_words(one.observer)}" for one in epsilons
+    )

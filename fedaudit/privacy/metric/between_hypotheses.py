@@ -14,16 +14,16 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_LISTED = 6
+MAX_LISTED = 6
 """Hypotheses up to which every pair is listed."""
-FEWEST_RELEASES = 5
+MIN_RELEASES = 5
 """Releases below which a median would all but state the norm of one client's update."""
 
 
 def listed_pairs(distances: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Which pairs are told, of distances [k, k]: all of them, or the nearest and the farthest."""
+    """Which pairs are reported, of distances [k, k]: all, or the nearest and the farthest."""
     pairs = list(combinations(range(len(distances)), 2))
-    if len(distances) <= MOST_LISTED:
+    if len(distances) <= MAX_LISTED:
         return pairs
     ordered = sorted(pairs, key=lambda pair: float(distances[pair]))
     return [ordered[0], ordered[-1]]

@@ -20,7 +20,7 @@ from torch import Tensor
 from fedaudit.randomness import Purpose, Source, normals, uniforms
 
 # Up to this shape a gamma number is minus the logarithm of a product of uniforms.
-_LARGEST_PRODUCT = 16
+_MAX_PRODUCT_SHAPE = 16
 _ATTEMPT_WORDS = 4
 
 
@@ -81,7 +81,7 @@ def unit_gamma(
     purpose: Purpose = Purpose.MAGNITUDE,
 ) -> NDArray[np.float64]:
     """Gamma(shape, 1) numbers in float64 over broadcast(seeds, round_, counters)."""
-    if shape <= _LARGEST_PRODUCT:
+    if shape <= _MAX_PRODUCT_SHAPE:
         words = source.words(purpose=purpose, round_=round_, counters=counters, count=shape)
         product: NDArray[np.float64] = uniforms(words).prod(-1)
         return -np.log(product)

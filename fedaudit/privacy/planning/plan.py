@@ -4,14 +4,14 @@ A composition is one thing that leaves with noise on it: a round of `gaussian-ce
 of a `gaussian-local` client, a round of `record-personalised`. Everything is known before the run,
 so that training counts compositions only and whoever keeps the ledger looks epsilon up.
 
-Who pays, the plan's subjects:
+The plan's subjects, who are charged:
 
 - `gaussian-central`: one subject, everyone. Who was drawn is secret, so everybody pays for every
   round. The server is trusted; the models are what is looked at.
-- `gaussian-local`: every client, for each of its own uploads, before the server. It sees who sends,
-  so no sampling amplifies.
+- `gaussian-local`: every client, for each of its own uploads, against the server. It sees who
+  sends, so no sampling amplifies.
 - `record-personalised`: groups of records by budget (`fedaudit.privacy.records.record_groups`), for
-  every round before the final model, and for the rounds of the busiest client before the server.
+  every round before the final model, and for the rounds of the busiest client against the server.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedaudit.privacy.accounting.accountants.base import Accountant
 from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
 from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant
-from fedaudit.privacy.accounting.epsilon_curves import Course, EpsilonLine
+from fedaudit.privacy.accounting.epsilon_curves import EpsilonCurve, RepeatedEvent
 from fedaudit.privacy.accounting.epsilon_tables import pld_table, renyi_epsilons
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Event, Observer, TwoStage
 from fedaudit.privacy.records.record_spending import RECORD_ADJACENCY, RecordSpending
@@ -38,7 +38,7 @@ EVERYONE = "everyone"
 
 @dataclass(frozen=True, kw_only=True)
 class ObserverEpsilon:
-    """What was spent before one observer, by whoever spent most."""
+    """What was spent against one observer, by whoever spent most."""
 
     observer: Observer
     delta: float
@@ -48,7 +48,7 @@ class ObserverEpsilon:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SpendingPlan:
-    """The epsilons of a run; of every subject of its ledger, before every observer."""
+    """The epsilons of a run; of every subject of its ledger, against every observer."""
 
     subject_kind: SubjectKind
     subjects: tuple[str, ...]
@@ -58,7 +58,7 @@ class SpendingPlan:
     accountant: PlanAccountant
     steps: int
     """Compositions of the whole run, if nothing is repeated."""
-    lines: Mapping[Observer, tuple[EpsilonLine, ...]]
+    lines: Mapping[Observer, tuple[EpsilonCurve, ...]]
     """One line for all subjects, or one each."""
     records: RecordSpending | None = None
     """Every record's own figures; None but for `record-personalised`."""
@@ -70,7 +70,7 @@ class SpendingPlan:
         """Before whom epsilon is counted, in one order."""
         return tuple(self.lines)
 
-    def line(self, observer: Observer, subject: int = 0) -> EpsilonLine:
+    def line(self, observer: Observer, subject: int = 0) -> EpsilonCurve:
         """The line of a subject."""
         lines = self.lines[observer]
         return lines[subject] if len(lines) > 1 else lines[0]
@@ -127,15 +127,15 @@ class SpendingPlan:
     def events_json(self) -> str:
         """What the ledger keeps of the events: canonical JSON.
 
-        The event of one composition; for record groups, per group, the courses of its records:
-        `{"group": [{"event": ..., "lasts": ...}]}`.
+        The event of one composition; for record groups, per group, the repeated events of its
+        records: `{"group": [{"event": ..., "lasts": ...}]}`.
         """
         lines = self.lines[self.observers[0]]
         if self.subject_kind != "record_group":
             return _canonical(lines[0].event.as_dict())
         return _canonical(
             {
-                name: [course.as_dict() for course in line.courses]
+                name: [repeated.as_dict() for repeated in line.repeated_events]
                 for name, line in zip(self.subjects, lines, strict=True)
             }
         )
@@ -153,11 +153,11 @@ def plan_of_one_event(
     steps: int,
 ) -> SpendingPlan:
     """A plan in which one event is composed, alike for all subjects."""
-    line = EpsilonLine(
+    line = EpsilonCurve(
         observer=observer,
         delta=delta,
         adjacency=adjacency,
-        courses=(Course(event),),
+        repeated_events=(RepeatedEvent(event),),
         epsilons=_table(event, steps, adjacency=adjacency, delta=delta, accountant=accountant),
     )
     return SpendingPlan(
@@ -203,7 +203,7 @@ def _table(
             assert_never(accountant)
 
 
-def _warnings(lines: Sequence[EpsilonLine], steps: int) -> tuple[str, ...]:
+def _warnings(lines: Sequence[EpsilonCurve], steps: int) -> tuple[str, ...]:
     """What the accountants of these lines say about them, each thing once."""
     found: dict[str, None] = {}
     for line in lines:
@@ -212,7 +212,7 @@ def _warnings(lines: Sequence[EpsilonLine], steps: int) -> tuple[str, ...]:
             if isinstance(line.event, TwoStage)
             else RdpAccountant(adjacency=line.adjacency)
         )
-        count = int(line.courses[0].lasting(steps))
+        count = int(line.repeated_events[0].compositions_within(steps))
         found |= dict.fromkeys(accountant.compose(line.event, count).spent(line.delta).warnings)
     return tuple(found)
 

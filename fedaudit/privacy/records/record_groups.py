@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_MOST_LEVELS = 12
+_MAX_LEVELS = 12
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ def record_groups(
     """
     group_of = np.full(len(budgets), -1, dtype=np.int64)
     levels = np.unique(budgets[used])
-    if len(levels) <= _MOST_LEVELS:
+    if len(levels) <= _MAX_LEVELS:
         group_of[used] = np.searchsorted(levels, budgets[used])
         exact = [RecordGroup(f"budget {level!r}", level, level) for level in levels.tolist()]
         return tuple(exact), group_of

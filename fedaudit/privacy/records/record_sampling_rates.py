@@ -19,8 +19,8 @@ from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
 _GRID = 2.0**-32
 _RATIO = 1 + 9e-4  # between neighbours of the table: at least 99.9 % of a budget is used
 _COARSE_RATES = 129
-_MOST_AT_ONCE = 64
-_LEAST = 1e-5  # budgets below this are kept as well, but not used as fully
+_MAX_AT_ONCE = 64
+_MIN_BUDGET = 1e-5  # budgets below this are kept as well, but not used as fully
 # Sums of the same terms in another order may differ by so much.
 _ROUNDING = 1 - 1e-11
 
@@ -87,11 +87,11 @@ def _table(
     rates, spends = coarse, run.epsilons(coarse)
     cells = np.unique(np.searchsorted(spends, wanted, side="right") - 1)
     while True:
-        relevant = np.maximum(spends, _LEAST)
+        relevant = np.maximum(spends, _MIN_BUDGET)
         steps = np.log(relevant[1:] / relevant[:-1])
         steps[~np.isin(np.searchsorted(coarse, rates[:-1], side="right") - 1, cells)] = 0
         wide = np.flatnonzero(steps > np.log(_RATIO))
-        counts = np.minimum(np.ceil(steps[wide] / np.log(_RATIO)), _MOST_AT_ONCE).astype(np.int64)
+        counts = np.minimum(np.ceil(steps[wide] / np.log(_RATIO)), _MAX_AT_ONCE).astype(np.int64)
         more = np.setdiff1d(_between(rates[wide], rates[wide + 1], counts), rates)
         if not len(more):
             break

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
-from fedaudit.privacy.accounting.epsilon_curves import Course, EpsilonLine, worst_epsilons
+from fedaudit.privacy.accounting.epsilon_curves import EpsilonCurve, RepeatedEvent, worst_epsilons
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from fedaudit.privacy.records.record_groups import RecordGroup, record_groups
 from fedaudit.privacy.records.record_use import RecordUse
@@ -18,7 +18,7 @@ RECORD_ADJACENCY: Adjacency = "add-or-remove-one"
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSpending:
-    """What the records of a group spent, before one observer."""
+    """What the records of a group spent, against one observer."""
 
     group: RecordGroup
     records: int
@@ -73,53 +73,55 @@ class RecordSpending:
             for group, mine in ((one, self.group_of == at) for at, one in enumerate(self.groups))
         ]
 
-    def lines(self) -> dict[Observer, tuple[EpsilonLine, ...]]:
+    def lines(self) -> dict[Observer, tuple[EpsilonCurve, ...]]:
         """By observer, one line for each group: that of the record that spends most."""
         groups = [self._lines(group) for group in range(len(self.groups))]
         return {
             observer: tuple(lines[observer] for lines in groups) for observer in RECORD_OBSERVERS
         }
 
-    def _lines(self, group: int) -> dict[Observer, EpsilonLine]:
-        """By observer; the courses are the same before all, so that one list of them is enough."""
-        courses = self._courses(group)
+    def _lines(self, group: int) -> dict[Observer, EpsilonCurve]:
+        """By observer; the events are the same against all, so that one list of them is enough."""
+        repeated_events = self._repeated_events(group)
         tables = {
-            observer: np.array([self._table(course, observer) for course in courses])
+            observer: np.array([self._table(repeated, observer) for repeated in repeated_events])
             for observer in RECORD_OBSERVERS
         }
         # Keep what is the worst somewhere before someone, what spends most in the end first.
         worst = np.unique([table.argmax(axis=0)[1:] for table in tables.values()])
-        found: dict[Observer, EpsilonLine] = {}
+        found: dict[Observer, EpsilonCurve] = {}
         for observer, table in tables.items():
             order = worst[np.argsort(-table[worst, -1], kind="stable")]
-            found[observer] = EpsilonLine(
+            found[observer] = EpsilonCurve(
                 observer=observer,
                 delta=self.delta,
                 adjacency=RECORD_ADJACENCY,
-                courses=tuple(courses[place] for place in order.tolist()),
+                repeated_events=tuple(repeated_events[place] for place in order.tolist()),
                 epsilons=table.max(axis=0),
             )
         return found
 
-    def _table(self, course: Course, observer: Observer) -> NDArray[np.float64]:
+    def _table(self, repeated: RepeatedEvent, observer: Observer) -> NDArray[np.float64]:
         return worst_epsilons(
-            (course,),
+            (repeated,),
             np.arange(self.rounds + 1),
             adjacency=RECORD_ADJACENCY,
             observer=observer,
             delta=self.delta,
         )
 
-    def _courses(self, group: int) -> list[Course]:
+    def _repeated_events(self, group: int) -> list[RepeatedEvent]:
         """What the group's records go through; of those alike but for their rate, the largest."""
         plan = self.use.plan
-        courses = []
+        repeated_events = []
         for run, mine in self._runs():
             inside = mine & (self.group_of == group)
             for lasts in np.unique(plan.rounds[inside]).tolist():
                 rate = float(plan.rates[inside & (plan.rounds == lasts)].max())
-                courses.append(Course(run.event(rate), lasts if lasts < self.rounds else None))
-        return courses
+                repeated_events.append(
+                    RepeatedEvent(run.event(rate), lasts if lasts < self.rounds else None)
+                )
+        return repeated_events
 
     def _runs(self) -> list[tuple[TwoStageRun, NDArray[np.bool_]]]:
         """The distinct runs of the clients, and the records of each."""

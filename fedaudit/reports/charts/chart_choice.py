@@ -8,7 +8,7 @@ from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.final_charts import rates_chart, spending_charts
 from fedaudit.reports.charts.over_rounds import gap_charts, privacy_charts, training_charts
 from fedaudit.reports.charts.parameter_plot_chart import plane_charts
-from fedaudit.reports.charts.privacy_cost_chart import who_pays_chart
+from fedaudit.reports.charts.privacy_cost_chart import privacy_cost_chart
 from fedaudit.reports.charts.series import Series
 
 
@@ -31,7 +31,7 @@ def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
     return Charts(
         privacy=[*spending_charts(report), *privacy_charts(report, found)],
         fairness=[
-            _of_attribute(section, found, name=f"fairness-{place}", best=best)
+            _draw_attribute(section, found, name=f"fairness-{place}", best=best)
             for place, section in enumerate(report["fairness"], start=1)
         ],
         training=[*plane_charts(report), *training_charts(report, found)],
@@ -39,11 +39,11 @@ def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
     )
 
 
-def _of_attribute(
+def _draw_attribute(
     section: Mapping[str, Any], series: Series, *, name: str, best: int
 ) -> list[Chart]:
     rates = rates_chart(section, name=name)
     gaps = series.gaps.get(section["attribute"])
     curves = [] if gaps is None else gap_charts(section, gaps, name=name, best=best)
-    paid = who_pays_chart(section, name=name)
+    paid = privacy_cost_chart(section, name=name)
     return [*curves, *(chart for chart in (rates, paid) if chart is not None)]

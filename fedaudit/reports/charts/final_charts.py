@@ -8,7 +8,7 @@ from fedaudit.reports.charts.ranges import Row, range_chart
 from fedaudit.reports.document.earlier_versions import rate_of, why_no_rate
 from fedaudit.spec.metrics import RATES
 
-_MOST_GROUPS = 40
+_MAX_GROUPS = 40
 _SHARE = (0.0, 1.0)
 _ORDERED_BY = "selection_rate"
 
@@ -78,19 +78,19 @@ def _leakage_chart(privacy: Mapping[str, Any]) -> Chart:
     for one in clusters:
         table.append((f"{_cluster(one)}, median", figure_text(one["leakage_median"])))
         table.append((f"{_cluster(one)}, largest", figure_text(one["leakage_max"])))
-    told = (
+    stated = (
         f"Half of the training clients leaked at most {figure_text(quantiles['p50'])}, nineteen in "
         f"twenty at most {figure_text(quantiles['p95'])}, and nobody more than {figure_text(most)}."
         " The thick bar spans the middle half of all clients."
     )
     if clusters:
-        told += " A client counts for the cluster of its last upload."
+        stated += " A client counts for the cluster of its last upload."
     return Chart(
         name="chart-leakage-spread",
         title="Leakage at the end, over clients and clusters",
         description="Range chart: a row for all training clients and one for each cluster, with "
         "median and largest leakage. The figures are in the table below.",
-        caption=told,
+        caption=stated,
         drawing=range_chart(rows, kinds=("median", "largest"), unit="leakage", whole=(0, 0)),
         table=FigureTable(head=("Whose", "Leakage"), rows=table),
     )
@@ -138,16 +138,16 @@ def _number(records: int | None) -> str:
 
 def _shown(groups: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     """All groups, or of very many those with the lowest and the highest selection rates."""
-    if len(groups) <= _MOST_GROUPS:
+    if len(groups) <= _MAX_GROUPS:
         return groups
     rated = [(rate, group) for group in groups if (rate := rate_of(group, _ORDERED_BY)) is not None]
     ordered = [group for _, group in sorted(rated, key=lambda one: one[0])]
-    half = _MOST_GROUPS // 2
-    return ordered if len(ordered) <= _MOST_GROUPS else [*ordered[:half], *ordered[-half:]]
+    half = _MAX_GROUPS // 2
+    return ordered if len(ordered) <= _MAX_GROUPS else [*ordered[:half], *ordered[-half:]]
 
 
 def _rates_words(groups: Sequence[Mapping[str, Any]], shown: int) -> str:
-    told = []
+    stated = []
     for name, rate in RATES.items():
         found = [
             (value, group["value"])
@@ -158,19 +158,19 @@ def _rates_words(groups: Sequence[Mapping[str, Any]], shown: int) -> str:
             continue
         (low, lowest), (high, highest) = min(found), max(found)
         between = f"from {figure_text(low)} ({lowest}) to {figure_text(high)} ({highest})"
-        told.append(
+        stated.append(
             f"{rate.label}: {between}." if low < high else f"{rate.label}: {figure_text(low)}."
         )
     hidden = sum(group["suppressed"] for group in groups)
     if hidden:
-        told.append(f"{hidden} of {len(groups)} groups are suppressed.")
+        stated.append(f"{hidden} of {len(groups)} groups are suppressed.")
     if shown < len(groups) - hidden:
-        told.append(
+        stated.append(
             f"{shown} groups are drawn, those with the lowest and the highest selection rates."
         )
     if shown < len(groups):
-        told.append("The table lists all groups.")
-    return " ".join(told)
+        stated.append("The table lists all groups.")
+    return " ".join(stated)
 
 
 def _rate_text(group: Mapping[str, Any], rate: str) -> str:

@@ -12,7 +12,7 @@ SERIES = 6
 ROW = 18.0
 _CHARACTER = 6.6
 _SAMPLE = 28.0
-_LONGEST = 44
+_MAX_LENGTH = 44
 
 
 def line_sample(kind: str, x: float, y: float) -> Markup:
@@ -43,7 +43,7 @@ def legend(entries: Sequence[tuple[Markup, str]]) -> tuple[Markup, float]:
     parts: list[Markup] = []
     x, y = 0.0, 0.0
     for sample, name in entries:
-        shown = shortened(name, _LONGEST)
+        shown = shortened(name, _MAX_LENGTH)
         wide = _SAMPLE + _CHARACTER * len(shown) + 14
         if x and x + wide > WIDTH:
             x, y = 0.0, y + ROW

@@ -82,13 +82,16 @@ def line_chart(plot: LinePlot) -> Drawing:
 def _entries(plot: LinePlot) -> list[tuple[Markup, str]]:
     found = []
     if len(plot.lines) > 1:
-        found = [(line_sample(f"s{place % SERIES}", 0, 0), one.name) for place, one in _of(plot)]
+        found = [
+            (line_sample(f"s{place % SERIES}", 0, 0), one.name)
+            for place, one in _number_lines(plot)
+        ]
     if plot.best_round is not None:
         found.append((line(11, -6, 11, 6, "best"), f"best round ({plot.best_round})"))
     return found
 
 
-def _of(plot: LinePlot) -> list[tuple[int, Line]]:
+def _number_lines(plot: LinePlot) -> list[tuple[int, Line]]:
     return list(enumerate(plot.lines))
 
 

@@ -10,7 +10,7 @@ from fedaudit.reports.charts.series import GapSeries, Series, Values
 from fedaudit.reports.charts.thinning import kept_places
 from fedaudit.spec.metrics import IDEALS, KINDS, METRICS
 
-_MOST_ROUNDS = 200
+_MAX_ROUNDS = 200
 _SHARE = (0.0, 1.0)
 _BOUNDS = ("epsilon_max", "leakage_max")
 
@@ -132,7 +132,7 @@ def _chart(
     shown = [one for one in lines if any(value is not None for value in one.values)]
     if not shown:
         return None
-    kept = kept_places([one.values for one in shown], most=_MOST_ROUNDS)
+    kept = kept_places([one.values for one in shown], most=_MAX_ROUNDS)
     within = best is not None and rounds[0] <= best <= rounds[-1]
     plot = LinePlot(
         rounds=rounds,
@@ -143,13 +143,13 @@ def _chart(
         best_round=best if within else None,
     )
     names = joined([one.name for one in shown])
-    told = [_course(one, rounds, among=len(shown)) for one in shown]
+    stated = [_course(one, rounds, among=len(shown)) for one in shown]
     return Chart(
         name=f"chart-{name}",
         title=title,
         description=f"Line chart over rounds {rounds[0]} to {rounds[-1]}: {names}. The figures "
         "are in the table below.",
-        caption=" ".join([*told, remark]).strip(),
+        caption=" ".join([*stated, remark]).strip(),
         drawing=line_chart(plot),
         table=_table(shown, rounds, kept),
     )
@@ -180,12 +180,12 @@ def _course(one: Line, rounds: Sequence[int], *, among: int) -> str:
     subject = one.name[:1].upper() + one.name[1:]
     if len(points) == 1:
         return f"{subject} is {one.text(first)} in round {start}."
-    told = f"{subject} is {one.text(first)} in round {start} and {one.text(last)} in round {end}"
+    stated = f"{subject} is {one.text(first)} in round {start} and {one.text(last)} in round {end}"
     extremes = []
     for word, (value, at) in (("lowest", min(points)), ("highest", max(points))):
         if value not in (first, last):
             extremes.append(f"{word} in round {at} ({one.text(value)})")
-    return f"{told}; {joined(extremes)}." if extremes and among <= 2 else f"{told}."
+    return f"{stated}; {joined(extremes)}." if extremes and among <= 2 else f"{stated}."
 
 
 def _figure_line(series: Series, figure: str, name: str) -> Line:
@@ -242,7 +242,7 @@ def _final_words(lines: Sequence[Line]) -> str:
     found = [one.final for one in lines if one.final is not None]
     if not found:
         return ""
-    told = "Right of the rounds: the report's own values, over all held-out rows"
+    stated = "Right of the rounds: the report's own values, over all held-out rows"
     if any(final.low is not None for final in found):
-        told += ", with their intervals; rounds have none"
-    return f"{told}."
+        stated += ", with their intervals; rounds have none"
+    return f"{stated}."

@@ -126,7 +126,7 @@ def _truth(x: float, y: float) -> Markup:
 
 
 def _words(plane: Mapping[str, Any], one: Round, *, best: bool) -> str:
-    told = [
+    stated = [
         f"Hypothesis {place} lies {figure_text(away)} from true parameters {nearest}."
         for place, (away, nearest) in enumerate(
             min((math.dist(point, true), j) for j, true in enumerate(plane["truth"]))
@@ -136,7 +136,7 @@ def _words(plane: Mapping[str, Any], one: Round, *, best: bool) -> str:
     line_ = "The lines lead there from where training began" if best else "The lines show one step"
     return " ".join(
         [
-            *told,
+            *stated,
             f"{line_}; crosses are the parameters that generated the data.",
             "Uploads are as the server received them, noise included.",
         ]

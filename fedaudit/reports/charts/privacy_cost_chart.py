@@ -1,4 +1,4 @@
-"""Who pays: what training cost the clients of each group, as a chart."""
+"""Privacy cost by group: what training cost the clients of each group, as a chart."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,15 +6,16 @@ from typing import Any
 from fedaudit.reports.charts.chart import Chart, FigureTable, bound_text, figure_text
 from fedaudit.reports.charts.ranges import Row, range_chart
 
-_MOST_GROUPS = 40
+_MAX_GROUPS = 40
 
 
-def who_pays_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
+def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
     """Mean and largest cost of each group of one attribute; None where there is none to show.
 
     The cost is leakage where there is one, and otherwise participations.
     """
-    found = section.get("who_pays")
+    # Reports made under the older name have only that.
+    found = section.get("privacy_cost_by_group", section.get("who_pays"))
     if found is None:
         return None
     cost = "leakage"
@@ -28,7 +29,7 @@ def who_pays_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
     rows = [Row(name=group["value"], marks=(group[mean], group[largest])) for group in drawn]
     return Chart(
         name=f"chart-{name}-who-pays",
-        title=f"Who pays: {cost} by group of {section['attribute']}",
+        title=f"Privacy cost: {cost} by group of {section['attribute']}",
         description=f"Range chart of {len(drawn)} groups: mean and largest {cost} of the training "
         "clients of each. The figures are in the table below.",
         caption=_words(found, visible, cost),
@@ -48,21 +49,21 @@ def who_pays_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
 
 def _drawn(visible: Sequence[Mapping[str, Any]], mean: str) -> Sequence[Mapping[str, Any]]:
     """All groups, or of very many those with the lowest and the highest means."""
-    if len(visible) <= _MOST_GROUPS:
+    if len(visible) <= _MAX_GROUPS:
         return visible
     ordered = sorted(visible, key=lambda group: float(group[mean]))
-    half = _MOST_GROUPS // 2
+    half = _MAX_GROUPS // 2
     return [*ordered[:half], *ordered[-half:]]
 
 
 def _words(found: Mapping[str, Any], visible: Sequence[Mapping[str, Any]], cost: str) -> str:
     means = [(group[f"{cost}_mean"], group["value"]) for group in visible]
     (low, lowest), (high, highest) = min(means), max(means)
-    told = f"Mean {cost} is {figure_text(low)}."
+    stated = f"Mean {cost} is {figure_text(low)}."
     if low < high:
-        told = (
+        stated = (
             f"Mean {cost} goes from {figure_text(low)} ({lowest}) to {figure_text(high)} "
             f"({highest})."
         )
     hidden = sum(group["suppressed"] for group in found["groups"])
-    return f"{told} {hidden} groups are suppressed." if hidden else told
+    return f"{stated} {hidden} groups are suppressed." if hidden else stated

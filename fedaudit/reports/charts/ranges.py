@@ -15,7 +15,7 @@ _RIGHT = WIDTH - 20
 _ROW, _MANY, _LOW_ROW = 24.0, 12, 18.0
 _CHARACTER = 7.2
 """Rather too wide: fonts differ, and what is cut off is lost."""
-_LONGEST = 26
+_MAX_LENGTH = 26
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def range_chart(
 ) -> Drawing:
     """The drawing. `kinds` names the marks; `whole` is what the axis covers at least."""
     key, top = legend([(mark(place, 11, 0), name) for place, name in enumerate(kinds)])
-    names = [shortened(row.name, _LONGEST) for row in rows]
+    names = [shortened(row.name, _MAX_LENGTH) for row in rows]
     left = 16 + _CHARACTER * max(map(len, names))
     row_height = _ROW if len(rows) <= _MANY else _LOW_ROW
     bottom = top + 8 + row_height * len(rows)

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_LARGEST = 1e300
+_MAX_VALUE = 1e300
 """Values beyond are drawn here, so that no difference of two overflows."""
 _FLAT = 1e-5
 """Values that differ by less, against their size, are drawn as equal: ticks have six digits,
@@ -37,7 +37,7 @@ class Scale:
         return tick_texts(self.ticks, logarithmic=self.logarithmic)
 
     def _place(self, value: float) -> float:
-        bounded = min(_LARGEST, max(-_LARGEST, value))
+        bounded = min(_MAX_VALUE, max(-_MAX_VALUE, value))
         return math.log10(max(bounded, self.low)) if self.logarithmic else bounded
 
 
@@ -49,15 +49,15 @@ def value_scale(
     Logarithmic where all are positive and the largest is a hundred times the smallest. `whole`
     widens it, and keeps it linear: (0, 1) for a share.
     """
-    found = [min(_LARGEST, max(-_LARGEST, value)) for value in values]
+    found = [min(_MAX_VALUE, max(-_MAX_VALUE, value)) for value in values]
     if whole is not None:
         found += whole
     low, high = min(found), max(found)
-    if whole is None and low > 1 / _LARGEST and high / low > _MANY_DECADES:
+    if whole is None and low > 1 / _MAX_VALUE and high / low > _MANY_DECADES:
         return _decades(low, high, start, end)
     size = max(abs(low), abs(high))
-    if high - low <= (_FLAT if _plain(size) else _FLAT_POWER) * size or high - low < 1 / _LARGEST:
-        margin = size / 10 if size > 1 / _LARGEST else 1.0
+    if high - low <= (_FLAT if _plain(size) else _FLAT_POWER) * size or high - low < 1 / _MAX_VALUE:
+        margin = size / 10 if size > 1 / _MAX_VALUE else 1.0
         low, high = low - margin, high + margin
     step = _step((high - low) / 4)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

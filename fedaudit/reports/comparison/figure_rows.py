@@ -83,9 +83,9 @@ def _cell(meaning: _Meaning, report: Report, figures: dict[_Meaning, ReportFigur
     if (own := figures.get(meaning)) is not None:
         return Cell(value=own.value, reason=own.reason)
     same = [one for one in figures if one.name == meaning.name]
-    told = [figures[one].reason for one in same if figures[one].value is None]
-    if told:
-        return Cell(value=None, reason=told[0])
+    stated = [figures[one].reason for one in same if figures[one].value is None]
+    if stated:
+        return Cell(value=None, reason=stated[0])
     if not same:
         return Cell(value=None, reason=_absent(meaning, report))
     return Cell(value=None, reason=_otherwise(meaning, same))
@@ -97,17 +97,17 @@ def _absent(meaning: _Meaning, report: Report) -> str:
     measured = any(section.attribute == meaning.attribute for section in report.fairness)
     if measured:
         return "its report was made before this figure was computed"
-    return f"{meaning.attribute!r} is none of its sensitive attributes"
+    return f"{meaning.attribute!r} is not one of its sensitive attributes"
 
 
 def _otherwise(meaning: _Meaning, same: Sequence[_Meaning]) -> str:
     """How an experiment's figures of this name differ from what the row shows."""
     nearest = next((one for one in same if one.observer == meaning.observer), None)
     if nearest is None:
-        return f"it has no such figure before the observer {meaning.observer}"
-    told = [
+        return f"it has no such figure against the observer {meaning.observer}"
+    stated = [
         f"{name} is {of_it:g}" if isinstance(of_it, float) else f"{name} is {of_it}"
         for name, of_row, of_it in zip(meaning._fields, meaning, nearest, strict=True)
         if of_row != of_it
     ]
-    return f"it stands in a row of its own: its {', its '.join(told)}"
+    return f"it stands in a row of its own: its {', its '.join(stated)}"

@@ -158,8 +158,8 @@ def _front(kind: _Kind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
         found = [_value(one, axis) for axis in axes]
         reasons = [reason for value, reason in found if value is None]
         if reasons:
-            told = "; ".join(reason or "a figure is missing" for reason in reasons)
-            left_out.append(LeftOut(experiment_id=one.report.experiment.id, reason=told))
+            stated = "; ".join(reason or "a figure is missing" for reason in reasons)
+            left_out.append(LeftOut(experiment_id=one.report.experiment.id, reason=stated))
         else:
             reports.append(one.report)
             values.append([value for value, _ in found if value is not None])
@@ -197,7 +197,7 @@ def _value(one: _Weighed, axis: Axis) -> tuple[float | None, str | None]:
 def _gap(report: Report, attribute: str, figure: str) -> tuple[float | None, str | None]:
     section = next((one for one in report.fairness if one.attribute == attribute), None)
     if section is None:
-        return None, f"{attribute!r} is none of its sensitive attributes"
+        return None, f"{attribute!r} is not one of its sensitive attributes"
     metric = section.metrics.get(figure)
     if metric is None:
         return None, f"its report was made before {figure} was computed"

@@ -96,13 +96,13 @@ _OF_LEAKAGE = (
 
 
 EARLY_END = (
-    "Validation losses ended a run whose epsilon is told: what is proven is the larger epsilon of "
-    "all rounds that were planned, which its guarantee's statement tells."
+    "Validation losses ended a run whose epsilon is reported: what is proven is the larger "
+    "epsilon of all rounds that were planned, which its guarantee's statement tells."
 )
 
 
 def ended_early(report: Report) -> bool:
-    """Whether the epsilon that is told is that of fewer rounds than were planned."""
+    """Whether the epsilon that is reported is that of fewer rounds than were planned."""
     return report.privacy.epsilon_max is not None and report.utility.stopped_by == "patience"
 
 

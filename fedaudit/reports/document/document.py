@@ -6,9 +6,10 @@ field's name, or in `reason` where the object holds one figure.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.reports.document.aliases import fill_cost_aliases
 from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, Plane
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.part import Part as _Part
@@ -62,7 +63,7 @@ class ComponentLeakage(_Part):
 
 
 class EpsilonSection(_Part):
-    """The largest epsilon that anyone spent, before one observer."""
+    """The largest epsilon that anyone spent, against one observer."""
 
     observer: str
     delta: float
@@ -72,7 +73,7 @@ class EpsilonSection(_Part):
 
 
 class RecordGroupSection(_Part):
-    """Records whose budgets lie in one range, before whoever sees the final model."""
+    """Records whose budgets lie in one range, against whoever sees the final model."""
 
     budget_low: float
     """Budgets exceed this, unless it is the same as the upper end."""
@@ -229,7 +230,7 @@ class ClientAveragedSection(_Part):
     metrics: dict[str, FigureSection]
 
 
-class PayingGroup(_Part):
+class GroupPrivacyCost(_Part):
     """What the training clients of one group paid.
 
     With the unit `record` a client counts in a mean by how many rows of the group it has.
@@ -249,12 +250,12 @@ class PayingGroup(_Part):
     reasons: Reasons
 
 
-class WhoPaysSection(_Part):
+class PrivacyCostSection(_Part):
     """What training cost by group: over training clients, where it is no secret who took part."""
 
     unit: Literal["client", "record"]
     """`client` where every training client has rows of one group only."""
-    groups: list[PayingGroup]
+    groups: list[GroupPrivacyCost]
 
 
 class CrossCheck(_Part):
@@ -292,8 +293,13 @@ class FairnessSection(_Part):
     """Why `by_hypothesis` is empty."""
     client_averaged: ClientAveragedSection | None = None
     client_averaged_reason: str | None = None
-    who_pays: WhoPaysSection | None = None
+    privacy_cost_by_group: PrivacyCostSection | None = None
+    privacy_cost_by_group_reason: str | None = None
+    who_pays: PrivacyCostSection | None = None
+    """Alias of `privacy_cost_by_group`, its name in earlier reports."""
     who_pays_reason: str | None = None
+
+    _filled = model_validator(mode="before")(fill_cost_aliases)
     cross_check: CrossCheck | None = None
     cross_check_reason: str | None = None
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule
 from fedaudit.fairness.scores import GroupScores
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.document.hypotheses_document import Plane
@@ -76,7 +76,7 @@ class ReportMaterial:
     spec: ExperimentSpec
     n: int
     """Released parameters."""
-    inputs: MechanismInputs
+    inputs: MechanismParameters
     """The mechanism, as every entry of the run's ledger has it."""
     federation: FederationFacts
     releases: NDArray[np.int32]
@@ -97,7 +97,7 @@ class ReportMaterial:
     plan: SpendingPlan | None = None
     """For mechanisms that are counted as an epsilon with a delta; None for the others."""
     compositions: Mapping[Observer, ArrayLike] = field(default_factory=dict)
-    """With a plan, before each of its observers: how much was composed, one number for all of the
+    """With a plan, against each of its observers: how much was composed, one number for all of the
     ledger's subjects or one each, [subjects]."""
     hypotheses: HypothesesFacts | None = None
     """None where they are unknown."""

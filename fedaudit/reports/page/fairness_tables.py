@@ -1,4 +1,4 @@
-"""The tables of one attribute on the report's page: gaps, rates by group, and who pays.
+"""The tables of one attribute on the report's page: gaps, rates and privacy cost by group.
 
 Reports of earlier versions lack some of the figures; a table leaves out columns without any.
 """
@@ -14,7 +14,7 @@ from fedaudit.spec.metrics import RATES
 
 Section = Mapping[str, Any]
 
-_OPEN_AT_MOST = 60
+_MAX_OPEN_ROWS = 60
 _LONG_NOTE = 20
 _SCORES = {"accuracy": "Accuracy", "loss": "Loss"}
 _PAID: dict[str, tuple[str, Callable[[float | None], str]]] = {
@@ -38,17 +38,17 @@ class PageTable:
     remark: str = ""
     """What its columns mean, in words."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What several rows note, told once below the table: by the mark that these rows have."""
+    """What several rows note, stated once below the table: by the mark that these rows have."""
 
     @property
     def long(self) -> bool:
         """Whether it is folded on the page."""
-        return len(self.rows) > _OPEN_AT_MOST
+        return len(self.rows) > _MAX_OPEN_ROWS
 
 
 def fairness_tables(section: Section) -> list[PageTable]:
     """The tables of one of the report's fairness sections."""
-    found = [_gaps(section), _rates(section), _by_hypothesis(section), _who_pays(section)]
+    found = [_gaps(section), _rates(section), _by_hypothesis(section), _privacy_costs(section)]
     return [_told_once(table) for table in found if table is not None]
 
 
@@ -178,8 +178,8 @@ def _by_hypothesis(section: Section) -> PageTable | None:
     )
 
 
-def _who_pays(section: Section) -> PageTable | None:
-    found = section.get("who_pays")
+def _privacy_costs(section: Section) -> PageTable | None:
+    found = section.get("privacy_cost_by_group", section.get("who_pays"))
     if found is None:
         return None
     shown = [name for name in _PAID if _some(found["groups"], name)]

@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.reports.charts.chart import bound_text, figure_text
 from fedaudit.reports.charts.chart_choice import charts_of
 from fedaudit.reports.charts.series import Series
@@ -18,7 +19,7 @@ from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.endings import ON_PAGES
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.page.fairness_tables import fairness_tables
-from fedaudit.reports.sections.verdict import gap_told
+from fedaudit.reports.sections.verdict import headline_metric
 
 _HERE = Path(__file__).parent
 _OUTCOMES: dict[GateOutcome, str] = {
@@ -70,12 +71,13 @@ def _template() -> Template:
     )
     environment.filters["figure"] = figure_text
     environment.filters["bound"] = bound_text
+    environment.filters["observer"] = observer_words
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(
         outcomes=_OUTCOMES,
         endings=ON_PAGES,
         fairness_tables=fairness_tables,
-        gap_told=gap_told,
+        headline_metric=headline_metric,
         metric_of=metric_of,
         style=Markup(_style()),
     )

@@ -2,6 +2,7 @@
 
 import json
 
+from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.base import MechanismFacts
 from fedaudit.privacy.mechanisms.registry import known_facts
 from fedaudit.reports.document.checks import value_at
@@ -23,11 +24,6 @@ HELD_OUT = (
     "Losses, the choice of the best round and the fairness rates are taken from held-out rows "
     "without noise or guarantee."
 )
-
-_OBSERVERS = {
-    "final_model": "those who see the models and not who took part",
-    "server": "the server",
-}
 
 
 def kind(document: Document) -> str | None:
@@ -60,7 +56,7 @@ def is_simulated(document: Document) -> bool:
 
 def observer(name: str) -> str:
     """Who looks, in words."""
-    return _OBSERVERS.get(name, name)
+    return observer_words(name)
 
 
 def favourable_outcome(document: Document) -> str:
@@ -103,7 +99,7 @@ def spent(document: Document) -> list[str]:
 
 def _epsilon(one: Document) -> str:
     return (
-        f"epsilon = {figure(number_at(one, 'value'))} before "
+        f"epsilon = {figure(number_at(one, 'value'))} against "
         f"{observer(text_at(one, 'observer') or 'an observer that is not named')}, at delta = "
         f"{figure(number_at(one, 'delta'))} under {text_at(one, 'adjacency') or 'unknown'} "
         f"(accountant {text_at(one, 'accountant') or 'unknown'})."

@@ -74,8 +74,8 @@ def _details(document: Document) -> list[str]:
 
 def _factors(document: Document) -> list[str]:
     names = [text_at(section, "attribute") for section in parts_at(document, "fairness")]
-    told = ", ".join(filter(None, names))
-    return [plain(f"Groups by: {told or 'no attribute was named'}.")]
+    stated = ", ".join(filter(None, names))
+    return [plain(f"Groups by: {stated or 'no attribute was named'}.")]
 
 
 def _metrics(document: Document) -> list[str]:
@@ -107,8 +107,8 @@ def _analyses(document: Document) -> list[str]:
         lines += ["", *_fairness(section)]
     gates = parts_at(document, "gates")
     if gates:
-        told = [[_cell(gate, name) for name in ("figure", "outcome", "reason")] for gate in gates]
-        lines += ["", "### Gates", "", *table(["Figure", "Outcome", "Reason"], told)]
+        stated = [[_cell(gate, name) for name in ("figure", "outcome", "reason")] for gate in gates]
+        lines += ["", "### Gates", "", *table(["Figure", "Outcome", "Reason"], stated)]
     return lines
 
 
@@ -132,14 +132,14 @@ def _fairness(section: Document) -> list[str]:
 
 
 def _privacy(document: Document) -> list[str]:
-    told: Iterable[str | None] = [
+    stated: Iterable[str | None] = [
         facts.NOT_FOR_RELEASE if facts.is_simulated(document) else None,
         f"Guarantee: {facts.kind(document) or 'unknown'}, of the mechanism "
         f"{facts.mechanism(document) or 'unknown'}.",
         *facts.spent(document),
         text_at(document, "guarantee", "statement"),
     ]
-    return bullets(plain(one) for one in told if one)
+    return bullets(plain(one) for one in stated if one)
 
 
 def _evidence(document: Document) -> list[str]:

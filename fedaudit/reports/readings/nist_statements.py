@@ -36,14 +36,14 @@ def parameters_and_unit(document: Document) -> list[NistStatement]:
     """Epsilon and delta (or leakage), the unit of privacy, and what else was spent."""
     unit = text_at(document, "guarantee", "unit")
     key = facts.client_key(document)
-    told = f"A {unit}" + (f", told apart by the column {key}" if key and unit == "client" else "")
+    stated = f"A {unit}" + (f", told apart by the column {key}" if key and unit == "client" else "")
     return [
         _parameters(document),
         _statement(
             "Whose data is protected: what is the unit of privacy, and is it a person?",
             IN_PART,
-            f"{told}. Whether that is one person is not shown, nor whether one person's data lies "
-            "in several of them."
+            f"{stated}. Whether that is one person is not shown, nor whether one person's data "
+            "lies in several of them."
             if unit
             else None,
         ),
@@ -78,7 +78,7 @@ def guarantee(document: Document) -> list[NistStatement]:
         _statement(
             "Does the guarantee hold for the model of this run?",
             ANSWERED,
-            _of_this_model(document),
+            _judge_this_model(document),
         ),
     ]
 
@@ -151,7 +151,7 @@ def side_channels(document: Document) -> list[NistStatement]:
     """Randomness, floating point, timing."""
     noise = text_at(document, "spec", "privacy", "noise")
     floats = [one for one in texts_at(document, "limits") if "floating-point" in one]
-    told = {
+    stated = {
         "simulation": "Drawn from the experiment's seed, so anyone with the seed can repeat it.",
         "release": "Drawn from the operating system's entropy, and not repeatable.",
     }
@@ -159,7 +159,7 @@ def side_channels(document: Document) -> list[NistStatement]:
         _statement(
             "Where does the randomness come from?",
             ANSWERED,
-            told.get(noise or "") if facts.is_protected(document) else "There is no noise.",
+            stated.get(noise or "") if facts.is_protected(document) else "There is no noise.",
         ),
         _statement(
             "Does floating point give anything away?", IN_PART if floats else NOT_SHOWN, *floats
@@ -175,14 +175,14 @@ def side_channels(document: Document) -> list[NistStatement]:
 def trust_model(document: Document) -> list[NistStatement]:
     """Who has to be trusted with what."""
     against = texts_at(document, "guarantee", "observers")
-    told = "; ".join(map(facts.observer, against))
+    stated = "; ".join(map(facts.observer, against))
     known = facts.mechanism_facts(document)
     who = "Who adds noise is not known." if known is None else known.noise_origin.statement
     return [
         _statement(
             "Against whom does the guarantee hold, and who is trusted?",
             ANSWERED,
-            f"Against: {told or 'nobody'}. {who}" if facts.mechanism(document) else None,
+            f"Against: {stated or 'nobody'}. {who}" if facts.mechanism(document) else None,
         ),
         _statement(
             "Do the parties deserve that trust?",
@@ -210,10 +210,10 @@ def data_collection(document: Document) -> list[NistStatement]:
 
 def _statement(question: str, status: Status, *sentences: str | None) -> NistStatement:
     """Without a sentence the report lacks the answer, whatever `status` would have been."""
-    told = " ".join(filter(None, sentences))
-    if not told:
+    stated = " ".join(filter(None, sentences))
+    if not stated:
         return NistStatement(question=question, status=NOT_SHOWN, statement=_UNKNOWN)
-    return NistStatement(question=question, status=status, statement=told)
+    return NistStatement(question=question, status=status, statement=stated)
 
 
 def _parameters(document: Document) -> NistStatement:
@@ -238,7 +238,7 @@ def _variant(document: Document) -> str | None:
     return "(epsilon, delta)-differential privacy."
 
 
-def _of_this_model(document: Document) -> str | None:
+def _judge_this_model(document: Document) -> str | None:
     if facts.kind(document) is None:
         return None
     if not facts.is_protected(document):
@@ -267,12 +267,12 @@ def _composition(document: Document) -> str | None:
 def _utility(document: Document) -> NistStatement:
     names = ("validation_loss", "accuracy")
     found = {name: number_at(document, "utility", name) for name in names}
-    told = ", ".join(f"{name} {figure(one)}" for name, one in found.items() if one is not None)
+    stated = ", ".join(f"{name} {figure(one)}" for name, one in found.items() if one is not None)
     return _statement(
         "How useful is what is left?",
         IN_PART,
-        told
-        and f"On held-out rows: {told}. {facts.trained(document)} Whether that suffices for "
+        stated
+        and f"On held-out rows: {stated}. {facts.trained(document)} Whether that suffices for "
         "the use is not shown.",
     )
 
@@ -283,11 +283,11 @@ def _notes(document: Document) -> str:
 
 def _gaps(section: Document) -> str:
     attribute = text_at(section, "attribute") or "an attribute that is not named"
-    told = []
+    stated = []
     for name, metric in part_at(section, "metrics").items():
-        told.append(f"{name} {figure(number_at(metric, 'value'))}")
+        stated.append(f"{name} {figure(number_at(metric, 'value'))}")
     hidden = sum(one.get("suppressed") is True for one in parts_at(section, "groups"))
-    return f"By {attribute}: {', '.join(told) or 'no metric'}; suppressed groups: {hidden}."
+    return f"By {attribute}: {', '.join(stated) or 'no metric'}; suppressed groups: {hidden}."
 
 
 def _attacks(document: Document) -> NistStatement:

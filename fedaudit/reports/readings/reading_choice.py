@@ -30,7 +30,7 @@ else:
 def reading(document: Mapping[str, Any], name: ReadingName) -> dict[str, Any] | str:
     """A reading of a stored report: JSON-able values, and Markdown for `model-card`.
 
-    What an older report lacks is told as not stated; no document is refused for it. Raises
+    What an older report lacks is reported as not stated; no document is refused for it. Raises
     KeyError for a name that is not registered.
     """
     return READINGS[name].make(document)

@@ -190,14 +190,14 @@ def _deployment_model(document: Document) -> dict[str, str]:
         origin = known.noise_origin
         name, details = origin.registry_model, origin.registry_details
     against = texts_at(document, "guarantee", "observers")
-    told = ", and against ".join(map(facts.observer, against)) or "nobody"
+    stated = ", and against ".join(map(facts.observer, against)) or "nobody"
     return {
         "model_name": name,
         "model_name_details": plain(details),
         "actors": plain(
             "Clients hold the data and compute updates; the server sees who sends, averages the "
-            f"updates and holds the models. The guarantee is against {told}. Whether these parties "
-            "can be trusted so far is not stated by this run."
+            f"updates and holds the models. The guarantee is against {stated}. Whether these "
+            "parties can be trusted so far is not stated by this run."
         ),
         "release_type": "One release",
         "release_type_details": (

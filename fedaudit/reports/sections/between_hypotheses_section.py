@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.metric.between_hypotheses import (
-    FEWEST_RELEASES,
+    MIN_RELEASES,
     clipped_reach,
     exponents,
     listed_pairs,
@@ -28,7 +28,7 @@ _SECRET_RATE = "the radius is adaptive: every release has an epsilon of its own"
 _BY_LAYER = "each layer has an epsilon of its own; their exponents are added up"
 _NO_CLIP = "updates are not clipped, so nothing bounds how far apart two of them are"
 _FEW = (
-    f"the best round has fewer than {FEWEST_RELEASES} releases: the figure would all but state the "
+    f"the best round has fewer than {MIN_RELEASES} releases: the figure would all but state the "
     "norm of one client's update"
 )
 _NO_ROUND = "no round was validated, so there is no best one"
@@ -92,10 +92,10 @@ def why_no_pairs(spec: ExperimentSpec) -> str | None:
     return _REPORTED if spec.training.reports_choices else None
 
 
-def rates_of(inputs: MechanismInputs, *, radii: NDArray[np.float64] | None) -> Rates | None:
+def rates_of(inputs: MechanismParameters, *, radii: NDArray[np.float64] | None) -> Rates | None:
     """The rates of a public radius, or of releases with secret radii [releases, parts].
 
-    None of too few releases to be told. Raises ValueError for inputs that are not of metric
+    None of too few releases to be reported. Raises ValueError for inputs that are not of metric
     privacy.
     """
     nu, parts = inputs.noise_multiplier, inputs.noised_sizes
@@ -104,7 +104,7 @@ def rates_of(inputs: MechanismInputs, *, radii: NDArray[np.float64] | None) -> R
     if inputs.radius is not None:
         values = release_epsilons(parts, noise_multiplier=nu, radii=inputs.radius)
         return Rates(values[None], public=True)
-    if radii is None or len(radii) < FEWEST_RELEASES:
+    if radii is None or len(radii) < MIN_RELEASES:
         return None
     return Rates(release_epsilons(parts, noise_multiplier=nu, radii=radii), public=False)
 
@@ -113,7 +113,7 @@ def rates_of(inputs: MechanismInputs, *, radii: NDArray[np.float64] | None) -> R
 class _Run:
     """What all pairs of a run have in common."""
 
-    inputs: MechanismInputs
+    inputs: MechanismParameters
     rates: Rates | None
     missing: str
     """Why there are no rates, where there are none."""
@@ -164,7 +164,7 @@ def pair_figures(
         found["indistinguishability_median"] = rates.median(of_releases)
         found["indistinguishability"] = rates.largest(of_releases)
     else:
-        # What is told of epsilon is rounded, and the exponents follow from that.
+        # What is reported of epsilon is rounded, and the exponents follow from that.
         median, largest = rates.median(rates.values[:, 0]), rates.largest(rates.values[:, 0])
         found |= {"epsilon_median": median, "epsilon_max": largest}
         found["epsilon"] = largest if rates.public else None
@@ -177,7 +177,7 @@ def pair_figures(
 
 
 def _statement(run: _Run, pairs: Sequence[HypothesisPair], by_part: NDArray[np.float64]) -> str:
-    """In words, from the pairs that are told and all distances [k, k, parts]."""
+    """In words, from the pairs that are reported and all distances [k, k, parts]."""
     adaptive = run.inputs.radius is None
     layered = ", added up over the layers" if by_part.shape[-1] > 1 else ""
     sentences = [
@@ -194,7 +194,7 @@ def _statement(run: _Run, pairs: Sequence[HypothesisPair], by_part: NDArray[np.f
         _reach(pairs, adaptive=adaptive),
         "An exponent of several units hides next to nothing, and the exponents of a client's "
         "releases add up.",
-        _of_any_two(run, by_part),
+        _bound_any_two(run, by_part),
     ]
     if run.inputs.noise == "simulation":
         sentences.append(
@@ -208,17 +208,17 @@ def _reach(pairs: Sequence[HypothesisPair], *, adaptive: bool) -> str:
     ordered = sorted(pairs, key=lambda pair: pair.distance)
     near, far = ordered[0], ordered[-1]
     if near.indistinguishability is None:
-        return f"No exponent is told: {near.reasons['indistinguishability']}."
-    told = f"{_which(near)}, the exponent is {_exponent(near, adaptive=adaptive)}"
+        return f"No exponent is reported: {near.reasons['indistinguishability']}."
+    stated = f"{_which(near)}, the exponent is {_exponent(near, adaptive=adaptive)}"
     if near is not far:
-        told += f"; {_which(far).lower()}, the farthest, {_exponent(far, adaptive=adaptive)}"
+        stated += f"; {_which(far).lower()}, the farthest, {_exponent(far, adaptive=adaptive)}"
     if adaptive:
-        told += (
+        stated += (
             ". Heuristic: the adaptive radius makes epsilon as secret as the update, and the "
             "theorem does not cover it; these are the releases of the best round, their figures "
             "rounded up"
         )
-    return f"{told}."
+    return f"{stated}."
 
 
 def _which(pair: HypothesisPair) -> str:
@@ -233,7 +233,7 @@ def _exponent(pair: HypothesisPair, *, adaptive: bool) -> str:
     return f"{median} for the release in the middle and {most} for the one with the least noise"
 
 
-def _of_any_two(run: _Run, by_part: NDArray[np.float64]) -> str:
+def _bound_any_two(run: _Run, by_part: NDArray[np.float64]) -> str:
     """Of all pairs, listed or not: over layers the farthest need not have the largest exponent."""
     rates, clip = run.rates, run.inputs.clip
     if rates is None or not rates.public or clip is None:

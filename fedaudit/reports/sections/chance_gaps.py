@@ -34,7 +34,7 @@ def with_nulls(
         nulls |= score_nulls(
             scores,
             disclosure,
-            rooted=material.spec.training.rooted,
+            root_mean=material.spec.training.root_mean,
             seed=seed,
             stream=stream,
         )

@@ -1,7 +1,7 @@
 """The rates of groups averaged over clients, beside those pooled over records."""
 
 from fedaudit.fairness.client_averages import ClientAverages, client_averages
-from fedaudit.fairness.disclosure import FEWEST_CLIENTS, Disclosure
+from fedaudit.fairness.disclosure import MIN_CLIENTS, Disclosure
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.reports.document.document import (
     ClientAveragedGroup,
@@ -53,9 +53,9 @@ def _group(
     rates: dict[str, float | None] = dict(zip(RATES, found.rates[:, place].tolist(), strict=True))
     reasons = {"clients": _COMBINED} if uncounted else {}
     for rate, contributing in zip(RATES, found.contributing[:, place].tolist(), strict=True):
-        if contributing < FEWEST_CLIENTS:
+        if contributing < MIN_CLIENTS:
             rates[rate] = None
-            reasons[rate] = f"fewer than {FEWEST_CLIENTS} clients have {RATES[rate].rows}"
+            reasons[rate] = f"fewer than {MIN_CLIENTS} clients have {RATES[rate].rows}"
     return ClientAveragedGroup(
         value=value,
         suppressed=False,

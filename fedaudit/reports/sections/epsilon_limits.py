@@ -28,14 +28,14 @@ def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
         "Epsilon bounds how much likelier any outcome becomes by one "
         f"{mechanism.facts.unit}, but for a chance delta. It is not leakage "
         "under metric privacy and must not be compared with it or added to it.",
-        *_of_delta(material, plan),
+        *_limit_delta(material, plan),
         *plan.warnings,
     ]
     if material.inputs.noise == "simulation":
         found.append(SIMULATED)
     found += mechanism.limits()
     if plan.records is not None:
-        found += _of_records(material, plan.records)
+        found += _limit_records(material, plan.records)
     return [*found, _RELEASES_ONLY, _FLOATS, *withheld_updates(material)]
 
 
@@ -49,7 +49,7 @@ def withheld_updates(material: ReportMaterial) -> list[str]:
     ]
 
 
-def _of_delta(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
+def _limit_delta(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
     units, unit = material.federation.training_clients, "clients"
     if plan.records is not None:
         units, unit = len(plan.records.group_of), "training records"
@@ -61,7 +61,7 @@ def _of_delta(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
     ]
 
 
-def _of_records(material: ReportMaterial, records: RecordSpending) -> list[str]:
+def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[str]:
     found: list[str] = []
     section = records_section(material, records)
     if section.overspent != 0:

@@ -27,14 +27,14 @@ def group_sections(
     disclosure: Disclosure,
     *,
     scores: GroupScores | None,
-    rooted: bool,
+    root_mean: bool,
 ) -> list[GroupSection]:
     """Rates from counts [groups, 4], accuracy and loss from scores, of the groups disclosed.
 
-    `rooted` as in `group_scores`.
+    `root_mean` as in `group_scores`.
     """
-    rates = shown_rates(pooled, declared=disclosure.rule.has_favourable_outcome)
-    measured = _measured(scores, len(values), rooted=rooted)
+    rates = shown_rates(pooled, has_favourable_outcome=disclosure.rule.has_favourable_outcome)
+    measured = _measured(scores, len(values), root_mean=root_mean)
     sections = []
     for place, value in enumerate(values):
         shown = bool(disclosure.shown[place])
@@ -47,18 +47,18 @@ def group_sections(
     return sections
 
 
-def shown_rates(counts: NDArray[np.int64], *, declared: bool) -> list[Shown]:
+def shown_rates(counts: NDArray[np.int64], *, has_favourable_outcome: bool) -> list[Shown]:
     """The RATES of each group of counts [groups, 4]."""
-    if not declared:
+    if not has_favourable_outcome:
         return [(dict.fromkeys(RATES), dict.fromkeys(RATES, NO_OUTCOME))] * len(counts)
     return [_explained(RATES, of_group, _NO_DENOMINATOR) for of_group in group_rates(counts).T]
 
 
-def _measured(scores: GroupScores | None, groups: int, *, rooted: bool) -> list[Shown]:
+def _measured(scores: GroupScores | None, groups: int, *, root_mean: bool) -> list[Shown]:
     """Accuracy and loss of each group."""
     if scores is None:
         return [(dict.fromkeys(_SCORES), dict.fromkeys(_SCORES, NOT_HANDED_OVER))] * groups
-    found = group_scores(scores.sums.sum(axis=0), rooted=rooted)
+    found = group_scores(scores.sums.sum(axis=0), root_mean=root_mean)
     reasons = {"accuracy": NO_ACCURACY, "loss": _NOT_FINITE}
     return [_explained(_SCORES, of_group, reasons) for of_group in found.T]
 

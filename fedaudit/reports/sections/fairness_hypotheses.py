@@ -13,7 +13,7 @@ from fedaudit.reports.sections.fairness_groups import NOT_HANDED_OVER, shown_rat
 from fedaudit.spec.metrics import RATES
 
 _ONE = "there is one hypothesis, and its figures are those of all rows"
-_MOST_CELLS = 5000
+_MAX_CELLS = 5000
 
 
 def hypothesis_sections(
@@ -21,8 +21,8 @@ def hypothesis_sections(
 ) -> tuple[list[HypothesisSection], str | None]:
     """A section for each hypothesis from counts [k, groups, 4], or none and the reason.
 
-    `disclosure`: of the groups' figures over all hypotheses. What is told of a hypothesis does not
-    tell an empty group from one that is too small.
+    `disclosure`: of the groups' figures over all hypotheses. What is disclosed of a hypothesis does
+    not tell an empty group from one that is too small.
     """
     if not disclosure.rule.has_favourable_outcome:
         return [], NO_OUTCOME
@@ -31,8 +31,8 @@ def hypothesis_sections(
     if len(counts) == 1:
         return [], _ONE
     k, groups, _ = counts.shape
-    if k * groups > _MOST_CELLS:
-        return [], f"{k} hypotheses by {groups} groups are more than {_MOST_CELLS} cells"
+    if k * groups > _MAX_CELLS:
+        return [], f"{k} hypotheses by {groups} groups are more than {_MAX_CELLS} cells"
     rows = scored_rows(counts)
     cells = disclosure.of_parts(rows, of="rows that this hypothesis predicted")
     figures = gaps_between(counts, cells.shown, reference=cells.reference, rows=np.ones_like(rows))
@@ -52,7 +52,7 @@ def hypothesis_sections(
 def _groups(
     values: Sequence[str], counts: NDArray[np.int64], shown: NDArray[np.bool_], hidden: str
 ) -> list[HypothesisGroup]:
-    rates = shown_rates(counts, declared=True)
+    rates = shown_rates(counts, has_favourable_outcome=True)
     found = []
     for place, value in enumerate(values):
         figures, reasons = rates[place]

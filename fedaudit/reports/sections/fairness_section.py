@@ -15,7 +15,7 @@ from fedaudit.reports.sections.chance_gaps import with_nulls
 from fedaudit.reports.sections.client_averaged import client_averaged
 from fedaudit.reports.sections.fairness_groups import NOT_HANDED_OVER, group_sections
 from fedaudit.reports.sections.fairness_hypotheses import hypothesis_sections
-from fedaudit.reports.sections.privacy_cost_section import who_pays
+from fedaudit.reports.sections.privacy_cost_section import privacy_cost_by_group
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import SCORE_METRICS
 
@@ -36,7 +36,7 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
         material.result.by_hypothesis.get(attribute), values, disclosure
     )
     averaged, why_not_averaged = client_averaged(material, attribute, disclosure)
-    payers, why_no_payers = who_pays(material, attribute, disclosure.rule)
+    costs, why_no_costs = privacy_cost_by_group(material, attribute, disclosure.rule)
     combined = material.spec.fairness.combinations.get(attribute)
     return FairnessSection(
         attribute=attribute,
@@ -47,7 +47,7 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
             material.result.fairness[attribute].sum(axis=0),
             disclosure,
             scores=material.result.scores.get(attribute),
-            rooted=material.spec.training.rooted,
+            root_mean=material.spec.training.root_mean,
         ),
         metrics=with_nulls(
             _metrics(material, attribute, disclosure, stream),
@@ -60,8 +60,8 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
         by_hypothesis_reason=why_none,
         client_averaged=averaged,
         client_averaged_reason=why_not_averaged,
-        who_pays=payers,
-        who_pays_reason=why_no_payers,
+        privacy_cost_by_group=costs,
+        privacy_cost_by_group_reason=why_no_costs,
         cross_check_reason="the rows were not handed over, so nothing was computed twice",
     )
 
@@ -94,7 +94,7 @@ def _figures(material: ReportMaterial, attribute: str, disclosure: Disclosure) -
     scores = material.result.scores.get(attribute)
     if scores is None:
         return found + [Figure(metric, None, NOT_HANDED_OVER) for metric in SCORE_METRICS]
-    return found + score_gaps(scores, disclosure, rooted=material.spec.training.rooted)
+    return found + score_gaps(scores, disclosure, root_mean=material.spec.training.root_mean)
 
 
 def _intervals(
@@ -119,7 +119,7 @@ def _intervals(
     return found | score_intervals(
         scores,
         disclosure,
-        rooted=spec.training.rooted,
+        root_mean=spec.training.root_mean,
         level=asked.level,
         samples=asked.samples,
         seed=spec.seed,

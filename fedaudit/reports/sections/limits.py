@@ -19,11 +19,11 @@ _SIGNED = (
 def limits(material: ReportMaterial) -> list[str]:
     """The sentences that apply to this run, privacy first."""
     return [
-        *_of_the_mechanism(material),
-        *_of_the_data(material),
-        *_of_validation(material),
-        *_of_fairness(material),
-        *_of_training(material),
+        *_limit_mechanism(material),
+        *_limit_data(material),
+        *_limit_validation(material),
+        *_limit_fairness(material),
+        *_limit_training(material),
         "No attack was run against this model: nothing here says what an adversary recovers.",
         "The figures are of one run with one seed, and of this run alone: what other experiments "
         "spent on the same data is kept in the federation's budget.",
@@ -31,7 +31,7 @@ def limits(material: ReportMaterial) -> list[str]:
     ]
 
 
-def _of_the_mechanism(material: ReportMaterial) -> list[str]:
+def _limit_mechanism(material: ReportMaterial) -> list[str]:
     cost_kind = material.inputs.cost_kind
     match cost_kind:
         case "epsilon":
@@ -39,7 +39,7 @@ def _of_the_mechanism(material: ReportMaterial) -> list[str]:
                 raise ValueError("a report of an epsilon needs the spending plan of its run")
             return epsilon_limits(material, material.plan)
         case "leakage":
-            return _of_leakage(material)
+            return _limit_leakage(material)
         case "unbounded":
             limits = mechanism_of(material.spec).limits()
             return [
@@ -50,7 +50,7 @@ def _of_the_mechanism(material: ReportMaterial) -> list[str]:
             assert_never(cost_kind)
 
 
-def _of_leakage(material: ReportMaterial) -> list[str]:
+def _limit_leakage(material: ReportMaterial) -> list[str]:
     found = [
         "Leakage is metric privacy: a cost within a distance. It is not the epsilon of "
         "(epsilon, delta)-differential privacy and must not be compared with it or added to it.",
@@ -66,15 +66,15 @@ def _of_leakage(material: ReportMaterial) -> list[str]:
     return [*found, *withheld_updates(material)]
 
 
-def _of_the_data(material: ReportMaterial) -> list[str]:
+def _limit_data(material: ReportMaterial) -> list[str]:
     return [
-        "How many clients and rows there are, and a hash of the data, are told without noise: "
+        "How many clients and rows there are, and a hash of the data, are disclosed without noise: "
         "whoever can guess the data whole can confirm it.",
         *material.spec.federation.traits.data_limits,
     ]
 
 
-def _of_validation(material: ReportMaterial) -> list[str]:
+def _limit_validation(material: ReportMaterial) -> list[str]:
     by_record = material.spec.federation.holds_out_rows
     rows, who = (
         ("the rows held out of every client", "held-out rows")
@@ -90,7 +90,7 @@ def _of_validation(material: ReportMaterial) -> list[str]:
     ]
 
 
-def _of_fairness(material: ReportMaterial) -> list[str]:
+def _limit_fairness(material: ReportMaterial) -> list[str]:
     fairness = material.spec.fairness
     if not fairness.sensitive:
         return ["No sensitive attribute was named: nothing here says how groups fare."]
@@ -126,7 +126,7 @@ def _of_fairness(material: ReportMaterial) -> list[str]:
     return found
 
 
-def _of_training(material: ReportMaterial) -> list[str]:
+def _limit_training(material: ReportMaterial) -> list[str]:
     found = []
     if material.result.collapsed_rounds:
         found.append(

@@ -10,7 +10,7 @@ from fedaudit.reports.document.hypotheses_document import PathPoint, Plane, Plan
 
 NOT_VALIDATED = "no round was validated, so there is no best one"
 NOT_KEPT = "the best round was stored without it, or one of its hypotheses is not finite"
-_MOST_EARLIER = 50
+_MAX_EARLIER = 50
 _IS_FIRST = "the best round is the first that was validated"
 
 
@@ -23,14 +23,14 @@ def rounds_to_draw(validated: Sequence[int], *, best_round: int) -> list[int]:
     if best_round not in validated:
         return []
     earlier = [number for number in validated if number < best_round]
-    most = _MOST_EARLIER - 1
+    most = _MAX_EARLIER - 1
     if len(earlier) > most:
         places = np.linspace(0, len(earlier) - 1, most).round().astype(int)
         earlier = [earlier[place] for place in places.tolist()]
     return [*earlier, best_round]
 
 
-def plane_section(
+def build_parameter_plot(
     rounds: Mapping[int, Mapping[str, Any]],
     *,
     best_round: int,

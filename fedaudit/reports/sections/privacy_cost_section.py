@@ -1,4 +1,4 @@
-"""Who pays: what training cost the clients of each group."""
+"""Privacy cost by group: what training cost the clients of each group."""
 
 from typing import Any, assert_never
 
@@ -10,7 +10,7 @@ from fedaudit.fairness.privacy_cost_by_group import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.metric.leakage import leakages
 from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
-from fedaudit.reports.document.document import PayingGroup, WhoPaysSection
+from fedaudit.reports.document.document import GroupPrivacyCost, PrivacyCostSection
 from fedaudit.reports.document.material import ReportMaterial
 
 _NOT_GIVEN = "the groups of the training clients were not handed over"
@@ -30,9 +30,9 @@ _FIGURES = (
 )
 
 
-def who_pays(
+def privacy_cost_by_group(
     material: ReportMaterial, attribute: str, rule: DisclosureRule
-) -> tuple[WhoPaysSection | None, str | None]:
+) -> tuple[PrivacyCostSection | None, str | None]:
     """The section of one attribute, or None and the reason why there is none."""
     secret = mechanism_of(material.spec).facts.no_group_costs
     if secret is not None:
@@ -53,8 +53,8 @@ def who_pays(
             for name in _FIGURES
         }
         reasons = missing if visible else hidden
-        groups.append(PayingGroup(value=value, suppressed=not visible, reasons=reasons, **own))
-    return WhoPaysSection(unit=found.unit, groups=groups), None
+        groups.append(GroupPrivacyCost(value=value, suppressed=not visible, reasons=reasons, **own))
+    return PrivacyCostSection(unit=found.unit, groups=groups), None
 
 
 def _figures(

@@ -5,7 +5,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.metric.leakage import (
     leakage,
@@ -45,7 +45,7 @@ _NOT_BY_RECORD = "the mechanism protects clients; no record has a budget of its 
 
 
 def spent(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
-    """Epsilon before each observer; none where there is no plan.
+    """Epsilon against each observer; none where there is no plan.
 
     Raises KeyError where the material lacks the compositions of an observer.
     """
@@ -182,14 +182,14 @@ def _with_leakage(material: ReportMaterial) -> Privacy:
     )
 
 
-def _nu(inputs: MechanismInputs) -> float:
+def _nu(inputs: MechanismParameters) -> float:
     """The noise multiplier of metric privacy, which its inputs have."""
     if inputs.noise_multiplier is None:
         raise ValueError(f"the inputs of {inputs.mechanism} have no noise multiplier")
     return inputs.noise_multiplier
 
 
-def log_ratio_max(inputs: MechanismInputs, releases: int) -> float | str:
+def log_ratio_max(inputs: MechanismParameters, releases: int) -> float | str:
     """The theorem's sum over `releases` rounds, or why there is none."""
     match inputs.cost_kind:
         case "epsilon":
@@ -213,7 +213,7 @@ def log_ratio_max(inputs: MechanismInputs, releases: int) -> float | str:
     )
 
 
-def _by_component(inputs: MechanismInputs) -> list[ComponentLeakage] | None:
+def _by_component(inputs: MechanismParameters) -> list[ComponentLeakage] | None:
     if inputs.components is None:
         return None
     nu = _nu(inputs)

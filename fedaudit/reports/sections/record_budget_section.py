@@ -17,7 +17,7 @@ from fedaudit.spec.privacy import budget_column
 
 
 def records_section(material: ReportMaterial, records: RecordSpending) -> RecordsSection:
-    """What records of different budgets spent before those who see the final model.
+    """What records of different budgets spent against those who see the final model.
 
     Raises KeyError where the material lacks the compositions before them.
     """
@@ -64,16 +64,16 @@ def _group(
     reasons = {}
     if not visible:
         reasons["records"] = f"suppressed: {disclosure.too_few}, or another group's would follow"
-    group, told = found.group, not secret or disclosure.rule.is_large(found.records)
-    low, high = (group.low, group.high) if told else enclosing(group.low, group.high)
-    if not told:
+    group, stated = found.group, not secret or disclosure.rule.is_large(found.records)
+    low, high = (group.low, group.high) if stated else enclosing(group.low, group.high)
+    if not stated:
         why = f"suppressed: {disclosure.too_few}, whose budgets it would tell"
         reasons |= dict.fromkeys(("epsilon_max", "budget_used_share"), why)
     return RecordGroupSection(
         budget_low=low,
         budget_high=high,
         records=found.records if visible else None,
-        epsilon_max=found.epsilon_max if told else None,
-        budget_used_share=found.budget_used_share if told else None,
+        epsilon_max=found.epsilon_max if stated else None,
+        budget_used_share=found.budget_used_share if stated else None,
         reasons=reasons,
     )

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.endings import SENTENCES
@@ -37,12 +38,8 @@ _EPSILON_BASIS = {
 }
 _EARLY_END = (
     "Validation losses ended the run early: what is proven is the larger epsilon of all rounds "
-    "that were planned, which the guarantee's statement tells."
+    "that were planned, which the guarantee's statement gives."
 )
-_OBSERVERS = {
-    "final_model": "those who see the models and not who took part",
-    "server": "the server",
-}
 
 
 def verdict(report: Mapping[str, Any], *, simulated: bool) -> str:
@@ -55,8 +52,8 @@ def verdict(report: Mapping[str, Any], *, simulated: bool) -> str:
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def gap_told(section: Mapping[str, Any]) -> str:
-    """The gap that stands for an attribute: that of losses where no outcome is favourable."""
+def headline_metric(section: Mapping[str, Any]) -> str:
+    """The metric that headlines an attribute: of losses where no outcome is favourable."""
     counted = metric_of(section, HEADLINE)["reason"] != NO_OUTCOME
     return HEADLINE if counted else HEADLINE_WITHOUT_OUTCOME
 
@@ -76,8 +73,8 @@ def _privacy(report: Mapping[str, Any]) -> list[str]:
     if kind == "none":
         return [f"There is no privacy guarantee. {took_part}, each time without noise."]
     if privacy["epsilon"]:
-        told = [f"The guarantee is {kind}. {_epsilons(report)}", _EPSILON_BASIS[kind]]
-        return told + [_EARLY_END] * (report["utility"]["stopped_by"] == "patience")
+        stated = [f"The guarantee is {kind}. {_epsilons(report)}", _EPSILON_BASIS[kind]]
+        return stated + [_EARLY_END] * (report["utility"]["stopped_by"] == "patience")
     return [
         f"The guarantee is {kind}. {took_part}, at a leakage of "
         f"{privacy['leakage_per_release']:.4g} each: {privacy['leakage_max']:.4g} in all, median "
@@ -87,37 +84,37 @@ def _privacy(report: Mapping[str, Any]) -> list[str]:
 
 
 def _epsilons(report: Mapping[str, Any]) -> str:
-    told = " and ".join(
-        f"{at_most(one['value'], digits=4)} before {_OBSERVERS[one['observer']]}"
+    stated = " and ".join(
+        f"{at_most(one['value'], digits=4)} against {observer_words(one['observer'])}"
         for one in report["privacy"]["epsilon"]
     )
     guarantee = report["guarantee"]
     return (
-        f"A {guarantee['unit']} spent at most an epsilon of {told}, at delta = "
+        f"A {guarantee['unit']} spent at most an epsilon of {stated}, at delta = "
         f"{guarantee['delta']:g} under {guarantee['adjacency']}."
     )
 
 
 def _fairness(section: Mapping[str, Any]) -> str:
-    metric = gap_told(section)
+    metric = headline_metric(section)
     found = metric_of(section, metric)
     name = f"{metric} by {section['attribute']}"
     if found["value"] is None:
         return f"{name} is unknown: {found['reason']}."
     interval = found["interval"]
-    told = f"{name} is {found['value']:.4g}"
+    stated = f"{name} is {found['value']:.4g}"
     if interval is not None:
-        told += (
+        stated += (
             f" ({interval['level']:.0%} interval {interval['low']:.4g} to {interval['high']:.4g})"
         )
-    return told + (f"; {found['reason']}." if found["reason"] else ".")
+    return stated + (f"; {found['reason']}." if found["reason"] else ".")
 
 
 def _utility(utility: Mapping[str, Any]) -> str:
-    told = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
-    told += f". The best hypotheses are those of round {utility['best_round']}"
+    stated = SENTENCES[utility["stopped_by"]].format(rounds=utility["rounds"])
+    stated += f". The best hypotheses are those of round {utility['best_round']}"
     if utility["validation_loss"] is not None:
-        told += f", with a validation loss of {utility['validation_loss']:.4g}"
+        stated += f", with a validation loss of {utility['validation_loss']:.4g}"
     if utility["accuracy"] is not None:
-        told += f" and an accuracy of {utility['accuracy']:.4g}"
-    return told + "."
+        stated += f" and an accuracy of {utility['accuracy']:.4g}"
+    return stated + "."

@@ -71,7 +71,7 @@ def read_checkpoints(values: Sequence[object]) -> ReadCheckpoints:
 def checkpoint_checks(
     evidence: Evidence, found: ReadCheckpoints, audit: LedgerAudit, keyring: Keyring
 ) -> Iterator[Check]:
-    """The checks, in the order in which they are told."""
+    """The checks, in the order in which they are reported."""
     if not evidence.checkpoints:
         yield _absent(evidence)
         return

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.audit import Places
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.ledger_context import stored_account
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.ledger.ledger_context import rebuild_ledger_context
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.record_evidence import record_courses
 from fedaudit.privacy.spending_plan import SpendingPlan
@@ -38,11 +38,11 @@ _NO_EPSILONS = (
     ArithmeticError,
     RecursionError,
 )
-_LARGEST_POPULATION = 10**9
-_LONGEST_EVENT = 1 << 18
+_MAX_POPULATION = 10**9
+_MAX_EVENT_LENGTH = 1 << 18
 _REPEATS = 1000
 """Compositions beyond the planned ones that are computed ahead for records."""
-_MOST_PLACES = 20_000_000
+_MAX_PLACES = 20_000_000
 """Courses of records times compositions."""
 
 
@@ -60,7 +60,7 @@ class EntryEpsilons:
         except InvalidInputError:
             self._spec = None
         self._names = tuple(names)
-        self._inputs: MechanismInputs | None = None
+        self._inputs: MechanismParameters | None = None
         self._plan: SpendingPlan | _UncheckedError | None = None
         self._skipped: str | None = None
         self.wrong = Places()
@@ -103,7 +103,7 @@ class EntryEpsilons:
                 return plan.epsilons(observer, subjects=who, compositions=counts)
         raise ValueError("another observer")
 
-    def _plan_of(self, inputs: MechanismInputs) -> SpendingPlan:
+    def _plan_of(self, inputs: MechanismParameters) -> SpendingPlan:
         """The plan of the ledger's first inputs, made once; those of all entries are the same."""
         if self._inputs is None:
             self._inputs = inputs
@@ -133,26 +133,29 @@ class EntryEpsilons:
 
 
 def _where(entry: LedgerEntry) -> str:
-    return f"round {entry.round}, release {entry.release} before {shown(entry.observer)}"
+    return f"round {entry.round}, release {entry.release} against {shown(entry.observer)}"
 
 
 def _plan(
-    spec: ExperimentSpec | None, inputs: MechanismInputs, names: tuple[str, ...]
+    spec: ExperimentSpec | None, inputs: MechanismParameters, names: tuple[str, ...]
 ) -> SpendingPlan | None:
     """What the stored inputs make; None where they are not of the spec."""
     if spec is None:
         raise _UncheckedError("the stored spec cannot be read, or is of another version")
-    if len(inputs.event or "") > _LONGEST_EVENT:
+    if len(inputs.event or "") > _MAX_EVENT_LENGTH:
         raise _UncheckedError("the entries' event is too long to be composed anew")
     rounds = spec.training.rounds
     mechanism = mechanism_of(spec)
     match mechanism.facts.subject_kind:
         case "record_group":
-            courses = record_courses(spec, inputs, inputs.n, names)
+            repeated_events = record_courses(spec, inputs, inputs.n, names)
             rounds += _REPEATS
-            if courses is not None and sum(map(len, courses)) * rounds > _MOST_PLACES:
+            if (
+                repeated_events is not None
+                and sum(map(len, repeated_events)) * rounds > _MAX_PLACES
+            ):
                 raise _UncheckedError("the entries' events take too long to be composed anew")
-            known = courses is not None
+            known = repeated_events is not None
         case "client" | "population":
             population = _population(json.loads(inputs.event or "null"))
             plan = mechanism.spending_plan(training_clients=population, client_names=names)
@@ -163,12 +166,12 @@ def _plan(
             )
         case other:
             assert_never(other)
-    return stored_account(inputs, names, rounds=rounds).plan if known else None
+    return rebuild_ledger_context(inputs, names, rounds=rounds).plan if known else None
 
 
 def _population(event: Mapping[str, Any]) -> int:
     """Of how many clients the event draws; any number where it draws otherwise."""
     population = event.get("population", 1)
-    if type(population) is not int or not 1 <= population <= _LARGEST_POPULATION:
+    if type(population) is not int or not 1 <= population <= _MAX_POPULATION:
         raise ValueError("no population")
     return population

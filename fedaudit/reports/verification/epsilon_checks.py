@@ -12,7 +12,7 @@ import numpy as np
 
 from fedaudit.federations.split import training_clients
 from fedaudit.privacy.accounting.epsilon_curves import worst_epsilons
-from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.record_evidence import record_courses
 from fedaudit.privacy.records.record_spending import RECORD_ADJACENCY, RECORD_OBSERVERS
@@ -24,7 +24,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 
 _DIGITS = 1e-6
 """Relative: another library or machine may round differently, by far less."""
-_MOST_CLIENTS = 10**9
+_MAX_CLIENTS = 10**9
 
 Values = dict[str, float]
 
@@ -39,7 +39,7 @@ def epsilon_checks(
     """The checks of a mechanism with an epsilon and a delta; `names` are the ledger's subjects'."""
     training = value_at(report, "data", "training_clients")
     clients = value_at(report, "data", "clients")
-    counted = type(clients) is int and 1 < clients <= _MOST_CLIENTS
+    counted = type(clients) is int and 1 < clients <= _MAX_CLIENTS
     follows = counted and same(training, training_clients(clients, spec.federation))
     yield check(
         "report.training_clients",
@@ -52,9 +52,9 @@ def epsilon_checks(
     subject_kind = mechanism_of(spec).facts.subject_kind
     match subject_kind:
         case "record_group":
-            known = _of_records(spec, totals, parameters, names)
+            known = _epsilons_from_entries(spec, totals, parameters, names)
         case "client" | "population":
-            known = _of_the_spec(spec, totals, parameters, names, training)
+            known = _epsilons_from_spec(spec, totals, parameters, names, training)
         case _:
             assert_never(subject_kind)
     yield check(
@@ -67,17 +67,17 @@ def epsilon_checks(
         yield from _figures(report, known, totals)
 
 
-def _of_the_spec(
+def _epsilons_from_spec(
     spec: ExperimentSpec,
     totals: LedgerTotals,
     parameters: int,
     names: Sequence[str],
     training: int,
 ) -> Values | None:
-    """Epsilon before each observer; None where the ledger is of another mechanism."""
+    """Epsilon against each observer; None where the ledger is of another mechanism."""
     plan = spending_plan(spec, training_clients=training, client_names=names)
     assert plan is not None
-    if not totals.inputs <= {mechanism_inputs(spec, n=parameters, plan=plan)}:
+    if not totals.inputs <= {mechanism_parameters(spec, n=parameters, plan=plan)}:
         return None
     if not set(totals.compositions) <= set(plan.observers) or plan.subjects != tuple(names):
         return None
@@ -87,17 +87,17 @@ def _of_the_spec(
     }
 
 
-def _of_records(
+def _epsilons_from_entries(
     spec: ExperimentSpec, totals: LedgerTotals, parameters: int, names: Sequence[str]
 ) -> Values | None:
-    """As `_of_the_spec`, by the courses that the entries hold."""
+    """As `_epsilons_from_spec`, by the repeated events that the entries hold."""
     if not totals.inputs:
         return dict.fromkeys(RECORD_OBSERVERS, 0.0)
     if not names or len(totals.inputs) > 1 or not set(totals.compositions) <= set(RECORD_OBSERVERS):
         return None
     [inputs] = totals.inputs
-    courses = record_courses(spec, inputs, parameters, names)
-    if courses is None:
+    repeated_events = record_courses(spec, inputs, parameters, names)
+    if repeated_events is None:
         return None
     return {
         observer: max(
@@ -112,7 +112,7 @@ def _of_records(
             )
             if observer in totals.compositions
             else 0.0
-            for subject, some in enumerate(courses)
+            for subject, some in enumerate(repeated_events)
         )
         for observer in RECORD_OBSERVERS
     }
@@ -121,25 +121,25 @@ def _of_records(
 def _figures(report: Mapping[str, Any], known: Values, totals: LedgerTotals) -> Iterator[Check]:
     said = value_at(report, "privacy", "epsilon")
     try:
-        told = {one["observer"]: float(one["value"]) for one in said}
-        agrees = told.keys() == known.keys() and all(
-            np.isclose(told[observer], value, rtol=_DIGITS, atol=1e-9)
+        stated = {one["observer"]: float(one["value"]) for one in said}
+        agrees = stated.keys() == known.keys() and all(
+            np.isclose(stated[observer], value, rtol=_DIGITS, atol=1e-9)
             for observer, value in known.items()
         )
     except (TypeError, KeyError, ValueError, OverflowError):
-        told, agrees = {}, False
+        stated, agrees = {}, False
     yield check(
         "report.epsilon",
         agrees,
         good="privacy.epsilon is as computed anew from the ledger's events",
-        bad=f"privacy.epsilon is {shown(told)} in the report and {shown(known)} computed anew",
+        bad=f"privacy.epsilon is {shown(stated)} in the report and {shown(known)} computed anew",
     )
     largest = value_at(report, "privacy", "epsilon_max")
     yield check(
         "report.epsilon_max",
-        bool(told) and same(largest, max(told.values())),
+        bool(stated) and same(largest, max(stated.values())),
         good="privacy.epsilon_max is the largest of privacy.epsilon",
-        bad=f"privacy.epsilon_max is {shown(largest)}, of {shown(told)}",
+        bad=f"privacy.epsilon_max is {shown(largest)}, of {shown(stated)}",
     )
     [*_, last] = known
     most = int(totals.compositions[last].max(initial=0)) if last in totals.compositions else 0

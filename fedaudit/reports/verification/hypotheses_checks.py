@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
-from fedaudit.privacy.metric.between_hypotheses import MOST_LISTED, clipped_reach
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.metric.between_hypotheses import MAX_LISTED, clipped_reach
 from fedaudit.reports.document.checks import Check, check, same, value_at
 from fedaudit.reports.sections.between_hypotheses_section import (
     Rates,
@@ -21,7 +21,7 @@ from fedaudit.reports.sections.between_hypotheses_section import (
 from fedaudit.reports.verification.recompute import LedgerTotals
 from fedaudit.spec.experiment import ExperimentSpec
 
-_LARGEST = 1e300
+_MAX_VALUE = 1e300
 _ROUNDING = 1e-9
 _OF_ONE_NOISE = ("epsilon", "epsilon_median", "epsilon_max")
 """Figures that layers with noise of their own do not have."""
@@ -29,7 +29,10 @@ _PAIRS, _PLANE = "privacy.between_hypotheses", "report.plane"
 
 
 def hypotheses_checks(
-    spec: ExperimentSpec, report: Mapping[str, Any], totals: LedgerTotals, inputs: MechanismInputs
+    spec: ExperimentSpec,
+    report: Mapping[str, Any],
+    totals: LedgerTotals,
+    inputs: MechanismParameters,
 ) -> Iterator[Check]:
     """The checks of a run without an epsilon; none of a report that lacks both sections."""
     between = value_at(report, *_PAIRS.split("."))
@@ -51,20 +54,20 @@ def hypotheses_checks(
 
 
 def _follow(
-    spec: ExperimentSpec, between: Any, totals: LedgerTotals, inputs: MechanismInputs
+    spec: ExperimentSpec, between: Any, totals: LedgerTotals, inputs: MechanismParameters
 ) -> bool:
     pairs, k = value_at(between, "pairs"), spec.training.hypotheses
     if why_no_pairs(spec) is not None or not isinstance(pairs, list):
         return False
     in_all = k * (k - 1) // 2
-    listed = in_all if k <= MOST_LISTED else 2
+    listed = in_all if k <= MAX_LISTED else 2
     if value_at(between, "pairs_in_all") != in_all or len(pairs) != listed:
         return False
     parts = inputs.noised_sizes
     rates = rates_of(inputs, radii=totals.best_radii)
     for pair in pairs:
         distance = value_at(pair, "distance")
-        if type(distance) not in (int, float) or not 0 <= distance < _LARGEST:
+        if type(distance) not in (int, float) or not 0 <= distance < _MAX_VALUE:
             return False
         if len(parts) > 1:
             if not _within_reach(pair, float(distance), rates, clip=inputs.clip):
@@ -93,8 +96,8 @@ def _within_reach(pair: Any, distance: float, rates: Rates | None, *, clip: floa
         return False
     least = rates.values.min(axis=1) * distance
     most = np.linalg.norm(rates.values, axis=1) * distance
-    for name, told in zip(names, (rates.median, rates.largest), strict=True):
-        if not told(least) * (1 - _ROUNDING) <= said[name] <= told(most) * (1 + _ROUNDING):
+    for name, stated in zip(names, (rates.median, rates.largest), strict=True):
+        if not stated(least) * (1 - _ROUNDING) <= said[name] <= stated(most) * (1 + _ROUNDING):
             return False
     worst = None
     if rates.public and clip is not None:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
 from fedaudit.ledger.radii import radii_fit
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage, summarise_leakage
 
 _LEAKAGE = (
@@ -34,13 +34,13 @@ class LedgerTotals:
         """The cluster of each subject's newest upload, -1 for none."""
         self.refusals = 0
         self.withheld = 0
-        self.inputs: set[MechanismInputs] = set()
+        self.inputs: set[MechanismParameters] = set()
         self.misfits = 0
         """Entries whose radii are not such as their mechanism gives."""
         self.rounds: set[int] = set()
         """Rounds with an entry whose results were stored."""
         self.compositions: dict[str, NDArray[np.int64]] = {}
-        """By observer, the largest running count of each subject: what was composed before it."""
+        """By observer, the largest running count of each subject: what was composed against it."""
         self.best_radii: NDArray[np.float64] | None = None
         """[releases, parts] of the best round, None without it."""
         self.best_clusters = np.empty(0, dtype=np.int16)
@@ -72,7 +72,7 @@ class LedgerTotals:
 
 
 def recompute(
-    totals: LedgerTotals, *, inputs: MechanismInputs, training_clients: int, hypotheses: int
+    totals: LedgerTotals, *, inputs: MechanismParameters, training_clients: int, hypotheses: int
 ) -> dict[str, Any] | None:
     """The figures of the report's section `privacy` that follow from the entries.
 
@@ -97,7 +97,7 @@ def recompute(
 
 
 def _metric_privacy(
-    totals: LedgerTotals, inputs: MechanismInputs, training_clients: int, hypotheses: int
+    totals: LedgerTotals, inputs: MechanismParameters, training_clients: int, hypotheses: int
 ) -> dict[str, Any]:
     n, nu = inputs.n, inputs.noise_multiplier
     if nu is None or not training_clients:
@@ -115,7 +115,7 @@ def _metric_privacy(
     }
 
 
-def _by_component(inputs: MechanismInputs, nu: float) -> list[dict[str, Any]] | None:
+def _by_component(inputs: MechanismParameters, nu: float) -> list[dict[str, Any]] | None:
     if inputs.components is None:
         return None
     return [

@@ -8,7 +8,7 @@ from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.ed25519 import Keyring
 from fedaudit.ledger.evidence import Evidence
 from fedaudit.networks.shape import are_layers_of
-from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.checks import (
     Check,
@@ -40,7 +40,7 @@ def report_checks(
     totals: LedgerTotals,
     keyring: Keyring,
 ) -> Iterator[Check]:
-    """The checks, in the order in which they are told."""
+    """The checks, in the order in which they are reported."""
     yield _signature(report, keyring, with_checkpoints=bool(evidence.checkpoints))
     yield _agrees(report, "experiment.id", evidence.experiment_id, name="report.experiment")
     yield _spec_hash(evidence, report)
@@ -147,11 +147,11 @@ def _figures(
     if type(parameters) is not int:
         yield check("ledger.inputs", False, good="", bad="the report gives no data.parameters")
     else:
-        yield from _of_the_mechanism(spec, report, totals, parameters, evidence.names)
+        yield from _check_mechanism(spec, report, totals, parameters, evidence.names)
     yield _gates(spec, report)
 
 
-def _of_the_mechanism(
+def _check_mechanism(
     spec: ExperimentSpec,
     report: Mapping[str, Any],
     totals: LedgerTotals,
@@ -164,12 +164,12 @@ def _of_the_mechanism(
         case "epsilon":
             yield from epsilon_checks(spec, report, totals, parameters, names)
         case "leakage" | "unbounded":
-            yield from _of_the_ledger(spec, report, totals, parameters, len(names))
+            yield from _check_against_ledger(spec, report, totals, parameters, len(names))
         case _:
             assert_never(cost_kind)
 
 
-def _of_the_ledger(
+def _check_against_ledger(
     spec: ExperimentSpec,
     report: Mapping[str, Any],
     totals: LedgerTotals,
@@ -177,9 +177,11 @@ def _of_the_ledger(
     clients: int,
 ) -> Iterator[Check]:
     try:
-        inputs = mechanism_inputs(spec, n=parameters, layers=_layers(spec, report))
+        inputs = mechanism_parameters(spec, n=parameters, layers=_layers(spec, report))
     except ValueError as error:
-        yield check("ledger.inputs", False, good="", bad=f"the report's layers are none: {error}")
+        yield check(
+            "ledger.inputs", False, good="", bad=f"the report's layers are invalid: {error}"
+        )
         return
     yield check(
         "ledger.inputs",

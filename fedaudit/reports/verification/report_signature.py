@@ -44,7 +44,7 @@ def sign_report(document: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
 def report_envelope(document: Mapping[str, Any]) -> Envelope | None:
     """The report as a DSSE envelope; None where it is not signed.
 
-    Raises ValueError where the signature or the key's id is none.
+    Raises ValueError where the signature or the key's id is malformed.
     """
     payload = report_payload(document)
     integrity = document["integrity"]

@@ -57,7 +57,7 @@ def expected_cohort(cell: Cell) -> float:
             assert_never(cohort)
 
 
-def pays_together(cell: Cell) -> bool:
+def charges_population(cell: Cell) -> bool:
     """Whether everyone is charged for every round as one subject.
 
     Where a trusted server adds up, rows for those who took part would tell who was drawn.
@@ -74,7 +74,7 @@ def pays_together(cell: Cell) -> bool:
 
 def ledger_subjects(cell: Cell) -> int:
     """How many subjects the ledger of this cell has: everyone as one, or every client."""
-    return 1 if pays_together(cell) else cell.federation.clients
+    return 1 if charges_population(cell) else cell.federation.clients
 
 
 def draws_in_secret(cell: Cell) -> bool:

@@ -1,4 +1,4 @@
-"""What a run of two parameters looks like in their plane (Galli et al., Figure 1). No torch.
+"""The plot of a run of two parameters in their plane (Galli et al., Figure 1). No torch.
 
 Only of synthetic data: uploads of real clients are shown to nobody.
 """
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.model import Linear
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import RoundPlane
+from fedaudit.training.base.round_records import RoundPlot
 
 PARAMETERS = 2
-_MOST_UPLOADS = 100
+_MAX_UPLOADS = 100
 _REAL = "the data are not synthetic: what real clients sent is never shown"
 _NOT_LINEAR = "the model is not the linear one that generated the data"
 _UNSEEN = "the mechanism shows the server no client's upload by itself"
 _RECORDS = "the run protects records, and what silos sent is not kept"
 
 
-def why_no_plane(cell: Cell) -> str | None:
-    """Why a run cannot be drawn in a plane; None where it can."""
+def plot_unavailable_reason(cell: Cell) -> str | None:
+    """Why a run has no parameter plot; None where it has one."""
     if cell.federation.truth is None:
         return _REAL
     if not isinstance(cell.spec.model, Linear):
@@ -58,12 +58,12 @@ def truth_points(cell: Cell) -> NDArray[np.float64]:
     return np.column_stack([truth.thetas, truth.intercepts])
 
 
-def round_plane(
+def round_plot(
     *,
     hypotheses: NDArray[np.float32],
     uploads: NDArray[np.float32],
     clusters: NDArray[np.int16],
-) -> RoundPlane | None:
+) -> RoundPlot | None:
     """A round with the hypotheses [k, 2] that came of it; None where one of these is not finite.
 
     `uploads` [clients, 2], `clusters` [clients], -1 where nothing was released. Of more than 100
@@ -72,6 +72,6 @@ def round_plane(
     if not np.isfinite(hypotheses).all():
         return None
     released = np.flatnonzero(clusters >= 0)
-    if len(released) > _MOST_UPLOADS:
-        released = released[np.linspace(0, len(released) - 1, _MOST_UPLOADS).astype(np.int64)]
-    return RoundPlane(hypotheses.copy(), uploads[released], clusters[released])
+    if len(released) > _MAX_UPLOADS:
+        released = released[np.linspace(0, len(released) - 1, _MAX_UPLOADS).astype(np.int64)]
+    return RoundPlot(hypotheses.copy(), uploads[released], clusters[released])

@@ -43,7 +43,7 @@ class SiloRecords:
     """[silos]: the silos' numbers in the federation, which key their coins and noise."""
 
     def batches(self, taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
-        """The records that take part in each step, of `taken` [steps, silos, rows]."""
+        """The records that take part in each step, of `budget_uses` [steps, silos, rows]."""
         rows, sizes = sampled_rows(taken)
         # Padding may point at any record: the first of all.
         within = np.arange(rows.shape[-1]) < sizes[..., None]

@@ -40,7 +40,7 @@ class RecordTable:
     """The chance of the record in a local step of its client."""
     left_out: NDArray[np.bool_]
     spent: Mapping[Observer, NDArray[np.float64]]
-    """Epsilon before each observer; infinite where nothing was noised."""
+    """Epsilon against each observer; infinite where nothing was noised."""
 
     def lines(self, client_names: Sequence[str]) -> Iterator[dict[str, Any]]:
         """One JSON-able line a record, with the columns of RECORD_TABLE_COLUMNS.

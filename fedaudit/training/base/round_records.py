@@ -25,7 +25,7 @@ class Outcome(IntEnum):
 
 
 @dataclass(frozen=True)
-class RoundPlane:
+class RoundPlot:
     """A round of a model of two parameters, as the server saw it. Of synthetic data only."""
 
     hypotheses: NDArray[np.float32]
@@ -80,9 +80,9 @@ class RoundRecord:
     fairness: dict[str, NDArray[np.int64]]
     """Attribute -> [groups, 4]: true and false positives, then true and false negatives."""
     compositions: Mapping[Observer, NDArray[np.int32]] = field(default_factory=dict)
-    """What each subject has been charged before each observer, up to and including this round.
-    Empty where there is one observer only, before whom it is `releases`."""
-    plane: RoundPlane | None = None
+    """What each subject has been charged against each observer, up to and including this round.
+    Empty where there is one observer only, against whom it is `releases`."""
+    plane: RoundPlot | None = None
     """Of validated rounds, where the run can be drawn (`training.plane`)."""
 
 

@@ -1,4 +1,4 @@
-"""What whoever runs experiments asks of those that train them. No torch."""
+"""Interface between those who run experiments and the trainers. No torch."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -32,9 +32,9 @@ from fedaudit.training.mechanisms.base import (
     steps_within,
 )
 
-_SMALLEST_CLIP, _LARGEST_CLIP = 1e-12, 1e12
+_MIN_CLIP, _MAX_CLIP = 1e-12, 1e12
 # A noised share farther out than this is nearly all noise, and would throw the clip about.
-_SMALLEST_SHARE, _LARGEST_SHARE = -1.0, 2.0
+_MIN_SHARE, _MAX_SHARE = -1.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,9 @@ class GaussianCentralTraining(ServerMechanism):
         return GaussianServer(
             n=first.shape.n,
             k=k,
-            noise_multiplier=column([_of_updates(part) for part in privacy], device),
+            noise_multiplier=column(
+                [_noise_multiplier_of_updates(part) for part in privacy], device
+            ),
             denominators=column([expected / k] * len(cells), device),
             expected=expected,
             moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
@@ -140,15 +142,15 @@ class GaussianServer(TrustedServer):
             )
             clip = next_clip(
                 float(clips[cell]),
-                share_within=min(max(share, _SMALLEST_SHARE), _LARGEST_SHARE),
+                share_within=min(max(share, _MIN_SHARE), _MAX_SHARE),
                 quantile=rule.quantile,
                 step_size=rule.step_size,
             )
-            moved[cell] = min(max(clip, _SMALLEST_CLIP), _LARGEST_CLIP)
+            moved[cell] = min(max(clip, _MIN_CLIP), _MAX_CLIP)
         return moved
 
 
-def _of_updates(privacy: GaussianCentral) -> float:
+def _noise_multiplier_of_updates(privacy: GaussianCentral) -> float:
     """The noise multiplier of the updates, beside the noise on the count within the clip."""
     clip = privacy.adaptive_clip
     if clip is None:

@@ -27,7 +27,7 @@ from fedaudit.training.one_by_one.client_data import ClientData
 from fedaudit.training.one_by_one.client_update import ClientUpdate
 from fedaudit.training.one_by_one.client_validation import ClientValidator
 from fedaudit.training.stacked.round_method import build_draws, build_loss, build_server
-from fedaudit.training.stacked.stack_round import Cohort, Played, Sent
+from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Sent
 from fedaudit.training.stacked.validation import Figures
 
 
@@ -74,7 +74,7 @@ class ClientByClient:
 
     def play(
         self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
-    ) -> list[Played]:
+    ) -> list[RoundResult]:
         """One round from hypotheses theta [1, k, n]; `clips` [1] of a trusted server."""
         (cohort,) = cohorts
         with one_thread():
@@ -90,7 +90,7 @@ class ClientByClient:
 
     def _bring_together(
         self, protection: ClientProtection, theta: Tensor, cohort: Cohort
-    ) -> Played:
+    ) -> RoundResult:
         """Each client protects its own upload, and the server averages what it receives."""
         clients, allowed = cohort.clients[0].tolist(), cohort.allowed[0].tolist()
         uploads, round_ = self._sent, int(cohort.rounds[0])
@@ -111,7 +111,7 @@ class ClientByClient:
             if not present[0, place]:
                 upload.zero_()  # nothing leaves this client
         clusters = self._server(theta, uploads, present, chosen[None])
-        return Played(
+        return RoundResult(
             before=theta,
             hypotheses=clusters.hypotheses,
             sizes=clusters.sizes,
@@ -125,7 +125,7 @@ class ClientByClient:
 
     def _add_up(
         self, server: TrustedServer, theta: Tensor, cohort: Cohort, clips: NDArray[np.float64]
-    ) -> Played:
+    ) -> RoundResult:
         """A trusted server adds up clipped updates, one after the other, and noise."""
         clients, round_ = cohort.clients[0][cohort.allowed[0]].tolist(), int(cohort.rounds[0])
         clip, sums = torch.from_numpy(clips).to(self._device), self._sent.zero_()
@@ -145,7 +145,7 @@ class ClientByClient:
             clips = server.next_clips(
                 clips, within=[within], taking_part=[taking_part], noise=noise.counts
             )
-        return Played(
+        return RoundResult(
             before=theta,
             hypotheses=server.average(theta, sums, noise.sums, clips=clip[:, None]),
             sizes=torch.zeros(1, self._k, dtype=torch.int64, device=self._device),

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fold
+from fedaudit.networks.fixed_order_sums import fixed_order_sum
 from fedaudit.one_thread import one_thread
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Source
@@ -126,7 +126,7 @@ class PersonalisedRound:
 
 def _mean(models: Tensor) -> Tensor:
     """The unweighted mean of models [clients, n]: how many records a client has stays its own."""
-    return fold(models, 0) / len(models)
+    return fixed_order_sum(models, 0) / len(models)
 
 
 def _protection(cell: Cell, plan: RecordPlan, *, clients: int) -> RecordProtection:

@@ -162,17 +162,17 @@ class PersonalisedRun:
         """What the ledger's subjects were charged: rounds of [groups], or uploads of [clients]."""
         if self._spending is None:
             return self.state.participations.copy()
-        return self._of_groups(self.state.compositions)
+        return self._repeat_by_group(self.state.compositions)
 
     def _compositions(self) -> Mapping[Observer, NDArray[np.int32]]:
         if self._spending is None:
             return {}
         return {
-            "final_model": self._of_groups(self.state.compositions),
-            "server": self._of_groups(int(self.state.participations.max())),
+            "final_model": self._repeat_by_group(self.state.compositions),
+            "server": self._repeat_by_group(int(self.state.participations.max())),
         }
 
-    def _of_groups(self, count: int) -> NDArray[np.int32]:
+    def _repeat_by_group(self, count: int) -> NDArray[np.int32]:
         groups = 0 if self._spending is None else len(self._spending.groups)
         return np.full(groups, count, dtype=np.int32)
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fold
+from fedaudit.networks.fixed_order_sums import fixed_order_sum
 
 
 def block_sums(updates: Tensor, present: Tensor, chosen: Tensor, *, hypotheses: int) -> Tensor:
@@ -23,5 +23,7 @@ def block_sums(updates: Tensor, present: Tensor, chosen: Tensor, *, hypotheses: 
         & (chosen[:, None] == torch.arange(hypotheses, device=chosen.device)[:, None]),
         (0, missing),
     )
-    blocks = [fold(torch.where(one[..., None], filled, 0.0), 1) for one in member.unbind(1)]
+    blocks = [
+        fixed_order_sum(torch.where(one[..., None], filled, 0.0), 1) for one in member.unbind(1)
+    ]
     return torch.stack(blocks, dim=1)

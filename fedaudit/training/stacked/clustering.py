@@ -8,7 +8,7 @@ from torch import Tensor
 from fedaudit.privacy.noise.distances import squared_distances
 from fedaudit.privacy.noise.laplace import norms
 
-_MOST_ITERATIONS = 300
+_MAX_ITERATIONS = 300
 _WIDE = 1 << 20  # elements of a cell's masked uploads beyond which they are summed by cluster
 _LONG = 1 << 12  # parameters beyond which no temporary is as large as the uploads
 
@@ -49,7 +49,7 @@ def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) 
     """
     centroids = theta
     assigned = _nearest(centroids, uploads)
-    for _ in range(_MOST_ITERATIONS):
+    for _ in range(_MAX_ITERATIONS):
         clusters = averages(theta, uploads, present, assigned)
         if relocate and bool((clusters.sizes == 0).any()):
             relocated = _relocated(clusters, centroids, uploads, present)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fold
+from fedaudit.networks.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss, predicted_class
 from fedaudit.networks.network_choice import Network
 from fedaudit.training.stacked.client_tensors import Lanes
@@ -78,9 +78,11 @@ def score(
     found = Scores(losses.amin(0), losses[0], chosen)
     if scored is not None:
         own = torch.where(scored, found.of_chosen(values), 0.0)
-        return replace(found, validation_loss=loss.client_loss(fold(own, 0) / scored.sum(0)))
+        return replace(
+            found, validation_loss=loss.client_loss(fixed_order_sum(own, 0) / scored.sum(0))
+        )
     if chosen is not None:
-        own = fold(found.of_chosen(values), 0)
+        own = fixed_order_sum(found.of_chosen(values), 0)
         return replace(found, validation_loss=loss.client_loss(own / count))
     return found
 

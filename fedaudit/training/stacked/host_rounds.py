@@ -8,16 +8,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.base.parameter_plot import PARAMETERS, round_plane
-from fedaudit.training.base.round_records import Outcome, RoundPlane, RoundRecord
+from fedaudit.training.base.parameter_plot import PARAMETERS, round_plot
+from fedaudit.training.base.round_records import Outcome, RoundPlot, RoundRecord
 from fedaudit.training.stacked.clustering import separation
 from fedaudit.training.stacked.run_state import CellState
-from fedaudit.training.stacked.stack_round import Cohort, Played
+from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.validation import Figures
 
 
 @dataclass(frozen=True)
-class DrawnRound:
+class HostRound:
     """A round of a stack on the host; the first axis of every array is [cells]."""
 
     rounds: NDArray[np.int64]
@@ -55,7 +55,7 @@ class DrawnRound:
         subjects = self.subjects[row]
         releases = state.releases[subjects] + self.released[row]
         state.releases[subjects] = releases
-        state.taken[subjects] += self.outcomes[row] != Outcome.REFUSED
+        state.budget_uses[subjects] += self.outcomes[row] != Outcome.REFUSED
         sizes = tuple(self.sizes[row].tolist())
         separated = float(self.separation[row])
         return RoundRecord(
@@ -81,10 +81,10 @@ class DrawnRound:
             plane=self._plane(row) if in_plane and figures is not None else None,
         )
 
-    def _plane(self, row: int) -> RoundPlane | None:
+    def _plane(self, row: int) -> RoundPlot | None:
         if self.hypotheses is None or self.uploads is None:
             return None
-        return round_plane(
+        return round_plot(
             hypotheses=self.hypotheses[row],
             uploads=self.uploads[row],
             clusters=self.clusters[row],
@@ -100,11 +100,11 @@ def joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def draw_in(cohorts: list[Cohort], played: list[Played]) -> list[DrawnRound]:
+def gather_to_host(cohorts: list[Cohort], played: list[RoundResult]) -> list[HostRound]:
     """Brings rounds to the host, and measures how well their hypotheses were separated."""
     sent = [part.sent for part in played if part.sent is not None]
     if not sent:
-        return [_of_everyone(cohort) for cohort in cohorts]
+        return [_gather_population(cohort) for cohort in cohorts]
     rounds, k = len(played), played[0].before.shape[1]
     cells = played[0].before.shape[0]
     present = joined([part.present for part in sent])
@@ -143,16 +143,16 @@ def draw_in(cohorts: list[Cohort], played: list[Played]) -> list[DrawnRound]:
         fields["hypotheses"] = joined([part.hypotheses for part in played]).cpu().numpy()
         fields["uploads"] = joined([part.uploads for part in sent]).cpu().numpy()
     return [
-        DrawnRound(**{name: values[start : start + cells] for name, values in fields.items()})
+        HostRound(**{name: values[start : start + cells] for name, values in fields.items()})
         for start in range(0, rounds * cells, cells)
     ]
 
 
-def _of_everyone(cohort: Cohort) -> DrawnRound:
+def _gather_population(cohort: Cohort) -> HostRound:
     """A round that everyone is charged for alike. It tells nothing of those who took part, neither
     their number nor what they chose: such figures would come without noise."""
     shape = (len(cohort.rounds), 1)
-    return DrawnRound(
+    return HostRound(
         rounds=cohort.rounds,
         subjects=np.zeros(shape, dtype=np.int32),
         released=np.ones(shape, dtype=np.bool_),

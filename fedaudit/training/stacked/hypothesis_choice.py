@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fold
+from fedaudit.networks.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.network_choice import Network
 from fedaudit.training.stacked.client_tensors import Lanes
@@ -28,7 +28,7 @@ def real_rows(values: Tensor, lanes: Lanes) -> Tensor:
 
 def totals(values: Tensor) -> Tensor:
     """The sum over rows, [k, cells, clients]; infinite where a hypothesis has overflowed."""
-    return without_nan(fold(values, 1))
+    return without_nan(fixed_order_sum(values, 1))
 
 
 def without_nan(losses: Tensor) -> Tensor:

@@ -6,11 +6,11 @@ from typing import assert_never
 import numpy as np
 import torch
 
-from fedaudit.networks.dense import GeneralNetwork
+from fedaudit.networks.dense import DenseNetwork
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.network_choice import choose_network
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape
-from fedaudit.networks.small_dense import TinyNetwork
+from fedaudit.networks.small_dense import SmallDenseNetwork
 from fedaudit.spec.training import KMeans, Reported
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.cohort import Draws
@@ -44,9 +44,9 @@ def trims_lanes(cell: Cell) -> bool:
     rows = cell.federation.longest
     network = choose_network(_dense(cell), rows=rows)
     match network:
-        case TinyNetwork():
+        case SmallDenseNetwork():
             return whole_data(cell.spec.training.local, rows)
-        case GeneralNetwork():
+        case DenseNetwork():
             return False
         case _:
             assert_never(network)

@@ -31,7 +31,7 @@ class CellState:
     collapsed_rounds: int
     releases: NDArray[np.int32]
     """Releases of each of the ledger's subjects: the federation's clients, or everyone as one."""
-    taken: NDArray[np.int32]
+    budget_uses: NDArray[np.int32]
     """Releases and withheld updates: what the subject's budget is held against."""
     clip: float | None = None
     """What a trusted server clips updates of the next round to; None without one."""
@@ -76,7 +76,7 @@ def first_state(cell: Cell) -> CellState:
         without_improvement=0,
         collapsed_rounds=0,
         releases=np.zeros(subjects, dtype=np.int32),
-        taken=np.zeros(subjects, dtype=np.int32),
+        budget_uses=np.zeros(subjects, dtype=np.int32),
         clip=_initial_clip(cell),
     )
 

@@ -15,7 +15,7 @@ from fedaudit.training.base.splits import Splits
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.stacked.client_tensors import StackData
 from fedaudit.training.stacked.round_method import build_draws, build_method, trims_lanes
-from fedaudit.training.stacked.stack_round import Cohort, Played, play_round
+from fedaudit.training.stacked.stack_round import Cohort, RoundResult, run_round
 from fedaudit.training.stacked.validation import Figures, Validator
 
 
@@ -61,7 +61,7 @@ class SideBySide:
 
     def play(
         self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
-    ) -> list[Played]:
+    ) -> list[RoundResult]:
         """Rounds from hypotheses theta [cells, k, n] on, with the clips of a trusted server."""
         columns = [self._data.columns(cohort.clients, self._positions) for cohort in cohorts]
         # All of them before the first round: one kind of work at a time stays in the cache.
@@ -69,9 +69,7 @@ class SideBySide:
         played = []
         for cohort, own in zip(cohorts, lanes, strict=True):
             batches = self._draws.source(1)
-            played.append(
-                play_round(self._method, theta, cohort, own, batches=batches, clips=clips)
-            )
+            played.append(run_round(self._method, theta, cohort, own, batches=batches, clips=clips))
             theta, clips = played[-1].hypotheses, played[-1].clips
         return played
 

@@ -68,7 +68,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Played:
+class RoundResult:
     """What a round gave; the first axis is [cells]."""
 
     before: Tensor
@@ -83,7 +83,7 @@ class Played:
     """[cells]: what updates of the next round are clipped to by a trusted server."""
 
 
-def play_round(
+def run_round(
     method: Method,
     theta: Tensor,
     cohort: Cohort,
@@ -91,7 +91,7 @@ def play_round(
     *,
     batches: Source,
     clips: NDArray[np.float64] | None,
-) -> Played:
+) -> RoundResult:
     """Lines 4 to 10 of Algorithm 1 for hypotheses theta [cells, k, n].
 
     `lanes` hold the cohort's data; `batches` draws the order of their rows; `clips` [cells] are
@@ -118,11 +118,11 @@ def play_round(
 
 def _bring_together(
     server: Server, theta: Tensor, cohort: Cohort, chosen: Tensor, protected: ProtectedUploads
-) -> Played:
+) -> RoundResult:
     """The server averages what it receives of the uploads that clients have protected."""
     present = _allowed(protected.finite, cohort.allowed)
     clusters = server(theta, protected.uploads, present, chosen)
-    return Played(
+    return RoundResult(
         before=theta,
         hypotheses=clusters.hypotheses,
         sizes=clusters.sizes,
@@ -138,7 +138,7 @@ def _add_up(
     chosen: Tensor,
     updates: Tensor,
     clips: NDArray[np.float64],
-) -> Played:
+) -> RoundResult:
     """A trusted server adds up clipped updates [cells, clients, n], and noise."""
     column = torch.from_numpy(clips).to(theta.device)[:, None]
     clipped, finite = server.clip(updates, column)
@@ -152,7 +152,7 @@ def _add_up(
             taking_part=present.sum(-1).tolist(),
             noise=cohort.count_noise,
         )
-    return Played(
+    return RoundResult(
         before=theta,
         hypotheses=server.average(theta, sums, cohort.noise, clips=column),
         sizes=torch.zeros(theta.shape[:2], dtype=torch.int64, device=theta.device),

@@ -18,7 +18,7 @@ from fedaudit.training.base.group_counts import GroupCounter
 from fedaudit.training.stacked.client_tensors import Lanes, StackData, with_scored
 from fedaudit.training.stacked.evaluation import Evaluation, evaluate
 
-_MOST_ELEMENTS = 1 << 18  # outputs at a time: beyond, temporaries leave the cache
+_MAX_ELEMENTS = 1 << 18  # outputs at a time: beyond, temporaries leave the cache
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Validator:
         for them.
         """
         size = self._data.elements * columns.shape[1] * theta.shape[1]
-        step = max(1, _MOST_ELEMENTS // size)
+        step = max(1, _MAX_ELEMENTS // size)
         parts = [
             self._score(
                 theta[start : start + step],

@@ -190,14 +190,14 @@ def test_a_total_that_is_set_late_names_what_it_does_not_count(api_on_both: Api)
     api.post(f"/v1/experiments/{never_ran}/cancel")
     api.submit(spec(privacy={"noise": "release"}))
     found = set_total(api, federation_id, 1e6)
-    # Another delta is counted, and what holds before the server holds for who sees less.
+    # Another delta is counted, and what holds against the server holds for who sees less.
     assert [(one["mechanism"], one["runs"]) for one in found["uncounted"]] == [
         ("gaussian-central", 1),
         ("laplace-l2", 1),
         ("none", 2),
     ]
-    told = [one["why"] for one in found["uncounted"]]
-    for why, part in zip(told, ("another adjacency", "as leakage", "without noise"), strict=True):
+    stated = [one["why"] for one in found["uncounted"]]
+    for why, part in zip(stated, ("another adjacency", "as leakage", "without noise"), strict=True):
         assert part in why
     assert found["unit"] == "client"
     assert found["remaining"] > 0
@@ -205,7 +205,7 @@ def test_a_total_that_is_set_late_names_what_it_does_not_count(api_on_both: Api)
     assert ("gaussian-central", 2) in {
         (one["mechanism"], one["runs"]) for one in server["uncounted"]
     }
-    assert "nothing before server" in " ".join(one["why"] for one in server["uncounted"])
+    assert "nothing against server" in " ".join(one["why"] for one in server["uncounted"])
     path = f"/v1/federations/{federation_id}/budget"
     items = api.get(path).json()["items"]
     [leakage] = [one for one in items if (one["book"], one["figure"]) == ("simulation", "leakage")]

@@ -162,7 +162,7 @@ def test_a_length_of_many_digits_is_refused(api: Api) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "stated"),
     [
         ("database or disk is full", "the database's disk is full"),
         ("could not extend file: No space left on device", "the database's disk is full"),
@@ -170,12 +170,12 @@ def test_a_length_of_many_digits_is_refused(api: Api) -> None:
     ],
 )
 def test_a_full_disk_is_not_called_a_database_that_is_away(
-    api: Api, monkeypatch: pytest.MonkeyPatch, said: str, told: str
+    api: Api, monkeypatch: pytest.MonkeyPatch, said: str, stated: str
 ) -> None:
     def failing(*_: object, **__: object) -> None:
         raise OperationalError("INSERT", {}, Exception(said))
 
     monkeypatch.setattr("api.routers.experiments.find_experiment", failing)
     answer = api.get("/v1/experiments/x")
-    assert (answer.status_code, answer.json()["detail"]) == (503, told)
+    assert (answer.status_code, answer.json()["detail"]) == (503, stated)
     assert answer.headers["retry-after"] == "2"

@@ -1,6 +1,6 @@
 """The series as the page's script draws them."""
 
-from api.pages.live.curves import MOST_POINTS, curves
+from api.pages.live.curves import MAX_POINTS, curves
 from fedaudit.reports.charts.series import GapSeries, Series
 
 
@@ -30,7 +30,7 @@ def test_many_rounds_are_thinned_without_losing_the_last_or_the_extremes() -> No
     values[777] = 9.0
     series = Series(rounds=tuple(range(1, count + 1)), figures={"leakage_max": tuple(values)})
     [curve] = curves(series)
-    assert len(curve["rounds"]) <= MOST_POINTS
+    assert len(curve["rounds"]) <= MAX_POINTS
     assert curve["rounds"][-1] == count
     assert max(curve["lines"][0]["values"]) == 9.0
 

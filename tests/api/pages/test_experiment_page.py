@@ -27,25 +27,25 @@ def test_one_that_waits_says_so_and_can_be_cancelled(api: Api) -> None:
     path = path_of(api.submit())
     visitor = signed_in(api)
     answer = visitor.get(path)
-    told = text_of(answer)
-    assert "Waiting for a worker" in told
-    assert "Leakage, largest – no round is stored yet" in told
+    stated = text_of(answer)
+    assert "Waiting for a worker" in stated
+    assert "Leakage, largest – no round is stored yet" in stated
     assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in answer.text
     assert visitor.post(f"{path}/cancel").headers["location"] == path
-    told = text_of(visitor.get(path))
-    assert "Somebody asked for its end." in told
-    assert "cancelled-by-caller" in told
+    stated = text_of(visitor.get(path))
+    assert "Somebody asked for its end." in stated
+    assert "cancelled-by-caller" in stated
 
 
 def test_one_that_runs_shows_its_newest_round_and_curves(api: Api) -> None:
     experiment = api.submit()
     play(api, experiment["id"])
     answer = signed_in(api).get(path_of(experiment))
-    told = text_of(answer)
-    assert f"Round {ROUNDS} of 4" in told
-    assert f"Leakage, largest {ROUNDS} heuristic" in told
-    assert f"Validation loss 0.5 in round {ROUNDS}" in told
-    assert "equalized odds difference" in told
+    stated = text_of(answer)
+    assert f"Round {ROUNDS} of 4" in stated
+    assert f"Leakage, largest {ROUNDS} heuristic" in stated
+    assert f"Validation loss 0.5 in round {ROUNDS}" in stated
+    assert "equalized odds difference" in stated
     assert answer.text.count("<svg") >= 5
     assert "style=" not in answer.text
     assert "<script>" not in answer.text
@@ -83,9 +83,9 @@ def test_one_that_failed_says_why_and_can_be_retried_once(api: Api) -> None:
     fail(api, experiment["id"])
     visitor = signed_in(api)
     page = visitor.get(path_of(experiment))
-    told = text_of(page)
-    assert "It failed. Its workers were lost, again and again. Retry it." in told
-    assert "worker-lost gone" in told
+    stated = text_of(page)
+    assert "It failed. Its workers were lost, again and again. Retry it." in stated
+    assert "worker-lost gone" in stated
     once = re.search(r'name="once" value="([\w-]+)"', page.text)
     assert once is not None
     first, second = (
@@ -212,13 +212,13 @@ def test_vendored_files_are_served_with_their_licence(api: Api) -> None:
 def test_of_very_many_rounds_some_are_read_and_the_page_says_which(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_figures, "MOST_ROUNDS", 2)
+    monkeypatch.setattr(live_figures, "MAX_ROUNDS", 2)
     experiment = api.submit()
     play(api, experiment["id"])
     visitor = signed_in(api)
-    told = text_of(visitor.get(path_of(experiment)))
-    assert "those are drawn here that 2 divides" in told
-    assert f"Validation loss 0.5 in round {ROUNDS}" in told
+    stated = text_of(visitor.get(path_of(experiment)))
+    assert "those are drawn here that 2 divides" in stated
+    assert f"Validation loss 0.5 in round {ROUNDS}" in stated
     state = visitor.get(f"{path_of(experiment)}/figures").json()
     assert {tuple(curve["rounds"]) for curve in state["curves"]} == {(2,)}
     # What the page asks for next brings the rest.

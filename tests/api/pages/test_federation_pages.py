@@ -139,7 +139,7 @@ def test_an_epsilon_budget_is_set_with_its_parts(api: Api) -> None:
     assert browser.post(f"/federations/{id_}/budget", EPSILON).status_code == 303
     [budget] = api.get(f"/v1/federations/{id_}/budget").json()["items"]
     assert (budget["total"], budget["delta"], budget["observer"]) == (3, 1e-5, "server")
-    assert "Epsilon before the server" in browser.get(f"/federations/{id_}").text
+    assert "Epsilon against the server" in browser.get(f"/federations/{id_}").text
 
 
 def test_who_may_only_read_sets_nothing(api: Api) -> None:

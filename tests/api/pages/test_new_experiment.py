@@ -49,12 +49,12 @@ def test_the_cost_is_shown_and_nothing_is_stored(api: Api) -> None:
     before = api.counts()
     answer = visitor.post(NEW, typed())
     assert answer.status_code == 200
-    told = text_of(answer)
-    assert "Leakage, worst case 4 of a client" in told
-    assert "Noise multiplier" in told
-    assert "heuristic" in told
-    assert "privacy.client_budget is not set" in told
-    assert "budgets have room" in told
+    stated = text_of(answer)
+    assert "Leakage, worst case 4 of a client" in stated
+    assert "Noise multiplier" in stated
+    assert "heuristic" in stated
+    assert "privacy.client_budget is not set" in stated
+    assert "budgets have room" in stated
     assert api.counts() == before
 
 
@@ -71,15 +71,15 @@ def test_an_epsilon_is_told_for_its_observer(api: Api) -> None:
         "/training/hypotheses": "1",
         "/privacy/noise_multiplier": "1",
     }
-    told = text_of(signed_in(api).post(NEW, typed(**changes)))
-    assert "Epsilon before" in told
-    assert "at delta = 1e-5" in told
-    assert "Leakage, worst case" not in told
+    stated = text_of(signed_in(api).post(NEW, typed(**changes)))
+    assert "Epsilon before" in stated
+    assert "at delta = 1e-5" in stated
+    assert "Leakage, worst case" not in stated
 
 
 def test_a_client_budget_tells_in_which_round_it_ends(api: Api) -> None:
-    told = text_of(signed_in(api).post(NEW, typed(**{"/privacy/client_budget": "2"})))
-    assert "A budget ends in round 3 of 4" in told
+    stated = text_of(signed_in(api).post(NEW, typed(**{"/privacy/client_budget": "2"})))
+    assert "A budget ends in round 3 of 4" in stated
 
 
 def test_faults_stand_beside_their_fields_and_what_was_typed_stays(api: Api) -> None:
@@ -213,5 +213,5 @@ def test_a_form_without_the_word_against_forgery_stores_nothing(api: Api) -> Non
 
 
 def test_registered_federations_are_listed_with_their_scope_only(api: Api) -> None:
-    told = text_of(signed_in(api, "experiments:write").get(NEW))
-    assert "lacks the scope federations:read" in told
+    stated = text_of(signed_in(api, "experiments:write").get(NEW))
+    assert "lacks the scope federations:read" in stated

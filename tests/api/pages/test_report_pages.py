@@ -67,24 +67,24 @@ def test_verification_names_what_was_altered(api: Api) -> None:
         assert stored is not None
         document = {**stored.document, "verdict": "All is well."}
         session.execute(update(Report).values(document=document))
-    told = text_of(visitor.get(f"{base}/verification"))
-    assert "Something was altered" in told
-    assert "report.hash fail the report was altered after it was stored" in told
+    stated = text_of(visitor.get(f"{base}/verification"))
+    assert "Something was altered" in stated
+    assert "report.hash fail the report was altered after it was stored" in stated
 
 
 def test_every_reading_says_what_the_api_says(api: Api) -> None:
     base = finished(api)
     visitor = signed_in(api)
     nist = api.get(f"/v1{base}/report?reading=nist-800-226").json()
-    told = text_of(visitor.get(f"{base}/readings/nist-800-226"))
+    stated = text_of(visitor.get(f"{base}/readings/nist-800-226"))
     for topic in nist["topics"]:
         for statement in topic["statements"]:
-            assert " ".join(statement["statement"].split()) in told
+            assert " ".join(statement["statement"].split()) in stated
     ratios = api.get(f"/v1{base}/report?reading=impact-ratio").json()
-    told = text_of(visitor.get(f"{base}/readings/impact-ratio"))
-    assert ratios["notice"] in told
+    stated = text_of(visitor.get(f"{base}/readings/impact-ratio"))
+    assert ratios["notice"] in stated
     for category in ratios["tables"][0]["categories"]:
-        assert category["category"] in told
+        assert category["category"] in stated
     page = visitor.get(f"{base}/readings/registry").text
     record = yaml.safe_load(html.unescape(re.findall(r"<pre.*?>(.*?)</pre>", page, re.DOTALL)[0]))
     assert record == api.get(f"/v1{base}/report?reading=registry").json()
@@ -97,13 +97,13 @@ def test_two_reports_side_by_side(api: Api) -> None:
     first, second = finished(api, name="one"), finished(api, name="two", seed=8)
     ids = [base.rpartition("/")[2] for base in (first, second)]
     answer = signed_in(api).get(f"/compare?experiment_id={ids[0]}&experiment_id={ids[1]}")
-    told = text_of(answer)
-    assert "2 experiments side by side" in told
-    assert "training.hypotheses" not in told
-    assert "leakage max heuristic (differs)" not in told
+    stated = text_of(answer)
+    assert "2 experiments side by side" in stated
+    assert "training.hypotheses" not in stated
+    assert "leakage max heuristic (differs)" not in stated
     assert re.search(r"<code>seed</code></th>\s*<td class=\"number\">7</td>\s*<td", answer.text)
     assert answer.text.count('<svg viewBox="0 0 420') >= 2
-    assert "On the front" in told
+    assert "On the front" in stated
 
 
 def test_a_comparison_of_fewer_than_two_offers_a_choice(api: Api) -> None:

@@ -200,8 +200,8 @@ def test_deleted_rows_are_named(api_on_both: Api, done: str) -> None:
     with api_on_both.database.write() as session:
         session.execute(delete(Ledger).where(Ledger.round >= 2))
     assert "report.entries" in _failed(api_on_both, done)
-    told = _detail(api_on_both, done, "ledger.entries")
-    assert told.startswith("entries 2 to 3 (up to round 3) are missing: the signed checkpoint")
+    stated = _detail(api_on_both, done, "ledger.entries")
+    assert stated.startswith("entries 2 to 3 (up to round 3) are missing: the signed checkpoint")
 
 
 def test_checkpoints_that_were_altered_or_deleted_are_found(api_on_both: Api, done: str) -> None:

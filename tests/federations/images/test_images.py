@@ -292,17 +292,17 @@ def test_sensitive_attributes_that_cannot_be_used(
 
 def test_too_many_groups_classes_or_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = npz(**arrays(group=np.arange(12)))
-    monkeypatch.setattr(array_levels, "MOST_GROUPS", 11)
+    monkeypatch.setattr(array_levels, "MAX_GROUPS", 11)
     pointer, message = refuse(tmp_path, content, fairness=Fairness(sensitive=["group"]))
     assert (pointer, "12 distinct values" in message) == (SENSITIVE, True)
-    monkeypatch.setattr(label_classes, "MOST_CLASSES", 3)
+    monkeypatch.setattr(label_classes, "MAX_CLASSES", 3)
     assert "has 4 classes" in refuse(tmp_path, content)[1]
-    monkeypatch.setattr(images, "LARGEST_IMAGES", 12 * 16 - 1)
+    monkeypatch.setattr(images, "MAX_IMAGES_BYTES", 12 * 16 - 1)
     assert "images of more than" in refuse(tmp_path, content)[1]
 
 
 def test_padded_labels_that_would_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedaudit.federations.packing.LARGEST_FEDERATION", 59)
+    monkeypatch.setattr("fedaudit.federations.packing.MAX_FEDERATION_CELLS", 59)
     pointer, message = refuse(tmp_path, npz(**arrays()))
     assert pointer == KEY
     assert "3 clients padded to 4 rows" in message

@@ -260,17 +260,17 @@ def test_a_bomb_in_a_shard(tmp_path: Path) -> None:
 
 
 def test_what_would_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaf_module, "MOST_VALUES", 10)
+    monkeypatch.setattr(leaf_module, "MAX_VALUES", 10)
     assert "more than 10 values" in refuse(tmp_path, leaf(GOOD))
-    monkeypatch.setattr(leaf_module, "MOST_VALUES", 30)
-    monkeypatch.setattr(leaf_module, "LARGEST_IMAGES", 47)
+    monkeypatch.setattr(leaf_module, "MAX_VALUES", 30)
+    monkeypatch.setattr(leaf_module, "MAX_IMAGES_BYTES", 47)
     assert "images of more than" in refuse(tmp_path, leaf(GOOD)), "12 numbers of four bytes"
-    monkeypatch.setattr(leaf_module, "LARGEST_IMAGES", 48)
+    monkeypatch.setattr(leaf_module, "MAX_IMAGES_BYTES", 48)
     assert load_leaf(tmp_path, leaf(GOOD)).rows == 3
-    monkeypatch.setattr(leaf_module, "LARGEST_SHARD", 50)
+    monkeypatch.setattr(leaf_module, "MAX_SHARD_BYTES", 50)
     assert "holds" in refuse(tmp_path, leaf(GOOD))
     assert "'0.json' of more than" in refuse(tmp_path, zipped({"0.json": leaf(GOOD)}))
-    monkeypatch.setattr(leaf_module, "LARGEST_DATA_SET", 50)
+    monkeypatch.setattr(leaf_module, "MAX_DATA_SET_BYTES", 50)
     assert "expands to more" in refuse(tmp_path, zipped({f"{i}.json": b" " * 30 for i in range(2)}))
 
 

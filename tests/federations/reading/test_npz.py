@@ -250,15 +250,15 @@ def test_a_bomb_is_refused_by_its_declared_size(tmp_path: Path) -> None:
     zeros = bytes(archives.UNSUSPICIOUS)
     header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({len(zeros)},), }}"
     bomb = zipped({"a.npy": npy(header, zeros)})
-    assert len(bomb) < archives.UNSUSPICIOUS // archives.LARGEST_RATIO
+    assert len(bomb) < archives.UNSUSPICIOUS // archives.MAX_COMPRESSION_RATIO
     assert "expands to more than 200 times its size" in refuse(tmp_path, bomb)
 
 
 def test_archives_that_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = saved(**arrays())
-    monkeypatch.setattr(npz, "LARGEST_ARCHIVE", 600)
+    monkeypatch.setattr(npz, "MAX_ARCHIVE_BYTES", 600)
     assert "expands to more than" in refuse(tmp_path, content)
-    monkeypatch.setattr(npz, "LARGEST_ARCHIVE", 300)
+    monkeypatch.setattr(npz, "MAX_ARCHIVE_BYTES", 300)
     assert "'x.npy' of more than" in refuse(tmp_path, content)
 
 
@@ -272,12 +272,12 @@ def test_a_bomb_that_lies_about_its_size_stops_at_what_it_declared(tmp_path: Pat
 
 
 def test_archives_of_too_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = zipped({f"{i}.npy": b"" for i in range(archives.MOST_MEMBERS + 1)})
+    content = zipped({f"{i}.npy": b"" for i in range(archives.MAX_MEMBERS + 1)})
     assert "more than 1000 files" in refuse(tmp_path, content)
     few = bytearray(content)
     few[-14:-10] = struct.pack("<HH", 1, 1)
     assert "more than 1000 files" in refuse(tmp_path, bytes(few)), "whatever it declares"
-    monkeypatch.setattr(archives, "LARGEST_DIRECTORY", 1000)
+    monkeypatch.setattr(archives, "MAX_DIRECTORY_BYTES", 1000)
     assert "more than 1000 files" in refuse(tmp_path, bytes(few)), "before it is read"
 
 

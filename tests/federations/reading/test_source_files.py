@@ -114,7 +114,7 @@ def test_a_small_archive_may_not_become_a_large_file(
         pytest.raises(InvalidInputError, match="more than 1 MiB"),
     ):
         file.read_all(2**20)
-    monkeypatch.setattr(content, "LARGEST_EXPANSION", 2**24)
+    monkeypatch.setattr(content, "MAX_EXPANDED_BYTES", 2**24)
     assert "expands to more than" in refuse(data=bomb)[PATH]
 
 

@@ -123,13 +123,13 @@ def test_texts_that_repeat_take_no_memory_per_row(tmp_path: Path) -> None:
 def test_cells_are_counted_while_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_files, "LARGEST_TABLE", 9999)
+    monkeypatch.setattr(table_files, "MAX_TABLE_CELLS", 9999)
     for data in (CSV, gzip.compress(CSV), AS_PARQUET):
         assert "9999 are allowed" in refusal(tmp_path, data, ["number", "text"])
         assert len(read(tmp_path, ["number"])) == 5000
-    monkeypatch.setattr(table_files, "LARGEST_FILE", 2**15)
+    monkeypatch.setattr(table_files, "MAX_FILE_BYTES", 2**15)
     assert "in the columns wanted" in refusal(tmp_path, CSV, ["text"])
-    monkeypatch.setattr(table_files, "MOST_ROWS", 4000)
+    monkeypatch.setattr(table_files, "MAX_ROWS", 4000)
     assert "more than 4000 rows" in refusal(tmp_path, AS_PARQUET, ["number"])
 
 

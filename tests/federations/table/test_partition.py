@@ -263,6 +263,6 @@ def test_everything_at_one_client_is_no_federation(refuse: Refuse) -> None:
 
 
 def test_shares_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition, "MOST_SHARES", 15)
+    monkeypatch.setattr(partition, "MAX_SHARES", 15)
     asked = dealt({"method": "dirichlet", "clients": 4, "alpha": 1.0}, **CLASSIFIER)
     assert "16 shares" in refuse(asked, data=table())["/federation/partition/clients"]

@@ -243,7 +243,7 @@ def test_one_class_is_left(refuse: Refuse) -> None:
 
 
 def test_categories_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "LARGEST_FEDERATION", 17)
+    monkeypatch.setattr(features, "MAX_FEDERATION_CELLS", 17)
     faults = refuse(asked(PAIN), data=PAINS)
     assert "3 features of 6 rows take 18 cells" in faults["/federation/features"]
 

@@ -189,7 +189,7 @@ def test_sensitive_attributes_without_groups(
     changes = {"fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 0}}}
     data = "hospital,x,sex,cost\na,1,,2\nb,3,,4\nb,3,,4\n"
     assert "empty in every row" in refuse(changes, data=data)["/fairness/sensitive/0"]
-    monkeypatch.setattr(sensitive, "MOST_GROUPS", 1)
+    monkeypatch.setattr(sensitive, "MAX_GROUPS", 1)
     data = "hospital,x,sex,cost\na,1,F,2\nb,3,M,4\nb,3,M,4\n"
     assert "2 distinct values" in refuse(changes, data=data)["/fairness/sensitive/0"]
 
@@ -214,14 +214,14 @@ def test_parquet_gaps_and_infinities(refuse: Refuse, sources: Path) -> None:
 
 def test_sizes_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(table_files, "LARGEST_TABLE", 5)
+        patch.setattr(table_files, "MAX_TABLE_CELLS", 5)
         assert "5 are allowed" in refuse(data=GOOD)[PATH]
     with monkeypatch.context() as patch:
-        patch.setattr(packing, "LARGEST_FEDERATION", 10)
+        patch.setattr(packing, "MAX_FEDERATION_CELLS", 10)
         faults = refuse(data=GOOD)
         assert "2 clients padded to 2 rows" in faults["/federation/client_key"]
     with monkeypatch.context() as patch:
-        patch.setattr(table_files, "MOST_COLUMNS", 2)
+        patch.setattr(table_files, "MAX_COLUMNS", 2)
         assert "3 columns" in refuse(data=GOOD)[PATH]
 
 

@@ -40,7 +40,7 @@ class AccountantRules:
 
     examples = 30
     least_noise = 0.8
-    most_releases = 200
+    max_releases = 200
 
     def new(self):
         raise NotImplementedError
@@ -114,7 +114,7 @@ class AccountantRules:
         @given(
             noise=st.floats(self.least_noise, 20),
             rate=st.floats(0.01, 0.5),
-            count=st.integers(1, self.most_releases),
+            count=st.integers(1, self.max_releases),
             delta=st.floats(1e-8, 1e-2),
             factor=st.floats(1.01, 2),
         )
@@ -152,7 +152,7 @@ class TestRdpOfFixedSizes(AccountantRules):
 class TestPldOfPoissonSamples(AccountantRules):
     examples = 2  # a distribution with large losses takes a second
     least_noise = 4
-    most_releases = 20
+    max_releases = 20
 
     def new(self):
         return PldAccountant(adjacency="add-or-remove-one")
@@ -164,7 +164,7 @@ class TestPldOfPoissonSamples(AccountantRules):
 class TestPldOfReplacement(AccountantRules):
     examples = 2  # a distribution with large losses takes a second
     least_noise = 4
-    most_releases = 20
+    max_releases = 20
 
     def new(self):
         return PldAccountant(adjacency="replace-one")
@@ -269,12 +269,12 @@ def test_a_best_order_at_the_edge_of_the_grid_is_told(noise, delta, edge):
     spent = RdpAccountant(adjacency="add-or-remove-one", orders=orders)
     warnings = spent.compose(Gaussian(noise)).spent(delta).warnings
     two_stage = TwoStageAccountant(observer="server", orders=(2, 4, 8, 16, 32))
-    told = two_stage.compose(TwoStage(1.0, 1.0, noise, 1)).spent(delta).warnings
+    stated = two_stage.compose(TwoStage(1.0, 1.0, noise, 1)).spent(delta).warnings
     if edge is None:
-        assert warnings == told == ()
+        assert warnings == stated == ()
     else:
         assert edge in warnings[0]
-        assert edge in told[0]
+        assert edge in stated[0]
 
 
 def test_epsilon_is_clipped_at_zero():

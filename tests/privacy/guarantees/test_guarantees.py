@@ -10,7 +10,7 @@ from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanism_guarantees import (
     guarantee_kind,
     guarantee_statement,
-    mechanism_inputs,
+    mechanism_parameters,
 )
 from fedaudit.privacy.records.record_baselines import TREATED_AS_PUBLIC
 from fedaudit.privacy.spending_plan import ObserverEpsilon
@@ -56,8 +56,8 @@ def test_a_clip_of_half_the_radius_covers_all_datasets_of_one_hypothesis():
     assert "n/nu covers" not in beyond
     assert "bounded by 0.8, not by n/nu" in beyond
     # 2 * 0.4 / 0.7 * 3 = 3.4285714...: to six digits that is more than 3.42857.
-    told = guarantee_statement(laplace(radius=0.7, clip=0.4, noise_multiplier=3), 9).statement
-    assert "bounded by 3.42858, not by n/nu" in told
+    stated = guarantee_statement(laplace(radius=0.7, clip=0.4, noise_multiplier=3), 9).statement
+    assert "bounded by 3.42858, not by n/nu" in stated
 
 
 def test_between_hypotheses_the_bound_grows_with_their_distance():
@@ -70,7 +70,7 @@ def test_between_hypotheses_the_bound_grows_with_their_distance():
 def test_a_reported_choice_leaves_without_noise(hypotheses, kind):
     spec = laplace(radius=0.5, clip=0.25, clustering="reported", hypotheses=hypotheses)
     found = guarantee_statement(spec, 2)
-    assert found.kind == kind == mechanism_inputs(spec, n=2).guarantee
+    assert found.kind == kind == mechanism_parameters(spec, n=2).guarantee
     assert ("without any noise" in found.statement) == (hypotheses > 1)
 
 
@@ -93,12 +93,12 @@ def test_simulated_noise_protects_no_model():
 
 
 def test_the_ledger_records_public_numbers_only():
-    adaptive = mechanism_inputs(laplace(radius_floor=0.01), n=2)
+    adaptive = mechanism_parameters(laplace(radius_floor=0.01), n=2)
     assert (adaptive.radius, adaptive.radius_floor) == (None, 0.01)
-    fixed = mechanism_inputs(laplace(radius=0.5, clip=0.25), n=2)
+    fixed = mechanism_parameters(laplace(radius=0.5, clip=0.25), n=2)
     assert (fixed.radius, fixed.radius_floor, fixed.clip) == (0.5, None, 0.25)
     assert (fixed.noise, fixed.guarantee, fixed.n) == ("release", "formal", 2)
-    none = mechanism_inputs(a_spec({"mechanism": "none"}), n=2)
+    none = mechanism_parameters(a_spec({"mechanism": "none"}), n=2)
     assert (none.mechanism, none.noise_multiplier, none.guarantee) == ("none", None, "none")
 
 
@@ -186,7 +186,7 @@ def test_coins_that_always_fall_leave_nobody_in_doubt():
     found = guarantee_statement(by_record(cohort={**POISSON, "rate": 1}), 2)
     assert "both observers have the same figure" in found.statement
     assert "in doubt" not in found.statement
-    assert "Budgets are kept before both." in found.statement
+    assert "Budgets are kept against both." in found.statement
     statement = guarantee_statement(by_record(), 2).statement
     assert "leave in doubt" in statement
     assert "larger in the worst case and may be smaller after a run" in statement
@@ -214,7 +214,7 @@ def test_a_baseline_without_noise_guarantees_nothing():
     found = guarantee_statement(spec, 2)
     assert (found.kind, found.unit, found.delta, found.observers) == ("none", "record", None, ())
     assert set(found.reasons) == {"adjacency", "delta"}
-    inputs = mechanism_inputs(spec, n=2)
+    inputs = mechanism_parameters(spec, n=2)
     assert (inputs.guarantee, inputs.noise_multiplier, inputs.event) == ("none", None, None)
 
 
@@ -223,7 +223,7 @@ def test_what_was_spent_is_told_with_who_looks(make):
     spec = make()
     [observer, *_] = guarantee_statement(spec, 2).observers
     spent = ObserverEpsilon(observer=observer, delta=1e-5, adjacency="replace-one", value=1.25)
-    assert "epsilon = 1.25 before " in guarantee_statement(spec, 2, epsilons=[spent]).statement
+    assert "epsilon = 1.25 against " in guarantee_statement(spec, 2, epsilons=[spent]).statement
     assert "Spent" not in guarantee_statement(spec, 2).statement
 
 
@@ -253,9 +253,9 @@ def test_a_run_that_its_losses_may_end_is_proven_for_all_planned_rounds_only(mak
     warning = "What is proven is then the epsilon of all rounds that were planned"
     assert warning not in guarantee_statement(spec, 2, epsilons=[played]).statement
     assert f"{warning}. " in guarantee_statement(stopping, 2, epsilons=[played]).statement
-    told = guarantee_statement(stopping, 2, epsilons=[played], planned=[all_]).statement
-    assert f"{warning}: epsilon = 2.5 before " in told
-    assert "epsilon = 1.25 before " in told
+    stated = guarantee_statement(stopping, 2, epsilons=[played], planned=[all_]).statement
+    assert f"{warning}: epsilon = 2.5 against " in stated
+    assert "epsilon = 1.25 against " in stated
 
 
 def test_who_trains_is_taken_as_known():
@@ -266,8 +266,8 @@ def test_who_trains_is_taken_as_known():
 
 @given(st.floats(1e-9, 1e9), st.integers(1, 9))
 def test_a_bound_in_a_sentence_is_rounded_up(value, digits):
-    told = float(at_most(value, digits=digits))
-    assert value <= told <= value * (1 + 1.001 * 10.0 ** (1 - digits))
+    stated = float(at_most(value, digits=digits))
+    assert value <= stated <= value * (1 + 1.001 * 10.0 ** (1 - digits))
 
 
 def test_a_bound_that_is_short_is_told_as_it_is():

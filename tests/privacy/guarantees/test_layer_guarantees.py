@@ -11,7 +11,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import Component
 from fedaudit.privacy.mechanism_guarantees import (
     guarantee_kind,
     guarantee_statement,
-    mechanism_inputs,
+    mechanism_parameters,
 )
 from tests.privacy.specs_of_privacy import a_spec
 
@@ -107,15 +107,15 @@ def test_simulated_noise_protects_no_model():
 
 
 def test_the_ledger_records_the_layers():
-    inputs = mechanism_inputs(layered(radius=0.5), n=11, layers=SIZES)
+    inputs = mechanism_parameters(layered(radius=0.5), n=11, layers=SIZES)
     assert inputs.components == (Component("layer-1", 8), Component("layer-2", 3))
     assert inputs.component_sizes == SIZES
-    whole = mechanism_inputs(layered(per_layer=False), n=11, layers=SIZES)
+    whole = mechanism_parameters(layered(per_layer=False), n=11, layers=SIZES)
     assert whole.components is None
     assert whole.component_sizes == ()
     with pytest.raises(ValueError, match="needs the parameters of each layer"):
-        mechanism_inputs(layered(), n=11)
+        mechanism_parameters(layered(), n=11)
     with pytest.raises(ValueError, match="needs the parameters of each layer"):
         guarantee_statement(layered(), 11)
     with pytest.raises(ValueError, match="do not add up to 12"):
-        mechanism_inputs(layered(), n=12, layers=SIZES)
+        mechanism_parameters(layered(), n=12, layers=SIZES)

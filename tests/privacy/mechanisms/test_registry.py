@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs, unbounded_inputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters, unbounded_inputs
 from fedaudit.privacy.mechanisms.registry import (
     MECHANISMS,
     UnknownMechanismError,
@@ -63,11 +63,11 @@ def test_a_mechanism_that_lost_its_noise_is_not_worded_as_none() -> None:
 
 def test_inputs_tell_how_their_cost_is_counted() -> None:
     fields = unbounded_inputs("none", n=3, noise="release").as_dict()
-    assert MechanismInputs.from_dict(fields).cost_kind == "unbounded"
+    assert MechanismParameters.from_dict(fields).cost_kind == "unbounded"
     fields |= {"mechanism": "laplace-l2", "noise_multiplier": 2.0}
-    assert MechanismInputs.from_dict(fields).cost_kind == "leakage"
+    assert MechanismParameters.from_dict(fields).cost_kind == "leakage"
     fields |= {"mechanism": "gaussian-local", "event": "{}"}
-    assert MechanismInputs.from_dict(fields).cost_kind == "epsilon"
+    assert MechanismParameters.from_dict(fields).cost_kind == "epsilon"
 
 
 def test_a_plan_of_records_needs_to_know_them() -> None:

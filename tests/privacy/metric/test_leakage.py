@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.mechanism_parameters import MechanismInputs
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import (
     epsilon,
     largest_participation,
@@ -94,6 +94,6 @@ def test_medians_count_training_clients_that_never_took_part_and_no_others():
 
 
 def test_inputs_come_back_as_they_were_stored():
-    inputs = MechanismInputs("laplace-l2", 2, 0.1, 1.0, None, None, "release", "formal")
-    assert MechanismInputs.from_dict(inputs.as_dict()) == inputs
+    inputs = MechanismParameters("laplace-l2", 2, 0.1, 1.0, None, None, "release", "formal")
+    assert MechanismParameters.from_dict(inputs.as_dict()) == inputs
     assert inputs.noised_sizes == (2,)

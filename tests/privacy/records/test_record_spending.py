@@ -9,8 +9,8 @@ import pytest
 from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
 from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
 from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant, round_curve
-from fedaudit.privacy.accounting.epsilon_curves import Course, course_from_dict
-from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.privacy.accounting.epsilon_curves import RepeatedEvent, repeated_event_from_dict
+from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
 from fedaudit.privacy.records.record_groups import record_groups
 from fedaudit.privacy.records.record_use import drawn_budgets, record_settings, record_use
 from fedaudit.privacy.spending_plan import spending_plan
@@ -138,9 +138,9 @@ def test_a_plan_that_would_overspend_is_never_made():
 def test_a_filtered_record_spends_nothing_more_once_it_has_left():
     plan = plan_of(records_spec("filter"))
     line = plan.lines["final_model"][0]
-    assert line.courses[0].lasts < ROUNDS
+    assert line.repeated_events[0].max_compositions < ROUNDS
     budget = plan.records.groups[0].high
-    assert line.epsilons[-1] == line.epsilons[line.courses[0].lasts] <= budget
+    assert line.epsilons[-1] == line.epsilons[line.repeated_events[0].max_compositions] <= budget
     assert line.after(ROUNDS + 5) == line.epsilons[-1]
 
 
@@ -186,18 +186,18 @@ def test_curves_bound_divergences_at_orders_between_whole_ones_too(observer):
 def test_the_ledger_keeps_the_courses_of_every_group():
     spec = records_spec("filter")
     plan = plan_of(spec)
-    kept = json.loads(mechanism_inputs(spec, n=3, plan=plan).event)
+    kept = json.loads(mechanism_parameters(spec, n=3, plan=plan).event)
     assert sorted(kept) == sorted(plan.subjects)
     for name, line in zip(plan.subjects, plan.lines["server"], strict=True):
-        assert tuple(course_from_dict(one) for one in kept[name]) == line.courses
+        assert tuple(repeated_event_from_dict(one) for one in kept[name]) == line.repeated_events
 
 
 def test_a_course_reads_back_and_refuses_nonsense():
-    [course] = plan_of(records_spec("filter")).lines["server"][0].courses[:1]
-    assert course_from_dict(json.loads(json.dumps(course.as_dict()))) == course
+    [repeated] = plan_of(records_spec("filter")).lines["server"][0].repeated_events[:1]
+    assert repeated_event_from_dict(json.loads(json.dumps(repeated.as_dict()))) == repeated
     with pytest.raises(ValueError, match="lasts"):
-        course_from_dict({**course.as_dict(), "lasts": 0})
-    assert Course(course.event, 3).lasting([0, 2, 9]).tolist() == [0, 2, 3]
+        repeated_event_from_dict({**repeated.as_dict(), "lasts": 0})
+    assert RepeatedEvent(repeated.event, 3).compositions_within([0, 2, 9]).tolist() == [0, 2, 3]
 
 
 def test_few_budgets_make_a_group_each_and_many_are_gathered_between_round_numbers():

@@ -73,7 +73,7 @@ def test_a_run_under_metric_privacy_has_all_its_charts(material):
         "Differences between groups of group, by round",
         "Ratios between groups of group, by round",
         "Rates of the groups of group",
-        "Who pays: leakage by group of group",
+        "Privacy cost: leakage by group of group",
         "Loss, by round",
         "Uploads in each cluster, by round",
         "Separation of the clusters, by round",
@@ -88,7 +88,7 @@ def test_without_rounds_only_the_report_is_drawn(material):
         assert titles(text) == [
             "Leakage at the end, over clients and clusters",
             "Rates of the groups of group",
-            "Who pays: leakage by group of group",
+            "Privacy cost: leakage by group of group",
         ]
         assert "signature covers" not in text
 

@@ -109,7 +109,7 @@ def test_epsilons_at_other_deltas_have_rows_of_their_own(material):
 def test_fairness_rows_tell_who_did_not_measure(comparison):
     found = row(comparison, GAP)
     assert (found.attribute, found.section) == ("group", "fairness")
-    assert "'group' is none of its sensitive attributes" in found.cells[2].reason
+    assert "'group' is not one of its sensitive attributes" in found.cells[2].reason
     assert found.differs
 
 
@@ -252,7 +252,7 @@ def test_who_lacks_a_figure_is_left_out_with_the_reason(material):
     assert front.front == ["one"]
     assert {one.experiment_id: one.reason for one in front.left_out} == {
         "lacking": "no rows",
-        "unmeasured": "'group' is none of its sensitive attributes",
+        "unmeasured": "'group' is not one of its sensitive attributes",
     }
 
 

@@ -103,8 +103,8 @@ def test_a_gap_that_is_missing_is_no_evidence_and_breaks_nothing(document, metri
 
 
 def test_a_verdict_without_its_gap_says_so(document):
-    told = verdict(without_metric(document, "equalized_odds_difference"), simulated=False)
-    assert f"equalized_odds_difference by group is unknown: {NOT_IN_REPORT}." in told
+    stated = verdict(without_metric(document, "equalized_odds_difference"), simulated=False)
+    assert f"equalized_odds_difference by group is unknown: {NOT_IN_REPORT}." in stated
 
 
 @pytest.mark.parametrize("name", NAMES)

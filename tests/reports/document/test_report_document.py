@@ -147,29 +147,29 @@ def test_the_verdict_names_what_it_rests_on(material):
 
 
 @pytest.mark.parametrize(
-    ("stopped_by", "told"),
+    ("stopped_by", "stated"),
     [
         ("rounds", "ended with round 41, the last one"),
         ("patience", "ended with round 41, when its patience ran out"),
         ("diverged", "diverged in round 41"),
     ],
 )
-def test_the_verdict_tells_in_words_how_training_ended(material, stopped_by, told):
+def test_the_verdict_tells_in_words_how_training_ended(material, stopped_by, stated):
     result = replace(material().result, stopped_by=stopped_by)
     found = assemble(material(result=result))["verdict"]
-    assert f"Training {told}. The best hypotheses are those of round 11, with" in found
+    assert f"Training {stated}. The best hypotheses are those of round 11, with" in found
 
 
 def test_the_limits_are_those_of_the_run(material):
-    told = " ".join(assemble(material())["limits"])
+    stated = " ".join(assemble(material())["limits"])
     for part in ("Mironov 2012", "32 bits", "simulated", "heuristic", "||theta_i - theta_j||",
                  "5 of 41", "4 validation clients have one row", "1 updates were withheld",
                  "real rows", "No attack"):  # fmt: skip
-        assert part in told
+        assert part in stated
     released = {"privacy": {**FIXED["privacy"], "noise": "release"}}
-    told = " ".join(assemble(material(released))["limits"])
-    assert "simulated" not in told
-    assert "heuristic" not in told
+    stated = " ".join(assemble(material(released))["limits"])
+    assert "simulated" not in stated
+    assert "heuristic" not in stated
     assert "no privacy mechanism" in " ".join(assemble(material(NONE))["limits"])
 
 
@@ -177,8 +177,8 @@ def test_the_limits_are_those_of_the_run(material):
 def test_standardisation_by_the_data_is_a_limit(material, how):
     table = {"source": "table", "path": "a.csv", "client_key": "a", "target": "b"}
     found = assemble(material({"federation": {**table, "standardise": how}}))
-    told = "Features were standardised by means and deviations of the data, taken without noise"
-    assert (told in " ".join(found["limits"])) == (how is not None)
+    stated = "Features were standardised by means and deviations of the data, taken without noise"
+    assert (stated in " ".join(found["limits"])) == (how is not None)
 
 
 def test_the_hash_is_of_the_canonical_form(material):

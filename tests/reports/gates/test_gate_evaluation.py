@@ -100,11 +100,11 @@ def test_an_epsilon_of_a_run_that_ended_early_says_which_rounds_it_is_of(materia
     report = assemble(material(FIXED))
     report["privacy"]["epsilon_max"] = 0.5
     report["guarantee"] |= {"delta": 1e-5, "adjacency": "replace-one"}
-    for ending, told in (("patience", True), ("rounds", False)):
+    for ending, stated in (("patience", True), ("rounds", False)):
         report["utility"]["stopped_by"] = ending
         [found] = evaluate([Gate(figure="epsilon_max", op="le", value=1.0)], report)
         assert found["reason"].startswith("0.5 is at most 1, at delta = 1e-05 under replace-one")
-        assert ("larger epsilon of all planned rounds" in found["reason"]) == told
+        assert ("larger epsilon of all planned rounds" in found["reason"]) == stated
 
 
 def test_a_report_of_before_the_figure_lacks_it(material):

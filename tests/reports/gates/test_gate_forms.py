@@ -119,9 +119,9 @@ def test_a_comment_shows_names_as_they_are_and_calls_nobody():
 
 
 def test_json_tells_the_whole_and_each_policy():
-    told = results(gate("pass"), more=[FAILED]).as_dict()
-    assert (told["outcome"], told["reason"], len(told["gates"])) == ("fail", None, 2)
-    assert [(one["policy"], one["outcome"]) for one in told["evaluations"]] == [
+    stated = results(gate("pass"), more=[FAILED]).as_dict()
+    assert (stated["outcome"], stated["reason"], len(stated["gates"])) == ("fail", None, 2)
+    assert [(one["policy"], one["outcome"]) for one in stated["evaluations"]] == [
         ("release", "pass"),
         (None, "fail"),
     ]

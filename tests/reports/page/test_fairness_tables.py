@@ -7,13 +7,21 @@ import pytest
 
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.charts.chart import bound_text, figure_text
-from fedaudit.reports.charts.privacy_cost_chart import who_pays_chart
+from fedaudit.reports.charts.privacy_cost_chart import privacy_cost_chart
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
 from tests.reports.conftest import SPEC
 from tests.reports.sections.test_fairness_of_clients import with_attribute
 
-LATER = ("averaging", "client_averaged", "client_averaged_reason", "who_pays", "who_pays_reason")
+LATER = (
+    "averaging",
+    "client_averaged",
+    "client_averaged_reason",
+    "privacy_cost_by_group",
+    "privacy_cost_by_group_reason",
+    "who_pays",
+    "who_pays_reason",
+)
 LATER += ("by_hypothesis", "by_hypothesis_reason", "intersection_of")
 
 
@@ -59,7 +67,7 @@ def test_who_pays_has_a_row_a_group(section):
     assert rows["g1"]["Refusals"] == "2"
     assert rows["g2"]["Leakage, largest"] == "2.4"
     assert "Epsilon, largest" not in table.head
-    chart = who_pays_chart(section, name="x")
+    chart = privacy_cost_chart(section, name="x")
     assert chart is not None
     assert "leakage" in chart.title
 
@@ -74,7 +82,7 @@ def test_a_missing_figure_has_its_reason_in_the_note(material):
     # Said once for all groups.
     (mark,) = {row[-1] for row in rates.rows}
     assert rates.notes[mark].startswith("suppressed")
-    assert who_pays_chart(section, name="x") is None
+    assert privacy_cost_chart(section, name="x") is None
 
 
 def test_what_one_row_alone_notes_stays_in_its_row(material):
@@ -103,7 +111,7 @@ def test_a_report_of_before_is_still_shown(material):
     page = render(old)
     assert "Gaps between groups of group" in page
     assert "By chance" not in page
-    assert "Who pays" not in page
+    assert "Privacy cost" not in page
     assert "By chance" in render(document)
 
 
@@ -121,7 +129,10 @@ def test_very_many_groups_are_folded(material):
 def test_where_nobody_is_told_who_paid_the_page_says_why(material):
     made = material()
     document = assemble(made)
-    document["fairness"][0] |= {"who_pays": None, "who_pays_reason": "who took part is <secret>"}
+    document["fairness"][0] |= {
+        "privacy_cost_by_group": None,
+        "privacy_cost_by_group_reason": "who took part is <secret>",
+    }
     assert "who took part is &lt;secret&gt;." in render(document)
 
 

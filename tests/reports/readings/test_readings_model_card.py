@@ -63,7 +63,7 @@ def test_tables_are_regular_and_suppressed_groups_show_no_rate(material):
 def test_figures_are_the_reports(material):
     document = gaussian(material)
     text = model_card(document)
-    assert f"epsilon = {document['privacy']['epsilon_max']:.6g} before those who" in text
+    assert f"epsilon = {document['privacy']['epsilon_max']:.6g} against those who" in text
     assert "| validation loss | 0.5 |" in text
     assert "not for release" not in text
     assert "not for release" in model_card(assemble(material()))

@@ -20,7 +20,7 @@ TOPICS = [
 
 def _statements(found: NistReading, topic: str) -> dict[str, tuple[str, str]]:
     [one] = [part for part in found.topics if part.topic == topic]
-    return {told.question: (told.status, told.statement) for told in one.statements}
+    return {stated.question: (stated.status, stated.statement) for stated in one.statements}
 
 
 def test_topics_go_down_the_pyramid_and_each_has_a_status(material):
@@ -29,8 +29,8 @@ def test_topics_go_down_the_pyramid_and_each_has_a_status(material):
         assert [part.topic for part in found.topics] == TOPICS
         assert [part.layer for part in found.topics] == ["top"] * 2 + ["middle"] * 4 + ["base"] * 2
         for part in found.topics:
-            told = {one.status for one in part.statements}
-            assert part.status == (told.pop() if len(told) == 1 else "answered in part")
+            stated = {one.status for one in part.statements}
+            assert part.status == (stated.pop() if len(stated) == 1 else "answered in part")
             assert all(one.statement for one in part.statements)
 
 
@@ -41,8 +41,8 @@ def test_leakage_is_half_an_answer_and_epsilon_a_whole_one(material):
         (gaussian(material), "answered", "epsilon = "),
         (assemble(material(NOTHING)), "answered", "no parameter"),
     ):
-        told = _statements(nist_800_226(document), TOPICS[0])
-        found, statement = told[
+        stated = _statements(nist_800_226(document), TOPICS[0])
+        found, statement = stated[
             "How large is the privacy loss: which parameters, with which values?"
         ]
         assert (found, word in statement) == (status, True)
@@ -51,16 +51,16 @@ def test_leakage_is_half_an_answer_and_epsilon_a_whole_one(material):
 def test_heuristic_is_never_a_whole_answer(material):
     for spec, status in (({}, "answered in part"), (FIXED, "answered")):
         document = assemble(material(spec))
-        told = _statements(nist_800_226(document), TOPICS[1])
-        found = told["Which guarantee is claimed, and is it proven?"]
+        stated = _statements(nist_800_226(document), TOPICS[1])
+        found = stated["Which guarantee is claimed, and is it proven?"]
         assert found == (status, document["guarantee"]["statement"])
 
 
 @pytest.mark.parametrize(("noise", "begins"), [("simulation", "No. "), ("release", "Noise was")])
 def test_a_simulated_runs_model_has_no_guarantee(material, noise, begins):
     found = nist_800_226(gaussian(material, noise=noise))
-    told = _statements(found, TOPICS[1])["Does the guarantee hold for the model of this run?"]
-    assert told[1].startswith(begins)
+    stated = _statements(found, TOPICS[1])["Does the guarantee hold for the model of this run?"]
+    assert stated[1].startswith(begins)
 
 
 def test_what_lies_outside_the_run_is_not_shown(material):
@@ -80,12 +80,12 @@ def test_what_lies_outside_the_run_is_not_shown(material):
 
 def test_an_empty_report_answers_nothing_by_itself():
     for part in nist_800_226({}).topics:
-        for told in part.statements:
-            assert told.status != "answered" or "no noise" in told.statement, told
+        for stated in part.statements:
+            assert stated.status != "answered" or "no noise" in stated.statement, stated
 
 
 def test_attacks_in_a_report_are_named(material):
     document = {**assemble(material()), "attacks": [{"kind": "membership", "auc": 0.51}]}
-    told = _statements(nist_800_226(document), "security")["Was the model attacked?"]
-    assert told[0] == "answered in part"
-    assert "membership" in told[1]
+    stated = _statements(nist_800_226(document), "security")["Was the model attacked?"]
+    assert stated[0] == "answered in part"
+    assert "membership" in stated[1]

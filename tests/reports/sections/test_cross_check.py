@@ -60,13 +60,13 @@ def section_of(
         counts,
         shown,
         scores=scores,
-        rooted=False,
-        declared=True,
+        root_mean=False,
+        has_favourable_outcome=True,
         minimum_group_size=minimum,
     )
     asked: dict[str, Any] = {"minimum_group_size": minimum, "reference_group": reference}
     found = [*gaps(counts[np.newaxis], names, **asked)[0]]
-    found += score_gaps(scores, names, rooted=False, **asked)
+    found += score_gaps(scores, names, root_mean=False, **asked)
     return {
         "attribute": "site",
         "reference_group": reference,

@@ -125,8 +125,10 @@ def test_everyone_pays_for_the_rounds_that_were_played(material):
     ]
     assert report["privacy"]["participations_max"] == 41
     assert report["guarantee"]["observers"] == ["final_model"]
-    told = f"epsilon = {at_most(report['privacy']['epsilon_max'])} before those who see the models"
-    assert told in report["guarantee"]["statement"]
+    stated = (
+        f"epsilon = {at_most(report['privacy']['epsilon_max'])} against those who see the models"
+    )
+    assert stated in report["guarantee"]["statement"]
 
 
 def test_the_busiest_client_is_the_one_that_is_told(material):
@@ -142,7 +144,7 @@ def test_records_are_told_by_their_budgets_and_small_groups_without_their_number
     assert (records["left_out"], records["overspent"]) == (0, 0)
     assert [one["budget_high"] for one in records["groups"]] == [0.1, 1.0, 5.0]
     sizes = np.bincount(plan.records.group_of)
-    assert sizes.min() < 30  # the smallest group that is told by default
+    assert sizes.min() < 30  # the smallest group that is disclosed by default
     for one, size in zip(records["groups"], sizes.tolist(), strict=True):
         assert one["records"] is None or one["records"] == size >= 30
         assert (one["records"] is None) == ("records" in one["reasons"])
@@ -176,18 +178,18 @@ def test_a_baseline_without_noise_reports_no_figure_of_privacy(material):
     ],
 )
 def test_the_limits_are_those_of_the_mechanism(material, name, parts):
-    told = " ".join(assemble(with_plan(material, name)[0])["limits"])
+    stated = " ".join(assemble(with_plan(material, name)[0])["limits"])
     for part in [*parts, "1 updates were withheld", "for a chance delta"]:
-        assert part in told
-    assert ("trusted" in told) == (name == "central")
+        assert part in stated
+    assert ("trusted" in stated) == (name == "central")
 
 
 def test_a_delta_that_allows_one_of_the_clients_to_be_given_away_is_a_limit(material):
     for delta, warned in ((1 / 30, True), (1 / 31, False)):
-        told = " ".join(assemble(with_plan(material, "central", delta=delta)[0])["limits"])
-        assert ("is not below one in the 30 clients" in told) == warned
-    told = " ".join(assemble(with_plan(material, "records", delta=0.02)[0])["limits"])
-    assert "is not below one in the 90 training records" in told
+        stated = " ".join(assemble(with_plan(material, "central", delta=delta)[0])["limits"])
+        assert ("is not below one in the 30 clients" in stated) == warned
+    stated = " ".join(assemble(with_plan(material, "records", delta=0.02)[0])["limits"])
+    assert "is not below one in the 90 training records" in stated
 
 
 @pytest.mark.parametrize("baseline", [None, "uniform"])
@@ -209,12 +211,12 @@ def test_a_figure_at_the_edge_of_the_accountants_orders_is_a_limit(material):
 @pytest.mark.parametrize("name", SPECS)
 def test_the_verdict_tells_epsilon_delta_unit_and_who_looks(material, name):
     report = assemble(with_plan(material, name)[0])
-    told = report["verdict"]
-    assert f"A {report['guarantee']['unit']} spent at most an epsilon of" in told
-    assert f"delta = {report['guarantee']['delta']:g}" in told
-    assert "rests on theorems" in told
-    assert "leakage" not in told
-    assert "not for release" in told
+    stated = report["verdict"]
+    assert f"A {report['guarantee']['unit']} spent at most an epsilon of" in stated
+    assert f"delta = {report['guarantee']['delta']:g}" in stated
+    assert "rests on theorems" in stated
+    assert "leakage" not in stated
+    assert "not for release" in stated
 
 
 def test_a_fit_rests_on_no_theorem(material):
@@ -299,6 +301,6 @@ def test_the_verdict_never_tells_less_than_was_spent(material):
     found, plan = with_plan(material, "central")
     for rounds in range(1, 20):
         report = assemble(replace(found, compositions={"final_model": rounds}))
-        told = re.search(r"at most an epsilon of ([0-9.]+) before", report["verdict"])
-        assert told is not None
-        assert float(told[1]) >= plan.largest("final_model", rounds)
+        stated = re.search(r"at most an epsilon of ([0-9.]+) against", report["verdict"])
+        assert stated is not None
+        assert float(stated[1]) >= plan.largest("final_model", rounds)

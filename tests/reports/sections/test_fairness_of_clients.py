@@ -1,4 +1,4 @@
-"""Client averages, nulls and who pays, in the report's fairness section."""
+"""Client averages, nulls and privacy cost by group, in the report's fairness section."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -83,7 +83,7 @@ def test_every_gap_stands_beside_its_null(material):
 
 
 def test_who_pays_is_told_by_group(material):
-    found = section(material())["who_pays"]
+    found = section(material())["privacy_cost_by_group"]
     assert found["unit"] == "client"
     first, second = found["groups"]
     releases = np.arange(30) % 5
@@ -99,7 +99,7 @@ def test_who_pays_is_told_by_group(material):
 
 def test_the_largest_leakage_of_the_groups_is_that_of_the_report(material):
     report = assemble(material())
-    groups = report["fairness"][0]["who_pays"]["groups"]
+    groups = report["fairness"][0]["privacy_cost_by_group"]["groups"]
     assert max(group["leakage_max"] for group in groups) == report["privacy"]["leakage_max"]
     assert sum(group["refusals"] for group in groups) == report["privacy"]["refusals"]
 
@@ -108,7 +108,7 @@ def test_clients_with_rows_of_several_groups_count_by_their_rows(material):
     rows = training_rows_of_clients()
     rows[4] = (10, 30)  # Client 4 released four times.
     made = with_attribute(material(), ("g1", "g2"), counts=counts_of_clients(), rows=rows)
-    found = section(made)["who_pays"]
+    found = section(made)["privacy_cost_by_group"]
     assert found["unit"] == "record"
     releases = np.arange(30) % 5
     expected = (10 * releases[20:].sum() + 30 * 4) / 130
@@ -119,7 +119,7 @@ def test_clients_with_rows_of_several_groups_count_by_their_rows(material):
 def test_small_groups_show_nothing(material):
     rows = np.zeros((60, 3), dtype=np.int32)
     rows[:20, 0], rows[20:29, 1], rows[29, 2] = 10, 10, 500
-    found = section(with_attribute(material(), ("a", "b", "c"), rows=rows))["who_pays"]
+    found = section(with_attribute(material(), ("a", "b", "c"), rows=rows))["privacy_cost_by_group"]
     assert [group["suppressed"] for group in found["groups"]] == [False, True, True]
     for group in found["groups"][1:]:
         for figure in (*PAID, "clients", "epsilon_max"):
@@ -135,14 +135,16 @@ def test_with_an_epsilon_groups_have_an_epsilon(material):
     made = material(parts, plan=plan)
     made = replace(made, compositions={"server": made.releases})
     report = assemble(made)
-    first, second = report["fairness"][0]["who_pays"]["groups"]
+    first, second = report["fairness"][0]["privacy_cost_by_group"]["groups"]
     assert first["leakage_max"] is None
     assert "leakage" in first["reasons"]["leakage_max"]
     assert max(first["epsilon_max"], second["epsilon_max"]) == report["privacy"]["epsilon_max"]
 
 
 def test_without_a_mechanism_participations_are_still_told(material):
-    found = section(material({"privacy": {"mechanism": "none"}, "gates": []}))["who_pays"]
+    found = section(material({"privacy": {"mechanism": "none"}, "gates": []}))[
+        "privacy_cost_by_group"
+    ]
     assert found["groups"][0]["participations_max"] == 4
     assert found["groups"][0]["leakage_max"] is None
     assert "no mechanism" in found["groups"][0]["reasons"]["leakage_max"]
@@ -156,8 +158,8 @@ def test_where_it_is_secret_who_took_part_nobody_is_told_who_paid(material):
     }
     plan = spending_plan(parse_spec({**SPEC, **parts}), training_clients=30)
     found = section(material(parts, plan=plan, compositions={"final_model": 41}))
-    assert found["who_pays"] is None
-    assert "secret" in found["who_pays_reason"]
+    assert found["privacy_cost_by_group"] is None
+    assert "secret" in found["privacy_cost_by_group_reason"]
 
 
 @pytest.mark.parametrize("missing", ["rows", "refused"])
@@ -166,9 +168,12 @@ def test_what_was_not_handed_over_is_missing_with_its_reason(material, missing):
     if missing == "rows":
         made = replace(made, federation=replace(made.federation, training_rows={}))
         found = section(made)
-        assert (found["who_pays"], bool(found["who_pays_reason"])) == (None, True)
+        assert (found["privacy_cost_by_group"], bool(found["privacy_cost_by_group_reason"])) == (
+            None,
+            True,
+        )
         return
-    group = section(made)["who_pays"]["groups"][0]
+    group = section(made)["privacy_cost_by_group"]["groups"][0]
     assert group["refusals"] is None
     assert group["reasons"]["refusals"] == "refusals were not counted by client"
 
@@ -182,7 +187,7 @@ def test_no_figure_is_missing_without_a_reason(material):
         with_attribute(material(), ("a", "b", "c"), rows=rows),
     ):
         found = section(made)
-        parts = [found["metrics"], found["client_averaged"], found["who_pays"]]
+        parts = [found["metrics"], found["client_averaged"], found["privacy_cost_by_group"]]
         assert list(nulls_without_reason(parts)) == []
 
 
@@ -224,13 +229,13 @@ def test_combinations_have_all_of_it(material):
     found = combined(material, small=False)
     assert found["intersection_of"] == ["sex", "age"]
     assert [group["clients"] for group in found["client_averaged"]["groups"]] == [5] * 6
-    assert [group["clients"] for group in found["who_pays"]["groups"]] == [5] * 6
+    assert [group["clients"] for group in found["privacy_cost_by_group"]["groups"]] == [5] * 6
 
 
 def test_totals_of_single_attributes_do_not_give_a_small_combination_away(material):
     found = combined(material, small=True)
-    assert found["who_pays"] is None
-    assert "would give it away" in found["who_pays_reason"]
+    assert found["privacy_cost_by_group"] is None
+    assert "would give it away" in found["privacy_cost_by_group_reason"]
     shown = [group for group in found["client_averaged"]["groups"] if not group["suppressed"]]
     assert shown
     for group in shown:

@@ -116,11 +116,11 @@ def test_small_cells_of_a_hypothesis_take_others_with_them(material):
 def test_an_empty_cell_looks_like_a_small_one(material):
     small, empty = np.array(BY_HYPOTHESIS), np.array(BY_HYPOTHESIS)
     small[1], empty[1] = [[1, 1, 1, 1], [1, 1, 1, 1]], 0
-    told = [
+    stated = [
         section_of(with_scores(material, by_hypothesis=counts))["by_hypothesis"][1]
         for counts in (small, empty)
     ]
-    assert told[0] == told[1]
+    assert stated[0] == stated[1]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_the_records_that_were_left_out_are_a_group_too(material):
 
 
 @pytest.mark.parametrize(
-    ("budgets", "told"),
+    ("budgets", "stated"),
     [
         ([0.5] * 40 + [8.0] * 60, 40),
         ([0.5] * 5 + [8.0] * 60, None),  # a small number
@@ -122,10 +122,10 @@ def test_the_records_that_were_left_out_are_a_group_too(material):
         ([8.0] * 5 + [9.0] * 60, 0),
     ],
 )
-def test_how_many_passed_their_budgets_tells_no_small_number(material, budgets, told):
+def test_how_many_passed_their_budgets_tells_no_small_number(material, budgets, stated):
     found = section(material, budgets, baseline="uniform", uniform_epsilon=2.0)
-    assert found.overspent == told
-    assert ("overspent" in found.reasons) == (told is None)
+    assert found.overspent == stated
+    assert ("overspent" in found.reasons) == (stated is None)
 
 
 @pytest.mark.parametrize("small", [3, 40])

@@ -96,7 +96,7 @@ def test_a_lowered_epsilon_is_named_though_the_chain_is_whole(material, tmp_path
     said = checks["ledger.epsilons"].detail
     subject = next(one for one in entries_of(found, plan) if one.round == 2).subjects[-1]
     for observer in plan.observers:
-        where = f"round 2, release 0 before '{observer}', subject {plan.subjects[subject]!r}: "
+        where = f"round 2, release 0 against '{observer}', subject {plan.subjects[subject]!r}: "
         assert where in said
 
 
@@ -181,17 +181,20 @@ def test_columns_of_any_size_end_in_an_outcome(material, name, columns, outcomes
 def test_events_of_records_of_any_form_end_in_an_outcome(material, field, value):
     found, plan = with_plan(material, "records", baseline="uniform")
     kept = json.loads(plan.events_json)
-    for courses in kept.values():
-        courses[0]["event"][field] = value
+    for repeated_events in kept.values():
+        repeated_events[0]["event"][field] = value
     assert checked(found, plan, changed_inputs(event=json.dumps(kept)))[0] == "fail"
 
 
 def test_too_many_courses_are_left_unchecked(material, monkeypatch):
     found, plan = with_plan(material, "records")
-    kept = {name: courses * 2000 for name, courses in json.loads(plan.events_json).items()}
+    kept = {
+        name: repeated_events * 2000
+        for name, repeated_events in json.loads(plan.events_json).items()
+    }
     outcome, said = checked(found, plan, changed_inputs(event=json.dumps(kept)))
     assert (outcome, said) == ("unchecked", "the entries' event is too long to be composed anew")
-    monkeypatch.setattr(entry_epsilons, "_MOST_PLACES", 1000)
+    monkeypatch.setattr(entry_epsilons, "_MAX_PLACES", 1000)
     assert checked(found, plan)[0] == "unchecked"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.privacy.mechanism_guarantees import mechanism_inputs
+from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks
 from fedaudit.reports.verification.recompute import LedgerTotals
@@ -19,7 +19,7 @@ ROUNDS = {"central": 41, "local": 4, "records": 6}
 
 def entries_of(found, plan):
     """A ledger that fits the material: every round an entry for each observer."""
-    inputs = mechanism_inputs(found.spec, n=found.n, plan=plan)
+    inputs = mechanism_parameters(found.spec, n=found.n, plan=plan)
     everybody = np.arange(len(plan.subjects), dtype=np.int32)
     for observer in plan.observers:
         counts = np.broadcast_to(found.compositions[observer], everybody.shape)
@@ -122,8 +122,8 @@ def test_another_mechanism_in_the_ledger_is_found(material, name, changes):
 def test_events_of_records_without_the_specs_public_numbers_are_found(material, change):
     found, plan = with_plan(material, "records")
     kept = json.loads(plan.events_json)
-    for courses in kept.values():
-        courses[0]["event"] |= change
+    for repeated_events in kept.values():
+        repeated_events[0]["event"] |= change
     outcomes = checked(found, plan, change=changed_inputs(event=json.dumps(kept)))
     assert outcomes["ledger.inputs"] == "fail"
 
@@ -132,8 +132,8 @@ def test_events_of_records_without_the_specs_public_numbers_are_found(material, 
 def test_a_personalised_record_that_leaves_is_found(material, lasts):
     found, plan = with_plan(material, "records")
     kept = json.loads(plan.events_json)
-    for courses in kept.values():
-        courses[0]["lasts"] = lasts
+    for repeated_events in kept.values():
+        repeated_events[0]["lasts"] = lasts
     outcomes = checked(found, plan, change=changed_inputs(event=json.dumps(kept)))
     assert outcomes["ledger.inputs"] == "fail"
 
@@ -141,8 +141,8 @@ def test_a_personalised_record_that_leaves_is_found(material, lasts):
 def test_smaller_rates_in_the_ledger_do_not_give_the_reports_epsilon(material):
     found, plan = with_plan(material, "records")
     kept = json.loads(plan.events_json)
-    for courses in kept.values():
-        courses[0]["event"]["record_rate"] /= 2
+    for repeated_events in kept.values():
+        repeated_events[0]["event"]["record_rate"] /= 2
     outcomes = checked(found, plan, change=changed_inputs(event=json.dumps(kept)))
     assert outcomes["report.epsilon"] == "fail"
 

@@ -105,8 +105,8 @@ def test_a_changed_byte_of_a_row_is_named_with_its_round(run: SignedRun, tmp_pat
         line = bytearray(lines[2])
         line[place] ^= 1
         content = b"".join([*lines[:2], bytes(line), *lines[3:]])
-        told = " ".join(failed(judged(rewritten(path, LEDGER, content), KEY)).values())
-        assert "round 3" in told or "line 3" in told or "round 2, release" in told
+        stated = " ".join(failed(judged(rewritten(path, LEDGER, content), KEY)).values())
+        assert "round 3" in stated or "line 3" in stated or "round 2, release" in stated
 
 
 def test_a_changed_byte_of_the_file_never_passes_for_another_content(

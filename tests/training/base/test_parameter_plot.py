@@ -6,9 +6,9 @@ import numpy as np
 
 from fedaudit.training.base.parameter_plot import (
     axis_names,
-    round_plane,
+    plot_unavailable_reason,
+    round_plot,
     truth_points,
-    why_no_plane,
 )
 from fedaudit.training.base.round_records import Outcome
 from fedaudit.training.stack import Stack
@@ -55,7 +55,7 @@ def test_the_plane_is_the_same_whatever_a_run_is_stacked_with():
 def test_real_data_are_never_drawn_not_even_beside_synthetic_ones():
     synthetic = cell(linear_spec(training__rounds=3))
     real = replace(synthetic, federation=replace(synthetic.federation, truth=None))
-    assert "real clients" in why_no_plane(real)
+    assert "real clients" in plot_unavailable_reason(real)
     records = Stack([synthetic, real]).advance(3)
     assert all(record.plane is not None for record in records[0])
     assert all(record.plane is None for record in records[1])
@@ -63,16 +63,16 @@ def test_real_data_are_never_drawn_not_even_beside_synthetic_ones():
 
 def test_an_intercept_is_a_parameter_too():
     made = cell(linear_spec(federation__thetas=[[2.0], [-3.0]], model__intercept=True))
-    assert why_no_plane(made) is None
+    assert plot_unavailable_reason(made) is None
     assert axis_names(made) == ("weight of x1", "intercept")
     assert truth_points(made).tolist() == [[2.0, 0.5], [-3.0, 0.5]]
-    assert "3 parameters" in why_no_plane(cell(groups_spec()))
+    assert "3 parameters" in plot_unavailable_reason(cell(groups_spec()))
 
 
 def test_many_uploads_are_thinned_evenly():
     clusters = np.arange(250).astype(np.int16) % 5 - 1
     uploads = np.stack([np.arange(250), np.arange(250)], axis=1).astype(np.float32)
-    found = round_plane(hypotheses=np.zeros((4, 2), np.float32), uploads=uploads, clusters=clusters)
+    found = round_plot(hypotheses=np.zeros((4, 2), np.float32), uploads=uploads, clusters=clusters)
     assert found.uploads.shape == (100, 2)
     assert (found.clusters >= 0).all()
     assert found.uploads[0, 0] == 1
@@ -86,4 +86,4 @@ def test_many_uploads_are_thinned_evenly():
 def test_what_is_not_finite_is_not_drawn():
     hypotheses = np.array([[0, np.nan], [1, 2]], np.float32)
     uploads, clusters = np.zeros((1, 2), np.float32), np.zeros(1, np.int16)
-    assert round_plane(hypotheses=hypotheses, uploads=uploads, clusters=clusters) is None
+    assert round_plot(hypotheses=hypotheses, uploads=uploads, clusters=clusters) is None

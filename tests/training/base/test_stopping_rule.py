@@ -10,7 +10,7 @@ from tests.training.specs import groups_spec
 
 
 @dataclass
-class Course:
+class RepeatedEvent:
     """How far a run came."""
 
     round: int = 0
@@ -28,23 +28,23 @@ def test_the_rule_is_that_of_the_spec() -> None:
 
 
 def test_only_a_lower_loss_is_an_improvement() -> None:
-    rule, course = EarlyStopping(rounds=9, patience=2, validate_every=1), Course()
+    rule, repeated = EarlyStopping(rounds=9, patience=2, validate_every=1), RepeatedEvent()
     found = []
     for number, loss in enumerate((2.0, 1.0, 1.0, 1.5), start=1):
-        course.round = number
-        found.append(rule.observe(course, loss))
+        repeated.round = number
+        found.append(rule.observe(repeated, loss))
     assert found == ["improved", "improved", "not-improved", "not-improved"]
-    assert (course.best_loss, course.best_round, course.without_improvement) == (1.0, 2, 2)
-    assert rule.stop_reason(course, last_round=9) == "patience"
+    assert (repeated.best_loss, repeated.best_round, repeated.without_improvement) == (1.0, 2, 2)
+    assert rule.stop_reason(repeated, last_round=9) == "patience"
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
 def test_a_loss_that_is_not_finite_leaves_the_best_alone(loss: float) -> None:
-    rule, course = EarlyStopping(rounds=9, patience=2, validate_every=1), Course(round=1)
-    rule.observe(course, 1.0)
-    course.round = 2
-    assert rule.observe(course, loss) == "diverged"
-    assert (course.best_loss, course.best_round, course.without_improvement) == (1.0, 1, 0)
+    rule, repeated = EarlyStopping(rounds=9, patience=2, validate_every=1), RepeatedEvent(round=1)
+    rule.observe(repeated, 1.0)
+    repeated.round = 2
+    assert rule.observe(repeated, loss) == "diverged"
+    assert (repeated.best_loss, repeated.best_round, repeated.without_improvement) == (1.0, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_a_loss_that_is_not_finite_leaves_the_best_alone(loss: float) -> None:
 )
 def test_why_a_run_ends(number: int, waited: int, last_round: int, why: str | None) -> None:
     rule = EarlyStopping(rounds=9, patience=2, validate_every=1)
-    course = Course(round=number, without_improvement=waited)
-    assert rule.stop_reason(course, last_round=last_round) == why
+    repeated = RepeatedEvent(round=number, without_improvement=waited)
+    assert rule.stop_reason(repeated, last_round=last_round) == why
 
 
 def test_the_last_round_is_validated_too() -> None:
@@ -73,5 +73,5 @@ def test_the_last_round_is_validated_too() -> None:
 
 
 def test_rounds_that_repeat_interrupted_ones_carry_their_release() -> None:
-    course = Course(release=2, release_until=6)
-    assert [release_number(course, number) for number in (5, 6, 7)] == [2, 2, 0]
+    repeated = RepeatedEvent(release=2, release_until=6)
+    assert [release_number(repeated, number) for number in (5, 6, 7)] == [2, 2, 0]

@@ -15,7 +15,7 @@ from torch import Tensor
 from fedaudit.spec.base import SpecPart
 from fedaudit.spec.privacy import Noise
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.parameter_plot import why_no_plane
+from fedaudit.training.base.parameter_plot import plot_unavailable_reason
 from fedaudit.training.base.record_steps import RecordSteps
 from fedaudit.training.base.run_spending import spending_of
 from fedaudit.training.mechanisms.base import ProtectedUploads
@@ -105,7 +105,7 @@ def test_nothing_is_said_about_its_subjects_and_their_spending() -> None:
     with pytest.raises(AssertionError, match="Invented"):
         spending_of(one.spec, one.federation)
     with pytest.raises(AssertionError, match="Invented"):
-        why_no_plane(one)
+        plot_unavailable_reason(one)
 
 
 class LooksRight:

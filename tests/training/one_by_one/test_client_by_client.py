@@ -122,7 +122,7 @@ def test_numbers_are_predicted_as_well_as_classes() -> None:
 
 
 def test_images_are_learned() -> None:
-    data = image_federation(clients=16, most_rows=14)
+    data = image_federation(clients=16, max_rows=14)
     local = {"epochs": 3, "batch_size": 4, "step_size": 0.1}
     cell = image_cell(
         data,
@@ -141,7 +141,7 @@ def test_images_are_learned() -> None:
 
 # -- the same bits -------------------------------------------------------------------------------
 
-IMAGES = image_federation(clients=9, most_rows=6)
+IMAGES = image_federation(clients=9, max_rows=6)
 
 
 @contextmanager

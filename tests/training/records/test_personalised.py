@@ -373,7 +373,7 @@ def test_clients_that_a_plan_names_are_those_that_are_drawn() -> None:
 
 
 def test_rows_held_out_of_all_clients_are_scored_alike() -> None:
-    data = random_federation(clients=8, most_rows=9, classes=2)
+    data = random_federation(clients=8, max_rows=9, classes=2)
     spec = parse_spec(
         records_spec(
             federation={**TABLE, "validation_fraction": 0.4, "validation_unit": "record"},
@@ -468,7 +468,7 @@ def test_the_door_opens_the_trainer_of_a_mechanism() -> None:
 
 
 def test_budgets_of_a_column_are_those_of_the_records_that_train() -> None:
-    data = random_federation(clients=5, most_rows=6)
+    data = random_federation(clients=5, max_rows=6)
     given = np.where(data.mask, np.arange(30).reshape(5, 6) / 10 + 0.5, np.nan)
     spec = parse_spec(
         records_spec(

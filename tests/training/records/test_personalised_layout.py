@@ -113,7 +113,7 @@ def test_cells_played_together_are_as_alone() -> None:
 
 
 def test_rows_that_are_not_padded_give_the_same() -> None:
-    data = random_federation(clients=9, most_rows=15, classes=3)
+    data = random_federation(clients=9, max_rows=15, classes=3)
     spec = parse_spec(
         records_spec(
             federation={**TABLE, "validation_fraction": 0.3, "validation_unit": "record"},

@@ -13,7 +13,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.favourable_outcomes import outcome_rules
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
-from fedaudit.networks.small_dense import TinyNetwork
+from fedaudit.networks.small_dense import SmallDenseNetwork
 from fedaudit.training.base.round_records import FinalResult
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.client_tensors import Lanes
@@ -33,7 +33,7 @@ def constants(
         mask[: len(values), 0, client] = 1
     theta = torch.tensor([[[0.0, value] for value in predictions]])
     lanes = Lanes(torch.ones(1, *packed.shape), packed, mask, mask.sum(0))
-    network = TinyNetwork(DenseShape((1, 1), intercept=True))
+    network = SmallDenseNetwork(DenseShape((1, 1), intercept=True))
     return evaluate(network, theta, lanes, Loss("mse", 0), torch.tensor([largest]))
 
 
@@ -198,7 +198,7 @@ def test_the_counts_of_a_round_are_the_sums_over_its_clients() -> None:
 
 
 def test_single_row_clients_are_counted() -> None:
-    data = random_federation(clients=60, most_rows=2)
+    data = random_federation(clients=60, max_rows=2)
     result, _, clients = final(data, {})
     assert result.single_row_clients == int((data.mask[clients].sum(1) == 1).sum()) > 0
 

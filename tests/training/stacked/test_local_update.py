@@ -6,7 +6,7 @@ import torch
 
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
-from fedaudit.networks.small_dense import TinyNetwork
+from fedaudit.networks.small_dense import SmallDenseNetwork
 from fedaudit.randomness import CounterSource
 from fedaudit.spec.training import Local
 from fedaudit.training.stacked.client_tensors import Lanes
@@ -26,7 +26,7 @@ def visits(local: Local, *, seed: int = 1, round_: int = 1) -> list[list[float]]
     mask = (torch.arange(ROWS)[:, None, None] < COUNTS).float()
     features = torch.eye(ROWS)[:, :, None, None] * mask
     lanes = Lanes(features=features, target=mask.clone(), mask=mask, count=COUNTS)
-    network = TinyNetwork(DenseShape((ROWS, 1), intercept=False))
+    network = SmallDenseNetwork(DenseShape((ROWS, 1), intercept=False))
     update = LocalUpdate(network, Loss("mse", 0), local, rows=ROWS)
     theta = update(
         torch.zeros(1, 4, ROWS),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from api.connections import bounded_protocol, most_connections
+from api.http.connections import bounded_protocol, max_connections
 
 HEADER_SECONDS = 0.5
 MOST = 4
@@ -116,4 +116,4 @@ def test_a_process_that_may_open_few_files_takes_fewer_connections(
 ) -> None:
     for soft, expected in ((1024, 896), (100, 1), (20_000, 1000), (-1, 1000)):
         monkeypatch.setattr("resource.getrlimit", lambda _, soft=soft: (soft, soft))
-        assert most_connections(1000) == expected
+        assert max_connections(1000) == expected

@@ -19,7 +19,7 @@ _SPARE_DESCRIPTORS = 128
 """Kept for files, the database and the broker."""
 
 
-def most_connections(wanted: int) -> int:
+def max_connections(wanted: int) -> int:
     """The number that was wanted, or fewer where the process may not open so many files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

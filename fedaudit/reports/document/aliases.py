@@ -1,0 +1,21 @@
+"""Earlier names of report fields: a report has both, and older ones have the earlier alone."""
+
+from typing import Any
+
+_COST_ALIASES = {
+    "privacy_cost_by_group": "who_pays",
+    "privacy_cost_by_group_reason": "who_pays_reason",
+}
+
+
+def fill_cost_aliases(values: Any) -> Any:
+    """A fairness section's values with each of two names filled from the other."""
+    if not isinstance(values, dict):
+        return values
+    filled = dict(values)
+    for name, alias in _COST_ALIASES.items():
+        if name in filled:
+            filled.setdefault(alias, filled[name])
+        elif alias in filled:
+            filled[name] = filled[alias]
+    return filled
