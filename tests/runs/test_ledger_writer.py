@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fedaudit.federations.load import load_federation
-from fedaudit.ledger.chain import first_broken_link
 from fedaudit.ledger.entries import RELEASED
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.runs.ledger_writer import LedgerWriter
@@ -12,6 +11,7 @@ from fedaudit.runs.run import cell_ledger_context, training_subjects
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.round_records import Outcome, PlannedRound, RoundRecord
+from tests.ledger.whole_chain import first_broken_link
 from tests.training.specs import groups_spec
 
 ID = "01a2019d-eb06-707e-8176-418d586cfa12"

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedaudit.fairness.gaps import METRICS, NO_OUTCOME, gaps
+from fedaudit.fairness.gaps import NO_OUTCOME, gaps
 from fedaudit.fairness.predicted_rows import PredictedRows
 from fedaudit.fairness.scores import GroupScores, score_gaps
-from fedaudit.fairness.suppression import shown_groups
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.page.html import render
 from fedaudit.reports.sections.cross_check import TOLERANCE, cross_checked
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.reports.sections.fairness_groups import group_sections
+from fedaudit.spec.metrics import METRICS
+from tests.fairness.disclosures import disclosed_counts
 
 RATES = ["selection_rate", "true_positive_rate", "false_positive_rate"]
 _KINDS = ((True, True), (False, True), (False, False), (True, False))  # true, predicted
@@ -54,19 +55,13 @@ def section_of(
         correct=right[np.newaxis] if classifier else None,
         loss=np.ones((1, len(counts))),
     )
-    shown = shown_groups(counts.sum(-1), minimum_group_size=minimum)
-    groups = group_sections(
-        names,
+    disclosure = disclosed_counts(
         counts,
-        shown,
-        scores=scores,
-        root_mean=False,
-        has_favourable_outcome=True,
         minimum_group_size=minimum,
+        reference=None if reference is None else names.index(reference),
     )
-    asked: dict[str, Any] = {"minimum_group_size": minimum, "reference_group": reference}
-    found = [*gaps(counts[np.newaxis], names, **asked)[0]]
-    found += score_gaps(scores, names, root_mean=False, **asked)
+    groups = group_sections(names, counts, disclosure, scores=scores, root_mean=False)
+    found = [*gaps(counts, disclosure)[0], *score_gaps(scores, disclosure, root_mean=False)]
     return {
         "attribute": "site",
         "reference_group": reference,

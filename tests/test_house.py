@@ -1,0 +1,92 @@
+"""The house stands: no circles, one meaning for a file's name, nothing too long or too full."""
+
+from collections import defaultdict
+
+import pytest
+
+from tests.house import Room, circles, files, imports, rooms
+
+MAX_LINES = 400
+MAX_FILES = 25
+
+# Names that several files bear because they mean the same in each room.
+SAME_MEANING = {
+    "__init__": "a package",
+    "__main__": "a package as a command",
+    "app": "the application of a process",
+    "base": "what the files beside it share",
+    "errors": "a room's exceptions",
+    "registry": "which implementation bears which name",
+    # One concept on several floors: the spec's words, the domain, tables, repositories, routes.
+    "api_keys": "keys of the HTTP interface",
+    "checkpoints": "where a run or its ledger stood",
+    "events": "an experiment's events",
+    "experiment": "one experiment",
+    "experiment_lists": "pages of experiments",
+    "experiment_tables": "rounds, ledger and fairness of an experiment",
+    "experiments": "experiments",
+    "fairness": "fairness figures",
+    "federation": "a federation",
+    "federations": "federations",
+    "gate_policies": "stored policies",
+    "gates": "gates",
+    "gaussian_central": "the mechanism of this name",
+    "gaussian_local": "the mechanism of this name",
+    "health": "whether a process is well",
+    "idempotency": "idempotent requests",
+    "keys": "keys of the HTTP interface",
+    "laplace_l2": "the mechanism of this name",
+    "ledger": "stored ledgers",
+    "metrics": "fairness metrics: their names, and how they are computed",
+    "no_mechanism": "the mechanism of this name",
+    "outbox": "messages that wait",
+    "policies": "policies",
+    "predicted_rows": "predictions row by row",
+    "projects": "projects",
+    "queries": "questions to stored reports",
+    "record_personalised": "the mechanism of this name",
+    "report_figures": "a report's figures, one by one",
+    "report_lists": "pages of reports",
+    "reports": "reports",
+    "rounds": "stored rounds",
+    "signing": "stored signatures",
+    "signing_keys": "keys that sign",
+    "subject_sets": "stored subjects",
+    "run": "a run, and the command that makes one",
+    "sweeper_leases": "which sweeper is elected",
+    "units": "units of work",
+    "web_sessions": "sessions of pages",
+}
+
+
+def test_no_circle_between_files() -> None:
+    assert circles(imports()) == []
+
+
+@pytest.mark.parametrize("room", rooms(), ids=lambda room: room.name)
+def test_no_circle_between_the_boxes_of_a_room(room: Room) -> None:
+    assert circles(room.boxes) == []
+
+
+@pytest.mark.parametrize("room", rooms(), ids=lambda room: room.name)
+def test_no_folder_is_a_bag(room: Room) -> None:
+    assert room.files <= MAX_FILES
+
+
+def test_a_file_name_has_one_meaning() -> None:
+    found = defaultdict(list)
+    for module in files():
+        found[module.rpartition(".")[2]].append(module)
+    shared = {name: modules for name, modules in found.items() if len(modules) > 1}
+    assert {name: at for name, at in shared.items() if name not in SAME_MEANING} == {}
+
+
+def test_no_source_file_is_too_long() -> None:
+    lengths = {name: len(path.read_text().splitlines()) for name, path in files().items()}
+    assert {name: count for name, count in lengths.items() if count > MAX_LINES} == {}
+
+
+def test_circles_are_found() -> None:
+    arrows = {"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}
+    assert circles(arrows) == [["b", "c"]]
+    assert circles({"a": ["b"], "b": ["c"], "c": []}) == []
