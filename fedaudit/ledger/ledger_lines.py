@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
 from fedaudit.privacy.accounting.mechanism_parameters import Component
 from fedaudit.privacy.mechanisms.registry import why_unbounded
-from fedaudit.privacy.metric.leakage import leakages, release_epsilons
 from fedaudit.privacy.projection import NO_LEAKAGE
 
 _WHOLE = "all"
@@ -82,14 +81,13 @@ def _costs(
     nothing = np.full(radii.shape, np.nan)
     if entry.epsilons is not None:
         return entry.epsilons[chosen], nothing, nothing
-    nu = entry.inputs.noise_multiplier
-    if nu is None:
+    if entry.inputs.cost_kind != "leakage":
         return nothing, nothing, nothing
     with np.errstate(all="ignore"):
-        epsilons = release_epsilons(sizes, noise_multiplier=nu, radii=radii)
-        once = np.where(released, leakages(1, n=sizes, noise_multiplier=nu), np.nan)
+        epsilons = entry.inputs.release_epsilons(radii)
+        once = np.where(released, entry.inputs.leakages(1, sizes=sizes), np.nan)
         counts = entry.releases[chosen].astype(np.int64)[:, None]
-        totals = leakages(counts, n=sizes, noise_multiplier=nu)
+        totals = entry.inputs.leakages(counts, sizes=sizes)
     return epsilons, once, totals
 
 
@@ -99,7 +97,7 @@ def _reason(entry: LedgerEntry, outcome: int, figures: tuple[float, ...]) -> str
     if entry.inputs.counts_epsilon:
         happened = _REASONS[outcome]
         return NO_LEAKAGE if happened is None else f"{happened}; {NO_LEAKAGE}"
-    if entry.inputs.noise_multiplier is None:
+    if entry.inputs.cost_kind == "unbounded":
         return why_unbounded(entry.inputs)
     if entry.interrupted:
         return _INTERRUPTED

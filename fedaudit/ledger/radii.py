@@ -18,7 +18,7 @@ def radii_fit(entry: LedgerEntry) -> bool:
     if inputs.counts_epsilon:
         return True
     released = (entry.outcomes == RELEASED) & (not entry.interrupted)
-    if inputs.noise_multiplier is None:
+    if inputs.cost_kind == "unbounded":
         released = np.zeros_like(released)
     radii = entry.radii[released]
     if not np.isnan(entry.radii[~released]).all():

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import why_unbounded
@@ -81,10 +82,9 @@ def _gaps_of_round(
 
 
 def _by_cluster(run: Run) -> Sequence[ClusterLeakage] | None:
-    inputs = run.ledger.inputs
-    if run.by_cluster is None or inputs.noise_multiplier is None:
+    if run.by_cluster is None:
         return None
-    return run.by_cluster.leakage(n=inputs.n, noise_multiplier=inputs.noise_multiplier)
+    return run.by_cluster.leakage(run.ledger.inputs.leakage)
 
 
 def _plot_unavailable_reason(run: Run, record: RoundRecord) -> str:
@@ -104,11 +104,15 @@ def _why_missing(name: str, record: RoundRecord, inputs: MechanismParameters) ->
 
 
 def _why_no_cost(inputs: MechanismParameters) -> str:
-    if inputs.counts_epsilon:
-        return NO_LEAKAGE
-    if inputs.noise_multiplier is not None:
-        return NO_EPSILON
-    return why_unbounded(inputs)
+    match inputs.cost_kind:
+        case "epsilon":
+            return NO_LEAKAGE
+        case "leakage":
+            return NO_EPSILON
+        case "unbounded":
+            return why_unbounded(inputs)
+        case _:
+            assert_never(inputs.cost_kind)
 
 
 def _finite(value: float | None) -> float | None:

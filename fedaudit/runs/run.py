@@ -39,9 +39,9 @@ class Run:
     """Moved on with the ledger; None where the cost is no leakage."""
 
     def __post_init__(self) -> None:
-        inputs, ledger = self.ledger.inputs, self.ledger
+        ledger = self.ledger
         self.by_cluster = None
-        if inputs.noise_multiplier is not None and not inputs.counts_epsilon:
+        if ledger.inputs.cost_kind == "leakage":
             self.by_cluster = ClusterCounts(ledger.clusters, ledger.spending.releases)
 
     @property

@@ -5,7 +5,6 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, RELEASED
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.metric.leakage import leakage
 
 _REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
 
@@ -68,12 +67,8 @@ class Spending:
 
     def max_leakage(self, inputs: MechanismParameters) -> float | None:
         """The largest leakage of a training client; None where the cost is no leakage."""
-        if inputs.noise_multiplier is None or inputs.counts_epsilon:
-            return None
-        return leakage(self.max_releases, n=inputs.n, noise_multiplier=inputs.noise_multiplier)
+        return inputs.leakage(self.max_releases) if inputs.cost_kind == "leakage" else None
 
     def leakage_median(self, inputs: MechanismParameters) -> float | None:
         """The median leakage over the training clients; None where the cost is no leakage."""
-        if inputs.noise_multiplier is None or inputs.counts_epsilon:
-            return None
-        return leakage(self.median, n=inputs.n, noise_multiplier=inputs.noise_multiplier)
+        return inputs.leakage(self.median) if inputs.cost_kind == "leakage" else None

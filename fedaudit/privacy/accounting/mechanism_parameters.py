@@ -8,6 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedaudit.privacy.metric.leakage import leakage, leakages, release_epsilons
+
+Floats = NDArray[np.float64]
+
 GuaranteeKind = Literal["formal", "heuristic", "none"]
 CostKind = Literal["leakage", "epsilon", "unbounded"]
 """How a cost is counted: as leakage under metric privacy, as an epsilon with a delta, or not at
@@ -93,6 +100,30 @@ class MechanismParameters:
     def noised_sizes(self) -> tuple[int, ...]:
         """Parameters of each part of the vector that has noise of its own."""
         return self.component_sizes or (self.n,)
+
+    def leakage(self, releases: float) -> float:
+        """What so many releases of the whole vector leak. ValueError where leakage is not counted.
+
+        `releases` as in `metric.leakage.leakage`.
+        """
+        return leakage(releases, n=self.n, noise_multiplier=self._nu())
+
+    def leakages(self, releases: ArrayLike, *, sizes: ArrayLike | None = None) -> Floats:
+        """The same of many releases; `sizes`: parameters of the parts, the whole vector without."""
+        n = self.n if sizes is None else sizes
+        return leakages(releases, n=n, noise_multiplier=self._nu())
+
+    def release_epsilons(self, radii: ArrayLike) -> Floats:
+        """The rate per unit of distance of each noised part [..., parts], for radii that fit.
+
+        Raises ValueError where leakage is not counted.
+        """
+        return release_epsilons(self.noised_sizes, noise_multiplier=self._nu(), radii=radii)
+
+    def _nu(self) -> float:
+        if self.cost_kind != "leakage" or self.noise_multiplier is None:
+            raise ValueError(f"the cost of {self.mechanism} is not counted as leakage")
+        return self.noise_multiplier
 
     def radii_shape(self, subjects: int) -> tuple[int, ...]:
         """The shape of the radii of so many subjects: one each, or one for each component too."""

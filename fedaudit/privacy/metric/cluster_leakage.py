@@ -4,12 +4,11 @@ A client counts for the cluster of its newest upload (Galli et al., SN Computer 
 Figure 2). A round moves the clients that took part and looks at nobody else.
 """
 
+from collections.abc import Callable
 from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
-
-from fedaudit.privacy.metric.leakage import leakage
 
 
 class ClusterLeakage(TypedDict):
@@ -50,8 +49,11 @@ class ClusterCounts:
         self._add(after, releases, 1)
         self._clusters[clients], self._releases[clients] = after, releases
 
-    def leakage(self, *, n: int, noise_multiplier: float) -> list[ClusterLeakage]:
-        """Median and largest releases * n / nu of each cluster that has a client, ascending."""
+    def leakage(self, price: Callable[[float], float]) -> list[ClusterLeakage]:
+        """Median and largest leakage of each cluster that has a client, ascending.
+
+        `price`: the leakage of so many releases.
+        """
         totals = self._counts.cumsum(axis=1)
         sizes = totals[:, -1]
         low = (totals <= (sizes[:, None] - 1) // 2).sum(axis=1)
@@ -62,12 +64,8 @@ class ClusterCounts:
                 cluster=cluster,
                 clients=int(sizes[cluster]),
                 # As the report computes it: the median of the counts, then the shared factor.
-                leakage_median=leakage(
-                    float(low[cluster] + high[cluster]) / 2,
-                    n=n,
-                    noise_multiplier=noise_multiplier,
-                ),
-                leakage_max=leakage(int(most[cluster]), n=n, noise_multiplier=noise_multiplier),
+                leakage_median=price(float(low[cluster] + high[cluster]) / 2),
+                leakage_max=price(int(most[cluster])),
             )
             for cluster in np.flatnonzero(sizes).tolist()
         ]

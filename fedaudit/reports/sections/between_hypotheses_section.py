@@ -15,7 +15,6 @@ from fedaudit.privacy.metric.between_hypotheses import (
     listed_pairs,
     part_distances,
 )
-from fedaudit.privacy.metric.leakage import release_epsilons
 from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, HypothesisPair
 from fedaudit.reports.document.material import HypothesesFacts, ReportMaterial
 from fedaudit.spec.experiment import ExperimentSpec
@@ -98,15 +97,13 @@ def rates_of(inputs: MechanismParameters, *, radii: NDArray[np.float64] | None) 
     None of too few releases to be reported. Raises ValueError for inputs that are not of metric
     privacy.
     """
-    nu, parts = inputs.noise_multiplier, inputs.noised_sizes
-    if inputs.cost_kind != "leakage" or nu is None:
+    if inputs.cost_kind != "leakage":
         raise ValueError(f"{inputs.mechanism} has no rates per unit of distance")
     if inputs.radius is not None:
-        values = release_epsilons(parts, noise_multiplier=nu, radii=inputs.radius)
-        return Rates(values[None], public=True)
+        return Rates(inputs.release_epsilons(inputs.radius)[None], public=True)
     if radii is None or len(radii) < MIN_RELEASES:
         return None
-    return Rates(release_epsilons(parts, noise_multiplier=nu, radii=radii), public=False)
+    return Rates(inputs.release_epsilons(radii), public=False)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.privacy_cost_by_group import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
-from fedaudit.privacy.metric.leakage import leakages
 from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.reports.document.document import GroupPrivacyCost, PrivacyCostSection
 from fedaudit.reports.document.material import ReportMaterial
@@ -86,12 +85,8 @@ def _costs(
     inputs = material.inputs
     match inputs.cost_kind:
         case "leakage":
-            nu = inputs.noise_multiplier
-            assert nu is not None
             return {
-                f"leakage_{name}": leakages(
-                    figures[f"participations_{name}"], n=inputs.n, noise_multiplier=nu
-                )
+                f"leakage_{name}": inputs.leakages(figures[f"participations_{name}"])
                 for name in ("mean", "max")
             }, {"epsilon_max": NO_EPSILON}
         case "epsilon":

@@ -1,13 +1,17 @@
 """Leakage by cluster, followed from round to round, against a pass over everybody."""
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.privacy.metric.cluster_leakage import ClusterCounts
+from fedaudit.privacy.metric.leakage import leakage
 
 CLIENTS, CLUSTERS = 9, 3
 N, NU = 11, 3.7
+PRICE = partial(leakage, n=N, noise_multiplier=NU)
 
 rounds = st.lists(
     st.lists(
@@ -44,16 +48,16 @@ def test_following_gives_what_counting_anew_gives(played):
         releases[clients] += np.array([charged for _, _, charged in cohort], np.int32)
         clusters[clients] = np.where(put >= 0, put, clusters[clients])
         followed.move(clients, clusters=put, releases=releases[clients])
-        assert followed.leakage(n=N, noise_multiplier=NU) == by_hand(clusters, releases)
+        assert followed.leakage(PRICE) == by_hand(clusters, releases)
     # A worker that takes the run up begins from where everybody stands.
     resumed = ClusterCounts(clusters, releases)
-    assert resumed.leakage(n=N, noise_multiplier=NU) == by_hand(clusters, releases)
+    assert resumed.leakage(PRICE) == by_hand(clusters, releases)
 
 
 def test_what_it_is_given_is_not_kept():
     clusters, releases = np.zeros(2, np.int16), np.ones(2, np.int32)
     followed = ClusterCounts(clusters, releases)
     clusters[:], releases[:] = 5, 9
-    assert followed.leakage(n=2, noise_multiplier=1.0) == [
+    assert followed.leakage(partial(leakage, n=2, noise_multiplier=1.0)) == [
         {"cluster": 0, "clients": 2, "leakage_median": 2.0, "leakage_max": 2.0}
     ]
