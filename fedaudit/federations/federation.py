@@ -18,7 +18,8 @@ class Attribute:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The parameters that generated a synthetic federation: y = x . theta + u, u uniform on [0, 1)."""
+    """The parameters that generated a synthetic federation: y = x . theta + u, u uniform on [0,
+    1)."""
 
     thetas: NDArray[np.float64]
     """[components, features] slopes."""

@@ -44,7 +44,8 @@ def first_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def check_clients(counts: NDArray[np.int64], where: str) -> None:
-    """Refuse a federation of one client, or one whose padded labels and groups would be too large."""
+    """Refuse a federation of one client, or one whose padded labels and groups would be too
+    large."""
     if len(counts) < 2:
         raise error_at(
             where, "there are images of one client at most; a federation needs at least two clients"

@@ -39,7 +39,8 @@ class ImagesKind(FileKind):
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """Rotates some clients' images, chosen by the experiment's seed. Raises InvalidInputError."""
+        """Rotates some clients' images, chosen by the experiment's seed. Raises
+        InvalidInputError."""
         return load_images(
             self._source, fairness=asked.fairness, seed=asked.seed, files=asked.files
         )
@@ -55,7 +56,8 @@ class FemnistKind(FileKind):
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """Rotates some clients' images, chosen by the experiment's seed. Raises InvalidInputError."""
+        """Rotates some clients' images, chosen by the experiment's seed. Raises
+        InvalidInputError."""
         return load_femnist(
             self._source, fairness=asked.fairness, seed=asked.seed, files=asked.files
         )

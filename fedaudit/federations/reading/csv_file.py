@@ -46,7 +46,8 @@ class CsvFile:
         )
 
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
-        """Record batches of some columns (by position), each as text; memory for a few blocks only."""
+        """Record batches of some columns (by position), each as text; memory for a few blocks
+        only."""
         with self._source.open() as stream:
             text = _Text(stream, self._source)
             with self._reader(text, columns) as reader:

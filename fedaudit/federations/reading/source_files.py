@@ -50,7 +50,8 @@ class SourceFile:
     def __init__(
         self, descriptor: int, *, label: str, pointer: str, expected: str | None = None
     ) -> None:
-        """`descriptor` remains the caller's; `expected`: the fingerprint that the file must have."""
+        """`descriptor` remains the caller's; `expected`: the fingerprint that the file must
+        have."""
         self.label = label
         """The name in messages; never includes the folder."""
         self.pointer = pointer
@@ -193,7 +194,8 @@ def _open_below(folder: Path, path: str, pointer: str) -> int:
 
 
 def _open_regular(path: Path, label: str, pointer: str) -> int:
-    """A descriptor of a regular file; checks apply to it, so the file cannot be swapped afterwards."""
+    """A descriptor of a regular file; checks apply to it, so the file cannot be swapped
+    afterwards."""
     # Without O_NONBLOCK, opening a FIFO would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     mode = os.fstat(descriptor).st_mode

@@ -45,7 +45,8 @@ class TableRows:
     def fault(
         self, name: str, position: int, where: str, problem: str, remedy: str
     ) -> InvalidInputError:
-        """An error about one cell, to be raised. It does not show the cell's confidential content."""
+        """An error about one cell, to be raised. It does not show the cell's confidential
+        content."""
         row = self.row_numbers[position]
         return error_at(where, f"row {row} of column {name!r} {problem}; {remedy}")
 
@@ -200,7 +201,8 @@ def _plain_numbers(column: Any) -> NDArray[np.float64] | None:
 
 
 def _first_unparsable(column: Any) -> int:
-    """The first cell that Arrow cannot read as a number; Arrow has its own grammar, so it is asked."""
+    """The first cell that Arrow cannot read as a number; Arrow has its own grammar, so it is
+    asked."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2

@@ -76,7 +76,8 @@ def figure_text(value: float | None) -> str:
 
 
 def bound_text(value: float | None) -> str:
-    """Like `figure_text`, for an upper bound on a cost: always rounded up, never below the figure."""
+    """Like `figure_text`, for an upper bound on a cost: always rounded up, never below the
+    figure."""
     shown = figure_text(value)
     if value is None or not math.isfinite(value) or float(shown) == value:
         return shown

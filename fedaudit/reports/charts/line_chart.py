@@ -141,7 +141,8 @@ def _line(plot: LinePlot, place: int, x: Scale, y: Scale) -> Markup:
 
 
 def _finals(plot: LinePlot, places: Sequence[int], *, right: float, y: Scale) -> Markup:
-    """The report's own value of each series as a dot with its interval, to the right of the rounds."""
+    """The report's own value of each series as a dot with its interval, to the right of the
+    rounds."""
     parts = []
     at = right + 10 + _FINAL_WIDTH / 2
     middle = at + _FINAL_WIDTH * (len(places) - 1) / 2

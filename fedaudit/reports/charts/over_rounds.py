@@ -198,7 +198,8 @@ def _at_delta(report: Mapping[str, Any]) -> str:
 
 
 def _cluster_lines(sizes: Sequence[Sequence[int]]) -> list[Line]:
-    """One line per cluster; for more than six clusters, their smallest, median and largest sizes."""
+    """One line per cluster; for more than six clusters, their smallest, median and largest
+    sizes."""
     count = max(map(len, sizes), default=0)
     if count < 2:
         return []
@@ -210,7 +211,8 @@ def _cluster_lines(sizes: Sequence[Sequence[int]]) -> list[Line]:
 
 
 def _cluster_leakage_lines(leakage: Mapping[int, Values]) -> list[Line]:
-    """One line per cluster; for more than six clusters, those with the least and the most leakage."""
+    """One line per cluster; for more than six clusters, those with the least and the most
+    leakage."""
     if len(leakage) < 2:
         return []
     if len(leakage) <= SERIES:

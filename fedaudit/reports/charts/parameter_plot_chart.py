@@ -18,7 +18,8 @@ Round = Mapping[str, Any]
 
 
 def plane_charts(report: Mapping[str, Any]) -> list[Chart]:
-    """The first validated round and the best one, on the same axes; empty without a parameter plot."""
+    """The first validated round and the best one, on the same axes; empty without a parameter
+    plot."""
     # Reports that were stored before parameter plots existed lack the field.
     plane = report.get("plane")
     if plane is None:

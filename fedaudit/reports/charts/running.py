@@ -6,7 +6,8 @@ from fedaudit.reports.charts.series import Series
 
 
 def running_charts(series: Series, *, delta: float | None) -> list[Chart]:
-    """The charts over rounds; empty where no round is stored. `delta`: the delta of the epsilons."""
+    """The charts over rounds; empty where no round is stored. `delta`: the delta of the
+    epsilons."""
     if not series.rounds:
         return []
     so_far = {"guarantee": {"delta": delta}, "utility": {"best_round": None}}

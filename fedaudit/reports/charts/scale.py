@@ -102,7 +102,8 @@ def _power(value: float, decimals: int) -> str:
 
 
 def _step(least: float) -> float:
-    """The smallest number of the form 1, 2 or 5 times a power of ten that is at least this value."""
+    """The smallest number of the form 1, 2 or 5 times a power of ten that is at least this
+    value."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
 

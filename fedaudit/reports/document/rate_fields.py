@@ -12,7 +12,8 @@ _FieldOf = Callable[[Rate], tuple[Any, Any]]
 
 
 def stored_rate(rate: Rate) -> tuple[Any, Any]:
-    """A share in a stored report; a rate that was added later may be absent from an earlier report."""
+    """A share in a stored report; a rate that was added later may be absent from an earlier
+    report."""
     return Annotated[float, Field(ge=0, le=1)] | None, ... if rate.in_every_report else None
 
 

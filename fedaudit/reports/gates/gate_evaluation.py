@@ -35,7 +35,8 @@ def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str,
 
 
 def without_report(gates: Sequence[Gate], reason: str) -> list[dict[str, Any]]:
-    """Like `evaluate`, for an experiment without a report: insufficient evidence, for that reason."""
+    """Like `evaluate`, for an experiment without a report: insufficient evidence, for that
+    reason."""
     return [_found(gate, None, INSUFFICIENT, reason) for gate in gates]
 
 

@@ -30,7 +30,8 @@ _PAID: dict[str, tuple[str, Callable[[float | None], str]]] = {
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table of texts; the first cell of a row is its header, the last a note that may be empty."""
+    """A table of texts; the first cell of a row is its header, the last a note that may be
+    empty."""
 
     caption: str
     head: tuple[str, ...]

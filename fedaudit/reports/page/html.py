@@ -50,7 +50,8 @@ def render(
 
 @cache
 def style_hash() -> str:
-    """The hash of the page's style sheet for the Content-Security-Policy: its only permitted style."""
+    """The hash of the page's style sheet for the Content-Security-Policy: its only permitted
+    style."""
     sheet = f"\n{_style()}\n"
     return f"'sha256-{base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()}'"
 

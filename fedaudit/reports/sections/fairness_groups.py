@@ -1,4 +1,5 @@
-"""The figures of each group; a group that is too small, or suppressed to protect one, shows none."""
+"""The figures of each group; a group that is too small, or suppressed to protect one, shows
+none."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -67,7 +67,8 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
 
 
 def _disclosure(material: ReportMaterial, attribute: str) -> Disclosure:
-    """Of the held-out rows. Without a favourable outcome only their scores show how many there are."""
+    """Of the held-out rows. Without a favourable outcome only their scores show how many there
+    are."""
     scores = material.result.scores.get(attribute)
     if scores is None:
         rows = scored_rows(material.result.fairness[attribute].sum(axis=0))

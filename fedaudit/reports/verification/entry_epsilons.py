@@ -104,7 +104,8 @@ class EntryEpsilons:
         raise ValueError("another observer")
 
     def _plan_of(self, inputs: MechanismParameters) -> SpendingPlan:
-        """The plan of the ledger's first parameters, made once; those of all entries are the same."""
+        """The plan of the ledger's first parameters, made once; those of all entries are the
+        same."""
         if self._inputs is None:
             self._inputs = inputs
             try:

@@ -52,7 +52,8 @@ def report_checks(
 
 
 def _signature(report: Mapping[str, Any], keyring: Keyring, *, with_checkpoints: bool) -> Check:
-    """Checkpoints and reports are signed by the same process, so neither occurs without the other."""
+    """Checkpoints and reports are signed by the same process, so neither occurs without the
+    other."""
     name = "report.signature"
     try:
         envelope = report_envelope(report)
