@@ -108,7 +108,8 @@ class Sweeper:
                 sign_as_stored(session, experiment.id, owner, key=self.key)
 
     def _enter_lost_rounds(self) -> None:
-        """Runs that their callers ended and no worker held, whose end is not signed yet."""
+        """Enter interrupted rounds of runs that their callers ended without a worker; none are
+        signed."""
         with self._database.read() as session:
             ended = LedgerRepository(session).ended_with_open_intents(_BATCH)
         for experiment_id, project_id in ended:
