@@ -17,13 +17,13 @@ NOT_STATED = "Not stated by this run"
 
 
 class ReadingPart(BaseModel):
-    """A part of a report format that is JSON."""
+    """A part of a reading that is JSON."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ReportName(ReadingPart):
-    """Identification of the report that the format was made from."""
+    """Which report was read."""
 
     experiment_id: str | None
     name: str | None

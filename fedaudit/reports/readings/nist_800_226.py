@@ -42,7 +42,7 @@ _TOPICS = (
 
 
 class NistTopic(ReadingPart):
-    """One block of the pyramid."""
+    """One stone of the pyramid."""
 
     layer: Literal["top", "middle", "base"]
     topic: str
@@ -52,7 +52,7 @@ class NistTopic(ReadingPart):
 
 
 class NistReading(ReadingPart):
-    """A report arranged by NIST SP 800-226."""
+    """A report read by NIST SP 800-226."""
 
     reading: Literal["nist-800-226"] = "nist-800-226"
     report: ReportName

@@ -25,7 +25,7 @@ _UNKNOWN = "The report does not say."
 
 
 class NistStatement(ReadingPart):
-    """One question, and the report's answer."""
+    """One question, and what the report answers."""
 
     question: str
     status: Status
