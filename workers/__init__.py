@@ -1,1 +1,1 @@
-"""The processes that run experiments, and the sweeper that watches over them."""
+"""The processes that run experiments, and the sweeper that supervises them."""

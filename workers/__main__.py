@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     device = parser.parse_args(arguments).device
     _limit_threads()
 
-    # Only now: numerical libraries read the number of threads when they are loaded.
+    # Imported here because numerical libraries read the number of threads when they are loaded.
     from infrastructure.queue import Queue
     from workers.app import serve
     from workers.checkpoint_signing import announce_key
@@ -54,7 +54,7 @@ def _limit_threads() -> None:
 
 
 def _check_device(device: str) -> None:
-    """End here where the device cannot be used: a worker never moves to another by itself."""
+    """Exit where the device cannot be used: a worker never switches to another device by itself."""
     if device == "cpu":
         return
     import torch
@@ -67,7 +67,8 @@ def _check_device(device: str) -> None:
 
 @contextmanager
 def _only_worker(data_dir: Path) -> Iterator[None]:
-    """Hold the embedded service's worker lock, which ends with the process, however it ends."""
+    """Hold the embedded service's worker lock, which is released when the process ends in any
+    way."""
     with (data_dir / "worker.lock").open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

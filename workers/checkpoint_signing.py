@@ -1,4 +1,4 @@
-"""Signing where ledgers stand: whoever writes ledger rows signs how many there are."""
+"""Sign the state of ledgers: the process that writes ledger rows signs how many there are."""
 
 from time import monotonic
 
@@ -27,13 +27,13 @@ from models.repositories import (
 log = structlog.get_logger()
 
 CHECKPOINT_SECONDS = 10.0
-"""During a run a checkpoint goes with the first flush after so long."""
+"""During a run, a checkpoint is signed with the first flush after this interval."""
 
 
 def load_signing_key(settings: Settings) -> SigningKey:
-    """The key that the settings name; the embedded service makes one where there is none.
+    """The key named in the settings; the embedded service creates one where there is none.
 
-    Ends the process, saying why, where there is no usable key.
+    Exits with a message where there is no usable key.
     """
     try:
         path = key_file_of(settings)
@@ -45,7 +45,8 @@ def load_signing_key(settings: Settings) -> SigningKey:
 
 
 def announce_key(database: Database, key: SigningKey) -> None:
-    """List the key among the service's; with a database that is away, the first signature does."""
+    """Register the key with the service; if the database is unavailable, the first signature does
+    it."""
     try:
         with database.write() as session:
             _use(session, key)
@@ -56,7 +57,7 @@ def announce_key(database: Database, key: SigningKey) -> None:
 def sign_checkpoint(
     session: Session, checkpoint: Checkpoint, *, project_id: str, key: SigningKey
 ) -> None:
-    """Store a checkpoint, signed; in the transaction of the rows that it counts."""
+    """Store a signed checkpoint, in the transaction of the rows that it counts."""
     _use(session, key)
     LedgerCheckpointRepository(session).add(
         checkpoint.experiment_id,
@@ -70,9 +71,9 @@ def sign_checkpoint(
 def sign_as_stored(
     session: Session, experiment_id: str, project_id: str, *, key: SigningKey
 ) -> None:
-    """Sign where the stored ledger stands, for a run that nobody has in memory.
+    """Sign the state of the stored ledger, for a run that no worker has in memory.
 
-    What is signed is what the database says, and the checkpoint says that too. Raises LookupError
+    The signature covers what the database contains, and the checkpoint says so. Raises LookupError
     where there is no such experiment.
     """
     experiment = ExperimentRepository(session, project_id).get(experiment_id)
@@ -88,7 +89,7 @@ def sign_as_stored(
         last_round=0 if newest is None else newest[0],
         chain_head=(genesis(experiment_id) if newest is None else newest[1]).hex(),
         spec_hash=experiment.spec_hash,
-        # A set of names is stored under just this hash of them.
+        # A set of names is stored under exactly this hash of them.
         subjects_hash=experiment.subject_set_id,
         witness=DATABASE,
     )
@@ -108,7 +109,7 @@ class CheckpointClock:
         return now - self._signed.setdefault(experiment_id, now) >= self._seconds
 
     def signed(self, experiment_id: str) -> None:
-        """A checkpoint was stored."""
+        """Record that a checkpoint was stored."""
         self._signed[experiment_id] = monotonic()
 
 

@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 _RENEWALS_PER_LEASE = 3
 _SILENT_LEASES = 10
-"""A main thread that shows no progress for this many leases is taken to hang."""
+"""A main thread without progress for this many leases is considered to hang."""
 _JOIN_SECONDS = 2.0
 
 
@@ -41,7 +41,7 @@ class Lease:
         silent_seconds: float | None = None,
         renewed: Callable[[], None] | None = None,
     ) -> None:
-        """`silent_seconds`: how long there may be no progress; ten leases unless given.
+        """`silent_seconds`: the longest time without progress; ten leases by default.
 
         `renewed` is called, in the thread, after each renewal.
         """
@@ -66,17 +66,18 @@ class Lease:
         traceback: TracebackType | None,
     ) -> None:
         self._released.set()
-        # It may be waiting for a database that is away; it ends with the process at the latest.
+        # The thread may be waiting for an unavailable database; it ends with the process at the
+        # latest.
         self._thread.join(timeout=_JOIN_SECONDS)
 
     def progressed(self) -> None:
-        """The main thread is alive. Raises LeaseLostError once the claim is gone."""
+        """Report that the main thread is alive. Raises LeaseLostError once the claim is lost."""
         self._progress += 1
         if self._lost.is_set():
             raise LeaseLostError(f"unit {self.unit_id} was taken over from fence {self.fence}")
 
     def lose(self) -> LeaseLostError:
-        """The database refused the fence: the error to raise."""
+        """The error to raise after the database refused the fence."""
         self._lost.set()
         return LeaseLostError(f"unit {self.unit_id} is no longer held under fence {self.fence}")
 
@@ -99,7 +100,7 @@ class Lease:
                     self.unit_id, self.fence, lease_seconds=self.seconds
                 )
         except SQLAlchemyError as error:
-            # Not lost: whether anybody took the unit meanwhile is for the database to say.
+            # Not lost: only the database can say whether another holder took the unit meanwhile.
             log.warning("lease not renewed", unit_id=self.unit_id, error=type(error).__name__)
             return True
         if kept and self._renewed is not None:

@@ -1,4 +1,4 @@
-"""What every kind of unit has in common while a worker holds it."""
+"""What all kinds of units have in common while a worker holds them."""
 
 from abc import ABC, abstractmethod
 
@@ -15,7 +15,7 @@ from workers.flush import DatabaseAwayError, FencedWriter
 log = structlog.get_logger()
 
 DETAIL_CHARACTERS = 2000
-"""Of an error that is stored."""
+"""Maximum length of a stored error message."""
 
 
 class ClaimedUnit(ABC):
@@ -36,7 +36,7 @@ class ClaimedUnit(ABC):
         """End the unit after its last attempt failed."""
 
     def give_up(self, error: Exception) -> None:
-        """After a fault of the worker: the unit waits for another attempt, or fails for good."""
+        """After a worker error: the unit waits for another attempt, or fails permanently."""
         detail = f"{type(error).__name__}: {error}"[:DETAIL_CHARACTERS]
         try:
             if self._claim.attempts < self._claim.max_attempts:
@@ -47,7 +47,7 @@ class ClaimedUnit(ABC):
             log.warning("could not give the unit back", error=type(lost).__name__)
 
     def _give_back(self) -> None:
-        """Stopped by a signal: wake another worker at once, if the queue is there."""
+        """Stopped by a signal: wake another worker at once, if the queue is available."""
         self._writer.write(lambda session: self._release(session, count_attempt=False))
         log.info("unit given back")
         with self._context.database.read() as session:

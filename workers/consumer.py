@@ -1,4 +1,4 @@
-"""Celery's consumer, which says on each turn of its loop that it listens."""
+"""Celery's consumer, extended to report on each turn of its loop that it is listening."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ _BEAT_SECONDS = 2.0
 
 
 def consumer_with(heartbeat: Heartbeat) -> type[Consumer]:
-    """The class of a consumer that gives signs of life while it listens, and only then."""
+    """The class of a consumer that gives signs of life only while it is listening."""
 
     class _Beating(Consumer):  # type: ignore[misc]  # celery has no types
         # Redis: kombu's event loop, whose timers stop when the connection is lost. A loop that
-        # watches no socket, or may fetch nothing, hears nothing.
+        # watches no socket, or may not fetch, receives nothing.
         def register_with_event_loop(self, hub: Any) -> None:
             super().register_with_event_loop(hub)
             hub.call_repeatedly(_BEAT_SECONDS, self._beat_where_heard, hub)

@@ -1,4 +1,4 @@
-"""What a worker has at hand for every unit."""
+"""What a worker needs for every unit."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ from workers.heartbeat import Heartbeat
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """What a worker runs units with."""
+    """The resources with which a worker runs units."""
 
     settings: Settings
     database: Database
@@ -33,7 +33,8 @@ class WorkerContext:
 
     @cached_property
     def signing_key(self) -> SigningKey:
-        """What this worker signs with; the process ends, saying why, where there is no key."""
+        """The signing key of this worker; the process exits with a message where there is no
+        key."""
         return load_signing_key(self.settings)
 
     @cached_property
@@ -48,7 +49,7 @@ class WorkerContext:
 
     @property
     def name(self) -> str:
-        """Who holds a lease, for people who look at the units."""
+        """The holder of a lease, for operators who look at the units."""
         return f"{socket.gethostname()}:{os.getpid()}:{self.device}"
 
     def stopping(self) -> bool:

@@ -1,4 +1,4 @@
-"""The rounds of a run, kept in the database."""
+"""Store the rounds of a run in the database."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ class DatabaseSink:
         self._ledger = LedgerRepository(session)
         self._rounds = RoundRepository(session)
 
-    # What these do is said in `RunSink`.
+    # These methods are documented in `RunSink`.
 
     def write(self, block: Block) -> None:
         self._ledger.insert(*self._owner, [ledger_row(one) for one in block.ledger])

@@ -1,4 +1,4 @@
-"""How an experiment ends: with its report, or with the reason why there is none."""
+"""End an experiment: with its report, or with the reason why there is none."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -46,7 +46,7 @@ def report_of(
     backend: Mapping[str, str],
     key: SigningKey,
 ) -> dict[str, Any]:
-    """The report document of a run that came to its end, signed.
+    """The signed report document of a run that finished.
 
     Raises FiguresDisagreeError where its fairness figures do not follow from its rows.
     """
@@ -80,9 +80,10 @@ def store_records(
 def succeed(
     session: Session, experiment: RunningExperiment, document: dict[str, Any], *, key: SigningKey
 ) -> None:
-    """Store the report, its gates and the last checkpoint, settle what was reserved, and say so.
+    """Store the report, its gates and the last checkpoint, settle the reservation, and publish the
+    end.
 
-    Changes nothing where the experiment has ended already.
+    Changes nothing where the experiment has already ended.
     """
     experiments = ExperimentRepository(session, experiment.project_id)
     owner = (experiment.id, experiment.project_id)
@@ -118,15 +119,15 @@ def end_without_report(
 ) -> None:
     """End an experiment as `failed` or `cancelled`; what it spent stays spent, and is signed.
 
-    Rounds that were charged and lost are entered first: an end that was signed without them would
-    prove a ledger that shows less than was charged. `checkpoint`: where the ledger stands for a
-    worker that has it in memory; what the database says is signed where there is none.
+    Rounds that were charged and lost are entered first: an end signed without them would attest a
+    ledger that shows less than was charged. `checkpoint`: the ledger state of a worker that has it
+    in memory; without one, the database's state is signed.
     """
     experiments = ExperimentRepository(session, project_id)
     if experiments.conclude(
         experiment_id, status=status, price=leakage, reason=reason, detail=detail
     ):
-        # A run that diverged has a worker, which knows that the rest of its block was not played.
+        # A run that diverged has a worker, which knows that the rest of its block was not run.
         entered = (
             0
             if reason == DIVERGED
@@ -140,7 +141,8 @@ def end_without_report(
 
 
 def _stored_figures(document: Mapping[str, Any]) -> FinalFigures:
-    """The figures by which the experiment is found; gaps only where one attribute is meant."""
+    """The figures by which the experiment is found; gaps only where a single attribute is
+    possible."""
     figures: dict[str, Any] = {name: document["privacy"][name] for name in _PRIVACY}
     utility = document["utility"]
     figures |= {name: utility[name] for name in ("validation_loss", "accuracy")}

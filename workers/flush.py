@@ -1,4 +1,4 @@
-"""Writing under the fence: everything a worker stores begins by holding its unit."""
+"""Fenced writes: every write of a worker begins by holding its unit."""
 
 from collections.abc import Callable
 from time import monotonic, sleep
@@ -27,14 +27,14 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 _OUTAGE_SECONDS = 600.0
-"""How long results are kept in memory while the database does not answer."""
+"""How long results are kept in memory while the database does not respond."""
 _STOPPING_OUTAGE_SECONDS = 8.0
-"""The same for a worker that was told to stop: it must be gone within 30 seconds."""
+"""The same for a worker that was asked to stop: it must exit within 30 seconds."""
 _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.1, 2.0
 
 
 class DatabaseAwayError(Exception):
-    """The database did not answer for too long; what was not stored is lost, and played again."""
+    """The database did not respond for too long; unstored results are lost, and run again."""
 
 
 class FencedWriter:
@@ -48,11 +48,11 @@ class FencedWriter:
         """Whether the work in hand was tried before, and may have been stored."""
 
     def write(self, work: Callable[[Session], T]) -> T:
-        """Commit `work` in one transaction; a database that is away is waited for.
+        """Commit `work` in one transaction, waiting for an unavailable database.
 
-        A connection may break after the commit and before its answer, so `work` may run again
-        after it was stored: `again` says so, and it must then change nothing. Raises
-        LeaseLostError where the unit has another holder, DatabaseAwayError after ten minutes.
+        A connection may break after the commit and before its confirmation, so `work` may run again
+        after it was stored: `again` says so, and it must then change nothing. Raises LeaseLostError
+        where the unit has another holder, DatabaseAwayError after ten minutes.
         """
         since, wait = monotonic(), _FIRST_WAIT_SECONDS
         self.again = False
@@ -81,10 +81,10 @@ def store_block(
     checkpoint: bytes,
     again: bool = False,
 ) -> bool:
-    """Write a block of rounds, where to resume after it, and the totals.
+    """Write a block of rounds, the checkpoint to resume from, and the totals.
 
-    Returns whether the caller has asked for the experiment's end. `again`: the block may have
-    been stored already.
+    Returns whether the caller has asked for the experiment's end. `again`: the block may have been
+    stored already.
     """
     experiments = ExperimentRepository(session, experiment.project_id)
     run, owner = experiment.run, (experiment.id, experiment.project_id)

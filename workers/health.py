@@ -1,7 +1,8 @@
-"""`python -P -m workers.health`: exit code 0 where this machine's workers hear their queue.
+"""`python -P -m workers.health`: exit code 0 if this machine's workers are listening to their
+queue.
 
-For the health check of a container: it says what is wrong and ends with 1 where the consumer has
-given no sign of life, or where the database does not answer or has another schema.
+For the health check of a container: it reports problems and exits with 1 where the consumer has
+given no sign of life, or where the database does not respond or has another schema.
 """
 
 import sys
@@ -15,7 +16,7 @@ from workers.heartbeat import unwell
 
 
 def main() -> int:
-    """Say what is wrong, if anything; returns the exit code."""
+    """Report problems, if any; returns the exit code."""
     try:
         settings = load_settings()
     except SettingsError as error:

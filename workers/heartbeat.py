@@ -1,7 +1,7 @@
 """A sign of life of a worker's consumer, in a file that the health check reads.
 
 The consumer gives one on each turn of its loop, and a unit on each renewal of its lease. A worker
-that waits for its broker, hears nothing or hangs gives none.
+that waits for its broker, receives nothing or hangs gives none.
 """
 
 import os
@@ -18,13 +18,14 @@ log = structlog.get_logger()
 
 _FOLDER = "workers"
 _PAUSE_SECONDS = 1.0
-"""No more than one sign in so long is written."""
+"""At most one sign of life is written per this interval."""
 _QUIET_SECONDS = 30.0
 _QUIET_LEASES = 3.0
 
 
 class Heartbeat:
-    """The file of this process. Where it cannot be written the check fails, not the work."""
+    """The file of this process. If it cannot be written, the health check fails, but work goes
+    on."""
 
     def __init__(self, settings: Settings) -> None:
         self._path = _folder(settings) / f"{_host()}.{os.getpid()}"
@@ -32,7 +33,7 @@ class Heartbeat:
         self._warned = False
 
     def beat(self) -> None:
-        """Say that the consumer is well; cheap enough for every turn of a loop."""
+        """Record that the consumer is healthy; cheap enough for every turn of a loop."""
         now = monotonic()
         if self._beaten is not None and now - self._beaten < _PAUSE_SECONDS:
             return
@@ -46,7 +47,7 @@ class Heartbeat:
             self._warned = True
 
     def end(self) -> None:
-        """Remove the file: this process is no worker any more."""
+        """Remove the file, because this process is no longer a worker."""
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
@@ -54,7 +55,7 @@ class Heartbeat:
 
 
 def unwell(settings: Settings) -> str | None:
-    """Why this machine's workers are not well; None where each gave a sign not long ago."""
+    """Why this machine's workers are unhealthy; None where each gave a recent sign of life."""
     longest = max(_QUIET_SECONDS, _QUIET_LEASES * settings.lease_seconds)
     ages = {pid: time() - path.stat().st_mtime for pid, path in _living(settings)}
     if not ages:
@@ -67,7 +68,7 @@ def unwell(settings: Settings) -> str | None:
 
 
 def _living(settings: Settings) -> Iterator[tuple[int, Path]]:
-    """The processes of this machine that left a file and still run."""
+    """The running processes of this machine that left a file."""
     for path in sorted(_folder(settings).glob(f"{_host()}.*")):
         number = path.name.rpartition(".")[2]
         if number.isdecimal() and _runs(int(number)):

@@ -1,4 +1,4 @@
-"""Interrupted rounds: charged, never stored, of runs that will not be resumed."""
+"""Interrupted rounds of runs that will not be resumed: charged, but never stored."""
 
 from collections.abc import Sequence
 
@@ -20,11 +20,11 @@ from workers.resume import interrupted_rounds, store_totals, stored_ledger
 
 
 def charge_interrupted_rounds(session: Session, experiment_id: str, project_id: str) -> int:
-    """Write the ledger rows of an ended experiment's open intents; returns how many these are.
+    """Write the ledger rows of an ended experiment's open intents; returns their number.
 
-    A worker that takes up a run enters what was lost before it goes on. A run that failed with its
-    workers, or was cancelled before another came, would otherwise show less in its ledger than
-    was charged. Raises LookupError where there is no such experiment.
+    A worker that resumes a run enters interrupted rounds before it goes on. The ledger of a run
+    that failed with its workers, or was cancelled before another resumed it, would otherwise show
+    less than was charged. Raises LookupError where there is no such experiment.
     """
     experiment = ExperimentRepository(session, project_id).get(experiment_id)
     if experiment is None:
@@ -46,7 +46,7 @@ def charge_interrupted_rounds(session: Session, experiment_id: str, project_id: 
 
 
 def _ledger_context(experiment: Experiment, names: Sequence[str]) -> LedgerContext:
-    """As it was when the experiment was submitted: the data may be far away, or gone."""
+    """The context as of submission: the data may be remote, or deleted."""
     if experiment.mechanism_inputs is not None:
         inputs = MechanismParameters.from_dict(experiment.mechanism_inputs)
         return rebuild_ledger_context(inputs, names, rounds=experiment.rounds_total)

@@ -1,9 +1,9 @@
-"""How many rounds are played between two flushes."""
+"""How many rounds are run between two flushes."""
 
 _FLUSH_SECONDS = 0.25
 _FLUSH_ENTRIES = 20_000
 _FLUSH_ROUNDS = 1_000
-"""Of all experiments together: keeps a transaction on SQLite below 100 ms."""
+"""Over all experiments together: keeps a transaction on SQLite below 100 ms."""
 _GROWTH = 4
 
 
@@ -15,15 +15,16 @@ class Pace:
         self._seconds_per_round: float | None = None
 
     def rounds(self, *, experiments: int, cohort: int) -> int:
-        """Rounds of the next block for so many experiments of so many clients a round each."""
+        """Rounds of the next block for this many experiments with this many clients a round
+        each."""
         most = max(1, min(_FLUSH_ENTRIES // (experiments * cohort), _FLUSH_ROUNDS // experiments))
         if self._seconds_per_round is not None:
             fitting = int(_FLUSH_SECONDS / max(self._seconds_per_round, 1e-9))
-            # Growing step by step: one quick round says little about the next thousand.
+            # Growing step by step, because one quick round says little about the next thousand.
             self._rounds = max(1, min(fitting, _GROWTH * self._rounds))
         self._rounds = min(self._rounds, most)
         return self._rounds
 
     def took(self, rounds: int, seconds: float) -> None:
-        """The last block's rounds, and how long they took."""
+        """Record the last block's rounds, and how long they took."""
         self._seconds_per_round = seconds / max(1, rounds)

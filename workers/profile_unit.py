@@ -1,4 +1,4 @@
-"""A unit that profiles a federation: its file is read once, and found usable or not."""
+"""A unit that profiles a federation: its file is read once, and accepted or rejected."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ class ProfileRun(ClaimedUnit):
             log.info("federation ready", federation_id=row.id)
 
     def _profile(self, row: Federation) -> dict[str, Any]:
-        # Only now: it brings pyarrow along.
+        # Imported here because it loads pyarrow.
         from fedaudit.federations.profile_file import profile_registration
 
         return profile_registration(
@@ -85,7 +85,7 @@ class ProfileRun(ClaimedUnit):
 
 
 def _registration(row: Federation) -> Registration:
-    """What was registered; an uploaded file is named by the federation's id."""
+    """The registered source; an uploaded file is named by the federation's id."""
     registration = parse_registration(row.registration)
     if row.storage_key is None:
         return registration

@@ -1,4 +1,4 @@
-"""What a report will be found by, taken from its document."""
+"""The figures by which a report is found, taken from its document."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from models.values import IndexedFigure, ReportIndex
 
 
 def report_index(document: Mapping[str, Any]) -> ReportIndex:
-    """The index of a report document. Raises ValueError where it has not the form of one."""
+    """The index of a report document. Raises ValueError where it does not have that form."""
     report = parsed(document)
     return ReportIndex(
         guarantee_kind=report.guarantee.kind,

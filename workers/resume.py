@@ -1,4 +1,4 @@
-"""From a unit's rows to experiments that can run: at their beginning, or where they were left."""
+"""Turn a unit's rows into experiments that can run: from their beginning, or from a checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -49,9 +49,9 @@ def load_cell(database: Database, row: Experiment, *, files: Files) -> Cell:
 
 
 def resume_experiment(database: Database, row: Experiment, cell: Cell) -> RunningExperiment:
-    """The experiment with its ledger as far as it is stored; at its beginning where nothing is.
+    """The experiment with its stored ledger; at its beginning where nothing is stored.
 
-    Raises InvalidInputError where others would be charged than when it was submitted.
+    Raises InvalidInputError where the charged subjects differ from those at submission.
     """
     ledger_context = cell_ledger_context(cell)
     with database.read() as session:
@@ -88,7 +88,7 @@ def resume_experiment(database: Database, row: Experiment, cell: Cell) -> Runnin
 
 
 def interrupted_rounds(session: Session, experiment_id: str) -> list[PlannedRound]:
-    """Rounds that were charged before their noise was drawn, and that no ledger row followed."""
+    """Rounds that were charged before their noise was drawn, and that have no ledger row."""
     intents = LedgerRepository(session).open_intents(experiment_id)
     return [PlannedRound(one.round, one.release, one.subjects) for one in intents]
 
@@ -100,7 +100,7 @@ def stored_ledger(
     ledger_context: LedgerContext,
     training: NDArray[np.int32],
 ) -> LedgerWriter:
-    """The experiment's ledger as far as it is stored, without what each client came across.
+    """The experiment's stored ledger, without the clusters and refusals of each client.
 
     `training`: the subjects that train.
     """
@@ -123,7 +123,7 @@ def stored_ledger(
 def store_totals(
     session: Session, experiment_id: str, project_id: str, ledger: LedgerWriter
 ) -> None:
-    """Overwrite the experiment's running totals; inside a fenced transaction."""
+    """Overwrite the experiment's running totals, inside a fenced transaction."""
     LedgerRepository(session).put_totals(
         experiment_id,
         project_id,
@@ -134,12 +134,13 @@ def store_totals(
 
 
 def _same_inputs(stored: Mapping[str, Any] | None, inputs: MechanismParameters) -> bool:
-    """Whether these are the inputs that were stored, maybe by a version with fewer fields."""
+    """Whether these are the stored parameters, possibly stored by a version with fewer fields."""
     return stored is None or MechanismParameters.from_dict(stored) == inputs
 
 
 def _follow_clients(session: Session, experiment_id: str, ledger: LedgerWriter) -> None:
-    """Where each client's newest upload went and how often it was refused, from the stored rows."""
+    """The cluster of each client's newest upload and its number of refusals, from the stored
+    rows."""
     stored, after = LedgerRepository(session), None
     while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
         for row in rows:

@@ -1,4 +1,4 @@
-"""Playing a stack of experiments: blocks of rounds, and a flush after each."""
+"""Run a stack of experiments: blocks of rounds, and a flush after each."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 
 class RunLoop:
-    """The experiments of a unit on one device, each to its end."""
+    """The experiments of a unit on one device, each run to its end."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class RunLoop:
         self._repeat_until = max(map(self._charge_interrupted, range(len(experiments))))
 
     def play(self) -> bool:
-        """Whether every experiment has ended; False where the worker was told to stop."""
+        """Whether every experiment has ended; False where the worker was asked to stop."""
         for position in set(range(len(self._experiments))) - set(self._stack.active):
-            # It came to its end, and its worker was lost before the report was stored; or rounds
-            # that were lost with it have used its budget up.
+            # Training had ended and the worker was lost before the report was stored; or rounds
+            # that were lost with it have used up its budget.
             self._flush({position: []})
         while active := self._stack.active:
             if self._context.stopping():
@@ -77,9 +77,9 @@ class RunLoop:
     # -- noise that nobody can draw again ---------------------------------------------------------
 
     def _charge_interrupted(self, position: int) -> int:
-        """Charges interrupted rounds; they are played again under a new release number.
+        """Charges interrupted rounds, which are run again under a new release number.
 
-        Returns the last of them, 0 without any.
+        Returns the last of them, 0 if there are none.
         """
         interrupted = self._experiments[position].run.interrupted_rounds
         for charged in interrupted:
@@ -93,9 +93,9 @@ class RunLoop:
     def _charge_ahead(self, rounds: int) -> int:
         """Commits the spending of the next rounds before their noise is drawn.
 
-        One block repeats all that was interrupted, so that ledger rows keep the order of (round,
-        release). Returns how many rounds were charged. Where training stops early within a
-        block, the rest of the block stays charged to the budget: its noise was drawn as well.
+        One block repeats all interrupted rounds, so that ledger rows keep the order of (round,
+        release). Returns how many rounds were charged. Where training stops early within a block,
+        the rest of the block stays charged to the budget: its noise was drawn as well.
         """
         done = min(self._experiments[position].run.rounds_done for position in self._stack.active)
         planned = self._stack.plan(max(rounds, self._repeat_until - done))
@@ -108,7 +108,7 @@ class RunLoop:
     def _reserve(
         self, session: Session, planned: Mapping[int, Sequence[PlannedRound]]
     ) -> list[int]:
-        """Draws on the budgets and notes the intents; returns the positions without room."""
+        """Draws on the budgets and stores the intents; returns the positions without room."""
         refused = []
         for position, rounds in planned.items():
             experiment = self._experiments[position]
@@ -127,7 +127,7 @@ class RunLoop:
     def _draw(
         session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
     ) -> bool:
-        """Whether the budgets have room for these rounds, in the worst case; books them if so."""
+        """Whether the budgets have room for these rounds, in the worst case; if so, books them."""
         run, ledger = experiment.run, experiment.run.ledger
         inputs = ledger.inputs
         most = ledger.largest_charges([*run.interrupted_rounds, *rounds])
@@ -172,7 +172,7 @@ class RunLoop:
             for position in due:
                 self._sign(session, position)
             for position in diverged - cancelled:
-                # With the last rounds: a resumed run could not tell that this one had ended.
+                # Stored with the last rounds: a resumed run could not know that this one had ended.
                 self._store_end(session, position, status="failed", reason="diverged")
             return cancelled
 
@@ -186,7 +186,7 @@ class RunLoop:
             self._succeed(position, results[position])
 
     def _sign(self, session: Session, position: int) -> None:
-        """Signs where the ledger of a run stands that goes on."""
+        """Signs the ledger state of a run that goes on."""
         experiment = self._experiments[position]
         sign_checkpoint(
             session,
@@ -212,12 +212,12 @@ class RunLoop:
                 key=key,
             )
         except FiguresDisagreeError as error:
-            # Another attempt would come to the same figures.
+            # Another attempt would give the same figures.
             log.error("figures disagree", experiment_id=experiment.id, detail=str(error))
             self._end(position, status="failed", reason="figures-disagree", detail=str(error))
             return
         if result.records is not None:
-            # Before the end is told: whoever sees it finds the table.
+            # Before the end is published, so that readers of it find the table.
             store_records(
                 self._context.storage,
                 experiment,
@@ -269,7 +269,7 @@ class RunLoop:
 
 
 def _subjects_a_round(run: Run) -> int:
-    """Ledger subjects of a round, about."""
+    """Approximate number of ledger subjects of a round."""
     ledger_context = run.ledger.ledger_context
     if ledger_context.subject_kind != "client":
         return len(ledger_context.observers) * len(ledger_context.subjects)

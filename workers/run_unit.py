@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 def run_unit(context: WorkerContext, unit_id: str) -> None:
-    """Run a unit if the database lets this worker have it; otherwise do nothing.
+    """Run a unit if this worker obtains the claim; otherwise do nothing.
 
     Returns when the unit has ended, was given back or was lost to another holder.
     """
@@ -59,7 +59,7 @@ class UnitRun(ClaimedUnit):
     """The experiments of one claimed unit."""
 
     def run(self) -> None:
-        """Take every experiment to its end, or give the unit back when the worker must stop."""
+        """Run every experiment to its end, or give the unit back when the worker must stop."""
         log.info("unit claimed", attempt=self._claim.attempts)
         running = [found for row in self._open_rows() if (found := self._take_up(row))]
         if running:
@@ -73,7 +73,7 @@ class UnitRun(ClaimedUnit):
         log.info("unit done")
 
     def _open_rows(self) -> list[Experiment]:
-        """The unit's experiments that are to run, in their order, now `running`."""
+        """The unit's experiments to run, in their order, now `running`."""
 
         def start(session: Session) -> list[Experiment]:
             experiments = self._experiments(session)
@@ -89,7 +89,8 @@ class UnitRun(ClaimedUnit):
         return self._writer.write(start)
 
     def _take_up(self, row: Experiment) -> RunningExperiment | None:
-        """The experiment ready to run; None where its data cannot be used, and it has failed."""
+        """The experiment ready to run; None where its data cannot be used, in which case it has
+        failed."""
         database = self._context.database
         self._lease.progressed()
         try:

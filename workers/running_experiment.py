@@ -1,4 +1,4 @@
-"""One experiment while a worker runs it: the run, and what the database knows it by."""
+"""One experiment while a worker runs it: the run, and its identity in the database."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class RunningExperiment:
     spec_hash: str
     subjects_hash: str
     checkpoint: bytes | None = None
-    """Where training was when the worker resumed it."""
+    """The trainer's state when the worker resumed it."""
 
     @property
     def id(self) -> str:
@@ -23,7 +23,7 @@ class RunningExperiment:
         return self.run.experiment_id
 
     def ledger_checkpoint(self, status: str) -> Checkpoint:
-        """Where its ledger stands, to be signed."""
+        """The state of its ledger, to be signed."""
         ledger = self.run.ledger
         return Checkpoint(
             experiment_id=self.id,

@@ -1,4 +1,4 @@
-"""What a worker and the sweeper begin with."""
+"""The common start of a worker and the sweeper."""
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -12,9 +12,9 @@ log = structlog.get_logger()
 
 
 def start() -> tuple[Settings, Database]:
-    """The settings and an open database; ends the process, saying why, where they cannot serve.
+    """The settings and an open database; exits with a message where they cannot be used.
 
-    A database that does not answer yet is no reason: it may come up later.
+    A database that does not respond yet is not an error: it may become available later.
     """
     try:
         settings = load_settings()

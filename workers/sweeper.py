@@ -1,6 +1,6 @@
-"""`python -m workers.sweeper`: sends what waits, and takes back what lost its worker.
+"""`python -m workers.sweeper`: publishes waiting messages, and reclaims units of lost workers.
 
-Any number may run; one of them at a time has the duty, by a row in the database.
+Any number may run; a row in the database gives the duty to one of them at a time.
 """
 
 import os
@@ -39,13 +39,13 @@ _BATCH = 200
 _WAITING = 2_000
 """Waiting units looked at in a tick."""
 _DUTY_TICKS = 5
-"""A sweeper that misses so many ticks loses the duty."""
+"""A sweeper that misses this many ticks loses the duty."""
 _MAX_PAUSE_SECONDS = 10.0
 _MAX_RETRY_SECONDS = 300.0
 
 
 class Sweeper:
-    """One tick at a time; each may fail as a whole without harm to the next."""
+    """Runs one tick at a time; a tick that fails does not affect the next."""
 
     def __init__(self, settings: Settings, database: Database, queue: Queue) -> None:
         self._settings = settings
@@ -55,10 +55,11 @@ class Sweeper:
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
 
     def tick(self) -> bool:
-        """Do the duty if it is ours; returns whether it was. Raises SQLAlchemyError.
+        """Do the work of a tick if this sweeper has the duty; returns whether it has. Raises
+        SQLAlchemyError.
 
-        What needs the database alone comes first: that workers are gone is noticed without a
-        broker, and without one messages wait for the next tick.
+        Work that needs only the database comes first: lost workers are noticed without a broker,
+        and messages wait for the next tick.
         """
         seconds = _DUTY_TICKS * self._settings.sweep_seconds
         with self._database.write() as session:
@@ -83,7 +84,7 @@ class Sweeper:
     def _take_back(self) -> list[tuple[str, str]]:
         """End or free the units whose workers are gone; returns (unit, device) to wake."""
         with self._database.write() as session:
-            # The lease itself was the pause: a freed unit may be taken at once.
+            # The lease itself was the pause, so a freed unit may be claimed at once.
             taken = UnitRepository(session).reclaim_expired(_BATCH, backoff_seconds=0.0)
             for unit in taken:
                 log.warning("unit taken back", unit_id=unit.unit_id, state=unit.state)
@@ -91,10 +92,10 @@ class Sweeper:
         return [(unit.unit_id, unit.device) for unit in taken if unit.state == "waiting"]
 
     def _sign(self, session: Session, unit: ReclaimedUnit) -> None:
-        """Sign where the ledgers stand that lost their worker: it cannot do so any more.
+        """Sign the state of ledgers that lost their worker, which can no longer do it.
 
-        An end is signed once, with the rounds that were lost: an earlier signed end would prove
-        a ledger without them. Nothing is signed for an experiment that had ended before.
+        An end is signed once, with the interrupted rounds: an earlier signed end would attest a
+        ledger without them. Nothing is signed for an experiment that had already ended.
         """
         owner = unit.project_id
         if unit.state == "failed":
@@ -107,7 +108,8 @@ class Sweeper:
                 sign_as_stored(session, experiment.id, owner, key=self.key)
 
     def _enter_lost_rounds(self) -> None:
-        """Of runs that ended without a worker, by their callers; nobody signs for these."""
+        """Enter interrupted rounds of runs that their callers ended without a worker; none are
+        signed."""
         with self._database.read() as session:
             ended = LedgerRepository(session).ended_with_open_intents(_BATCH)
         for experiment_id, project_id in ended:
@@ -124,7 +126,7 @@ class Sweeper:
                 else:
                     log.error("unknown topic", topic=message.topic, message_id=message.id)
                     outbox.postpone(message.id, _MAX_RETRY_SECONDS)
-        # Outside the transaction: a broker that does not answer must not hold the database. A
+        # Outside the transaction: a broker that does not respond must not hold the database. A
         # sweeper that dies in between sends a message twice, which does no harm.
         for message_id, unit_id, device in due:
             self._queue.publish_unit(unit_id, device)
@@ -133,7 +135,7 @@ class Sweeper:
                 UnitRepository(session).mark_published([unit_id])
 
     def _waiting_too_long(self) -> list[tuple[str, str]]:
-        """Units whose message may be lost; asked less and less often the longer they wait.
+        """Units whose message may be lost; checked less often the longer they wait.
 
         A unit may simply wait for a busy worker, and each message for it is one more to discard.
         """
@@ -153,7 +155,8 @@ class Sweeper:
 
 
 def _entered(session: Session, experiment_id: str, project_id: str) -> bool:
-    """Enter an experiment's lost rounds; a ledger that refuses them must not hold up the others."""
+    """Enter an experiment's interrupted rounds; a ledger that refuses them must not block the
+    others."""
     try:
         rounds = charge_interrupted_rounds(session, experiment_id, project_id)
     except SQLAlchemyError:
@@ -174,7 +177,7 @@ def _is_due(unit: Unit, now: datetime) -> bool:
 
 
 def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:
-    """Tick until told to stop; a failed tick makes the next pause longer."""
+    """Tick until asked to stop; a failed tick makes the next pause longer."""
     pause = seconds
     while not stop.wait(pause):
         try:
@@ -193,7 +196,7 @@ def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:
 
 
 def main() -> int:
-    """Sweep until a signal asks for the stop."""
+    """Sweep until a signal asks it to stop."""
     settings, database = start()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""The one task: a message wakes the worker for a unit."""
+"""The only task: a message wakes a worker for a unit."""
 
 import structlog
 from celery import Celery
@@ -18,5 +18,5 @@ def register(app: Celery, context: WorkerContext) -> None:
         try:
             run_unit(context, unit_id)
         except Exception:
-            # The lease ends by itself, and the sweeper wakes a worker again.
+            # The lease expires, and the sweeper then wakes a worker again.
             log.exception("unit left to its lease", unit_id=unit_id)

@@ -14,7 +14,7 @@ _POINTER = "/federation/id"
 
 
 class ProjectFiles:
-    """Where the specs of one project find their files."""
+    """Locates the files of the specs of one project."""
 
     def __init__(self, context: WorkerContext, project_id: str) -> None:
         self._context = context
@@ -45,13 +45,13 @@ class ProjectFiles:
             yield Upload(path, name, row.fingerprint)
 
     def _below_sources(self, row: Federation) -> Path:
-        """Where the file lies that was registered by its path."""
+        """The location of a file that was registered by its path."""
         if row.registration is None:
             raise _unusable("is known by its file's path only; name the data by `path`")
         folder = self._context.settings.sources_dir
         path = str(row.registration["federation"]["path"])
         with open_path(path, files=Files(folder), pointer=_POINTER):
-            # Opened to find out that it is there and lies below the folder.
+            # Opened to check that it exists and lies below the folder.
             return (folder or Path()).joinpath(path).resolve()
 
 

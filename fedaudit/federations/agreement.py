@@ -15,8 +15,8 @@ from fedaudit.spec.training import FixedCohort, PoissonCohort
 def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
     """Refuse a cohort larger than the training clients, and groups that the data do not have.
 
-    Refuses images of another size than the network takes, too. Raises InvalidInputError below
-    /training, /model and /fairness.
+    Also refuses images whose size does not match the network's input. Raises InvalidInputError
+    below /training, /model and /fairness.
     """
     raise_errors(
         _cohort_faults(spec, federation)
@@ -30,7 +30,7 @@ def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldEr
     cohort = spec.training.cohort
     match cohort:
         case PoissonCohort():
-            return []  # how many clients come is a matter of chance
+            return []  # how many clients take part is random
         case FixedCohort():
             asked = cohort.clients
         case _:

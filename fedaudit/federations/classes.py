@@ -12,9 +12,9 @@ MAX_CLASSES = 1000
 
 
 def class_levels(rows: TableRows, target: str, *, positive: str | None) -> Levels:
-    """The target's distinct values as classes: by number where all are numbers, else as text.
+    """The target's distinct values as classes: sorted by number if all are numbers, else as text.
 
-    With `positive` there are two classes and it is the second. Raises InvalidInputError.
+    With `positive` there must be two classes, and it becomes the second. Raises InvalidInputError.
     """
     where = "/federation/target"
     levels = rows.levels(target, where, numeric=True)
@@ -44,7 +44,7 @@ def find_class(classes: Sequence[str], label: str | float) -> int | None:
 
 
 def find_classes(classes: Sequence[str], labels: Sequence[str]) -> list[int]:
-    """The class that each label names, as `find_class`; -1 where there is none."""
+    """The class that each label names, as `find_class`; -1 for an unknown label."""
     by_text = {name: index for index, name in reversed(list(enumerate(classes)))}
     by_number = {number_in(name): index for name, index in by_text.items()}
     by_number.pop(None, None)

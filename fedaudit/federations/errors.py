@@ -1,4 +1,4 @@
-"""Errors for a spec and its data that do not fit."""
+"""Errors for a spec and data that do not fit together."""
 
 from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 
@@ -6,17 +6,17 @@ __all__ = ["error_at", "listed", "pointer", "raise_errors"]
 
 
 def error_at(where: str, message: str) -> InvalidInputError:
-    """One fault, to be raised: `where` is a JSON pointer into the spec."""
+    """An error to be raised; `where` is a JSON pointer into the spec."""
     return InvalidInputError([FieldError(where, message)])
 
 
 def raise_errors(faults: list[FieldError]) -> None:
-    """Raise InvalidInputError with every fault found, if there is one."""
+    """Raise InvalidInputError with every error found, if there are any."""
     if faults:
         raise InvalidInputError(faults)
 
 
 def listed(names: tuple[str, ...] | list[str], *, most: int = 20) -> str:
-    """Names for a message: quoted, and cut where there are many."""
+    """Names for a message: quoted, and truncated where there are many."""
     shown = ", ".join(repr(name) for name in names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown or "none"

@@ -1,4 +1,4 @@
-"""The data of all clients as padded arrays: what training, auditing and reporting work on."""
+"""The data of all clients as padded arrays, used by training, auditing and reporting."""
 
 from dataclasses import dataclass
 
@@ -18,28 +18,29 @@ class Attribute:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What generated a synthetic federation: y = x . theta + u, u uniform on [0, 1)."""
+    """The parameters that generated a synthetic federation: y = x . theta + u, u uniform on [0,
+    1)."""
 
     thetas: NDArray[np.float64]
     """[components, features] slopes."""
     intercepts: NDArray[np.float64]
     """[components] mean of the target at x = 0, E[u] = 0.5 included."""
     component: NDArray[np.int16]
-    """[clients] the distribution that a client's rows were drawn from."""
+    """[clients] the distribution from which a client's rows were drawn."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClientRows:
-    """Features of all clients end to end, for rows too wide to be padded: images."""
+    """Features of all clients end to end, for rows too wide to be padded, such as images."""
 
     values: NDArray[np.uint8] | NDArray[np.float32]
-    """[rows, features], client after client; an image lies row by row, channels innermost."""
+    """[rows, features], client after client; an image is stored row by row, channels innermost."""
     divisor: float
-    """What a value is divided by: 255 where bytes stand for numbers from 0 to 1."""
+    """The divisor of a value: 255 where bytes encode numbers from 0 to 1."""
     first: NDArray[np.int64]
     """[clients + 1]: where each client's rows begin; the last is the number of rows."""
     image: tuple[int, int, int] | None
-    """Height, width, channels of a row; None where rows are no images."""
+    """Height, width, channels of a row; None where rows are not images."""
 
     def of(self, client: int) -> NDArray[np.float32]:
         """A client's features: float32 [rows, features]."""
@@ -67,16 +68,16 @@ class Federation:
     target_scale: float
     """raw = scaled * target_scale; 1 for classification."""
     classes: tuple[str, ...]
-    """Empty for regression. With a `positive` class given: (negative, positive)."""
+    """Empty for regression. With a given `positive` class: (negative, positive)."""
     attributes: tuple[Attribute, ...]
     """Those of `fairness.attributes`, in its order."""
     fingerprint: str
-    """SHA-256 (hex) of the data itself, whatever columns, scales or split a run uses:
-    of the file once decompressed, or of what determines synthetic data."""
+    """SHA-256 (hex) of the data itself, regardless of the columns, scales or split that a run uses:
+    of the decompressed file, or of the parameters that determine synthetic data."""
     truth: Truth | None
-    """Known for synthetic data only."""
+    """Known only for synthetic data."""
     notes: tuple[str, ...]
-    """What was left out on the way, for the report."""
+    """Notes on what was left out while loading, for the report."""
     record_budgets: NDArray[np.float64] | None = None
     """[clients, rows]: the privacy budget that a column of the data gives each row, NaN on padding.
     None where the spec names no such column."""
@@ -99,12 +100,12 @@ class Federation:
 
     @property
     def longest(self) -> int:
-        """Rows of the client that has most of them."""
+        """Rows of the client that has the most."""
         return int(self.mask.shape[1])
 
     @property
     def nbytes(self) -> int:
-        """Memory that the features take."""
+        """Memory used by the features, in bytes."""
         features = self.features
         return int((features.values if isinstance(features, ClientRows) else features).nbytes)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """The distinct values of a column, and each row's position among them."""
+    """The distinct values of a column, and the index of each row's value among them."""
 
     values: tuple[str, ...]
     codes: NDArray[np.int64]
@@ -25,13 +25,13 @@ class Levels:
         """The rows where the mask is true, and the values that they have."""
         codes = self.codes[mask]
         present = np.unique(codes[codes >= 0])
-        position = np.full(len(self.values) + 1, -1, dtype=np.int64)  # the last: no value
+        position = np.full(len(self.values) + 1, -1, dtype=np.int64)  # the last entry: no value
         position[present] = np.arange(len(present))
         return Levels(tuple(self.values[place] for place in present.tolist()), position[codes])
 
 
 def levels_of(values: Sequence[str], codes: NDArray[np.int64], *, numeric: bool) -> Levels:
-    """Levels in order: by code point, or with `numeric` by number where every value is one.
+    """Levels in order: by code point, or with `numeric` by number if every value is one.
 
     `codes` are positions in `values`, which are distinct; an empty value becomes -1.
     """

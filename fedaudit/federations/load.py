@@ -1,4 +1,4 @@
-"""From a spec to its federation: the entry point of this package."""
+"""Load the federation of a spec: the entry point of this package."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whether rows are what a network takes."""
+"""Whether rows have the shape that a network takes as input."""
 
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.spec.errors import FieldError
@@ -6,7 +6,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 
 
 def image_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:
-    """A fault at /model/kind where rows are not images of the size that the network takes."""
+    """An error at /model/kind where rows are not images of the size that the network takes."""
     taken = spec.model.image
     if taken is None:
         return []

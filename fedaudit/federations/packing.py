@@ -1,4 +1,4 @@
-"""From a list of rows to padded arrays, client by client."""
+"""Convert a list of rows to padded arrays, client by client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ CELLS_BESIDE_FEATURES = 5
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A data set as it came: one entry per row, in the order of the file."""
+    """A data set in its original order: one entry per row, in the order of the file."""
 
     clients: Levels
     features: NDArray[np.float32]
@@ -63,9 +63,9 @@ def check_clients(clients: Levels, *, where: str) -> None:
 def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
     """Group rows by client and pad.
 
-    A client's rows keep the order of the file. Raises InvalidInputError at `where`, the field
-    that says how clients are told apart, where there is one client only or the padded arrays
-    would be too large, and at the target's scale where it is too small.
+    A client's rows keep the order of the file. Raises InvalidInputError at `where`, the field that
+    says how clients are identified, if there is only one client or the padded arrays would be too
+    large, and at the target's scale if it is too small.
     """
     check_clients(rows.clients, where=where)
     clients = len(rows.clients.values)

@@ -1,4 +1,4 @@
-"""What a file that is registered holds, or why it cannot be used."""
+"""The content of a registered file, or the reason why it cannot be used."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +15,11 @@ def profile_registration(
     progress: Callable[[], None] = lambda: None,
     fingerprint: str | None = None,
 ) -> dict[str, Any]:
-    """Sizes and names of a federation, as JSON; small groups are hidden.
+    """Sizes and names of a federation, as JSON; small groups are suppressed.
 
-    A table is read as a stream, in memory for its clients and groups alone; images and hospital
-    charges are loaded. `progress` is called now and then, `fingerprint` is what the data must
-    have. Raises InvalidInputError with what loading the data would say.
+    A table is read as a stream, with memory for its clients and groups only; images and hospital
+    charges are loaded. `progress` is called now and then, `fingerprint` is the expected one of the
+    data. Raises InvalidInputError with the same message as loading the data.
     """
     kind = file_kind(registration.federation)
     return kind.profile(

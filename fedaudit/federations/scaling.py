@@ -22,10 +22,10 @@ def scale_pointer(name: str) -> str:
 def check_scales(
     scales: Scales, *, features: Sequence[str], one_hot: Sequence[str], target: str, classes: bool
 ) -> None:
-    """Refuse scales that have nothing to scale.
+    """Refuse scales without a column to scale.
 
-    `features` are the columns that may be scaled, `one_hot` those encoded by a column per
-    category; `classes` says that the target is one. Raises InvalidInputError below
+    `features` are the columns that may be scaled, `one_hot` those encoded as one column per
+    category; `classes` means that the target is one. Raises InvalidInputError below
     /federation/scale.
     """
     faults: list[FieldError] = []
@@ -52,7 +52,7 @@ def check_scales(
 
 
 def scaled(values: NDArray[np.float64], scale: float | Range) -> tuple[NDArray[np.float64], int]:
-    """Values by their scale, and how many of them were brought to an end of its range."""
+    """Values divided by their scale, and how many of them were clamped to its range."""
     if not isinstance(scale, Range):
         with np.errstate(over="ignore"):
             return values / scale, 0
@@ -62,9 +62,9 @@ def scaled(values: NDArray[np.float64], scale: float | Range) -> tuple[NDArray[n
 
 
 def as_float32(values: NDArray[np.float64], name: str) -> NDArray[np.float32]:
-    """Scaled values as training reads them.
+    """Scaled values as float32 for training.
 
-    Raises InvalidInputError at the column's scale where one is too large for 32 bits.
+    Raises InvalidInputError at the column's scale where a value is too large for 32 bits.
     """
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32)

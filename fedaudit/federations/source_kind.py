@@ -1,4 +1,4 @@
-"""What a kind of source does with its data: one subclass per kind, beside its loader."""
+"""The behaviour of each kind of source: one subclass per kind, defined beside its loader."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _SEED_OF_PROFILES = 0
 
 @dataclass(frozen=True, kw_only=True)
 class LoadRequest:
-    """What an experiment asks of its data, beside the source itself."""
+    """What an experiment requires of its data, apart from the source itself."""
 
     fairness: Groups
     classification: bool
@@ -36,7 +36,7 @@ class SourceKind(ABC):
 
 
 class FileKind(SourceKind):
-    """A source that is kept in files, and can be registered."""
+    """A file source, which can be registered."""
 
     def profile(
         self,
@@ -46,10 +46,10 @@ class FileKind(SourceKind):
         progress: Callable[[], None],
         fingerprint: str | None,
     ) -> dict[str, Any]:
-        """Sizes and names as JSON; the data are loaded for it, as experiments with seed 0 do.
+        """Sizes and names as JSON; the data are loaded as for an experiment with seed 0.
 
-        `progress` is called now and then, `fingerprint` is what the data must have. Raises
-        InvalidInputError with what loading the data would say.
+        `progress` is called now and then, `fingerprint` is the expected one of the data. Raises
+        InvalidInputError with the same message as loading the data.
         """
         asked = LoadRequest(
             fairness=fairness,

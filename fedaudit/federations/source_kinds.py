@@ -1,4 +1,4 @@
-"""The kind of each source: the one place in which kinds are registered."""
+"""The kind of each source: the only place where kinds are registered."""
 
 from typing import assert_never
 
@@ -21,7 +21,7 @@ from fedaudit.spec.table import Table
 
 
 def source_kind(source: FederationSpec) -> SourceKind:
-    """How this source is loaded."""
+    """The loader of this source."""
     match source:
         case SyntheticLinear():
             return SyntheticLinearKind(source)
@@ -34,7 +34,7 @@ def source_kind(source: FederationSpec) -> SourceKind:
 
 
 def file_kind(source: FileSpec) -> FileKind:
-    """How this source is loaded and profiled."""
+    """The loader and profiler of this source."""
     match source:
         case HospitalCharges():
             return HospitalChargesKind(source)

@@ -28,7 +28,7 @@ def validation_clients(clients: int, *, validation_fraction: float) -> int:
 
 
 def training_clients(clients: int, source: Source) -> int:
-    """How many of the clients train: all of them where rows are held out, and not clients."""
+    """How many of the clients train: all of them where rows instead of clients are held out."""
     if source.holds_out_rows:
         return clients
     return clients - validation_clients(clients, validation_fraction=source.validation_fraction)

@@ -1,4 +1,4 @@
-"""Reading a stored ledger from its first row to its last, and noting what does not add up."""
+"""Read a stored ledger from its first row to its last, and record inconsistencies."""
 
 import hashlib
 import struct
@@ -19,7 +19,7 @@ _NOT_AN_ENTRY = (ValueError, TypeError, ArithmeticError, AttributeError, IndexEr
 
 @dataclass
 class Places:
-    """Where something was found: the first few, and how often in all."""
+    """Where an inconsistency was found: the first few places, and how many in all."""
 
     first: list[str] = field(default_factory=list)
     count: int = 0
@@ -36,7 +36,7 @@ class Places:
 
 
 class LedgerAudit:
-    """Computes digests, links, counts and the ledger hash anew, row by row."""
+    """Recomputes digests, links, counts and the ledger hash, row by row."""
 
     def __init__(self, experiment_id: str, names: Sequence[str], *, watch: Container[int]) -> None:
         """`names`: the subjects' by index. `watch`: entry counts at which to keep the head.
@@ -53,16 +53,16 @@ class LedgerAudit:
         self.last_round = 0
         self.head = genesis(experiment_id)
         self.heads = {0: self.head}
-        """The chain's head after so many entries."""
+        """The chain's head after this many entries."""
         self.unreadable = Places()
         self.altered = Places()
         self.unchained: str | None = None
-        """The first break: whatever follows hangs on it."""
+        """The first break, on which all later ones depend."""
         self.miscounted = Places()
         self.disordered = Places()
 
     def read(self, row: StoredRow | UnreadableRow) -> LedgerEntry | None:
-        """Take the next row in; gives its entry where it makes one."""
+        """Check the next row; returns its entry if the row forms one."""
         self.entries += 1
         if isinstance(row, UnreadableRow):
             self._lose(row)
@@ -119,7 +119,7 @@ class LedgerAudit:
 
 
 def _has_more_than_encoded(entry: LedgerEntry) -> bool:
-    """Whether a row states what the encoding of its entry leaves out, and no digest covers."""
+    """Whether a row states what the encoding of its entry omits, and no digest covers."""
     inputs = entry.inputs
     if inputs.counts_epsilon:
         stray = (inputs.radius, inputs.radius_floor)

@@ -1,7 +1,7 @@
 """Bundles: a zip file with everything that is needed to verify one experiment offline.
 
-Members are stored, not compressed: the same content has the same bytes whatever library wrote it,
-and a file cannot expand into more than it is. The ledger is written and read row by row.
+Members are stored, not compressed: the same content has the same bytes with every library, and a
+file cannot expand beyond its size. The ledger is written and read row by row.
 """
 
 import io
@@ -56,19 +56,19 @@ _MAX_BYTES = {
 _MAX_LINE_BYTES = 1 << 28
 _OPTIONAL = {"report.json", _README}
 _CHUNK = 1 << 16
-# Any time would do: the content alone decides the bytes.
+# Any fixed time would do: the content alone decides the bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-# What zipfile raises for a file that is none, or that was damaged.
+# Errors that zipfile raises for a file that is not a zip file, or is damaged.
 _DAMAGE = (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
 
 
 class NotABundleError(Exception):
-    """The file is no bundle of a version that is known here."""
+    """The file is not a bundle of a version known here."""
 
 
 @dataclass(frozen=True)
 class BundleParts:
-    """What goes into a bundle beside the ledger."""
+    """The contents of a bundle besides the ledger."""
 
     experiment_id: str
     spec: Mapping[str, Any]
@@ -79,7 +79,7 @@ class BundleParts:
 
 
 def bundle_chunks(parts: BundleParts, rows: Iterable[StoredRow]) -> Iterator[bytes]:
-    """The bytes of a bundle, made while the rows are read: memory does not grow with them.
+    """The bytes of a bundle, made while the rows are read: memory use does not grow with them.
 
     Raises ValueError for a part that has no canonical JSON.
     """
@@ -100,8 +100,8 @@ def bundle_chunks(parts: BundleParts, rows: Iterable[StoredRow]) -> Iterator[byt
 def opened_bundle(path: Path) -> Iterator[Evidence]:
     """The evidence in a bundle, readable while the block runs.
 
-    Raises NotABundleError where the file is not a bundle; what was damaged or altered inside is
-    among the evidence's faults.
+    Raises NotABundleError where the file is not a bundle; damaged or altered content is listed in
+    the evidence's faults.
     """
     with ExitStack() as opened:
         try:
@@ -144,7 +144,7 @@ def _info(name: str) -> zipfile.ZipInfo:
 
 
 class _Sink(io.RawIOBase):
-    """Where zipfile writes; it cannot go back, so sizes follow the members."""
+    """The output of zipfile; it cannot seek back, so sizes follow the members."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -166,7 +166,8 @@ class _Sink(io.RawIOBase):
 
 
 def _check_members(archive: zipfile.ZipFile) -> None:
-    """No member may be strange, twice or too large; none is ever written to a path."""
+    """Refuse members with unknown names, duplicates and oversized ones; none is written to a
+    path."""
     infos = {info.filename: info for info in archive.infolist()}
     if len(infos) != len(archive.infolist()):
         raise NotABundleError("has two files of one name")
@@ -213,7 +214,7 @@ def _read(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> bytes:
 
 
 def _read_json(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> Any:
-    """The value of a member, None where it has none; it must be canonical JSON (RFC 8785)."""
+    """The value of a member, None where it is absent; it must be canonical JSON (RFC 8785)."""
     known = len(faults)
     content = _read(archive, name, faults)
     try:

@@ -1,8 +1,8 @@
-"""Whether a zip file is its members and nothing else.
+"""Whether a zip file consists of its members and nothing else.
 
 Readers of zip files differ in where they look: some follow the directory at the end, some read
-members from the start. A file with something before, between, beside or behind its members may show
-one thing to one and another to the next; where every byte belongs to one member they cannot differ.
+members from the start. A file with additional bytes before, between, beside or after its members
+may show different content to each; where every byte belongs to one member they cannot differ.
 """
 
 import struct
@@ -27,7 +27,7 @@ _UNKNOWN = 0xFFFFFFFF
 
 
 def layout_fault(file: BinaryIO, archive: zipfile.ZipFile) -> str | None:
-    """What lies in the file beside its members; None where nothing does.
+    """What the file contains besides its members; None where it contains nothing else.
 
     `archive` was opened on the same file.
     """
@@ -48,9 +48,9 @@ def layout_fault(file: BinaryIO, archive: zipfile.ZipFile) -> str | None:
 
 
 def _ends_of_member(file: BinaryIO, info: zipfile.ZipInfo) -> set[int]:
-    """Where the next member may begin; nowhere where the member contradicts the directory.
+    """The possible starts of the next member; none where the member contradicts the directory.
 
-    Of a member without content both forms of the sizes behind it begin alike.
+    For a member without content, both forms of the sizes after it begin alike.
     """
     header = _unpacked(file, info.header_offset, _LOCAL)
     if header is None:
@@ -85,7 +85,7 @@ def _agrees(packed: int, size: int, extra: bytes, known: tuple[int, int, int]) -
 
 
 def _only_sizes(extra: bytes) -> bool:
-    """Whether an extra field is absent, or holds sizes of 64 bits and nothing else."""
+    """Whether an extra field is absent, or holds only 64-bit sizes."""
     if not extra:
         return True
     if len(extra) < _ZIP64.size:
@@ -100,7 +100,7 @@ def _directory_bytes(info: zipfile.ZipInfo) -> int:
 
 
 def _ends(file: BinaryIO, place: int, members: int) -> bool:
-    """Whether the end of the directory stands at the place, and is the last thing in the file."""
+    """Whether the end of the directory is at this place, and is the last thing in the file."""
     start = place
     if _starts_with(file, place, _END64_MAGIC):
         record = _unpacked(file, place, _END64)

@@ -42,13 +42,14 @@ def link(previous: bytes, digest: bytes, clusters: NDArray[np.integer]) -> bytes
 
 
 class LedgerHash:
-    """The ledger hash while entries come in ascending order of round, release, kind, observer."""
+    """Computes the ledger hash from entries in ascending order of round, release, kind,
+    observer."""
 
     def __init__(self) -> None:
         self._total = hashlib.sha256(_LEDGER)
 
     def add(self, row: Row) -> None:
-        """Take the next entry in. Raises struct.error for a round or release below zero."""
+        """Add the next entry. Raises struct.error for a negative round or release."""
         round_, release, subject_kind, observer, digest = row
         self._total.update(struct.pack("<QQ", round_, release))
         for text in (subject_kind.encode("utf-8"), observer.encode("utf-8"), digest):

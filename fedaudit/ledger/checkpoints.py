@@ -18,9 +18,9 @@ PAYLOAD_TYPE = "application/vnd.fedaudit.checkpoint+json"
 VERSION = 1
 STATUSES = ("running", "succeeded", "failed", "cancelled")
 WORKER = "worker"
-"""The witness who had the ledger in memory when it was signed."""
+"""The witness is the worker that had the ledger in memory when it was signed."""
 DATABASE = "database"
-"""The witness where nobody had: whoever could change the database decided what was signed."""
+"""The witness is the database alone: anyone able to change it decided what was signed."""
 _WITNESSES = (WORKER, DATABASE)
 
 
@@ -41,7 +41,7 @@ class Checkpoint:
     subjects_hash: str
     """See `subjects_hash`."""
     witness: str | None = WORKER
-    """On whose word it was signed, WORKER or DATABASE; None in older checkpoints."""
+    """Which witness it was signed from, WORKER or DATABASE; None in older checkpoints."""
 
     def sign(self, key: SigningKey) -> Envelope:
         """The checkpoint in an envelope: canonical JSON (RFC 8785), signed."""
@@ -51,9 +51,9 @@ class Checkpoint:
 
     @classmethod
     def of(cls, envelope: Envelope) -> "Checkpoint":
-        """What an envelope says; its signature is another matter.
+        """The content of an envelope; the signature is not checked here.
 
-        Raises ValueError where it holds no checkpoint of this version.
+        Raises ValueError where it does not hold a checkpoint of this version.
         """
         if envelope.payload_type != PAYLOAD_TYPE:
             raise ValueError(f"has the payload type {envelope.payload_type[:80]!r}")
@@ -74,7 +74,7 @@ def subjects_hash(names: Sequence[str]) -> str:
 
     Raises ValueError for a name that has no UTF-8.
     """
-    # For a list of texts this is the canonical form, and made a hundred times faster.
+    # For a list of texts this is the canonical form, and a hundred times faster.
     text = json.dumps(list(names), ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 

@@ -10,7 +10,7 @@ _ORDERS = np.array(RDP_ORDERS)
 
 
 def composed_epsilon(curve: NDArray[np.float64], delta: float) -> float:
-    """Epsilon at `delta` of a sum of curves at RDP_ORDERS (`SpendingPlan.curve`); 0 of nothing.
+    """Epsilon at `delta` of a sum of curves at RDP_ORDERS (`SpendingPlan.curve`); 0 for no curves.
 
     Raises ValueError for a curve at other orders.
     """

@@ -1,4 +1,4 @@
-"""Ed25519 keys: the one that signs, and the public ones that signatures are checked with."""
+"""Ed25519 keys: private keys that sign, and public keys that check signatures."""
 
 import hashlib
 import re
@@ -28,7 +28,7 @@ class PublicKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> "PublicKey":
-        """Raises ValueError where the text is no PEM of an Ed25519 public key."""
+        """Raises ValueError where the text is not the PEM of an Ed25519 public key."""
         try:
             key = load_pem_public_key(pem)
         except (ValueError, UnsupportedAlgorithm):
@@ -74,7 +74,7 @@ class SigningKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> "SigningKey":
-        """Raises ValueError where the text is no unencrypted PEM of an Ed25519 private key."""
+        """Raises ValueError where the text is not the unencrypted PEM of an Ed25519 private key."""
         try:
             key = load_pem_private_key(pem, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -106,9 +106,9 @@ class Keyring:
         self._known = {**{key.key_id: key for key in carried}, **self._trusted}
 
     def get(self, key_id: str) -> PublicKey | None:
-        """The key with this id; None where it is not at hand."""
+        """The key with this id; None where it is unknown."""
         return self._known.get(key_id)
 
     def trusts(self, key_id: str) -> bool:
-        """Whether the verifier named the key."""
+        """Whether the verifier trusts the key."""
         return key_id in self._trusted

@@ -74,7 +74,8 @@ _COMPONENT = np.dtype([("radius", "<f8"), ("epsilon", "<f8"), ("leakage", "<f8")
 
 
 class EntryEncoder:
-    """Encodes the entries of one experiment; whatever depends on names alone is computed once."""
+    """Encodes the entries of one experiment; anything that depends on names alone is computed
+    once."""
 
     def __init__(self, names: Sequence[str]) -> None:
         """`names`: the subjects' keys by index, distinct. Raises ValueError where two are equal."""
@@ -182,7 +183,7 @@ def _fill_metric(
 
 
 def _or_absent(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The values, with one NaN for whatever NaN stands there."""
+    """The values, with every NaN replaced by a single one."""
     return np.where(np.isnan(values), _ABSENT, values)
 
 
@@ -221,7 +222,7 @@ def _encode_inputs(inputs: MechanismParameters) -> bytes:
 
 
 def _components(inputs: MechanismParameters) -> bytes:
-    """Nothing where the vector is released as a whole: version 1 knows no components."""
+    """Nothing where the vector is released as a whole: version 1 has no components."""
     if inputs.components is None:
         return b""
     parts = [_text(part.name) + struct.pack("<Q", part.n) for part in inputs.components]

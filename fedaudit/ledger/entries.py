@@ -32,8 +32,8 @@ class LedgerEntry:
     observer: str
     inputs: MechanismParameters
     subjects: NDArray[np.int32]
-    """Indices of those who pay: the clients asked to take part, or what stands for records or for
-    everyone (`fedaudit.privacy.spending_plan`)."""
+    """Indices of the charged subjects: the clients asked to take part, or the subjects that
+    represent records or the population (`fedaudit.privacy.spending_plan`)."""
     outcomes: NDArray[np.uint8]
     """Codes into OUTCOMES."""
     radii: NDArray[np.float64]
@@ -42,12 +42,13 @@ class LedgerEntry:
     releases: NDArray[np.int32]
     """The subject's releases up to and including this one."""
     clusters: NDArray[np.int16]
-    """The cluster that the server put the upload into; -1 for none. Not part of the encoding."""
+    """The cluster of the upload, as the server assigned it; -1 for none. Not part of the
+    encoding."""
     interrupted: bool = False
     """Charged, but lost before its results were stored."""
     epsilons: NDArray[np.float64] | None = None
-    """What the subject has spent up to and including this entry, as an epsilon at the inputs'
-    delta; None for a mechanism that is not counted so."""
+    """What the subject has spent up to and including this entry, as an epsilon at the delta of the
+    parameters; None for a mechanism whose cost is not an epsilon."""
 
     def __post_init__(self) -> None:
         if self.inputs.counts_epsilon != (self.epsilons is not None):

@@ -1,7 +1,7 @@
 """Signed statements: the Dead Simple Signing Envelope (github.com/secure-systems-lab/dsse), v1.
 
-The signature is taken over the *pre-authentication encoding* of type and payload, so that a
-signature of one kind of statement is none of another, and nothing is parsed before it is checked.
+The signature covers the *pre-authentication encoding* of type and payload, so that the signature of
+one kind of statement is not valid for another, and nothing is parsed before it is checked.
 """
 
 import base64
@@ -31,7 +31,7 @@ class Envelope:
 
     @classmethod
     def from_dict(cls, value: Any) -> "Envelope":
-        """What `as_dict` gave. Raises ValueError where the value is no such envelope."""
+        """The inverse of `as_dict`. Raises ValueError where the value is not such an envelope."""
         if not isinstance(value, dict) or set(value) != _FIELDS:
             raise ValueError("is no DSSE envelope")
         signatures = value["signatures"]
@@ -71,7 +71,7 @@ def to_base64(value: bytes) -> str:
 
 
 def from_base64(text: str) -> bytes:
-    """Raises ValueError unless `to_base64` gives just this text."""
+    """Raises ValueError unless the text is exactly what `to_base64` returns."""
     try:
         value = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""What a verification looks at: everything that one experiment left, wherever it was kept."""
+"""The evidence for a verification: everything that one experiment left, wherever it was kept."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from fedaudit.ledger.rows import StoredRow, UnreadableRow
 
 @dataclass(frozen=True)
 class Fault:
-    """A part of the evidence that could not be read as it should."""
+    """A part of the evidence that could not be read as expected."""
 
     part: str
     message: str
@@ -18,13 +18,13 @@ class Fault:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The parts as they were found; none of them is believed."""
+    """The parts as they were found; none of them is trusted."""
 
     experiment_id: str
     spec: Any
     """The spec with every default explicit."""
     names: Sequence[str]
-    """The subjects' by index."""
+    """The subjects' names by index."""
     report: dict[str, Any] | None
     """None for an experiment that failed or was cancelled."""
     checkpoints: Sequence[Any]

@@ -1,6 +1,6 @@
-"""What all ledger entries of a run share: subjects, observers, mechanism, and the plan of spending.
+"""What all ledger entries of a run share: subjects, observers, mechanism and spending plan.
 
-The ledger's subjects are the federation's clients, but for mechanisms whose spending plan has
+The ledger's subjects are the federation's clients, except for mechanisms whose spending plan has
 others (`fedaudit.privacy.spending_plan`).
 """
 
@@ -39,7 +39,7 @@ class LedgerContext:
     subjects: tuple[str, ...]
     """Names by index."""
     observers: tuple[Observer, ...]
-    """In the order of their names; an entry is made for each."""
+    """In the order of their names; each has an entry of its own."""
     plan: SpendingPlan | None = None
     """None where nothing is counted as an epsilon with a delta."""
 
@@ -56,7 +56,7 @@ class LedgerContext:
         clusters: NDArray[np.int16],
         interrupted: bool = False,
     ) -> LedgerEntry:
-        """What a round cost these subjects against one observer; `releases` include it."""
+        """What a round cost these subjects against one observer; `releases` include the round."""
         return LedgerEntry(
             round=round_,
             release=release,
@@ -75,15 +75,16 @@ class LedgerContext:
     def epsilons(
         self, observer: Observer, subjects: NDArray[np.int32], releases: ArrayLike
     ) -> NDArray[np.float64] | None:
-        """What these subjects have spent after so many compositions; None without an epsilon."""
+        """What these subjects have spent after their numbers of compositions; None without an
+        epsilon."""
         if self.plan is None:
             return None
         return self.plan.epsilons(observer, subjects=subjects, compositions=releases)
 
     def largest(self, releases: Sequence[int]) -> float | None:
-        """The largest epsilon of anyone against anyone; None without an epsilon.
+        """The largest epsilon of any subject against any observer; None without an epsilon.
 
-        `releases`: of whoever released most, against each observer.
+        `releases`: of the subject that released most, against each observer.
         """
         if self.plan is None:
             return None
@@ -98,7 +99,7 @@ def build_ledger_context(
     client_names: Sequence[str],
     plan: SpendingPlan | None,
 ) -> LedgerContext:
-    """The ledger context of a run that is to be made; `plan` is that of its spec and data, if any.
+    """The ledger context of a new run; `plan` is that of its spec and data, if any.
 
     `layers`: parameters of each layer of its network. Raises ValueError for a spec that needs a
     plan.
@@ -110,17 +111,17 @@ def build_ledger_context(
 
 
 def build_metric_context(inputs: MechanismParameters, client_names: Sequence[str]) -> LedgerContext:
-    """The context of a run that counts no (epsilon, delta): clients, against the server."""
+    """The context of a run without an (epsilon, delta) cost: clients, against the server."""
     return LedgerContext(inputs, "client", tuple(client_names), _METRIC_OBSERVERS)
 
 
 def rebuild_ledger_context(
     inputs: MechanismParameters, subjects: Sequence[str], *, rounds: int
 ) -> LedgerContext:
-    """The ledger context of a run whose entries have these inputs, without spec or data.
+    """The ledger context of a run whose entries have these parameters, without spec or data.
 
-    Epsilons are computed anew from the events alone. Raises ValueError, KeyError or TypeError
-    where the inputs make no sense.
+    Epsilons are recomputed from the events alone. Raises ValueError, KeyError or TypeError where
+    the parameters are malformed.
     """
     if not inputs.counts_epsilon:
         return build_metric_context(inputs, subjects)
@@ -146,7 +147,7 @@ def rebuild_ledger_context(
 def _repeated_events(
     inputs: MechanismParameters, subjects: Sequence[str]
 ) -> list[tuple[RepeatedEvent, ...]]:
-    """What each subject goes through; one for all where there is one event."""
+    """The repeated events of each subject; a single list for all where there is one event."""
     events: dict[str, Any] = json.loads(inputs.event or "null")
     if "kind" in events:
         return [(RepeatedEvent(event_from_dict(events)),)]

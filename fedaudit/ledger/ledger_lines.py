@@ -1,4 +1,4 @@
-"""The ledger as people read it: a line for each subject of an entry, and each of its components."""
+"""The ledger in readable form: a line for each subject of an entry, and each of its components."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.projection import NO_LEAKAGE
 
 _WHOLE = "all"
-"""The component of a vector that is released as a whole."""
+"""The component name of a vector that is released as a whole."""
 _REASONS = (
     None,
     "refused before the release, which would have passed the client's budget",

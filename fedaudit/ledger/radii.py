@@ -1,18 +1,18 @@
-"""Whether the radii of an entry are such as its mechanism gives."""
+"""Whether the radii of an entry are consistent with its mechanism."""
 
 import numpy as np
 
 from fedaudit.ledger.entries import RELEASED, LedgerEntry
 
 _ROUNDING = 1e-9
-"""How far a layer's share of a clipped norm may pass the clip."""
+"""The tolerance by which a layer's share of a clipped norm may exceed the clip."""
 
 
 def radii_fit(entry: LedgerEntry) -> bool:
     """Whether every release has the public radius, or one between the floor and the clip.
 
-    Where nothing was released, or the round was lost, there is none. True of entries that are
-    counted as an epsilon: they have no radii.
+    An upload that was not released, or whose round was lost, has no radius. True for entries
+    counted as an epsilon, which have no radii.
     """
     inputs = entry.inputs
     if inputs.counts_epsilon:

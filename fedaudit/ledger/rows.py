@@ -1,6 +1,6 @@
-"""A ledger row as it is stored: an entry's columns, its digest and its link.
+"""A stored ledger row: an entry's columns, its digest and its link.
 
-A row may have been tampered with, so its columns need not make an entry.
+A row may have been tampered with, so its columns need not form a valid entry.
 """
 
 import json
@@ -16,7 +16,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 
 
 class StoredRow(Protocol):
-    """What every form of a stored row has: parallel arrays over its subjects, and the rest."""
+    """The fields of every stored row: parallel arrays over its subjects, and the rest."""
 
     @property
     def round(self) -> int: ...
@@ -32,7 +32,7 @@ class StoredRow(Protocol):
     def outcomes(self) -> NDArray[np.integer[Any]]: ...
     @property
     def radii(self) -> NDArray[np.float64]:
-        """Those of a subject's components stand side by side."""
+        """The values of a subject's components are adjacent."""
         ...
 
     @property
@@ -53,7 +53,7 @@ class StoredRow(Protocol):
 
 @dataclass(frozen=True)
 class UnreadableRow:
-    """A row that could not even be read."""
+    """A row that could not be read."""
 
     place: str
     reason: str
@@ -61,7 +61,7 @@ class UnreadableRow:
 
 @dataclass(frozen=True, eq=False)
 class BundledRow:
-    """A row that came with a bundle."""
+    """A row from a bundle."""
 
     round: int
     release: int
@@ -94,14 +94,14 @@ _COMPONENTS = _INPUTS[-1]
 
 
 def place_of(row: StoredRow) -> str:
-    """Where a row stands, for people."""
+    """The position of a row, for messages."""
     return f"round {row.round}, release {row.release} ({row.subject_kind} against {row.observer})"
 
 
 def entry_of(row: StoredRow) -> LedgerEntry:
     """The entry that a row holds.
 
-    Raises ValueError or TypeError where its columns make none.
+    Raises ValueError or TypeError where its columns do not form one.
     """
     outcomes = np.asarray(row.outcomes)
     if len(outcomes) and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
@@ -124,9 +124,9 @@ def entry_of(row: StoredRow) -> LedgerEntry:
 
 
 def to_line(row: StoredRow) -> bytes:
-    """The row as a line of JSON, its fields in one order; an absent number is null.
+    """The row as a line of JSON, with fields in a fixed order; an absent number is null.
 
-    Components stand among the inputs only where there are any.
+    Components are written among the parameters only where there are any.
     """
     value = {name: getattr(row, name) for name in _FIELDS}
     value["inputs"] = {name: row.inputs.get(name) for name in _INPUTS}
@@ -192,7 +192,7 @@ def _well_typed(value: dict[str, Any]) -> bool:
 
 
 def _are_inputs(inputs: Any) -> bool:
-    """Whether every field is there, and components only where there are some."""
+    """Whether every field is present, and components only where there are some."""
     if not isinstance(inputs, dict):
         return False
     return tuple(inputs) == _INPUTS[:-1] or (

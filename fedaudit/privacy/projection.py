@@ -26,7 +26,7 @@ def project_cost(
 ) -> Projection:
     """The cost of the spec for `n` parameters and `training_clients` clients to draw from.
 
-    `plan`: the spending plan, where the data are at hand. Without it `record-personalised` is
-    projected by its public numbers alone, and its baselines as far as these go.
+    `plan`: the spending plan, if the data are available. Without it `record-personalised` is
+    projected from its public numbers alone, and its baselines as far as these suffice.
     """
     return mechanism_of(spec).project_cost(n=n, training_clients=training_clients, plan=plan)

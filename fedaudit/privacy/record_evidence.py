@@ -1,7 +1,7 @@
-"""Whether what ledger entries say of records follows from a spec's public numbers.
+"""Whether ledger entries about records are consistent with a spec's public numbers.
 
-Budgets are no part of the evidence: the events of the entries' groups of records are taken as given
-where they have the spec's public numbers, and epsilons are computed from them.
+Budgets are not part of the evidence: the events of the entries' groups of records are accepted if
+they have the spec's public numbers, and epsilons are computed from them.
 """
 
 import json
@@ -27,7 +27,8 @@ _NOT_COURSES = (ValueError, TypeError, KeyError, AttributeError, OverflowError, 
 def record_courses(
     spec: ExperimentSpec, inputs: MechanismParameters, parameters: int, names: Sequence[str]
 ) -> list[tuple[RepeatedEvent, ...]] | None:
-    """What each group of records goes through; None where the spec's public numbers differ."""
+    """The repeated events of each group of records; None where they contradict the spec's public
+    numbers."""
     privacy = spec.privacy
     if not isinstance(privacy, RecordPersonalised):
         return None
@@ -50,7 +51,7 @@ def record_courses(
 
 
 def _fits(spec: ExperimentSpec, privacy: RecordPersonalised, repeated: RepeatedEvent) -> bool:
-    """Whether a course has the spec's public numbers; the noise of a baseline is not among them."""
+    """Whether a repeated event has the spec's public numbers, which exclude a baseline's noise."""
     settings, event = record_settings(spec), repeated.event
     if not isinstance(event, TwoStage):
         return False

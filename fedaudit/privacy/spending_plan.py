@@ -1,7 +1,7 @@
 """The spending plan of a spec, and the names of its parts.
 
-How a mechanism's events are composed is in its own file (`fedaudit.privacy.mechanisms`), what a
-plan can tell in `fedaudit.privacy.planning.plan`.
+How a mechanism's events are composed is in its own file (`fedaudit.privacy.mechanisms`), the
+methods of a plan in `fedaudit.privacy.planning.plan`.
 """
 
 from collections.abc import Sequence

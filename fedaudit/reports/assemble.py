@@ -1,4 +1,4 @@
-"""From a finished run's facts to the report document, and the document's hash."""
+"""Assemble the report document from the facts of a finished run, and hash it."""
 
 import hashlib
 import math
@@ -30,7 +30,7 @@ _PROVENANCE = ("code_version", "libraries", "device", "backend", "started_at", "
 
 
 def assemble(material: ReportMaterial) -> dict[str, Any]:
-    """The report (version 1) as JSON-able values, without NaN or infinities.
+    """Build the report (version 1) as JSON-able values, without NaN or infinities.
 
     Raises KeyError where the material lacks a sensitive attribute of the spec.
     """

@@ -1,4 +1,4 @@
-"""How the rounds of a stack are computed: what a `Stack` asks for, and who answers."""
+"""Compute the rounds of a stack: the interface that a `Stack` uses, and its implementations."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -18,16 +18,16 @@ from fedaudit.training.stacked.validation import Figures
 
 
 class Engine(Protocol):
-    """Plays and scores rounds. What `play` gives is good until it is called again."""
+    """Runs and scores rounds. The result of `play` is valid until the next call."""
 
     def arrange(self, positions: Sequence[int]) -> None:
-        """Gets ready for rounds of the cells at `positions`."""
+        """Prepares for rounds of the cells at `positions`."""
 
     def rounds_ahead(self, cells: int) -> int:
-        """Rounds worth drawing at once for so many cells."""
+        """Rounds worth drawing at once for this many cells."""
 
     def rounds_together(self, cells: int) -> int:
-        """Rounds that are played and validated in one go."""
+        """Rounds that are run and validated together."""
 
     def draw_noise(self, block: Block) -> None:
         """Draws the noise of a block's rounds, once, if noise is drawn ahead."""
@@ -35,9 +35,9 @@ class Engine(Protocol):
     def play(
         self, theta: Tensor, cohorts: Sequence[Cohort], clips: NDArray[np.float64] | None
     ) -> list[RoundResult]:
-        """Rounds, at most `rounds_together`, from hypotheses theta [cells, k, n] on.
+        """Rounds, at most `rounds_together`, starting from hypotheses theta [cells, k, n].
 
-        `clips` [cells]: what a trusted server clips updates of the first round to.
+        `clips` [cells]: the norm to which a trusted server clips updates of the first round.
         """
 
     def score(

@@ -29,7 +29,7 @@ from fedaudit.training.stacked.validation import Figures
 
 
 class Stack:
-    """Trains cells round by round and answers with what each round left behind."""
+    """Trains cells round by round and returns the results of each round."""
 
     def __init__(
         self,
@@ -98,9 +98,9 @@ class Stack:
         return planned
 
     def advance(self, rounds: int) -> dict[int, list[RoundRecord]]:
-        """Plays up to `rounds` more rounds of every active cell.
+        """Runs up to `rounds` more rounds of every active cell.
 
-        With `release` noise it stops where the plan ends; RuntimeError without a plan.
+        With `release` noise it stops where the plan ends; raises RuntimeError without a plan.
         """
         records: dict[int, list[RoundRecord]] = {position: [] for position in self.active}
         left = rounds
@@ -118,10 +118,10 @@ class Stack:
         return records
 
     def _stride(self) -> int:
-        """Rounds to play before they are validated; some may lie beyond an early stop.
+        """Rounds to run before they are validated; some may lie beyond an early stop.
 
-        Those are thrown away, so with `release` noise, where a round that was played has been
-        paid for, there is one at a time.
+        Those are discarded, so with `release` noise, where every round that was run has been
+        charged, there is one at a time.
         """
         if self._secret:
             return 1
@@ -164,7 +164,7 @@ class Stack:
     def _charged(
         self, position: int, uses: NDArray[np.int32], clients: NDArray[np.int64]
     ) -> NDArray[np.int32]:
-        """Which of the ledger's subjects a round with these clients is charged to."""
+        """The ledger's subjects that a round with these clients is charged to."""
         if self._together:
             return np.zeros(1, dtype=np.int32)
         return clients[self._admit(position, uses, clients)].astype(np.int32)
@@ -262,7 +262,7 @@ class Stack:
         )
 
     def result(self, position: int) -> FinalResult:
-        """What the finished run at `position` amounts to, at its best hypotheses."""
+        """The result of the finished run at `position`, at its best hypotheses."""
         state = self._states[position]
         clients = self._splits.validation[[position]]
         with torch.no_grad():
@@ -298,7 +298,7 @@ class Stack:
     # -- state ----------------------------------------------------------------------------------
 
     def checkpoint(self, position: int) -> bytes:
-        """Everything needed to go on with the cell at `position`; the same for the same state."""
+        """The checkpoint of the cell at `position`; the same for the same state."""
         self._store_running(position)
         return self._states[position].encode()
 
@@ -323,7 +323,7 @@ class Stack:
         self._check_stop(position)
 
     def stop(self, position: int) -> None:
-        """Takes a cell out before its end."""
+        """Removes a cell before its end."""
         self._store_running(position)
         self._stopped.setdefault(position, "cancelled")
 
@@ -335,7 +335,8 @@ class Stack:
             self._stopped.setdefault(position, why)
 
     def _last_round(self, position: int) -> int:
-        """The spec's, or the last before the one that would pass everyone's budget."""
+        """The spec's last round, or the last before one that would exceed the population's
+        budget."""
         last, cap = self._cells[position].spec.training.rounds, self._caps[position]
         if cap is None or not self._together:
             return last

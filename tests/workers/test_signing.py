@@ -297,7 +297,8 @@ def test_a_run_that_its_worker_ends_is_signed_from_memory(
 
     def cancelling(stack: Stack, rounds: int) -> Any:
         with database.write() as session:
-            ExperimentRepository(session, submitted.project_id).request_cancel(submitted.id)
+            experiments = ExperimentRepository(session, submitted.project_id)
+            experiments.request_cancel(submitted.id, price=leakage)
         return advance(stack, rounds)
 
     monkeypatch.setattr(Stack, "advance", cancelling)

@@ -18,7 +18,7 @@ UNIT_TOPIC = "unit"
 
 @dataclass(frozen=True)
 class UnitMessage:
-    """What to tell the queue once the transaction is committed."""
+    """The message for the queue, to be published once the transaction is committed."""
 
     unit_id: str
     device: str
@@ -33,7 +33,7 @@ def queue_unit(
     device: str,
     max_attempts: int,
 ) -> UnitMessage:
-    """A new unit and its message, in the caller's transaction; to be published after it."""
+    """A new unit and its message, in the caller's transaction; publish it afterwards."""
     unit = UnitRepository(session).create(project_id, device, kind=kind, max_attempts=max_attempts)
     payload = {"unit_id": unit.id, "device": unit.device}
     message_id = OutboxRepository(session).add(project_id, UNIT_TOPIC, payload)
@@ -41,7 +41,8 @@ def queue_unit(
 
 
 def dispatch(resources: Resources, unit_message: UnitMessage) -> None:
-    """Tell the queue. Where it is away, the sweeper does so later from the outbox."""
+    """Publish the message. If the queue is unavailable, the sweeper does so later from the
+    outbox."""
     from infrastructure.queue import QueueUnavailableError
 
     try:

@@ -15,7 +15,7 @@ from models.tables.idempotency import IdempotencyKey
 
 @dataclass(frozen=True)
 class IdempotentRequest:
-    """A caller's key for one request: its repetition is answered with what the first one made."""
+    """A caller's key for one request: a repeated request gets the result of the first one."""
 
     key: str
     route: str
@@ -23,14 +23,14 @@ class IdempotentRequest:
 
     @classmethod
     def of(cls, key: str | None, route: str, value: Any) -> "IdempotentRequest | None":
-        """The key for a body's JSON value; bodies that differ in layout only are the same."""
+        """The key for a body's JSON value; bodies that differ only in layout are the same."""
         if key is None:
             return None
         text = json.dumps(value, sort_keys=True, separators=(",", ":"))
         return cls(key, route, hashlib.sha256(text.encode()).hexdigest())
 
     def lookup(self, session: Session, caller: Caller) -> IdempotencyKey | None:
-        """What the same request came to before; None where it is the first of its key.
+        """The result of the same request made earlier; None where it is the first with its key.
 
         Raises ProblemError where the key was sent with another body.
         """
@@ -47,7 +47,7 @@ class IdempotentRequest:
     def claim(
         self, session: Session, caller: Caller, resource_id: str, *, status_code: int = 202
     ) -> bool:
-        """Take the key with the caller's transaction; False where it is taken.
+        """Claim the key in the caller's transaction; False where it is already claimed.
 
         A second, simultaneous request waits here for the first one.
         """

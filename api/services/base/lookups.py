@@ -1,4 +1,4 @@
-"""Finding what a path names, within the caller's project."""
+"""Look up what a path names, within the caller's project."""
 
 from sqlalchemy.orm import Session
 

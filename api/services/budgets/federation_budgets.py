@@ -1,4 +1,4 @@
-"""Setting a budget on a federation's data."""
+"""Set a budget on a federation's data."""
 
 from api.schemas.federations import BudgetBody, BudgetSetting
 from api.services.base.lookups import find_federation
@@ -11,10 +11,10 @@ from models.repositories import FederationRepository
 def set_budget(
     resources: Resources, caller: Caller, federation_id: str, setting: BudgetSetting
 ) -> list[BudgetBody]:
-    """Set one budget; all of the federation's as they then are.
+    """Set one budget; returns all of the federation's budgets afterwards.
 
-    A total below what is spent only stops what is still to come. Raises ProblemError where the
-    caller's project has no such federation.
+    A total below what is already spent only prevents further spending. Raises ProblemError where
+    the caller's project has no such federation.
     """
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)

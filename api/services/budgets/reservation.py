@@ -1,4 +1,4 @@
-"""What an experiment may spend at most, reserved on the budgets of its data, or refused."""
+"""Reserve the worst case of an experiment on the budgets of its data, or refuse it."""
 
 from typing import Any
 
@@ -61,7 +61,8 @@ def reserve(
     amount = projection.leakage_worst_case
     for figure, found in limited.items():
         if amount is None:
-            # Nothing bounds what an update without noise reveals, so no budget has room for one.
+            # Nothing bounds what an update without noise reveals, so no budget can have room for
+            # one.
             raise _unbounded(found[0], federation_id)
         if figure == _EPSILON:
             raise _unlike(found[0], federation_id, _LEAKAGE)
@@ -72,7 +73,8 @@ def reserve(
 
 
 def composed_budgets(session: Session, project_id: str, federation_id: str) -> list[Budget]:
-    """Every budget of a federation, with what is reserved, spent, and left out of it."""
+    """Every budget of a federation, with its reserved and spent amounts, and the runs it does not
+    count."""
     budgets = FederationRepository(session, project_id).budgets(federation_id)
     composed = [_composed(session, project_id, federation_id, budget) for budget in budgets]
     return BudgetGapRepository(session, project_id).uncounted(federation_id, composed)
@@ -186,7 +188,7 @@ def _problem(
     requested: float | None = None,
     composed_total: float | None = None,
 ) -> ProblemError:
-    """`requested`: what this run would spend by itself; `composed_total`: with all the others.
+    """`requested`: what this run would spend by itself; `composed_total`: together with all others.
 
     Both None where the budget cannot count the run, which `detail` explains.
     """

@@ -1,4 +1,4 @@
-"""Admission: whether a spec can be run and paid for, and its entry into the queue."""
+"""Admission: whether a spec can be run and its budget allows it, and its entry into the queue."""
 
 from sqlalchemy.orm import Session
 
@@ -68,7 +68,7 @@ def admit_to_unit(
     experiment_id: str,
     retry_of: str | None = None,
 ) -> None:
-    """As `admit`, for a unit that is queued in the same transaction.
+    """Like `admit`, for a unit that is queued in the same transaction.
 
     `unit_position`: the experiment's place among those of the unit.
     """
@@ -102,7 +102,7 @@ class _RolledBack(Exception):  # noqa: N818  # no error: it ends a transaction w
 
 
 def refusal(resources: Resources, project_id: str, planned: ExperimentPlan) -> str | None:
-    """Why the federation's budgets would refuse the plan just now; None where they have room.
+    """Why the federation's budgets would refuse the plan at present; None where they have room.
 
     The reservation itself is tried, and rolled back, so that the answer is that of a submission.
     """
@@ -128,14 +128,14 @@ def refusal(resources: Resources, project_id: str, planned: ExperimentPlan) -> s
 
 
 def store_federation(session: Session, project_id: str, planned: ExperimentPlan) -> str:
-    """The id of the plan's federation, which is stored where it is new.
+    """The id of the plan's federation, which is stored if it is new.
 
     Raises InvalidInputError where the spec names one by an id that cannot be used.
     """
     source = planned.spec.federation
     uploaded = getattr(source, "id", None)
     if uploaded is not None:
-        # Locked: it is not deleted before the experiment is queued.
+        # Locked, so that it is not deleted before the experiment is queued.
         return ready_federation(session, project_id, uploaded, lock=True).id
     federation = FederationRepository(session, project_id).get_or_create(
         fingerprint=planned.federation.fingerprint,

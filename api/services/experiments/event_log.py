@@ -1,4 +1,4 @@
-"""The events of one experiment as a stream, from the stored ones on until it has ended."""
+"""The events of one experiment as a stream, from the stored ones until it has ended."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,14 +16,14 @@ from models.tables.events import Event
 _BATCH = 500
 _PAUSE_SECONDS = 0.25
 _READS_A_SECOND = 80.0
-"""Of all streams of this process together: with many of them each looks less often."""
+"""For all streams of this process together: with many streams each polls less often."""
 
 
 class EventLog:
     """The events of one experiment, read in batches by short transactions.
 
-    `in_force`: whether the reader may still read; asked with every batch, as a stream outlives a
-    key that is revoked and a session that ends.
+    `in_force`: whether the reader may still read; checked with every batch, because a stream can
+    outlive a key that is revoked or a session that ends.
     """
 
     def __init__(
@@ -40,9 +40,9 @@ class EventLog:
         self._in_force = in_force
 
     async def follow(self, last_event_id: int) -> AsyncIterator[ServerSentEvent]:
-        """The events above a number, until the experiment or the reader's right has ended.
+        """The events above a number, until the experiment or the reader's permission has ended.
 
-        It ends too where the service is about to.
+        The stream also ends when the service is about to stop.
         """
         resources = self._resources
         while not resources.stopping.is_set():
@@ -56,7 +56,7 @@ class EventLog:
                 await asyncio.sleep(pause_seconds(resources.streams.open))
 
     def _after(self, sequence: int) -> tuple[list[Event], bool]:
-        """Events above a number, and whether there was an end before they were read.
+        """Events above a number, and whether the experiment had ended before they were read.
 
         In that order nothing is missed: the last event is stored together with the end.
         """
@@ -70,7 +70,7 @@ class EventLog:
 
 
 def pause_seconds(streams: int) -> float:
-    """How long one of so many streams waits before it looks for events again."""
+    """How long each of this many streams waits before it polls for events again."""
     return max(_PAUSE_SECONDS, streams / _READS_A_SECOND)
 
 

@@ -44,7 +44,7 @@ def experiment_page(
 
 
 def _key_of(sort: str) -> TypeAdapter[Any]:
-    """The type of the cursors of a list that is sorted so."""
+    """The type of the cursors of a list with this order."""
     name = sort.removeprefix("-")
     if name == "created_at":
         return TypeAdapter(tuple[Text])

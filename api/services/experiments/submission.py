@@ -1,4 +1,4 @@
-"""Submitting an experiment once, however often the request is repeated."""
+"""Submit an experiment once, however often the request is repeated."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ RETRIED = ("failed", "cancelled")
 
 @dataclass(frozen=True)
 class Submitted:
-    """The experiment as it is now; `unit_message` where it was queued just now."""
+    """The experiment's current state; `unit_message` where it was queued just now."""
 
     experiment: Experiment
     tags: list[str]
@@ -65,7 +65,7 @@ def retry(
 
 
 def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitted:
-    """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then.
+    """Request an end: `cancelled` at once where no worker has it, else `cancelling` until then.
 
     Raises ProblemError where it has ended otherwise.
     """

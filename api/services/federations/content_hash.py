@@ -1,4 +1,4 @@
-"""The fingerprint of a file while it arrives: SHA-256 of its content, gzip undone."""
+"""The fingerprint of a file during upload: SHA-256 of its content, gzip undone."""
 
 import hashlib
 import zlib
@@ -9,26 +9,26 @@ _BLOCK = 2**20
 
 
 class DamagedError(ValueError):
-    """The file is no gzip file, though it begins like one, or it breaks off."""
+    """The file begins like a gzip file, but is not a valid one or is truncated."""
 
 
 class TooLargeError(ValueError):
-    """The content is larger than it may be."""
+    """The content is larger than permitted."""
 
 
 class ContentHash:
-    """Takes a file in pieces; a small file may expand to any size, so the expansion is bounded."""
+    """Takes a file in chunks; a small file may expand to any size, so the expansion is limited."""
 
     def __init__(self, largest_bytes: int) -> None:
         self._digest = hashlib.sha256()
         self._left = largest_bytes
         self._head: bytes | None = b""
-        """What came before it could be told whether the file is compressed; then None."""
+        """The first bytes, kept until they show whether the file is compressed; then None."""
         self._compressed = False
         self._inflater = zlib.decompressobj(wbits=_WITH_GZIP_HEADER)
 
     def update(self, data: bytes) -> None:
-        """The next piece. Raises TooLargeError, DamagedError."""
+        """The next chunk. Raises TooLargeError, DamagedError."""
         if self._head is not None:
             self._head += data
             if len(self._head) < len(_GZIP):
@@ -41,7 +41,7 @@ class ContentHash:
             self._take(data)
 
     def finish(self) -> str:
-        """The digest in hexadecimal, after the last piece. Raises DamagedError."""
+        """The digest in hexadecimal, after the last chunk. Raises DamagedError."""
         if self._head:
             self._take(self._head)
         if self._compressed and not self._inflater.eof:
@@ -49,7 +49,7 @@ class ContentHash:
         return self._digest.hexdigest()
 
     def _inflate(self, data: bytes) -> None:
-        """A gzip file may have several members, and zeros behind each."""
+        """A gzip file may have several members, each followed by zeros."""
         full = False
         while data or full:
             if self._inflater.eof:

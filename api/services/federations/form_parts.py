@@ -1,4 +1,4 @@
-"""The parts of a multipart/form-data body (RFC 7578), handed on while they arrive."""
+"""The parts of a multipart/form-data body (RFC 7578), passed on during the upload."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,7 +15,7 @@ _MAX_BOUNDARY_LENGTH = 70
 
 @dataclass(frozen=True)
 class Part:
-    """What a part's headers say."""
+    """The content of a part's headers."""
 
     name: str
     file_name: str | None
@@ -28,14 +28,14 @@ class PartHandler(Protocol):
         """A part begins."""
 
     def data(self, data: bytes) -> None:
-        """The next piece of it."""
+        """The next chunk of the part."""
 
     def end(self) -> None:
-        """It is complete."""
+        """The part is complete."""
 
 
 class FormReader:
-    """Takes a body in pieces of any size. Raises ProblemError for what is no such body."""
+    """Takes a body in chunks of any size. Raises ProblemError for a malformed body."""
 
     def __init__(self, content_type: str, handler: PartHandler) -> None:
         """`content_type`: the header, with its boundary."""
@@ -66,14 +66,14 @@ class FormReader:
         )
 
     def feed(self, data: bytes) -> None:
-        """The next piece."""
+        """The next chunk."""
         try:
             self._parser.write(data)
         except FormParserError:
             raise invalid("", "is no multipart/form-data body") from None
 
     def finish(self) -> None:
-        """After the last piece: raises ProblemError where the body breaks off."""
+        """After the last chunk: raises ProblemError where the body is truncated."""
         if not self._complete:
             raise invalid("", "breaks off before its closing boundary; send it again")
 

@@ -1,4 +1,4 @@
-"""An upload while it arrives: the registration first, then the file, which goes to the storage."""
+"""An upload in progress: the registration first, then the file, which is sent to the storage."""
 
 import re
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _PARTS = "send two parts: `registration` (JSON), then `file`"
 
 @dataclass(frozen=True)
 class Arrived:
-    """An upload that is complete, its file written and not yet committed."""
+    """A complete upload, whose file is written but not yet committed."""
 
     registration: Registration
     fingerprint: str
@@ -30,7 +30,7 @@ class Arrived:
 
 
 class IncomingUpload:
-    """Takes the parts of an upload; a registration that is not valid ends it before the file.
+    """Takes the parts of an upload; an invalid registration ends it before the file.
 
     To be ended by `finish` or `abort`; after an abort nothing is stored.
     """
@@ -63,7 +63,7 @@ class IncomingUpload:
             raise invalid("", "has a part that is not expected, or one that came before; " + _PARTS)
 
     def data(self, data: bytes) -> None:
-        """The next piece of the part. Raises ProblemError, StorageError."""
+        """The next chunk of the part. Raises ProblemError, StorageError."""
         if self._writer is None:
             self._take_text(data)
             return
@@ -88,7 +88,7 @@ class IncomingUpload:
             self._value = decode_json(bytes(self._text))
 
     def finish(self) -> Arrived:
-        """The upload, once the body is complete. Raises ProblemError where something lacks."""
+        """The upload, once the body is complete. Raises ProblemError where a part is missing."""
         if self._registration is None or self._writer is None:
             raise invalid("", "lacks a part; " + _PARTS)
         if not self._size:
@@ -107,7 +107,7 @@ class IncomingUpload:
         )
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Abort, and leave nothing stored."""
         if self._writer is not None:
             self._writer.abort()
 
@@ -123,7 +123,8 @@ class IncomingUpload:
 
 
 def _base_name(file_name: str | None) -> str:
-    """The last part of what the client calls its file; it is shown, and never used as a path."""
+    """The last component of the client's name for the file; it is shown, and never used as a
+    path."""
     if file_name is None:
         raise invalid("/file", "has no file name; send one with the part")
     name = file_name.replace("\\", "/").rpartition("/")[2]

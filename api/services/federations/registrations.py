@@ -1,4 +1,4 @@
-"""Registering a data file, uploaded or below the sources folder, and deleting it again."""
+"""Register a data file, uploaded or below the sources folder, and delete it again."""
 
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ ROUTE = "POST /v1/federations"
 
 @dataclass(frozen=True)
 class Registered:
-    """The federation as it is now; `unit_message` where it is to be profiled since just now."""
+    """The federation's current state; `unit_message` where it was queued for profiling just now."""
 
     federation: Federation
     unit_message: UnitMessage | None
 
     @property
     def status_code(self) -> int:
-        """202 while a worker has it before it, 200 where all was done already."""
+        """202 while a worker still has to profile it, 200 where everything was already done."""
         return 200 if self.federation.status == "ready" else 202
 
 
@@ -44,7 +44,7 @@ def register_path(
     if earlier is not None:
         return earlier
     registration = parse_registration(value)
-    # Only now: this package brings pyarrow along.
+    # Imported here because this package loads pyarrow.
     from fedaudit.federations.reading.source_files import Files, open_path
 
     path = str(registration.federation.path)
@@ -58,9 +58,9 @@ def register_path(
 def register_upload(
     resources: Resources, caller: Caller, arrived: Arrived, idempotency_key: str | None
 ) -> Registered:
-    """Keep an uploaded file, unless the project has its content already, and register it.
+    """Keep an uploaded file, unless the project already has its content, and register it.
 
-    The file is stored before the database knows of it, and removed where that fails.
+    The file is stored before the database refers to it, and removed if that fails.
     """
     file = _new_file(
         arrived.registration,
@@ -148,7 +148,7 @@ def _register(
         federations = FederationRepository(session, caller.project_id)
         before = federations.find(file.fingerprint)
         if before is not None:
-            # Read again, locked: it is not deleted meanwhile.
+            # Read again under a lock, so that it is not deleted meanwhile.
             before = federations.lock(before.id)
         stored_before = None if before is None else before.storage_key
         if before is not None and _is_known(before, file):
@@ -160,16 +160,17 @@ def _register(
             federations.attach(federation.id, file)
             session.refresh(federation)
         if idempotency is not None and not idempotency.claim(session, caller, federation.id):
-            # The same request came twice at once: refused if it is not the same, else harmless.
+            # The same request came twice at once: refused if it differs, else harmless.
             idempotency.lookup(session, caller)
     if stored_before not in (None, federation.storage_key):
-        # Of a rejected federation, lost, or left by a deletion that the storage did not carry out.
+        # From a rejected or lost federation, or left by a deletion that the storage did not carry
+        # out.
         resources.storage.delete(str(stored_before))
     return registered
 
 
 def _lost_file(resources: Resources, caller: Caller, file: NewFile) -> str | None:
-    """Where the project's file of the same content should be stored, if it is not there."""
+    """Where the project's file of the same content should be stored, if it is missing."""
     if file.storage_key is None:
         return None
     with resources.database.read() as session:
@@ -192,7 +193,7 @@ def _queued(session: Session, resources: Resources, caller: Caller, file: NewFil
 
 
 def _is_known(before: Federation, file: NewFile) -> bool:
-    """Whether the federation is registered so already, by whatever name of its file."""
+    """Whether the federation is already registered this way, under any name of its file."""
     if before.status not in ("ready", "profiling") or before.registration is None:
         return False
     return _without_path(before.registration) == _without_path(file.registration)

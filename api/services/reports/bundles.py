@@ -1,4 +1,4 @@
-"""Bundles: everything that one experiment left, for verification far from the service."""
+"""Bundles: everything that one experiment left, for offline verification."""
 
 from collections.abc import Iterator
 

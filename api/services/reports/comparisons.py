@@ -1,4 +1,4 @@
-"""Stored reports side by side."""
+"""Compare stored reports."""
 
 from collections.abc import Sequence
 
@@ -20,8 +20,8 @@ def comparison_of(
 ) -> Comparison:
     """The comparison of experiments of the caller's project, in this order.
 
-    Raises ProblemError where one of them is not there, has no report, or has one that was altered
-    so far that it is none.
+    Raises ProblemError where one of them does not exist, has no report, or has one that was altered
+    so much that it cannot be parsed.
     """
     reports = []
     for experiment_id in experiment_ids:

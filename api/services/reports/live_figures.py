@@ -1,4 +1,4 @@
-"""What the rounds of an experiment came to since a reader last looked."""
+"""The figures of an experiment's rounds since a reader last looked."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,29 +12,29 @@ from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow
 
 MAX_ROUNDS = 2000
-"""Read for a series: a page is asked for again and again."""
+"""Rounds read for a series: a page is requested again and again."""
 _MAX_ATTRIBUTES = 100
 
 
 @dataclass(frozen=True)
 class LiveFigures:
-    """The rounds above a number, and the newest of them by themselves."""
+    """The rounds above a number, and the newest of them separately."""
 
     series: Series
     every: int
-    """Of very many rounds the series has those that this number divides."""
+    """With very many rounds, the series has those that are multiples of this number."""
     newest: RoundRow | None
     """The last round; None where there is none yet."""
     validated: RoundRow | None
     """The last round that was validated; None where none was."""
     fairness: Sequence[FairnessRow]
-    """Of each attribute, in that round."""
+    """The gaps of each attribute, in that round."""
     from_the_start: bool
     """Whether the series begins with the first round."""
 
 
 def live_figures(session: Session, experiment: Experiment, *, after: int = 0) -> LiveFigures:
-    """The public figures of the rounds above `after`; counts of groups are not for showing."""
+    """The public figures of the rounds above `after`; counts of groups are not shown."""
     id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
     between = experiment.spec["training"]["stopping"]["validate_every"]
     validated = done if done == experiment.rounds_total else done - done % between
@@ -55,7 +55,7 @@ def live_figures(session: Session, experiment: Experiment, *, after: int = 0) ->
 
 
 def _every(rounds: int, between: int) -> int:
-    """A multiple of the validated rounds' distance, so that these are not the ones left out."""
+    """A multiple of the interval between validations, so that validated rounds are not left out."""
     if rounds <= MAX_ROUNDS:
         return 1
     return between * -(-rounds // (MAX_ROUNDS * between))

@@ -28,8 +28,8 @@ _NO_GATES = "its spec has no gates"
 def report_page(resources: Resources, project_id: str, parameters: ReportFilters) -> ReportPage:
     """The reports that pass the filters.
 
-    Raises ProblemError for a cursor of another list, and for a fairness figure to sort by where it
-    is not clear of which attribute.
+    Raises ProblemError for a cursor of another list, and for sorting by a fairness figure where the
+    attribute is ambiguous.
     """
     with resources.database.read() as session:
         reports = ReportListRepository(session, project_id)
@@ -116,7 +116,7 @@ def _figure(one: IndexedFigure) -> ListedFigure:
 
 
 def _key_of(sort_key: str) -> TypeAdapter[Any]:
-    """The type of the cursors of a list that is sorted so."""
+    """The type of the cursors of a list with this order."""
     if sort_key == "name":
         return TypeAdapter(tuple[Text, Text])
     if sort_key in ("created_at", "finished_at"):

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def stored_page(
     database: Database, caller: Caller, experiment_id: str, *, links: "Sequence[Link]" = ()
 ) -> HTMLResponse:
-    """The report with the curves of its rounds, below `links`; nothing on it is fetched or run.
+    """The report with the curves of its rounds, below `links`; the page loads and runs nothing.
 
     Raises ProblemError where the caller's project has no such report.
     """
-    # Only now: templates are not needed by most calls.
+    # Imported here because most calls do not need templates.
     from fedaudit.reports.page.html import render, style_hash
 
     with database.read() as session:

@@ -17,7 +17,7 @@ Row = TypeVar("Row", RoundRow, FairnessRow)
 def stored_series(
     session: Session, project_id: str, experiment_id: str, *, after: int = 0, every: int = 1
 ) -> Series:
-    """The public figures of the stored rounds above `after`, or of those that `every` divides.
+    """The public figures of the stored rounds above `after`, or of the multiples of `every`.
 
     Counts of groups are not among them.
     """
@@ -39,7 +39,7 @@ def stored_series(
 
 
 def _all(behind: Callable[[Row | None], list[Row]]) -> list[Row]:
-    """Page after page."""
+    """The rounds, page after page."""
     found: list[Row] = []
     while page := behind(found[-1] if found else None):
         found += page

@@ -1,4 +1,4 @@
-"""What the database holds about an experiment, as evidence for a verification or a bundle."""
+"""The database's records of an experiment, as evidence for a verification or a bundle."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,13 +18,13 @@ from models.values import LedgerRow
 
 _ROWS = 500
 _UNDECODABLE = (ValueError, TypeError, OverflowError)
-"""What SQLite's columns raise that hold something else than was stored."""
+"""Errors that SQLite's columns raise for a value of another type than was stored."""
 
 
 def evidence_of(
     database: Database, experiment: Experiment, report: dict[str, Any] | None
 ) -> Evidence:
-    """Everything that is stored; the ledger is read in short transactions, when it is asked for."""
+    """Everything that is stored; the ledger is read in short transactions, on demand."""
     faults: list[Fault] = []
     with database.read() as session:
         try:
@@ -49,7 +49,7 @@ def evidence_of(
 def stored_rows(database: Database, experiment: Experiment) -> Iterator[LedgerRow]:
     """The ledger's rows in order, read in short transactions.
 
-    Raises whatever a row raises that cannot be read.
+    Raises the error of a row that cannot be read.
     """
     after: tuple[Any, ...] | None = None
     while True:
@@ -65,7 +65,7 @@ def stored_rows(database: Database, experiment: Experiment) -> Iterator[LedgerRo
 def _readable_rows(
     database: Database, experiment: Experiment
 ) -> Iterator[LedgerRow | UnreadableRow]:
-    """The rows in order; one that cannot be decoded is named, and the others go on."""
+    """The rows in order; a row that cannot be decoded is named, and reading continues."""
     after: tuple[Any, ...] | None = None
     while True:
         with database.read() as session:

@@ -1,4 +1,4 @@
-"""Checking a stored report against the stored ledger, everything computed anew."""
+"""Check a stored report against the stored ledger by recomputing everything."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ from models.tables.experiments import Experiment
 
 
 def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:
-    """What follows for an experiment that the caller's project has.
+    """The verification of an experiment of the caller's project.
 
     Raises ProblemError without such an experiment, or without a report of it.
     """
@@ -26,7 +26,7 @@ def verification_of(database: Database, caller: Caller, experiment_id: str) -> V
         try:
             report = find_report(session, caller, experiment_id)
         except ValueError:
-            # SQLite keeps JSON as text: one byte can make it none.
+            # SQLite keeps JSON as text: a single changed byte can make it invalid.
             return verify(database, experiment, None, stored_hash="")
     return verify(database, experiment, report.document, stored_hash=report.report_hash)
 
@@ -34,10 +34,10 @@ def verification_of(database: Database, caller: Caller, experiment_id: str) -> V
 def verify(
     database: Database, experiment: Experiment, document: Any, *, stored_hash: str
 ) -> Verification:
-    """What follows from the stored rows; they are read in short transactions.
+    """The verification of the stored rows, which are read in short transactions.
 
-    No key is trusted here: a service that vouches for its own keys proves nothing.
-    `stored_hash`: what was stored beside the report.
+    No key is trusted here: a service that vouches for its own keys proves nothing. `stored_hash`:
+    the hash stored beside the report.
     """
     report = document if isinstance(document, dict) else {}
     found = verify_evidence(
@@ -65,7 +65,7 @@ def verify(
 def _check_database_columns(
     experiment: Experiment, report: dict[str, Any], stored_hash: str
 ) -> Iterator[Found]:
-    """What only the database's own columns can tell."""
+    """The checks that only the database's own columns allow."""
     yield check(
         "report.hash",
         _hash_of(report) == stored_hash,

@@ -28,7 +28,7 @@ MEDIA_TYPES: dict[Form, str] = {
 def export(
     table: Table[Row], database: Database, *, what: What, form: Form, file_name: str
 ) -> StreamingResponse:
-    """The answer that carries every line of a table; a null is an empty cell in CSV."""
+    """The response with every line of a table; a null is an empty cell in CSV."""
     encoded = _encoded(read_all(table, database), table.columns, what=what, form=form)
     headers = {"Content-Disposition": f'attachment; filename="{file_name}.{form}"'}
     return StreamingResponse(encoded, media_type=MEDIA_TYPES[form], headers=headers)

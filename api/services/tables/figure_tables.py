@@ -27,7 +27,7 @@ class RoundTable:
         self._experiment_id = experiment_id
 
     def rows(self, session: Session, *, after: Key | None, limit: int) -> list[RoundRow]:
-        """Rounds behind a key (round,)."""
+        """Rounds after a key (round,)."""
         rounds = RoundRepository(session, self._project_id)
         return rounds.after(self._experiment_id, 0 if after is None else after[0], limit)
 
@@ -54,7 +54,7 @@ class FairnessTable:
         self._attribute = filters.attribute
 
     def rows(self, session: Session, *, after: Key | None, limit: int) -> list[FairnessRow]:
-        """Rows behind a key (round, attribute)."""
+        """Rows after a key (round, attribute)."""
         round_, attribute = (0, None) if after is None else after
         return FairnessRepository(session, self._project_id).after(
             self._experiment_id,
@@ -87,7 +87,7 @@ class FairnessTable:
 def group_lines(row: FairnessRow, attributes: Mapping[str, Sequence[str]]) -> list[Line]:
     """The counts and rates of each group, of groups of any size: for confidential use.
 
-    None of them where no favourable outcome was declared, so that nothing was counted.
+    Empty where no favourable outcome was declared, so that nothing was counted.
     """
     counts = np.asarray(row.counts, dtype=np.int64).reshape(-1, 4)
     if not len(counts):

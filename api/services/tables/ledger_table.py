@@ -1,4 +1,4 @@
-"""The packed ledger as lines, one a subject: the figures of the view `privacy_ledger`."""
+"""The packed ledger as lines, one per subject: the figures of the view `privacy_ledger`."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ _NO_DELTA = (
 
 
 class LedgerTable:
-    """The ledger of one experiment, or the part that the filters let through."""
+    """The ledger of one experiment, or the part that the filters select."""
 
     columns: Sequence[str] = tuple(LedgerLine.model_fields)
 
@@ -37,7 +37,7 @@ class LedgerTable:
         self._client = None if filters.client is None else _index(names, filters.client)
 
     def rows(self, session: Session, *, after: Key | None, limit: int) -> list[LedgerRow]:
-        """Packed rows behind a key (round, release, subject kind, observer)."""
+        """Packed rows after a key (round, release, subject kind, observer)."""
         if self._client == -1:
             return []
         return LedgerRepository(session, self._project_id).rows_after(
@@ -58,9 +58,10 @@ class LedgerTable:
 
 
 def page_reasons(lines: Sequence[Line]) -> dict[str, str]:
-    """Why what makes an epsilon meaningful is null in the lines of a page; nothing where it is not.
+    """Why the fields that give an epsilon its meaning are null in the lines of a page; empty if
+    they are not.
 
-    Said once a page: within an experiment it is the same of every line.
+    Stated once a page: within an experiment it is the same for every line.
     """
     null = (name for name in ("delta", "adjacency") if any(line[name] is None for line in lines))
     return dict.fromkeys(null, _NO_DELTA)

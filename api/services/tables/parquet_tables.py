@@ -1,6 +1,6 @@
 """Tables as Parquet files, sent while they are read.
 
-Only imported when such a file is asked for: pyarrow takes long to load.
+Imported only when such a file is requested, because pyarrow takes long to load.
 """
 
 import io
@@ -82,7 +82,7 @@ SCHEMAS = {
 
 
 def parquet(lines: Iterable[Mapping[str, Any]], *, what: str) -> Iterator[bytes]:
-    """The bytes of a file of these lines, a row group at a time; what a line lacks is null."""
+    """The bytes of a file of these lines, a row group at a time; a missing value is null."""
     schema, sink = SCHEMAS[what], _Sink()
     waiting = iter(lines)
     with pq.ParquetWriter(sink, schema) as writer:
@@ -93,7 +93,7 @@ def parquet(lines: Iterable[Mapping[str, Any]], *, what: str) -> Iterator[bytes]
 
 
 class _Sink(io.RawIOBase):
-    """A file that is read while it is written, and keeps nothing that was read."""
+    """A file that is read while it is written, and keeps nothing that was already read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,6 +116,6 @@ class _Sink(io.RawIOBase):
         return self._position
 
     def taken(self) -> bytes:
-        """What was written since the last call."""
+        """The bytes written since the last call."""
         waiting, self._waiting = self._waiting, []
         return b"".join(waiting)

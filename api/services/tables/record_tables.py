@@ -13,7 +13,7 @@ _BLOCK_BYTES = 2**18
 def record_table_of(storage: Storage, experiment: Experiment) -> Iterator[bytes]:
     """The bytes of an experiment's record table, read while they are sent.
 
-    Raises ProblemError where it has none, StorageError where nobody can tell.
+    Raises ProblemError where it has none, StorageError where the storage cannot answer.
     """
     if experiment.status != "succeeded":
         raise _none(f"it is {experiment.status}")
@@ -21,7 +21,7 @@ def record_table_of(storage: Storage, experiment: Experiment) -> Iterator[bytes]
     if not storage.holds(key):
         raise _none("its run left none, as those of record-personalised do")
     blocks = _blocks(storage, key)
-    # Found and opened before the answer begins, which could tell of no fault any more.
+    # Found and opened before the response begins, because errors cannot be reported after that.
     return chain([next(blocks, b"")], blocks)
 
 

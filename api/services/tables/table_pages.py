@@ -1,8 +1,8 @@
-"""Reading long tables: in pages for a request, or whole for an export.
+"""Read long tables: in pages for a request, or whole for an export.
 
 A stored row gives one line or many. A position in the table is the key of the last row that was
-read to its end, and how many lines of the row behind it were read too; rows are only ever appended
-in the order of their keys, so a position stays where it is.
+read completely, and how many lines of the next row were read too; rows are only ever appended in
+the order of their keys, so a position stays valid.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,8 @@ Position = tuple[Key | None, int]
 BEGINNING: Position = (None, 0)
 
 _FIRST_ROWS, _MAX_ROWS = 16, 512
-# A page that finds little, as of a client that seldom took part, ends here and goes on by cursor.
+# A page that finds little, as for a client that seldom took part, ends here and continues by
+# cursor.
 _MAX_ROWS_A_PAGE = 20_000
 
 
@@ -32,7 +33,7 @@ class Table(Protocol[Row]):
     """The names of a line's values."""
 
     def rows(self, session: Session, *, after: Key | None, limit: int) -> list[Row]:
-        """Stored rows behind a key, in the order of their keys."""
+        """Stored rows after a key, in the order of their keys."""
 
     def key(self, row: Row) -> Key:
         """A row's key."""

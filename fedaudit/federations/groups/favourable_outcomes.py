@@ -19,16 +19,16 @@ _WHERE = "/fairness/favourable"
 
 @dataclass(frozen=True, eq=False)
 class OutcomeRules:
-    """Rules for target and prediction alike, and which of them speaks of a row.
+    """Rules for target and prediction alike, and which rule applies to a row.
 
-    A target that is a number has the ops `ge` and `le`, one bound each in `values`; a class has
-    the op `in`, and `values` holds the favourable class indices.
+    A numeric target has the ops `ge` and `le`, with one bound each in `values`; a class has the op
+    `in`, and `values` holds the favourable class indices.
     """
 
     ops: tuple[RuleOp, ...]
     values: NDArray[np.float64] | tuple[frozenset[int], ...]
     rule_index: NDArray[np.int16]
-    """[clients, rows]; -1 where no rule speaks of the row, which is then not scored."""
+    """[clients, rows]; -1 where no rule applies to the row, which is then not scored."""
 
     def label(self, raw: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Where outcomes [clients, rows] in the target's own units are favourable."""
@@ -47,7 +47,7 @@ class OutcomeRules:
 
 
 def meets_bound(values: NDArray[np.float64], op: RuleOp, bound: float) -> NDArray[np.bool_]:
-    """Where numbers meet a bound. Raises ValueError for a rule that lists values."""
+    """Where numbers satisfy a bound. Raises ValueError for a rule that lists values."""
     match op:
         case "ge":
             return values >= bound
@@ -62,8 +62,8 @@ def meets_bound(values: NDArray[np.float64], op: RuleOp, bound: float) -> NDArra
 def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
     """The rules of `fairness.favourable` on this federation.
 
-    There are none without sensitive attributes, and none for a target that is a number where the
-    spec gives none: groups are then compared by their losses alone. Raises InvalidInputError below
+    There are none without sensitive attributes, and none for a numeric target if the spec gives
+    none: groups are then compared by their losses alone. Raises InvalidInputError below
     /fairness/favourable where a rule names no group of the data, does not fit the target, or there
     is no rule for a target of more than two classes.
     """
@@ -111,7 +111,7 @@ def _bound(rule: Rule, where: str) -> float:
 
 
 def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozenset[int]:
-    """The favourable classes; `ge` and `le` compare classes that are numbers."""
+    """The favourable classes; `ge` and `le` compare numeric classes."""
     if isinstance(rule.value, list):
         found = [
             (place, label, find_class(classes, label)) for place, label in enumerate(rule.value)

@@ -13,7 +13,8 @@ def training_group_rows(
 ) -> dict[str, NDArray[np.int32]]:
     """Attribute -> int32 [clients, groups], 0 for clients that are held out for validation.
 
-    Where rows are held out and not clients, every row counts. Rows without a value count nowhere.
+    Where rows instead of clients are held out, every row counts. Rows without a value are not
+    counted.
     """
     trains = np.ones(federation.clients, dtype=np.bool_)
     source = spec.federation

@@ -17,10 +17,10 @@ _BETWEEN = ", "
 def with_intersections(
     federation: Federation, combinations: Mapping[str, Sequence[str]]
 ) -> Federation:
-    """The federation with an attribute more for each of the combinations, in their order.
+    """The federation with one more attribute for each of the combinations, in their order.
 
-    `combinations`: the name of each and the attributes that it combines. A row without a value of
-    one of them has none of the combination, which a note counts. Raises InvalidInputError at
+    `combinations`: the name of each and the attributes that it combines. A row that lacks a value
+    of one of them belongs to no combination; a note counts such rows. Raises InvalidInputError at
     /fairness/intersections/i where there would be too many groups.
     """
     if not combinations:
@@ -40,7 +40,7 @@ def with_intersections(
 
 
 def _combined(name: str, parts: Sequence[Attribute], where: str) -> Attribute:
-    """Groups in the order of the parts' values, the last part's changing fastest."""
+    """Groups in the order of the parts' values; the last part changes fastest."""
     sizes = [len(part.values) for part in parts]
     if prod(sizes) > MAX_GROUPS:
         raise error_at(

@@ -21,9 +21,8 @@ def read_sensitive(
 ) -> tuple[dict[str, Levels], tuple[str, ...]]:
     """Each attribute's groups, and a note for each that is missing in some rows.
 
-    `columns` gives the column of an attribute where it has another name, `edges` where numeric
-    ones are cut into groups. Raises InvalidInputError at /fairness/sensitive/i or
-    /fairness/edges/name.
+    `columns` gives the column of an attribute whose name differs, `edges` where numeric attributes
+    are cut into groups. Raises InvalidInputError at /fairness/sensitive/i or /fairness/edges/name.
     """
     attributes: dict[str, Levels] = {}
     notes: list[str] = []
@@ -50,14 +49,14 @@ def read_sensitive(
 
 
 def group_names(edges: Sequence[float]) -> tuple[str, ...]:
-    """What the groups between rising edges are called: `<40`, `40 to <60`, `>=60`."""
+    """The names of the groups between ascending edges: `<40`, `40 to <60`, `>=60`."""
     texts = [_shortest(edge) for edge in edges]
     between = [f"{low} to <{high}" for low, high in pairwise(texts)]
     return (f"<{texts[0]}", *between, f">={texts[-1]}")
 
 
 def _between_edges(rows: TableRows, column: str, edges: Sequence[float], where: str) -> Levels:
-    """A numeric column cut at its edges; also groups without a row, since they are declared.
+    """A numeric column cut at its edges; groups without rows are included, since they are declared.
 
     Raises InvalidInputError at `where` naming the first cell that is neither empty nor a number.
     """

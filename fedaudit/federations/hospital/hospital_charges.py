@@ -31,7 +31,7 @@ from fedaudit.spec.errors import FieldError
 from fedaudit.spec.federation import HospitalCharges
 
 DERIVED_CONDITIONS = (194, 690, 292, 392)
-"""What a `service_index` of 0 to 3 means in a file that carries it instead of DRG codes."""
+"""The meaning of a `service_index` of 0 to 3 in a file that has it instead of DRG codes."""
 ATTRIBUTES = ("state", "region")
 TARGET = "average_total_payments"
 FEATURES = ("service_index", "longitude", "latitude")
@@ -45,7 +45,7 @@ class HospitalChargesKind(FileKind):
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """The same data whatever the seed. Raises InvalidInputError."""
+        """The same data for every seed. Raises InvalidInputError."""
         return load_hospital_charges(
             self._source, sensitive=asked.fairness.sensitive, files=asked.files
         )
@@ -57,9 +57,9 @@ def load_hospital_charges(
     """Payments by condition and place, one client per provider or ZIP code.
 
     Reads the file as CMS publishes it (from FY2011 on), plain copies of it, and the derived file
-    with `service_index` and coordinates. Features are the position of the row's condition in
-    `conditions` and the coordinates; rows without coordinates are left out and counted in a
-    note. Raises InvalidInputError naming field, column and row.
+    with `service_index` and coordinates. Features are the index of the row's condition in
+    `conditions` and the coordinates; rows without coordinates are left out and counted in a note.
+    Raises InvalidInputError naming field, column and row.
     """
     with open_source(source, files=files) as file:
         return _load(source, file, sensitive, files)
@@ -150,7 +150,7 @@ def _check_columns(
 def _select_conditions(
     rows: TableRows, columns: dict[str, str], conditions: Sequence[int]
 ) -> tuple[TableRows, NDArray[np.float64]]:
-    """The rows of the chosen conditions, and each one's position among them."""
+    """The rows of the chosen conditions, and the index of each row's condition among them."""
     codes = _conditions(rows, columns)
     service = np.full(len(rows), -1, dtype=np.int64)
     faults: list[FieldError] = []
@@ -187,7 +187,7 @@ def _conditions(rows: TableRows, columns: dict[str, str]) -> NDArray[np.int64]:
 def _places(
     rows: TableRows, columns: dict[str, str], source: HospitalCharges, files: Files
 ) -> Coordinates:
-    """Coordinates of each row; a ZIP table that is given goes before the file's own."""
+    """Coordinates of each row; a given ZIP table takes precedence over the file's own."""
     where = rows.source.pointer
     if source.zip_table is None:
         return own_coordinates(rows, columns, where)

@@ -1,4 +1,4 @@
-"""The spellings of CMS inpatient files, brought to one: names, ZIP codes, DRG codes, money."""
+"""Normalise the spellings of CMS inpatient files: names, ZIP codes, DRG codes, money."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.reading.table_rows import TableRows
 
-# Our name of a column, and how the files of 2011 to 2023 and copies of them spell it.
+# Our name of a column, and its spellings in the files of 2011 to 2023 and in copies of them.
 CHARGES: Mapping[str, tuple[str, ...]] = {
     "provider_id": ("provider_id", "provider_ccn", "rndrng_prvdr_ccn"),
     "zip": ("zip", "provider_zip_code", "rndrng_prvdr_zip5"),
@@ -36,7 +36,7 @@ _ZIP = r"^\d{1,5}(-\d{4})?$"
 
 
 def known_columns(names: Sequence[str], spellings: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Our names of those columns that a file has, with the file's own names."""
+    """Our names of the columns that a file has, with the file's own names."""
     plain = {re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_"): name for name in names}
     found: dict[str, str] = {}
     for ours, theirs in spellings.items():
@@ -48,7 +48,7 @@ def known_columns(names: Sequence[str], spellings: Mapping[str, tuple[str, ...]]
 
 
 def with_money(rows: TableRows, name: str, where: str) -> TableRows:
-    """Amounts like "$5,777.24" as plain numbers; a cell that is no amount stays as it is."""
+    """Amounts like "$5,777.24" as plain numbers; a cell that is not an amount is left unchanged."""
     if pa.types.is_floating(rows.columns[name].type) or pa.types.is_integer(
         rows.columns[name].type
     ):
@@ -59,9 +59,9 @@ def with_money(rows: TableRows, name: str, where: str) -> TableRows:
 
 
 def with_zip(rows: TableRows, name: str, where: str) -> TableRows:
-    """ZIP codes as five characters, leading zeros given back, the four-digit suffix cut off.
+    """ZIP codes as five characters: leading zeros restored, the four-digit suffix removed.
 
-    Raises InvalidInputError at `where` for a cell that is no ZIP code.
+    Raises InvalidInputError at `where` for a cell that is not a ZIP code.
     """
     text = pc.replace_substring_regex(rows.text(name, where), r"\.0$", "")
     _refuse_first(rows, pc.invert(pc.match_substring_regex(text, _ZIP)), name, where, "a ZIP code")
@@ -73,7 +73,7 @@ def with_zip(rows: TableRows, name: str, where: str) -> TableRows:
 def drg_codes(rows: TableRows, name: str, where: str) -> NDArray[np.int64]:
     """DRG codes [rows] of cells like "194", "039" or "194 - SIMPLE PNEUMONIA & PLEURISY W CC".
 
-    Raises InvalidInputError at `where` for a cell that begins with no code.
+    Raises InvalidInputError at `where` for a cell that does not begin with a code.
     """
     found = pc.extract_regex(rows.text(name, where), _DRG)
     _refuse_first(rows, pc.is_null(found), name, where, "a DRG code")

@@ -1,4 +1,4 @@
-"""Where a row of the hospital data lies: coordinates of the file itself, or by ZIP code."""
+"""Coordinates of rows of the hospital data: from the file itself, or by ZIP code."""
 
 from dataclasses import dataclass
 
@@ -15,21 +15,21 @@ from fedaudit.federations.reading.table_rows import TableRows
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Degrees; NaN where a place is not known."""
+    """Degrees; NaN where a place is unknown."""
 
     longitude: NDArray[np.float64]
     latitude: NDArray[np.float64]
 
     @property
     def known(self) -> NDArray[np.bool_]:
-        """Where both are known; 0,0 lies in the sea and stands for a missing place."""
+        """Where both are known; 0,0 lies in the sea and marks a missing place."""
         origin = (self.longitude == 0) & (self.latitude == 0)
         known: NDArray[np.bool_] = ~(np.isnan(self.longitude) | np.isnan(self.latitude) | origin)
         return known
 
 
 def own_coordinates(rows: TableRows, columns: dict[str, str], where: str) -> Coordinates:
-    """Those that the rows carry. Raises InvalidInputError at `where`."""
+    """The coordinates in the rows. Raises InvalidInputError at `where`."""
     return Coordinates(
         rows.numbers(columns["longitude"], where, missing_allowed=True),
         rows.numbers(columns["latitude"], where, missing_allowed=True),
@@ -37,10 +37,10 @@ def own_coordinates(rows: TableRows, columns: dict[str, str], where: str) -> Coo
 
 
 def joined_coordinates(zips: Levels, source: SourceFile) -> Coordinates:
-    """Those of each row's ZIP code in a table with columns zip, longitude and latitude.
+    """Coordinates of each row's ZIP code in a table with columns zip, longitude and latitude.
 
-    A ZIP code that the table lacks has unknown coordinates; one that it has twice takes its last
-    known place. Raises InvalidInputError at the file's pointer.
+    A ZIP code that the table lacks has unknown coordinates; a repeated one has its last known
+    place. Raises InvalidInputError at the file's pointer.
     """
     where = source.pointer
     file = TableFile(source)

@@ -1,4 +1,4 @@
-"""Arrays with one entry per image: as names of clients, groups or classes."""
+"""Arrays with one entry per image, read as names of clients, groups or classes."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _LAST_CHARACTER = 0x10FFFF
 
 
 def column(archive: NumpyArchive, name: str, *, rows: int, where: str) -> NDArray[Any]:
-    """An array [rows]. Raises InvalidInputError at `where` where there is none of that shape."""
+    """An array [rows]. Raises InvalidInputError at `where` if there is no array of that shape."""
     if name not in archive.names:
         raise error_at(
             where,
@@ -39,8 +39,8 @@ def read_levels(
 ) -> Levels:
     """An array as codes into its distinct values, in the order of `levels_of`.
 
-    Texts are trimmed; an empty text and NaN are missing. Raises InvalidInputError at `where` for
-    an entry that could not serve as a name.
+    Texts are trimmed; an empty text and NaN are missing. Raises InvalidInputError at `where` for an
+    entry that cannot be a name.
     """
     entries = column(archive, name, rows=rows, where=where)
     return levels_in(archive, name, entries, where=where, numeric=numeric)
@@ -49,7 +49,7 @@ def read_levels(
 def levels_in(
     archive: NumpyArchive, name: str, entries: NDArray[Any], *, where: str, numeric: bool
 ) -> Levels:
-    """The same for entries that have been read."""
+    """Like `read_levels`, for entries that have been read."""
     if entries.dtype.kind == "U":
         _check_characters(archive, name, entries, where)
     distinct, codes = np.unique(entries, return_inverse=True)
@@ -90,7 +90,8 @@ def groups_of(
 
 
 def _cut(archive: NumpyArchive, name: str, levels: Levels, edges: Sequence[float]) -> Levels:
-    """The groups between rising edges; also those without an image, since they are declared."""
+    """The groups between ascending edges, including those without an image, since they are
+    declared."""
     numbers = [number_in(value) for value in levels.values]
     if None in numbers:
         raise archive.fault(
@@ -108,7 +109,7 @@ def _cut(archive: NumpyArchive, name: str, levels: Levels, edges: Sequence[float
 def _check_characters(
     archive: NumpyArchive, name: str, entries: NDArray[np.str_], where: str
 ) -> None:
-    """Refuse numbers that are no characters, which Python could not make a text of."""
+    """Refuse character codes that are not valid, which Python cannot convert to text."""
     points = np.ascontiguousarray(entries).view(np.uint32).reshape(len(entries), -1)
     wrong = (points > _LAST_CHARACTER).any(axis=1)
     if wrong.any():
@@ -118,7 +119,7 @@ def _check_characters(
 
 
 def _names(distinct: NDArray[Any]) -> list[str | None]:
-    """The text of each entry: '' where it is missing, None where it could be no name."""
+    """The text of each entry: '' where it is missing, None where it cannot be a name."""
     match distinct.dtype.kind:
         case "b":
             return ["true" if value else "false" for value in distinct]

@@ -1,4 +1,4 @@
-"""Images client after client, without padding, and what belongs to each of them."""
+"""Images client after client, without padding, with their labels and attributes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fedaudit.federations.levels import Levels
 from fedaudit.federations.packing import check_size
 
 MAX_IMAGES_BYTES = 2 * 2**30
-"""Bytes that the images of a federation may take in memory."""
+"""Bytes of memory that the images of a federation may take."""
 MAX_ROW_VALUES = 100_000
 """Pixels of an image."""
 
@@ -44,7 +44,8 @@ def first_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def check_clients(counts: NDArray[np.int64], where: str) -> None:
-    """Refuse a federation of one client, and one whose labels and groups would not fit padded."""
+    """Refuse a federation of one client, or one whose padded labels and groups would be too
+    large."""
     if len(counts) < 2:
         raise error_at(
             where, "there are images of one client at most; a federation needs at least two clients"
@@ -59,7 +60,7 @@ def check_clients(counts: NDArray[np.int64], where: str) -> None:
 
 
 def federation_of(data: LabelledRows, attributes: Mapping[str, Levels]) -> Federation:
-    """The federation of these images; `attributes` are client after client like the rows."""
+    """The federation of these images; `attributes` are ordered client by client like the rows."""
     counts = np.diff(data.rows.first)
     mask = np.arange(int(counts.max())) < counts[:, None]
     labels = np.zeros(mask.shape, dtype=np.float64)

@@ -39,7 +39,8 @@ class ImagesKind(FileKind):
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """Some clients' images turned by the experiment's seed. Raises InvalidInputError."""
+        """Rotates some clients' images, chosen by the experiment's seed. Raises
+        InvalidInputError."""
         return load_images(
             self._source, fairness=asked.fairness, seed=asked.seed, files=asked.files
         )
@@ -55,7 +56,8 @@ class FemnistKind(FileKind):
         self._source = source
 
     def load(self, asked: LoadRequest) -> Federation:
-        """Some clients' images turned by the experiment's seed. Raises InvalidInputError."""
+        """Rotates some clients' images, chosen by the experiment's seed. Raises
+        InvalidInputError."""
         return load_femnist(
             self._source, fairness=asked.fairness, seed=asked.seed, files=asked.files
         )
@@ -118,7 +120,7 @@ def _federation(
     fairness: Groups,
     seed: int,
 ) -> Federation:
-    """The federation, some clients' images turned; its attributes in the order of the spec."""
+    """The federation with some clients' images rotated; attributes in the order of the spec."""
     if rotation is None:
         return federation_of(data, attributes)
     positive_flipped = rotated_clients(
@@ -130,7 +132,7 @@ def _federation(
 
 
 def _image_count(archive: NumpyArchive) -> int:
-    """The length of `x`, whose shape is one of the three known."""
+    """The length of `x`, whose shape is one of the three supported."""
     file = archive.file
     if "x" not in archive.names:
         raise file.fault("has no array 'x' of images; add it")
@@ -177,7 +179,7 @@ def _clients(archive: NumpyArchive, name: str, images: int) -> Levels:
 
 
 def _rows(archive: NumpyArchive, clients: Levels, order: NDArray[np.int64]) -> ClientRows:
-    """The images client after client, read some at a time, so that they are in memory once."""
+    """The images client after client, read in chunks so that memory holds them only once."""
     images, *shape = archive.header("x").shape
     width = math.prod(shape)
     place = np.empty(images, dtype=np.int64)

@@ -14,7 +14,7 @@ _CLASSES = "/federation/classes"
 def read_labels(
     archive: NumpyArchive, classes: int | None, images: int
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Each image's class, and the classes; see `Images.classes` for what goes before what.
+    """Each image's class, and the classes; see `Images.classes` for the order of precedence.
 
     Raises InvalidInputError naming the row, or at /federation/classes.
     """

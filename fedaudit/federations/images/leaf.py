@@ -28,9 +28,9 @@ from fedaudit.spec.errors import InvalidInputError
 MAX_SHARD_BYTES = 512 * 2**20
 """Bytes of one JSON file."""
 MAX_DATA_SET_BYTES = 8 * 2**30
-"""Bytes of all shards; one is held at a time."""
+"""Bytes of all shards; one at a time is in memory."""
 MAX_VALUES = 2**25
-"""Values of one JSON file; while it is parsed each takes about 70 bytes, whatever its text."""
+"""Values of one JSON file; each takes about 70 bytes during parsing, regardless of its text."""
 MAX_NAME_LENGTH = 200
 _BYTE = 255.0
 
@@ -39,7 +39,7 @@ Pixels = NDArray[np.uint8] | NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class _Writer:
-    """A user's images: bytes where these, divided by 255, are exactly the numbers of the file."""
+    """A user's images, as bytes if these, divided by 255, are exactly the numbers of the file."""
 
     shard: str
     pixels: Pixels
@@ -48,11 +48,11 @@ class _Writer:
 
 @dataclass(frozen=True)
 class _Shard:
-    """One JSON file, for messages."""
+    """The name of one JSON file, for messages."""
 
     file: SourceFile
     name: str
-    """Of the file in the zip; '' where there is no zip."""
+    """The name of the file in the zip; '' where there is no zip."""
 
     def fault(self, message: str) -> InvalidInputError:
         """An error about this file, to be raised."""
@@ -81,7 +81,7 @@ def read_leaf(file: SourceFile, *, classes: int) -> LabelledRows:
 
 
 def _shards(file: SourceFile) -> Iterator[tuple[_Shard, Mapping[str, Any]]]:
-    """The JSON files, one after another in the order of their names."""
+    """The JSON files in the order of their names."""
     if not is_zip(file):
         shard = _Shard(file, "")
         yield shard, _parsed(shard, file.read_all(MAX_SHARD_BYTES))
@@ -180,7 +180,7 @@ def _user(
 
 
 def _pixels(shard: _Shard, user: str, images: list[Any]) -> NDArray[np.float32]:
-    """[images, features], every one a number from 0 to 1."""
+    """[images, features], each a number from 0 to 1."""
     width = len(images[0]) if images and isinstance(images[0], list) else 0
     for row, image in enumerate(images):
         if not isinstance(image, list) or not set(map(type, image)) <= {int, float}:
@@ -202,7 +202,7 @@ def _pixels(shard: _Shard, user: str, images: list[Any]) -> NDArray[np.float32]:
 
 
 def _compact(pixels: NDArray[np.float32]) -> Pixels:
-    """The same numbers as bytes over 255, if float32 division gives exactly them back."""
+    """The same numbers as bytes over 255, if float32 division reproduces them exactly."""
     steps = np.rint(pixels * np.float32(_BYTE)).astype(np.uint8)
     same = np.array_equal(np.divide(steps, _BYTE, dtype=np.float32), pixels)
     return steps if same else pixels
@@ -220,7 +220,8 @@ def _check_size(file: SourceFile, writers: Mapping[str, _Writer]) -> None:
 def _joined(
     file: SourceFile, writers: dict[str, _Writer], classes: int, empty: int
 ) -> LabelledRows:
-    """The users' images end to end. `writers` is emptied on the way, to hold images once only."""
+    """The users' images end to end. `writers` is emptied meanwhile, so that memory holds images
+    once."""
     names = tuple(sorted(user for user, writer in writers.items() if len(writer.labels)))
     counts = np.array([len(writers[name].labels) for name in names], dtype=np.int64)
     check_clients(counts, file.pointer)
@@ -251,7 +252,7 @@ def _joined(
 
 
 def _one_width(file: SourceFile, writers: Mapping[str, _Writer]) -> int:
-    """Numbers of an image, the same for all users."""
+    """Numbers per image, the same for all users."""
     widths: dict[str, int] = {name: writer.pixels.shape[1] for name, writer in writers.items()}
     expected = next(iter(widths))
     for name, width in widths.items():

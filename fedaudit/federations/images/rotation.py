@@ -1,4 +1,4 @@
-"""Clients whose images are turned, so that their data follow another distribution."""
+"""Clients whose images are rotated, so that their data follow another distribution."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ VALUES = ("no", "yes")
 
 
 def rotated_clients(clients: int, *, probability: float, seed: int) -> NDArray[np.bool_]:
-    """[clients] whether a client's images are turned, independently with `probability`.
+    """[clients] whether a client's images are rotated, independently with `probability`.
 
-    A client is known by its index, so the draw depends on the seed and the client names alone.
+    A client is identified by its index, so the draw depends only on the seed and the client names.
     """
     words = CounterSource(seed).words(
         purpose=Purpose.ROTATION, round_=0, counters=np.arange(clients), count=1
@@ -24,10 +24,10 @@ def rotated_clients(clients: int, *, probability: float, seed: int) -> NDArray[n
 
 
 def rotate(rows: ClientRows, positive_flipped: NDArray[np.bool_]) -> None:
-    """Turn the images of these clients by 90 degrees counter-clockwise, in place.
+    """Rotate the images of these clients by 90 degrees counter-clockwise, in place.
 
-    `positive_flipped`: [clients]. Raises InvalidInputError at /federation/rotate where images would
-    change their shape by it.
+    `positive_flipped`: [clients]. Raises InvalidInputError at /federation/rotate if rotation would
+    change the shape of the images.
     """
     if rows.image is None:
         raise error_at(
@@ -49,5 +49,5 @@ def rotate(rows: ClientRows, positive_flipped: NDArray[np.bool_]) -> None:
 
 
 def rotation_levels(rows: ClientRows, positive_flipped: NDArray[np.bool_]) -> Levels:
-    """The attribute of the rows, client after client; both values exist, whatever was drawn."""
+    """The attribute of the rows, client after client; both values exist whatever was drawn."""
     return Levels(VALUES, np.repeat(positive_flipped.astype(np.int64), np.diff(rows.first)))

@@ -1,1 +1,1 @@
-"""What a federation looks like, in figures that hide small groups."""
+"""Summary figures of a federation, with small groups suppressed."""

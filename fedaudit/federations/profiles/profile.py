@@ -1,4 +1,4 @@
-"""What a federation looks like, in a few figures."""
+"""Summarise a federation in a few figures."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ NUMERIC_TARGET = "the target is a number"
 def profile(federation: Federation, fairness: Groups | None = None) -> dict[str, Any]:
     """Sizes and names, as JSON, as in `profile_registration`.
 
-    No value of a feature or of a target that is a number appears in it, and small groups are
-    hidden. Raises InvalidInputError where `fairness.favourable` does not fit the data.
+    No value of a feature or of a numeric target appears in it, and small groups are suppressed.
+    Raises InvalidInputError where `fairness.favourable` does not fit the data.
     """
     fairness = fairness or Groups()
     rule, warnings = size_rule(fairness), Warnings()
@@ -79,7 +79,7 @@ def _attributes(federation: Federation, fairness: Groups) -> list[AttributeCount
 def _outcomes(
     federation: Federation, fairness: Groups
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], str | None]:
-    """Rows that a rule speaks of, those with a favourable outcome, and why there is no rule."""
+    """Rows that a rule applies to, rows with a favourable outcome, and why there is no rule."""
     try:
         rules = outcome_rules(federation, fairness)
     except InvalidInputError as error:

@@ -1,4 +1,4 @@
-"""The figures of a profile, with small groups and classes hidden."""
+"""The figures of a profile, with small groups and classes suppressed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ from fedaudit.federations.errors import listed
 _HIDDEN = "small groups, and what would give them away, are not shown"
 
 Warnings = list[dict[str, str]]
-"""Of {pointer, message}: what can be used, but should be known."""
+"""Objects {pointer, message}: the data are usable, but the caller should know."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttributeCounts:
-    """What was counted of a sensitive attribute."""
+    """Counts of a sensitive attribute."""
 
     name: str
     where: str
     """The field of the spec that names it."""
     constant: bool
-    """Whether it belongs to clients: all of a client's rows have the same value."""
+    """Whether it is a client attribute: all of a client's rows have the same value."""
     values: Sequence[str]
     rows: NDArray[np.int64]
     """[groups]"""
     missing: int
     """Rows without a value."""
     scored: NDArray[np.int64]
-    """[groups]: rows of which a rule says whether their outcome is favourable."""
+    """[groups]: rows for which a rule decides whether their outcome is favourable."""
     favourable: NDArray[np.int64]
     """[groups]"""
     no_rule: str | None = None
@@ -84,7 +84,7 @@ def class_figures(
 
 
 def spread(rows: NDArray[np.int64]) -> dict[str, float | int | None]:
-    """Of the rows that clients have: [clients]."""
+    """Rows per client: [clients]."""
     return {
         "minimum": int(rows.min()),
         "median": float(np.median(rows)),
@@ -95,8 +95,8 @@ def spread(rows: NDArray[np.int64]) -> dict[str, float | int | None]:
 def _rated(counts: AttributeCounts, rule: DisclosureRule) -> NDArray[np.bool_]:
     """The groups whose base rates may be shown, [groups].
 
-    Rows without a value are a group too: the sizes of the classes less what the rates add up to
-    would tell its outcomes. And rates of an outcome that few have would tell how few.
+    Rows without a value are a group too: the class sizes minus what the rates add up to would
+    reveal its outcomes. And rates of a rare outcome would reveal how rare it is.
     """
     rows = np.append(counts.scored, counts.missing)
     rated = rule.decide(rows).shown[:-1]
@@ -114,6 +114,6 @@ def _small(names: Sequence[str], rows: NDArray[np.int64], rule: DisclosureRule) 
 def _with_gaps(
     names: Sequence[str], figures: NDArray[np.generic], shown: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """The figures by name, null where they are not to be shown."""
+    """The figures by name, null where they are suppressed."""
     values = zip(names, figures.tolist(), shown.tolist(), strict=True)
     return {name: figure if is_shown else None for name, figure, is_shown in values}

@@ -1,4 +1,4 @@
-"""Counting the rows of a table batch by batch: clients, groups and target values."""
+"""Count the rows of a table batch by batch: clients, groups and target values."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ _UNSEEN = -1
 
 
 class Positions:
-    """Distinct values, numbered as they first come; an empty one is -1."""
+    """Distinct values, numbered in order of appearance; an empty value is -1."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
@@ -26,7 +26,7 @@ class Positions:
         return list(self._places)
 
     def of(self, values: Sequence[str]) -> NDArray[np.int64]:
-        """The number of each value; new ones get the next."""
+        """The number of each value; new values get the next number."""
         places = self._places
         numbers = [places.setdefault(value, len(places)) if value else -1 for value in values]
         return np.array(numbers, dtype=np.int64)
@@ -39,7 +39,7 @@ class Counter:
         self._counts = np.zeros(0, dtype=np.int64)
 
     def add(self, numbers: NDArray[np.int64]) -> None:
-        """Count numbers from 0 up; -1 counts for nothing."""
+        """Count numbers from 0 up; -1 is ignored."""
         if numbers.size and numbers.min() < 0:
             numbers = numbers[numbers >= 0]
         found = np.bincount(numbers, minlength=len(self._counts))
@@ -54,7 +54,7 @@ class Counter:
 
 
 class ClientTally:
-    """The clients that a column tells apart."""
+    """The clients that a column identifies."""
 
     def __init__(self, name: str, where: str) -> None:
         self.name = name
@@ -83,7 +83,7 @@ class ClientTally:
     def rows(self) -> NDArray[np.int64]:
         """The rows of each client that has some, [clients]. Raises InvalidInputError.
 
-        The column must tell clients apart: neither one in all, nor one per row.
+        The column must identify clients: neither only one, nor one per row.
         """
         self._check_distinguishing()
         rows = self._kept.of(len(self._positions))
@@ -133,7 +133,7 @@ class GroupTally:
             self._compare(groups, clients)
 
     def counts(self, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Rows, rows that a rule speaks of, and favourable ones of them, each [groups]."""
+        """Rows, rows that a rule applies to, and favourable ones among them, each [groups]."""
         return self._rows.of(size), self._scored.of(size), self._favourable.of(size)
 
     def _compare(self, groups: NDArray[np.int64], clients: NDArray[np.int64]) -> None:
@@ -150,17 +150,17 @@ class GroupTally:
 
 
 class ValueTally:
-    """The target's distinct values, as long as they could be classes."""
+    """The target's distinct values, while they are few enough to be classes."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._positions = Positions()
         self._rows = Counter()
         self.many = False
-        """Whether there are more than `most` values; they are no longer counted then."""
+        """Whether there are more than `most` values; counting then stops."""
 
     def add(self, values: Sequence[str], codes: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """The value of each row, as a number; None from when on there are too many."""
+        """The value of each row, as a number; None from the point where there are too many."""
         if self.many:
             return None
         numbers = self._positions.of(values)[codes]
@@ -170,7 +170,7 @@ class ValueTally:
 
     @property
     def values(self) -> list[str]:
-        """Those seen, in the order of their numbers."""
+        """The values seen, in the order of their numbers."""
         return self._positions.values
 
     def rows(self) -> NDArray[np.int64]:

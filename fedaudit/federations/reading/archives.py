@@ -1,7 +1,7 @@
-"""Zip archives from anywhere: checked before they are read, read as streams, never unpacked.
+"""Zip archives from untrusted sources: checked first, read as streams, never unpacked.
 
-Nothing is written to a disk, so a path that leads out of the archive's folder could do no harm
-here; it is refused all the same, because the archive was then not made for what it claims.
+Nothing is written to disk, so a path that leads out of the archive's folder could do no harm here;
+it is refused all the same, because such an archive is not what it claims to be.
 """
 
 import re
@@ -18,7 +18,7 @@ from fedaudit.spec.errors import InvalidInputError
 
 MAX_MEMBERS = 1000
 MAX_DIRECTORY_BYTES = 2**20
-"""Bytes of the list of files at an archive's end, which is read as a whole."""
+"""Bytes of the directory at an archive's end, which is read as a whole."""
 MAX_COMPRESSION_RATIO = 200
 """How far an archive may expand, once it expands to more than UNSUSPICIOUS bytes. Deflate reaches
 1,032; pixels and numbers in text stay far below 100."""
@@ -46,11 +46,11 @@ def is_zip(file: SourceFile) -> bool:
 def open_archive(
     file: SourceFile, *, suffix: str, largest_member: int, largest: int
 ) -> Iterator["Archive"]:
-    """A zip archive of files that all end in `suffix`, folders and `__MACOSX` aside.
+    """A zip archive of files that all end in `suffix`, apart from folders and `__MACOSX`.
 
-    `largest_member` bounds a file and `largest` all of them, in bytes after decompression. Raises
-    InvalidInputError where the archive is damaged, larger, or holds anything else: links,
-    encrypted files, paths that leave the archive, the same name twice.
+    `largest_member` limits one file and `largest` all of them, in bytes after decompression. Raises
+    InvalidInputError where the archive is damaged, larger, or holds anything else: links, encrypted
+    files, paths that leave the archive, the same name twice.
     """
     if file.compressed:
         raise file.fault("is an archive packed by gzip once more; name the archive itself")
@@ -82,7 +82,7 @@ class Archive:
         return tuple(self._members)
 
     def size(self, name: str) -> int:
-        """A file's size in bytes, as declared; reading it never gives more."""
+        """A file's declared size in bytes; reading never returns more."""
         return self._members[name].file_size
 
     @contextmanager
@@ -122,8 +122,8 @@ class Member:
     def fill(self, view: memoryview) -> None:
         """Read as many bytes as `view` has room for.
 
-        In pieces, because zipfile decompresses as much as it is asked for before it looks at the
-        size that was declared. Raises InvalidInputError where the file ends before.
+        Reads in chunks, because zipfile decompresses as much as is requested before it checks the
+        declared size. Raises InvalidInputError where the file ends early.
         """
         done = 0
         while done < len(view):
@@ -143,12 +143,12 @@ class Member:
 
 
 def shown(name: str) -> str:
-    """A name from a file, for a message: quoted, and cut where it is long."""
+    """A name from a file, for a message: quoted, and truncated if long."""
     return repr(name if len(name) <= _MAX_SHOWN_LENGTH else f"{name[:_MAX_SHOWN_LENGTH]}...")
 
 
 def _check_end(file: SourceFile, stream: BinaryIO) -> None:
-    """Refuse an archive whose directory is too long to be read, before zipfile reads it."""
+    """Refuse an archive whose directory is too long, before zipfile reads it."""
     tail = max(0, file.size - _END.size - _END64_LOCATOR.size)
     stream.seek(tail)
     end = stream.read(_END.size + _END64_LOCATOR.size)
@@ -167,7 +167,7 @@ def _check_end(file: SourceFile, stream: BinaryIO) -> None:
 def _members(
     file: SourceFile, entries: list[zipfile.ZipInfo], suffix: str
 ) -> dict[str, zipfile.ZipInfo]:
-    """The files of an archive by name, of which none is a trap."""
+    """The files of an archive by name, each of them checked."""
     if len(entries) > MAX_MEMBERS:
         raise _too_many(file)
     members: dict[str, zipfile.ZipInfo] = {}
@@ -190,7 +190,7 @@ def _members(
 
 
 def _problem(entry: zipfile.ZipInfo) -> str | None:
-    """What is wrong with an entry of the directory, in the words of a message."""
+    """What is wrong with an entry of the directory, worded for a message."""
     name = entry.orig_filename.replace("\\", "/")
     if name.startswith("/") or ":" in name.split("/")[0] or ".." in name.split("/"):
         return "a path that leads out of the archive's folder"
@@ -208,7 +208,7 @@ def _problem(entry: zipfile.ZipInfo) -> str | None:
 def _check_sizes(
     file: SourceFile, members: dict[str, zipfile.ZipInfo], *, largest_member: int, largest: int
 ) -> None:
-    """Refuse what would expand too far, by the sizes declared; reading stops at these."""
+    """Refuse excessive expansion, by the declared sizes; reading stops at these."""
     for name, member in members.items():
         if member.file_size > largest_member:
             raise file.fault(

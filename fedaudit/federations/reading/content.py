@@ -1,4 +1,4 @@
-"""A file's content as a stream, gzip undone, that says in the spec's words what is wrong."""
+"""A file's content as a stream, with gzip undone and errors worded for the spec."""
 
 import gzip
 import io
@@ -10,11 +10,11 @@ from typing import Any, BinaryIO, cast
 from fedaudit.spec.errors import InvalidInputError
 
 MAX_EXPANDED_BYTES = 16 * 2**30
-"""Bytes that a gzip file may expand to: a small one can stand for any number."""
+"""Maximum bytes that a gzip file may expand to: a small file can claim any number."""
 _BUFFER = 2**20
 
 Fault = Callable[[str], InvalidInputError]
-"""Makes the error of a message about the file."""
+"""Makes the error for a message about the file."""
 
 
 def content_of(descriptor: int, *, compressed: bool, fault: Fault) -> BinaryIO:
@@ -68,7 +68,7 @@ class _Stored(io.RawIOBase):
 
 
 class _Unpacked(io.RawIOBase):
-    """What a gzip file holds, up to MAX_EXPANDED_BYTES."""
+    """The decompressed content of a gzip file, up to MAX_EXPANDED_BYTES."""
 
     def __init__(self, stored: _Stored, fault: Fault) -> None:
         self._archive = gzip.GzipFile(fileobj=io.BufferedReader(stored, _BUFFER))

@@ -12,7 +12,7 @@ import pyarrow.csv
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError
 
-_BLOCK = 2**20  # no row may be longer; the reader holds some forty of them
+_BLOCK = 2**20  # maximum length of a row; the reader holds about forty of them
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+)")
 _ROW = re.compile(r"Row #(\d+):")
 _PARSE = pyarrow.csv.ParseOptions(newlines_in_values=True)
@@ -23,8 +23,8 @@ _FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError)
 class CsvFile:
     """A CSV file in UTF-8 whose first block has been read: `names`, then `batches`.
 
-    A cell stays text until somebody asks for a number, so that a ZIP code keeps its zeros and an
-    error can name the row. Raises InvalidInputError at the file's pointer.
+    A cell stays text until a number is requested, so that a ZIP code keeps its zeros and an error
+    can name the row. Raises InvalidInputError at the file's pointer.
     """
 
     def __init__(self, source: SourceFile, *, header: bool) -> None:
@@ -32,7 +32,7 @@ class CsvFile:
         self._source = source
         self._header = header
         self.rows = None
-        """Known only once the file has been read."""
+        """Known only after the file has been read."""
         # The reader itself splits the header, so that both readings agree on quotes.
         with source.open() as stream, self._reader(_Text(stream, source)) as reader:
             try:
@@ -46,7 +46,8 @@ class CsvFile:
         )
 
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
-        """Record batches of some columns (by position), each as text; memory for a few blocks."""
+        """Record batches of some columns (by position), each as text; memory for a few blocks
+        only."""
         with self._source.open() as stream:
             text = _Text(stream, self._source)
             with self._reader(text, columns) as reader:
@@ -61,7 +62,7 @@ class CsvFile:
             column_types={name: pa.string() for name in names},
             strings_can_be_null=False,
         )
-        # One thread: only then do the reader's errors number the rows.
+        # One thread, because only then do the reader's errors number the rows.
         read = pyarrow.csv.ReadOptions(
             use_threads=False, block_size=_BLOCK, autogenerate_column_names=not self._header
         )
@@ -81,10 +82,10 @@ class CsvFile:
             yield batch
 
     def _check_last_quote(self) -> None:
-        """A quote that is open at the end took everything behind it into the last cell.
+        """An unclosed quote at the end, which swallowed the rest of the file into the last cell.
 
-        The reader says nothing then. An odd number of quotes alone is no proof: one may stand
-        within a cell that is not quoted.
+        The reader does not report this. An odd number of quotes alone is no proof: a quote may
+        stand within an unquoted cell.
         """
         last = ""
         with self._source.open() as stream:
@@ -97,7 +98,7 @@ class CsvFile:
             raise self._source.fault("has a quote that never ends, in its last row; close it")
 
     def _unreadable(self, error: Exception) -> InvalidInputError:
-        """What the reader said, without the cells that it quotes."""
+        """The reader's message, without the cells that it quotes."""
         text, fault = str(error), self._source.fault
         if ragged := _RAGGED.search(text):
             row, expected, found = map(int, ragged.groups())
@@ -124,7 +125,7 @@ class CsvFile:
 
 
 class _Text(io.RawIOBase):
-    """A stream for the reader, in which no NUL may stand and quotes are counted."""
+    """A stream for the reader that refuses NUL and counts quotes."""
 
     def __init__(self, stream: BinaryIO, source: SourceFile) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
 """NumPy archives (.npz): arrays of numbers and texts, never of Python objects.
 
-An array of objects is a pickle, and a pickle runs what it likes. Headers are checked against the
-sizes of the archive before anything is allocated, and nothing is ever unpickled.
+An array of objects is a pickle, and a pickle can run arbitrary code. Headers are checked against
+the sizes in the archive before anything is allocated, and nothing is ever unpickled.
 """
 
 import io
@@ -42,7 +42,7 @@ _UNREADABLE = (
 
 @dataclass(frozen=True)
 class Header:
-    """What an array of the archive says about itself, checked against its size."""
+    """What an array's header declares, checked against its size."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -55,8 +55,8 @@ class Header:
 def open_numpy(file: SourceFile) -> Iterator["NumpyArchive"]:
     """The arrays of an NPZ file.
 
-    Raises InvalidInputError where it is none, is damaged, larger than MAX_ARCHIVE_BYTES, or holds
-    Python objects.
+    Raises InvalidInputError where it is not an NPZ file, is damaged, larger than MAX_ARCHIVE_BYTES,
+    or holds Python objects.
     """
     if not is_zip(file):
         raise file.fault("is no NumPy archive (.npz); save one by numpy.savez_compressed")
@@ -82,7 +82,7 @@ class NumpyArchive:
         return tuple(self._headers)
 
     def header(self, name: str) -> Header:
-        """An array's type and shape. Raises InvalidInputError where it is of no usable type."""
+        """An array's type and shape. Raises InvalidInputError for a type that is not supported."""
         header = self._headers[name]
         if not _is_usable(header.dtype):
             raise self.file.fault(
@@ -105,9 +105,9 @@ class NumpyArchive:
         return entries.reshape(header.shape)
 
     def blocks(self, name: str) -> Iterator[tuple[int, NDArray[Any]]]:
-        """An array some rows at a time: the first row's number, and the rows.
+        """An array in chunks: the number of the first row, and the rows.
 
-        An array in Fortran's order, whose rows do not lie together, comes as a whole.
+        An array in Fortran order, whose rows are not contiguous, comes as a whole.
         """
         header = self.header(name)
         if header.fortran_order:
@@ -169,7 +169,7 @@ def _is_usable(dtype: np.dtype[Any]) -> bool:
 
 
 def _array(content: bytearray, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The entries one after another; any byte but 0 is true."""
+    """The entries one after another; any non-zero byte is true."""
     if dtype.kind == "b":
         return np.not_equal(np.frombuffer(content, dtype=np.uint8), 0)
     entries: NDArray[Any] = np.frombuffer(content, dtype=dtype)

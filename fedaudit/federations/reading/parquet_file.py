@@ -43,7 +43,7 @@ class ParquetFile:
         texts = [name for name in names if _is_text(self._schema.field(name).type)]
         with self._source.open() as stream:
             try:
-                # Read with dictionaries, a long value that repeats takes no memory per row.
+                # If read with dictionaries, a long value that repeats takes no memory per row.
                 read = self._open(stream, texts).iter_batches(
                     _BATCH_ROWS, columns=names, use_threads=False
                 )
@@ -68,7 +68,7 @@ class ParquetFile:
             raise self._unreadable() from None
 
     def _plain(self, batch: Any) -> Any:
-        """Without dictionary encoding, so that only text and numbers are left."""
+        """Without dictionary encoding, so that only text and numbers remain."""
         try:
             plain = [
                 column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

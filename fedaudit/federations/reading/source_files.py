@@ -1,4 +1,4 @@
-"""Opening the files that specs name: below the service's sources folder, or uploaded to it."""
+"""Open the files that specs name: below the service's sources folder, or uploaded to it."""
 
 import hashlib
 import os
@@ -23,11 +23,11 @@ _PATH, _ID = "/federation/path", "/federation/id"
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that was uploaded, on this machine for as long as it is open."""
+    """An uploaded file, available on this machine while it is open."""
 
     path: Path
     name: str
-    """As it was called where it came from; for messages."""
+    """Its original name, for messages."""
     fingerprint: str
     """SHA-256 (hex) of its content, decompressed."""
 
@@ -50,9 +50,10 @@ class SourceFile:
     def __init__(
         self, descriptor: int, *, label: str, pointer: str, expected: str | None = None
     ) -> None:
-        """`descriptor` stays the caller's; `expected`: the fingerprint that the file must have."""
+        """`descriptor` remains the caller's; `expected`: the fingerprint that the file must
+        have."""
         self.label = label
-        """What messages call it; never the folder that it lies in."""
+        """The name in messages; never includes the folder."""
         self.pointer = pointer
         """The spec's field that named it."""
         self._descriptor = descriptor
@@ -90,7 +91,7 @@ class SourceFile:
         return self.read_fingerprint(lambda: None)
 
     def read_fingerprint(self, progress: Callable[[], None]) -> str:
-        """The same; reads the file once and calls `progress` on the way."""
+        """Like `fingerprint`, but always reads the file and calls `progress` meanwhile."""
         if self._fingerprint is None:
             digest = hashlib.sha256()
             with self.open() as stream:
@@ -107,7 +108,7 @@ class SourceFile:
     def check_unchanged(self) -> None:
         """Raises InvalidInputError where the file was written to since it was opened.
 
-        Otherwise the fingerprint could be of other rows than those that were read.
+        Otherwise the fingerprint could belong to other rows than those that were read.
         """
         if _state(self._descriptor) != self._state:
             raise self.fault("changed while it was being read; write it elsewhere and rename it")
@@ -142,10 +143,10 @@ def open_source(source: FileSource, *, files: Files) -> Iterator[SourceFile]:
 
 @contextmanager
 def open_path(path: str, *, files: Files, pointer: str) -> Iterator[SourceFile]:
-    """A file that lies below the sources folder once links are followed.
+    """A file that lies below the sources folder after links are resolved.
 
-    Raises InvalidInputError at `pointer` where there is no such regular file, it leads out of
-    the folder, cannot be read, or changed in the meantime.
+    Raises InvalidInputError at `pointer` where there is no such regular file, it lies outside the
+    folder, cannot be read, or changed in the meantime.
     """
     try:
         descriptor = _open_below(_folder(files.sources_dir, pointer), path, pointer)
@@ -193,7 +194,8 @@ def _open_below(folder: Path, path: str, pointer: str) -> int:
 
 
 def _open_regular(path: Path, label: str, pointer: str) -> int:
-    """A descriptor of a regular file; it is what is checked, so nothing can be swapped since."""
+    """A descriptor of a regular file; checks apply to it, so the file cannot be swapped
+    afterwards."""
     # Without O_NONBLOCK, opening a FIFO would wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     mode = os.fstat(descriptor).st_mode

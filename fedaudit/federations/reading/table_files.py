@@ -30,14 +30,14 @@ class TableReader(Protocol):
 
     @property
     def rows(self) -> int | None:
-        """How many the file claims to have; None where it does not say."""
+        """The number of rows that the file declares; None where it declares none."""
 
     def batches(self, columns: Sequence[int]) -> Iterator[Any]:
         """Record batches of some columns (by position). Raises InvalidInputError."""
 
 
 class ColumnarFormat(NamedTuple):
-    """A format that names its columns itself, and is known by how a file starts."""
+    """A format that names its columns itself, and is recognised by how a file starts."""
 
     name: str
     magic: bytes
@@ -45,13 +45,13 @@ class ColumnarFormat(NamedTuple):
 
 
 COLUMNAR = (ColumnarFormat("Parquet", b"PAR1", ParquetFile),)
-"""Whatever starts otherwise is read as CSV."""
+"""Any other file is read as CSV."""
 
 
 class TableFile:
     """A table whose header has been read: `names`, then `read` or `batches` of some columns.
 
-    Raises InvalidInputError at the file's pointer where it is no table that can be used.
+    Raises InvalidInputError at the file's pointer where it is not a usable table.
     """
 
     def __init__(self, source: SourceFile, *, header: bool = True) -> None:
@@ -63,7 +63,7 @@ class TableFile:
             raise source.fault("is empty; name a CSV file with a header, or a Parquet file")
         self._file = self._reader(start, header=header)
         self.names = tuple(name.strip() for name in self._file.names)
-        """Column names without the blanks around them."""
+        """Column names without surrounding blanks."""
         self._check_header()
 
     def read(self, names: Sequence[str]) -> TableRows:
@@ -100,7 +100,7 @@ class TableFile:
             yield TableRows(self.source, dict(zip(wanted, table.columns, strict=True)), numbers)
 
     def _batches(self, wanted: Sequence[str]) -> Iterator[Any]:
-        """Record batches with rows in them. Raises InvalidInputError where there is none."""
+        """Non-empty record batches. Raises InvalidInputError where there are none."""
         rows = 0
         for batch in self._file.batches([self.names.index(name) for name in wanted]):
             rows += batch.num_rows
@@ -160,7 +160,7 @@ class TableFile:
 
 
 def _together(batches: Iterator[Any]) -> Iterator[Any]:
-    """Tables of several batches: what is done per table should be done on many rows."""
+    """Merges several batches into one table, because work per table should cover many rows."""
     waiting: list[Any] = []
     size = 0
     for batch in batches:

@@ -27,7 +27,7 @@ class TableRows:
     columns: Mapping[str, Any]
     """Arrow arrays, all of one length."""
     row_numbers: NDArray[np.int64]
-    """Which data rows of the file these are, counted from 1."""
+    """The numbers of these data rows in the file, counted from 1."""
 
     def __len__(self) -> int:
         return len(self.row_numbers)
@@ -45,7 +45,8 @@ class TableRows:
     def fault(
         self, name: str, position: int, where: str, problem: str, remedy: str
     ) -> InvalidInputError:
-        """An error about one cell, to be raised. Its content stays confidential."""
+        """An error about one cell, to be raised. It does not show the cell's confidential
+        content."""
         row = self.row_numbers[position]
         return error_at(where, f"row {row} of column {name!r} {problem}; {remedy}")
 
@@ -73,21 +74,21 @@ class TableRows:
     def levels(self, name: str, where: str, *, numeric: bool = False) -> Levels:
         """A column as codes into its distinct values; see `levels_of` for their order.
 
-        Raises InvalidInputError at `where` for a value that could not serve as a name.
+        Raises InvalidInputError at `where` for a value that cannot be a name.
         """
         values, codes = self.encoded(name, where)
         return levels_of(values, codes, numeric=numeric)
 
     def encoded(self, name: str, where: str) -> tuple[list[str], NDArray[np.int64]]:
-        """A column's distinct trimmed texts, in the order they come, and each row's position.
+        """A column's distinct trimmed texts, in order of appearance, and each row's index.
 
-        Raises InvalidInputError at `where` for a value that could not serve as a name.
+        Raises InvalidInputError at `where` for a value that cannot be a name.
         """
         encoded = pc.dictionary_encode(self._as_text(name, where))
         if isinstance(encoded, pa.ChunkedArray):
             encoded = encoded.combine_chunks()
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        # Trimmed only now: distinct values are few, rows are many.
+        # Trimmed only here, because distinct values are few and rows are many.
         trimmed = pc.dictionary_encode(pc.utf8_trim_whitespace(encoded.dictionary))
         if len(trimmed.dictionary) < len(encoded.dictionary):
             codes = trimmed.indices.to_numpy(zero_copy_only=False).astype(np.int64)[codes]
@@ -99,7 +100,7 @@ class TableRows:
     ) -> NDArray[np.float64]:
         """A column as finite numbers; with `missing_allowed` an empty cell is NaN.
 
-        Raises InvalidInputError at `where` naming the first cell that is none.
+        Raises InvalidInputError at `where` naming the first cell that is not a finite number.
         """
         column = self.columns[name]
         plain = _plain_numbers(column)
@@ -186,7 +187,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _plain_numbers(column: Any) -> NDArray[np.float64] | None:
-    """The column where every cell is a number within bounds; None where one needs a closer look."""
+    """The column if every cell is a number within bounds; None where a cell needs a closer look."""
     if column.null_count or not (_is_text(column.type) or _is_number(column.type)):
         return None
     try:
@@ -200,7 +201,8 @@ def _plain_numbers(column: Any) -> NDArray[np.float64] | None:
 
 
 def _first_unparsable(column: Any) -> int:
-    """The first cell that Arrow cannot read as a number: it has its own grammar, so ask it."""
+    """The first cell that Arrow cannot read as a number; Arrow has its own grammar, so it is
+    asked."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2

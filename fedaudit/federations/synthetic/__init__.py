@@ -1,1 +1,1 @@
-"""Data that are drawn: linear, from a few distributions or groups."""
+"""Synthetic data: linear, from a few distributions or groups."""

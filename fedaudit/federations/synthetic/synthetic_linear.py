@@ -21,7 +21,7 @@ class SyntheticLinearKind(SourceKind):
 
 
 def load_synthetic_linear(source: SyntheticLinear, *, seed: int) -> Federation:
-    """Client i holds rows of distribution i modulo their number: half each where there are two.
+    """Client i holds rows of distribution i modulo their number: half each for two distributions.
 
     Raises InvalidInputError at /federation/clients where the data would be too large.
     """

@@ -1,4 +1,4 @@
-"""Which columns of a table a spec asks for, and as what."""
+"""Which columns of a table a spec uses, and in which role."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ class FeatureColumn:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """Of a categorical feature; none of a numeric one."""
+        """The categories of a categorical feature; empty for a numeric one."""
         return tuple(self.feature.categories or ())
 
     @property
     def one_hot(self) -> bool:
-        """Whether it becomes a column of 0 and 1 per category."""
+        """Whether it becomes one column of 0 and 1 per category."""
         match self.feature.encoding:
             case "one-hot":
                 return bool(self.categories)
@@ -43,7 +43,7 @@ class FeatureColumn:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The features that it becomes."""
+        """The number of encoded features."""
         if self.one_hot:
             return tuple(f"{self.name}={category}" for category in self.categories)
         return (self.name,)
@@ -51,7 +51,7 @@ class FeatureColumn:
 
 @dataclass(frozen=True)
 class ClientKey:
-    """The column that tells clients apart, and the field of the spec that names it."""
+    """The column that identifies clients, and the field of the spec that names it."""
 
     name: str
     where: str
@@ -59,7 +59,7 @@ class ClientKey:
 
 @dataclass(frozen=True)
 class Columns:
-    """What is read from a table."""
+    """The columns that are read from a table."""
 
     client_key: ClientKey | None
     """None where clients are made by dealing out rows."""
@@ -86,10 +86,10 @@ class Columns:
 def find_columns(
     source: Table, names: Sequence[str], sensitive: Sequence[str], *, budgets: str | None = None
 ) -> Columns:
-    """The columns that a spec asks for among the `names` of a file.
+    """The columns that a spec uses among the `names` of a file.
 
-    `budgets`: the column of the rows' privacy budgets, which is no feature. Raises
-    InvalidInputError with every field that names a column wrongly.
+    `budgets`: the column of the rows' privacy budgets, which is not a feature. Raises
+    InvalidInputError listing every field that names a column wrongly.
     """
     key = _client_key(source)
     _check_named(source, key, names, sensitive, budgets)

@@ -1,4 +1,4 @@
-"""The features of a table's rows: numbers as they are, categories encoded, gaps by their rule."""
+"""The features of a table's rows: numbers unchanged, categories encoded, gaps by their rule."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _GAP = "is empty"
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """What training reads of the rows."""
+    """The features of the rows, ready for training."""
 
     values: NDArray[np.float32]
     """[rows, features], scaled."""
@@ -30,10 +30,10 @@ class Features:
 
 
 def with_gaps(rows: TableRows, fields: Mapping[str, str], missing: Sequence[str]) -> TableRows:
-    """The rows with cells that spell a missing value left empty.
+    """The rows, with cells that spell a missing value made empty.
 
     `fields` are the columns and the fields of the spec that name them. Numbers of a Parquet file
-    are compared as they would be written.
+    are compared in their written form.
     """
     texts = {text.strip() for text in missing} - {""}
     if not texts:
@@ -55,7 +55,7 @@ def refuse_gaps(rows: TableRows, name: str, where: str, *, remedy: str) -> None:
 def complete_rows(
     rows: TableRows, columns: Sequence[FeatureColumn]
 ) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """Where no feature is empty whose rule leaves such a row out, and a note on those left out.
+    """The rows that are kept, because no feature is empty whose rule omits such rows, and a note.
 
     Raises InvalidInputError where no row is left.
     """
@@ -87,10 +87,10 @@ def read_features(
     scales: Scales,
     standardise: Standardiser | None,
 ) -> Features:
-    """The features of all rows, scaled, and standardised where that is asked for.
+    """The features of all rows, scaled, and standardised if the spec asks for it.
 
-    Raises InvalidInputError naming column and row of a cell that is none of the declared
-    categories, no number, or empty without a rule for it.
+    Raises InvalidInputError naming column and row of a cell that is not a declared category, not a
+    number, or empty without a rule for it.
     """
     names = tuple(name for column in columns for name in column.names)
     _check_width(len(rows), len(names))
@@ -159,7 +159,7 @@ def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
     """Each row's position among the declared categories."""
     levels = rows.levels(column.name, column.where)
     fill = column.feature.fill
-    found = [*find_classes(column.categories, levels.values), -1]  # the last: an empty cell
+    found = [*find_classes(column.categories, levels.values), -1]  # the last entry: an empty cell
     if fill is not None:
         found[-1] = column.categories.index(str(fill))
     codes = np.array(found, dtype=np.int64)[levels.codes]

@@ -1,7 +1,7 @@
-"""Clients for rows that name none: rows dealt out, by the experiment's seed.
+"""Assign rows that name no client to clients, by the experiment's seed.
 
-Everything is drawn by counter from (seed, PARTITION), so the same seed deals the same rows to the
-same clients on any machine, but for the last bit of logarithms in Dirichlet shares.
+Everything is drawn by counter from (seed, PARTITION), so the same seed assigns the same rows to the
+same clients on any machine, except for the last bit of logarithms in Dirichlet shares.
 """
 
 from typing import assert_never
@@ -67,7 +67,7 @@ def _check_enough_rows(partition: Dealt, rows: int) -> None:
 
 
 def _evenly(rows: int, clients: int, *, seed: int) -> NDArray[np.int64]:
-    """Rows in random order, dealt in turn: clients differ by one row at most."""
+    """Rows in random order, dealt in turn, so that client sizes differ by at most one row."""
     dealt = np.empty(rows, dtype=np.int64)
     dealt[permutation(rows, seed=seed, purpose=Purpose.PARTITION)] = np.arange(rows) % clients
     return dealt
@@ -85,9 +85,9 @@ def _by_shards(target: NDArray[np.float64], partition: Shards, *, seed: int) -> 
 def _by_shares(
     target: NDArray[np.float64], partition: Dirichlet, *, classes: int, seed: int
 ) -> NDArray[np.int64]:
-    """Each class by itself: its rows in random order, cut by shares from a Dirichlet distribution.
+    """Each class separately: its rows in random order, cut by shares from a Dirichlet distribution.
 
-    Cuts are rounded from one random offset per class, so that a client expects its share exactly,
+    Cuts are rounded from one random offset per class, so that a client's expected share is exact,
     however few rows a class has.
     """
     if not classes:
@@ -152,7 +152,7 @@ def _log_gammas(
 
 
 def _named(dealt: NDArray[np.int64], clients: int) -> Levels:
-    """Clients by name, those without a row left out; names sort as their numbers do."""
+    """Clients by name, without those that have no rows; names sort in numerical order."""
     digits = max(_NAME_DIGITS, len(str(clients)))
     present, codes = np.unique(dealt, return_inverse=True)
     names = tuple(f"client-{number + 1:0{digits}}" for number in present.tolist())

@@ -1,4 +1,4 @@
-"""Columns brought to mean 0 and deviation 1, by statistics of the data themselves."""
+"""Standardise columns to mean 0 and deviation 1, by statistics of the data themselves."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -15,12 +15,12 @@ from fedaudit.spec.table import Standardise
 
 @dataclass(frozen=True, eq=False)
 class Standardiser:
-    """Which rows a column's mean and deviation are taken over, and for which rows they serve."""
+    """Which rows give a column's mean and deviation, and to which rows these are applied."""
 
     groups: NDArray[np.int64]
     """[rows]: rows of one group share mean and deviation."""
     counted: NDArray[np.bool_]
-    """[rows]: whether a row counts towards those of its group."""
+    """[rows]: whether a row contributes to the statistics of its group."""
     note: str
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -46,8 +46,8 @@ class Standardiser:
 def standardiser(how: Standardise, clients: Levels, *, source: Source, seed: int) -> Standardiser:
     """Standardisation over the rows of all training clients, or within each client.
 
-    What is held out depends on the experiment's seed. Where it is rows, only those that train are
-    counted. There must be at least two clients.
+    Held-out clients or rows depend on the experiment's seed. If rows are held out, only training
+    rows are counted. There must be at least two clients.
     """
     codes = clients.codes
     match how:

@@ -56,7 +56,7 @@ def load_table(
 
 
 def read_client_key(rows: TableRows, name: str, where: str = "/federation/client_key") -> Levels:
-    """The clients of the rows. Raises InvalidInputError at `where` where a row names none."""
+    """The clients of the rows. Raises InvalidInputError at `where` for a row without a client."""
     refuse_gaps(rows, name, where, remedy=_MEANT_BY_KEY)
     return rows.levels(name, where)
 
@@ -126,7 +126,7 @@ def _check_fit(source: Table, columns: Columns, *, classification: bool) -> None
 
 
 def _distinguishing(rows: TableRows, key: ClientKey) -> Levels:
-    """The clients that the key tells apart, neither one in all nor one per row."""
+    """The clients that the key identifies: neither only one, nor one per row."""
     clients = read_client_key(rows, key.name, key.where)
     count = len(clients.values)
     if count == len(rows) and count > 1:
@@ -161,7 +161,7 @@ def _clients(
 def _target(
     rows: TableRows, source: Table, *, classification: bool
 ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
-    """The target [rows], and its classes where it has some."""
+    """The target [rows], and its classes if it has any."""
     if classification:
         levels = class_levels(rows, source.target, positive=source.positive)
         return levels.codes.astype(np.float64), levels.values
@@ -169,7 +169,7 @@ def _target(
 
 
 def _budgets(rows: TableRows, name: str) -> NDArray[np.float64]:
-    """The privacy budget of each row. Raises InvalidInputError for the first that is none."""
+    """The privacy budget of each row. Raises InvalidInputError for the first invalid one."""
     found = rows.numbers(name, BUDGETS)
     if not (found > 0).all():
         raise rows.fault(

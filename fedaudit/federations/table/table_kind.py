@@ -40,7 +40,7 @@ class TableKind(FileKind):
         progress: Callable[[], None],
         fingerprint: str | None,
     ) -> dict[str, Any]:
-        """Read as a stream, in memory for its clients and groups alone."""
+        """Read as a stream, with memory for its clients and groups only."""
         with open_source(self._source, files=files) as file:
             check_fingerprint(file.read_fingerprint(progress), fingerprint)
             return profile_table(self._source, file, fairness, progress=progress)

@@ -1,4 +1,4 @@
-"""One pass over a table of any size, checking what loading it would check."""
+"""One pass over a table of any size, with the same checks as loading it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -36,9 +36,9 @@ class TablePass:
         self.clients = None if key is None else ClientTally(key.name, key.where)
         self.target = TargetPass(source, fairness)
         self.rows = 0
-        """Rows that are not left out."""
+        """Rows that are kept."""
         self.left_out = 0
-        """Rows with a gap that its feature's rule leaves out."""
+        """Rows with a gap in a feature whose rule omits such rows."""
         self.missing: dict[str, int] = {}
         """Empty cells of each column that may have some."""
         self._tallies = {name: GroupTally() for name in columns.sensitive}
@@ -101,7 +101,7 @@ class TablePass:
         return self.clients.number(values, codes)
 
     def _complete(self, rows: TableRows) -> NDArray[np.bool_]:
-        """Where no feature is empty whose rule leaves such a row out, [rows]."""
+        """The rows where no feature is empty whose rule omits such rows, [rows]."""
         kept = np.ones(len(rows), dtype=np.bool_)
         for column in self._features:
             if not (column.feature.drops_rows or column.feature.fills_gaps):
@@ -116,7 +116,7 @@ class TablePass:
     def _groups(
         self, rows: TableRows, name: str, place: int
     ) -> tuple[list[str], NDArray[np.int64]]:
-        """The groups of an attribute in these rows, and each row's position among them."""
+        """The groups of an attribute in these rows, and each row's index among them."""
         edges = self._edges.get(name)
         if edges is None:
             where = pointer("fairness", "sensitive", place)
@@ -144,11 +144,11 @@ class TablePass:
     ) -> None:
         scored, favourable = self.target.outcomes(rows, groups)
         for name, (values, codes) in groups.items():
-            places = np.append(self._positions[name].of(values), -1)  # the last: no group
+            places = np.append(self._positions[name].of(values), -1)  # the last entry: no group
             self._tallies[name].add(places[codes], clients, scored=scored, favourable=favourable)
 
     def _values(self, name: str) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        """The groups of an attribute in their order, and where each stands in its tally."""
+        """The groups of an attribute in their order, and the index of each in its tally."""
         seen = self._positions[name].values
         if name in self._edges:
             return group_names(self._edges[name]), np.arange(len(seen))
@@ -157,6 +157,6 @@ class TablePass:
 
 
 def _as_codes(column: FeatureColumn) -> FeatureColumn:
-    """The feature as one number: as many columns as categories take memory and tell no more."""
+    """The feature as one number: one column per category would take memory and add nothing."""
     ordinal: Mapping[str, Any] = {"encoding": "ordinal"}
     return replace(column, feature=column.feature.model_copy(update=ordinal))

@@ -1,4 +1,4 @@
-"""What a registered table holds, found in one pass, in memory for its clients and groups alone."""
+"""The content of a registered table, found in one pass, in memory for clients and groups only."""
 
 from collections.abc import Callable
 from typing import Any, assert_never
@@ -35,10 +35,10 @@ _BY_SEED = "how many rows a client gets depends on the experiment's seed"
 def profile_table(
     source: Table, file: SourceFile, fairness: Groups, *, progress: Callable[[], None]
 ) -> dict[str, Any]:
-    """Sizes and names as JSON; small groups are hidden.
+    """Sizes and names as JSON; small groups are suppressed.
 
-    `progress` is called after every batch of rows. Raises InvalidInputError with what loading the
-    data would say.
+    `progress` is called after every batch of rows. Raises InvalidInputError with the same message
+    as loading the data.
     """
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, fairness.sensitive)
@@ -137,10 +137,10 @@ def _dealt(partition: Dealt, rows: int) -> dict[str, Any]:
 def _balance(
     target: TargetFound, name: str, rule: DisclosureRule
 ) -> tuple[dict[str, int | None] | None, Warnings, dict[str, str]]:
-    """Rows per class where there are classes, else why not.
+    """Rows per class if there are classes, else the reason.
 
-    Classes that are many for their rows are not even named: they may be measurements, which a
-    cell that is no number kept from being taken for numbers.
+    If classes are many relative to their rows, they are not even named: they may be measurements
+    that were not recognised as numbers because of one non-numeric cell.
     """
     if not target.classes:
         return None, [], {"class_balance": NUMERIC_TARGET}
@@ -153,7 +153,7 @@ def _balance(
 
 
 def _size_warnings(rows: int, clients: dict[str, Any], columns: Columns, features: int) -> Warnings:
-    """What an experiment could not load as it is: it may name fewer features."""
+    """Warnings of what an experiment could not load as it is: it may name fewer features."""
     cells = rows * len(columns.fields)
     if cells > MAX_TABLE_CELLS:
         message = (

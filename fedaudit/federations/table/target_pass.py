@@ -1,4 +1,4 @@
-"""The target of a table that is read batch by batch: classes or numbers, favourable outcomes."""
+"""The target of a table read batch by batch: classes or numbers, and favourable outcomes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,21 +24,21 @@ _ROWS_PER_WHOLE_NUMBER = 10
 _TWO = 2
 
 GroupValues = Mapping[str, tuple[Sequence[str], NDArray[np.int64]]]
-"""Sensitive attribute -> the groups of a batch, and each row's position among them (-1: none)."""
+"""Sensitive attribute -> the groups of a batch, and each row's index among them (-1: none)."""
 Outcomes = tuple[NDArray[np.bool_], NDArray[np.bool_]]
-"""[rows]: of which rows a rule speaks, and where the outcome is favourable."""
+"""[rows]: to which rows a rule applies, and where the outcome is favourable."""
 
 
 @dataclass(frozen=True, eq=False)
 class TargetFound:
-    """What the whole pass says of the target."""
+    """Results of the whole pass about the target."""
 
     classes: tuple[str, ...]
-    """Empty where it is a number."""
+    """Empty for a numeric target."""
     rows: NDArray[np.int64]
     """[classes]"""
     positive_flipped: bool
-    """Whether of two classes the favourable one is the other than `outcomes` took."""
+    """Whether, of two classes, the favourable one is not the one that `outcomes` assumed."""
     no_rule: str | None
     """Why no outcome is favourable; None where there is a rule."""
 
@@ -81,9 +81,9 @@ class TargetPass:
         return rule >= 0, table[rule, codes] & (rule >= 0)
 
     def found(self, source: SourceFile, attributes: Mapping[str, Sequence[str]]) -> TargetFound:
-        """Classes and rule, checked as loading would: Raises InvalidInputError.
+        """Classes and rule, with the checks of loading. Raises InvalidInputError.
 
-        `attributes` are all groups of each.
+        `attributes` are all groups of each attribute.
         """
         classes = self._classes(source)
         names = () if classes is None else classes.values
@@ -99,9 +99,9 @@ class TargetPass:
         return TargetFound(names, counts, positive_flipped, self._no_rule(names))
 
     def _check_numbers(self) -> None:
-        """Raises InvalidInputError for a bound on numbers of which some cell is none.
+        """Raises InvalidInputError for a bound on a numeric target if some cell is not a number.
 
-        Without naming the others, as one would name classes: they are measurements.
+        Does not list the other values, as it would list classes: they are measurements.
         """
         if self._not_a_number is None or all(rule.lists_values for rule in self._rules):
             return
@@ -127,7 +127,7 @@ class TargetPass:
         return rule >= 0, favourable
 
     def _rule_of(self, groups: GroupValues, rows: int) -> NDArray[np.int64]:
-        """Which rule speaks of each row, [rows]; -1 for none."""
+        """Which rule applies to each row, [rows]; -1 for none."""
         if not self._by_group:
             return np.full(rows, 0 if self._rules else -1, dtype=np.int64)
         (name,) = self._by_group[0].group  # the spec allows rules about one attribute only
@@ -136,7 +136,7 @@ class TargetPass:
         return np.array([*(place.get(value, -1) for value in values), -1], dtype=np.int64)[codes]
 
     def _classes(self, source: SourceFile) -> Levels | None:
-        """The values as classes, by the checks of loading; None where they are numbers."""
+        """The values as classes, by the checks of loading; None for numbers."""
         if not self._are_classes():
             return None
         values = self._values.values
@@ -145,9 +145,10 @@ class TargetPass:
         return class_levels(rows, self._source.target, positive=self._source.positive)
 
     def _are_classes(self) -> bool:
-        """Whether the target is taken for classes; a training run decides by its model.
+        """Whether the target is treated as classes; for a training run its model decides.
 
-        Numbers are where they are two, or few whole ones that come again and again.
+        Numbers are treated as classes if there are two of them, or few whole ones that repeat
+        often.
         """
         if self._source.positive is not None or any(rule.lists_values for rule in self._rules):
             return True
@@ -181,7 +182,7 @@ def _holds(rule: Rule | GroupRule, values: Sequence[str]) -> list[bool]:
 def _single_row_federation(
     target: str, classes: tuple[str, ...], attributes: Mapping[str, Sequence[str]]
 ) -> Federation:
-    """A federation of one row that has all these classes and groups, to check rules against."""
+    """A one-row federation that has all these classes and groups, to check rules against."""
     one = np.zeros((1, 1), dtype=np.float32)
     return Federation(
         features=one[:, :, None],

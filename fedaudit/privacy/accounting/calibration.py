@@ -1,4 +1,4 @@
-"""How much noise a budget needs, from public numbers alone."""
+"""How much noise a budget requires, from public numbers alone."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,10 +25,10 @@ def calibrated_run(
 ) -> TwoStageRun:
     """The run with the least noise in which a record of `record_rate` spends at most `epsilon`.
 
-    With rate 1 every record of the run spends at most `epsilon`, and the noise tells nothing
-    about anyone's budget. The authors stop within 0.01 of the budget on either side; here the
-    budget is met to nine digits and never passed. Raises InvalidInputError at `pointer` where no
-    noise is enough (the budget lies below the floor of the orders).
+    With rate 1 every record of the run spends at most `epsilon`, and the noise reveals nothing
+    about any record's budget. The authors stop within 0.01 of the budget on either side; here the
+    budget is met to nine digits and never exceeded. Raises InvalidInputError at `pointer` where no
+    amount of noise is enough (the budget lies below the floor of the orders).
     """
     loudest = TwoStageRun(
         client_rate=client_rate,
@@ -58,7 +58,7 @@ def calibrated_run(
 
 
 def _least_noise(spends: Callable[[float], float], epsilon: float) -> float:
-    """Bisection on the logarithm; the answer is the upper end, which keeps the budget."""
+    """Bisection on the logarithm; returns the upper end, which keeps the budget."""
     low, high = _MIN_NOISE, _MAX_NOISE
     if spends(low) <= epsilon:
         return low

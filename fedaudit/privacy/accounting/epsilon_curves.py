@@ -1,4 +1,4 @@
-"""What one kind of subject spends against one observer, composition by composition."""
+"""What one kind of subject spends against one observer, by number of compositions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,8 @@ class RepeatedEvent:
 
     event: Event
     max_compositions: int | None = None
-    """Compositions after which the subject takes no further part; None where it stays."""
+    """Compositions after which the subject takes no further part; None where it stays to the
+    end."""
 
     def compositions_within(self, compositions: ArrayLike) -> NDArray[np.int64]:
         """How many of these compositions the subject takes part in."""
@@ -31,7 +32,8 @@ class RepeatedEvent:
 
 
 def repeated_event_from_dict(values: dict[str, Any]) -> RepeatedEvent:
-    """What `as_dict` gave. Raises ValueError, KeyError or TypeError where it is malformed."""
+    """The inverse of `as_dict`. Raises ValueError, KeyError or TypeError where the value is
+    malformed."""
     lasts = values["lasts"]
     if lasts is not None and (type(lasts) is not int or lasts < 1):
         raise ValueError(f"lasts = {lasts} must be a whole number, 1 or more, or null")
@@ -40,24 +42,25 @@ def repeated_event_from_dict(values: dict[str, Any]) -> RepeatedEvent:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EpsilonCurve:
-    """Epsilon of one kind of subject, by the number of compositions."""
+    """Epsilon of one kind of subject, by number of compositions."""
 
     observer: Observer
     delta: float
     adjacency: Adjacency
     repeated_events: tuple[RepeatedEvent, ...]
-    """What a subject may go through; the line is the worst of them at each place. One, but for
-    groups of records that their clients sample with noise of their own."""
+    """The possible repeated events of a subject; the curve is their maximum at each place. A single
+    one, except for groups of records that their clients sample with noise of their own."""
     epsilons: NDArray[np.float64]
-    """[steps + 1]: epsilon after that many compositions, upper bounds that never fall, from 0."""
+    """[steps + 1]: epsilon after that many compositions; upper bounds that never decrease, from
+    0."""
 
     @property
     def event(self) -> Event:
-        """One composition, of the course that spends most in the end."""
+        """One composition of the repeated event that spends most in the end."""
         return self.repeated_events[0].event
 
     def after(self, compositions: ArrayLike) -> NDArray[np.float64]:
-        """Epsilon after so many compositions, each; more than planned are possible.
+        """Epsilon after each of these numbers of compositions, which may exceed the planned ones.
 
         A round that was charged, lost and repeated is composed twice.
         """
@@ -77,16 +80,16 @@ class EpsilonCurve:
         return found
 
     def steps_within(self, epsilon: float) -> int:
-        """The most compositions, up to those planned, after which `epsilon` is not passed."""
+        """The largest number of planned compositions after which `epsilon` is not exceeded."""
         return int(np.searchsorted(self.epsilons, epsilon, side="right")) - 1
 
     def curve(self, compositions: int) -> NDArray[np.float64]:
-        """Renyi divergences after so many compositions, at RDP_ORDERS: float64 [orders]."""
+        """Renyi divergences after this many compositions, at RDP_ORDERS: float64 [orders]."""
         most = np.zeros(1)
         for repeated in self.repeated_events:
             one = shared_curve(repeated.event, adjacency=self.adjacency, observer=self.observer)
             count = int(repeated.compositions_within(compositions))
-            # An order without a bound stays infinite, but for no composition at all.
+            # An order without a bound stays infinite, unless nothing was composed.
             most = np.maximum(most, count * one if count else np.zeros(len(one)))
         return most
 
@@ -99,7 +102,8 @@ def worst_epsilons(
     observer: Observer,
     delta: float,
 ) -> NDArray[np.float64]:
-    """The largest epsilon of the events after so many compositions, by Renyi orders: float64."""
+    """The largest epsilon of the events after each number of compositions, by Renyi orders:
+    float64."""
     found = [
         renyi_epsilons(
             repeated.event,

@@ -1,6 +1,6 @@
 """Epsilon after every number of compositions of one event.
 
-A table starts at 0, never falls, and is an upper bound at each of its places.
+A table starts at 0, never decreases, and is an upper bound at each of its places.
 """
 
 from functools import lru_cache
@@ -29,7 +29,7 @@ from fedaudit.privacy.accounting.privacy_events import (
 
 _AT_ONCE = 1 << 12  # compositions at a time
 _PLD_POINTS = 32
-_MAX_PLD_EPSILON = 30.0  # a larger epsilon takes long, and means little
+_MAX_PLD_EPSILON = 30.0  # a larger epsilon takes long to compute and means little
 
 
 def renyi_epsilons(
@@ -43,7 +43,7 @@ def renyi_epsilons(
     found = np.empty(len(flat))
     for start in range(0, len(flat), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
-        # A count of 0 against an order left out at infinity is no number, and is replaced below.
+        # A count of 0 at an order with infinite divergence is NaN, and is replaced below.
         with np.errstate(invalid="ignore"):
             found[part] = (np.multiply.outer(flat[part], curve) + added).min(-1)
     table: NDArray[np.float64] = np.where(flat > 0, np.maximum(found, 0.0), 0.0)
@@ -56,8 +56,8 @@ def pld_table(
 ) -> NDArray[np.float64]:
     """Epsilon after 0 .. `steps` compositions by privacy loss distributions: [steps + 1].
 
-    Computed at a few places; between two of them the later one's figure stands, or that of Renyi
-    orders where it is smaller. The last place is the accountant's own figure.
+    Computed at a few places; between two places the figure of the later one is used, or that of
+    Renyi orders where it is smaller. The last place is the accountant's own figure.
     """
     table = renyi_epsilons(
         event, np.arange(steps + 1), adjacency=adjacency, observer="final_model", delta=delta
@@ -69,17 +69,17 @@ def pld_table(
         fine = {} if place == steps else {"loss_step": COARSE_LOSS_STEP}
         accountant = PldAccountant(adjacency=adjacency, **fine)
         table[place] = min(table[place], accountant.compose(event, place).epsilon(delta))
-    # What holds after more compositions holds after fewer.
+    # An upper bound for more compositions also holds for fewer.
     table = np.minimum.accumulate(table[::-1])[::-1].copy()
     table.flags.writeable = False
     return table
 
 
 def shared_curve(event: Event, *, adjacency: Adjacency, observer: Observer) -> NDArray[np.float64]:
-    """Renyi divergences of one composition at RDP_ORDERS, whatever the event: float64 [orders].
+    """Renyi divergences of one composition at RDP_ORDERS, for any event: float64 [orders].
 
-    So that events of different runs can be added up. A two-stage round is known at whole orders
-    only; divergences grow with the order, so the next whole one bounds a fraction.
+    The common orders let events of different runs be composed. A two-stage round is known only at
+    whole orders; divergences grow with the order, so the next whole order bounds a fractional one.
     """
     known = known_event(event)
     match known:

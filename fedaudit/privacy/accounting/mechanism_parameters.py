@@ -1,7 +1,7 @@
 """What an accountant needs to know about a mechanism.
 
-Public numbers only, but for the events of record groups, whose rates follow from the budgets; the
-ledger that keeps them is confidential.
+Public numbers only, except for the events of record groups, whose rates follow from the budgets;
+the ledger that keeps them is confidential.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ Floats = NDArray[np.float64]
 GuaranteeKind = Literal["formal", "heuristic", "none"]
 CostKind = Literal["leakage", "epsilon", "unbounded"]
 """How a cost is counted: as leakage under metric privacy, as an epsilon with a delta, or not at
-all, since nothing bounds it."""
+all, because nothing bounds it."""
 
 
 @dataclass(frozen=True)
 class Component:
-    """A part of the vector that has noise and a radius of its own, such as a layer."""
+    """A part of the vector that has its own noise and radius, such as a layer."""
 
     name: str
     n: int
@@ -55,13 +55,13 @@ class MechanismParameters:
     guarantee: GuaranteeKind
     event: str | None = None
     """Canonical JSON of what is composed (`SpendingPlan.events_json`); None where nothing is
-    counted as an epsilon with a delta, and then so are the fields below."""
+    counted as an epsilon with a delta, and then the fields below are None too."""
     delta: float | None = None
     adjacency: str | None = None
     accountant: str | None = None
     components: tuple[Component, ...] | None = None
-    """What the vector is made of, where each part has a radius of its own; None where the vector
-    is released as a whole."""
+    """The parts of the vector, where each has a radius of its own; None where the vector is
+    released as a whole."""
 
     def __post_init__(self) -> None:
         if self.components is None:
@@ -76,7 +76,7 @@ class MechanismParameters:
 
     @property
     def counts_epsilon(self) -> bool:
-        """Whether the cost is an epsilon with a delta; otherwise it is leakage, or unbounded."""
+        """Whether the cost is an epsilon with a delta; otherwise it is leakage or unbounded."""
         return self.event is not None
 
     @property
@@ -88,17 +88,17 @@ class MechanismParameters:
 
     @property
     def follow_from_n(self) -> bool:
-        """Whether a spec and the number of parameters tell all of it, without data."""
+        """Whether a spec and the number of parameters determine all of it, without data."""
         return not self.counts_epsilon and self.components is None
 
     @property
     def component_sizes(self) -> tuple[int, ...]:
-        """Parameters of each component; none where the vector is released as a whole."""
+        """Parameters of each component; empty where the vector is released as a whole."""
         return tuple(component.n for component in self.components or ())
 
     @property
     def noised_sizes(self) -> tuple[int, ...]:
-        """Parameters of each part of the vector that has noise of its own."""
+        """Parameters of each part of the vector that has its own noise."""
         return self.component_sizes or (self.n,)
 
     def leakage(self, releases: float) -> float:
@@ -126,7 +126,8 @@ class MechanismParameters:
         return self.noise_multiplier
 
     def radii_shape(self, subjects: int) -> tuple[int, ...]:
-        """The shape of the radii of so many subjects: one each, or one for each component too."""
+        """The shape of the radii of this many subjects: one each, or one per component and
+        subject."""
         return (subjects,) if self.components is None else (subjects, len(self.components))
 
     def as_dict(self) -> dict[str, Any]:
@@ -138,8 +139,8 @@ class MechanismParameters:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "MechanismParameters":
-        """What `as_dict` gave. Raises TypeError for a missing or unknown field, and ValueError for
-        components that are none."""
+        """The inverse of `as_dict`. Raises TypeError for a missing or unknown field, and ValueError
+        for invalid components."""
         components = fields.get("components")
         return cls(**{**fields, "components": None if components is None else _read(components)})
 

@@ -1,4 +1,4 @@
-"""Observers in words, against whom an epsilon holds: the one wording of pages and reports."""
+"""Wording for observers, against whom an epsilon holds; the only one for pages and reports."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ OBSERVERS: Mapping[Observer, str] = {
     "final_model": "those who see the models and not who took part",
     "server": "the server",
 }
-"""Follows "against": `final_model` knows the models alone, `server` also who took part and when."""
+"""Follows "against": `final_model` knows only the models, `server` also who took part and when."""
 
 
 def observer_words(name: str) -> str:
-    """An observer in words; a name that is not known stands for itself."""
+    """An observer in words; an unknown name is returned unchanged."""
     return {str(known): words for known, words in OBSERVERS.items()}.get(name, name)

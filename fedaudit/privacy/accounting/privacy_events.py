@@ -1,13 +1,13 @@
-"""What happened to the data, apart from who adds it up.
+"""Events: what was done to the data, independent of the accountant.
 
-An event is one release, or many of the same, in public numbers alone; an accountant
+An event is one release, or many equal ones, described by public numbers alone; an accountant
 (`fedaudit.privacy.accounting.accountants`) turns events into an epsilon. The ledger stores events,
 so that runs on one federation can be composed later, under another delta or by a better accountant.
 
-A `noise_multiplier` here is always the standard deviation of the noise over the *clip*: the
-largest norm that one unit (a record, a client) adds to the sum. How far two neighbouring sums lie
-apart depends on the adjacency, one clip where a unit is added or removed and two where it is
-replaced, and is the accountant's business.
+A `noise_multiplier` here is always the standard deviation of the noise over the *clip*: the largest
+norm that one unit (a record, a client) adds to the sum. The distance between two neighbouring sums
+depends on the adjacency, one clip where a unit is added or removed and two where it is replaced,
+and is the accountant's concern.
 """
 
 import math
@@ -16,15 +16,16 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
 Adjacency = Literal["add-or-remove-one", "replace-one"]
-"""How two neighbouring datasets differ: by one unit more, or by the content of one unit."""
+"""How two neighbouring datasets differ: by one additional unit, or by the content of one unit."""
 
 Observer = Literal["final_model", "server"]
-"""Who looks: at the model alone, the sampling of clients kept secret; or at every upload."""
+"""The observer: sees only the model, while the sampling of clients is secret; or sees every
+upload."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """What all events share: their form in JSON."""
+    """The JSON form that all events share."""
 
     kind: ClassVar[str]
 
@@ -39,7 +40,7 @@ class Event:
 
 @dataclass(frozen=True)
 class NonPrivate(Event):
-    """A release without any mechanism: nothing bounds what it tells."""
+    """A release without any mechanism: nothing bounds what it reveals."""
 
     kind: ClassVar[str] = "non-private"
 
@@ -57,7 +58,7 @@ class Gaussian(Event):
 
 @dataclass(frozen=True)
 class PoissonSampled(Event):
-    """The event on a sample that every unit enters by a coin of its own."""
+    """The event on a Poisson sample, which every unit enters by a coin of its own."""
 
     kind: ClassVar[str] = "poisson-sampled"
     rate: float
@@ -139,7 +140,7 @@ class Composed(Event):
         _check_count("count", self.count)
 
     def flattened(self) -> tuple[Event, int]:
-        """What is composed, itself no composition, and how often."""
+        """What is composed, itself not a composition, and how often."""
         if not isinstance(self.event, Composed):
             return self.event, self.count
         event, count = self.event.flattened()
@@ -147,7 +148,7 @@ class Composed(Event):
 
 
 SingleEvent = NonPrivate | Gaussian | PoissonSampled | FixedSizeSampled | TwoStage | LaplaceL2
-"""What happens once."""
+"""A single release."""
 AnyEvent = SingleEvent | Composed
 """Every event there is: what accountants match to the end."""
 
@@ -155,14 +156,14 @@ _KINDS: dict[str, type[Event]] = {event.kind: event for event in get_args(AnyEve
 
 
 def known_event(event: Event) -> AnyEvent:
-    """The event as one of those there are, to be matched. Raises TypeError for any other."""
+    """The value as one of the known events, for matching. Raises TypeError for any other."""
     if not isinstance(event, AnyEvent):
         raise TypeError(f"{type(event).__name__} is no event that is known")
     return event
 
 
 def event_from_dict(values: Mapping[str, Any]) -> Event:
-    """What `as_dict` gave. Raises ValueError for an unknown kind or a wrong set of fields."""
+    """The inverse of `as_dict`. Raises ValueError for an unknown kind or a wrong set of fields."""
     given = dict(values)
     kind = given.pop("kind", None)
     if kind not in _KINDS:

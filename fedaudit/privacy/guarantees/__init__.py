@@ -1,1 +1,1 @@
-"""What a mechanism guarantees, in statements that never claim too much."""
+"""What a mechanism guarantees, worded so that it never claims too much."""

@@ -1,4 +1,4 @@
-"""The shape of a guarantee, and sentences that all of them share."""
+"""The form of a guarantee, and sentences that all guarantees share."""
 
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context
@@ -24,13 +24,13 @@ class Guarantee:
     adjacency: str | None
     delta: float | None
     observers: tuple[str, ...]
-    """Against whom it holds; empty where there is none."""
+    """Against whom it holds; empty where there is no guarantee."""
     statement: str
     reasons: dict[str, str] = field(default_factory=dict)
 
 
 def no_guarantee(mechanism: str, *, unit: str, statement: str) -> Guarantee:
-    """What is said where nothing is bounded."""
+    """The statement for a mechanism that bounds nothing."""
     return Guarantee(
         kind="none",
         mechanism=mechanism,
@@ -44,15 +44,15 @@ def no_guarantee(mechanism: str, *, unit: str, statement: str) -> Guarantee:
 
 
 def number(value: float) -> str:
-    """A figure in a sentence."""
+    """A figure for a sentence."""
     return f"{value:.6g}"
 
 
 def at_most(value: float, *, digits: int = 6) -> str:
-    """An upper bound in a sentence: rounded up, never to less than was shown.
+    """An upper bound for a sentence: rounded up, never below the figure that was shown.
 
-    What few digits can say is stated as it is: 2.2 stays, although in binary it lies a little
-    higher.
+    A number that few digits can express is stated unchanged: 2.2 stays, although in binary it lies
+    a little higher.
     """
     nearest = f"{value:.{digits}g}"
     if float(nearest) >= value:

@@ -23,7 +23,8 @@ LAYER_ADJACENCY = (
 
 
 def adaptive_layers(privacy: LaplaceL2, sizes: Sequence[int]) -> list[str]:
-    """Of radii that are the norms of the layers' updates; `sizes`: parameters of each layer."""
+    """The guarantee for radii that are the norms of the layers' updates; `sizes`: parameters per
+    layer."""
     nu, bounds = privacy.noise_multiplier, f"at least {number(privacy.radius_floor)}"
     if privacy.clip is not None:
         bounds += f", and at most {number(privacy.clip)}, to which the whole update is clipped"
@@ -38,7 +39,7 @@ def adaptive_layers(privacy: LaplaceL2, sizes: Sequence[int]) -> list[str]:
 
 
 def fixed_layers(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> list[str]:
-    """Of one public radius for every layer; `label` says how far that is proven."""
+    """The guarantee for one public radius for every layer; `label` states how far it is proven."""
     radius, nu = float(privacy.radius), privacy.noise_multiplier
     cost = leakage(1, n=sum(sizes), noise_multiplier=nu)
     return [
@@ -55,7 +56,7 @@ def fixed_layers(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> lis
 
 
 def layer_choice(privacy: LaplaceL2) -> str:
-    """Of several hypotheses, between which the upload tells the choice."""
+    """The sentences about several hypotheses, where the upload reveals the choice."""
     if privacy.radius == "adaptive":
         return (
             "The hypothesis that a client chose is not hidden by noise of its own: the further "
@@ -73,7 +74,7 @@ def _each(sizes: Sequence[int], nu: float) -> str:
 
 
 def _reach(clip: float | None, radius: float, cost: float, *, spread: float) -> str:
-    """How far n / nu reaches over the datasets that a client may hold; `spread` is the norm of the
+    """The extent of n / nu over the datasets that a client may hold; `spread` is the norm of the
     layers' n_l / nu."""
     if clip is None:
         return (

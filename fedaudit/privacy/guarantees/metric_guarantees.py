@@ -34,10 +34,10 @@ ADJACENCY = (
 def release_sentences(
     privacy: LaplaceL2, *, n: int, layers: Sequence[int], proven: bool
 ) -> list[str]:
-    """What a release costs, and within which distance.
+    """The cost of a release, and the distance within which it holds.
 
-    `layers`: parameters of each layer, of noise layer by layer; `proven`: whether the whole of it
-    is a theorem.
+    `layers`: parameters of each layer, for noise layer by layer; `proven`: whether all of it is a
+    theorem.
     """
     adaptive = privacy.radius == "adaptive"
     label = "Formal" if proven else "Heuristic as a whole"
@@ -78,7 +78,7 @@ def _fixed(privacy: LaplaceL2, n: int, *, label: str) -> list[str]:
 
 
 def _reach(clip: float | None, radius: float, cost: float) -> str:
-    """How far n / nu reaches over the datasets that a client may hold."""
+    """The extent of n / nu over the datasets that a client may hold."""
     if clip is None:
         return (
             "Updates are not clipped, so nothing keeps uploads within r: no single number holds "
@@ -97,9 +97,9 @@ def _reach(clip: float | None, radius: float, cost: float) -> str:
 
 
 def choice_sentences(privacy: LaplaceL2, *, hypotheses: int, reported: bool) -> list[str]:
-    """How far it stays hidden which of several hypotheses a client chose.
+    """How far the choice among several hypotheses stays hidden.
 
-    `reported`: whether clients say so themselves.
+    `reported`: whether clients report their choice themselves.
     """
     if hypotheses == 1:
         return []

@@ -49,7 +49,7 @@ _CHOICE_COVERED = (
 
 @dataclass(frozen=True)
 class GaussianCentralMechanism(EpsilonMechanism):
-    """Everybody is charged for every round, since who was drawn is secret."""
+    """The population is charged for every round, because it is secret who was drawn."""
 
     facts: ClassVar[MechanismFacts] = MechanismFacts(
         name="gaussian-central",
@@ -89,7 +89,7 @@ class GaussianCentralMechanism(EpsilonMechanism):
 
     @property
     def epsilon_budget(self) -> float | None:
-        """No model passes it: the run ends before the round that would."""
+        """No model exceeds it: the run ends before the round that would."""
         return self.privacy.epsilon_budget
 
     @property
@@ -99,17 +99,18 @@ class GaussianCentralMechanism(EpsilonMechanism):
 
     @property
     def adjacency(self) -> Adjacency:
-        """By how the cohort is drawn."""
+        """Depends on how the cohort is drawn."""
         return self._round()[1]
 
     def noise_multiplier(self) -> float | str:
-        """Of the sum; with an adaptive clip, of the sum and the count together."""
+        """The noise multiplier of the sum; with an adaptive clip, of the sum and the count
+        together."""
         return float(self.privacy.noise_multiplier)
 
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
     ) -> MechanismParameters:
-        """The event of a round; no clip where it moves."""
+        """The event of a round; without a clip where the clip is adaptive."""
         moves = self.privacy.adaptive_clip is not None
         return self.planned_inputs(
             plan,
@@ -125,7 +126,8 @@ class GaussianCentralMechanism(EpsilonMechanism):
         client_names: Sequence[str] = (),
         records: RecordUse | None = None,
     ) -> SpendingPlan | None:
-        """One subject, everyone, charged for every round against those who see the models."""
+        """One subject, the population, charged for every round against an observer of the
+        models."""
         event, adjacency = self._round(training_clients)
         return self._plan(event, adjacency)
 
@@ -140,7 +142,7 @@ class GaussianCentralMechanism(EpsilonMechanism):
         )
 
     def sentences(self) -> list[str]:
-        """Against those who see the models; the server is trusted."""
+        """Against an observer of the models; the server is trusted."""
         privacy = self.privacy
         neighbours, reach = self._neighbours()
         clip, noise = self._clip_and_noise()
@@ -160,11 +162,11 @@ class GaussianCentralMechanism(EpsilonMechanism):
         return found
 
     def limits(self) -> list[str]:
-        """That the server is trusted, and that a clip moves by what it sees."""
+        """That the server is trusted, and that an adaptive clip depends on what the server sees."""
         return [_TRUSTED] + [_MOVING_CLIP] * (self.privacy.adaptive_clip is not None)
 
     def _round(self, training_clients: int = 1) -> tuple[Event, Adjacency]:
-        """One round, and for which neighbours it is accounted for."""
+        """One round, and the adjacency under which it is accounted for."""
         cohort, noised = self.spec.training.cohort, Gaussian(self.privacy.noise_multiplier)
         match cohort:
             case FixedCohort():
@@ -188,7 +190,7 @@ class GaussianCentralMechanism(EpsilonMechanism):
         )
 
     def _neighbours(self) -> tuple[str, str]:
-        """By what neighbouring federations differ, and how far that moves a sum."""
+        """How neighbouring federations differ, and how far that moves a sum."""
         match self.adjacency:
             case "replace-one":
                 return (

@@ -60,7 +60,7 @@ class GaussianLocalMechanism(EpsilonMechanism):
 
     @property
     def epsilon_budget(self) -> float | None:
-        """No client passes it: it takes no further part before it would."""
+        """No client exceeds it: a client takes no further part before it would."""
         return self.privacy.epsilon_budget
 
     @property
@@ -70,11 +70,11 @@ class GaussianLocalMechanism(EpsilonMechanism):
 
     @property
     def adjacency(self) -> Adjacency:
-        """Any two datasets that a client may hold."""
+        """Any two datasets that a client may hold are neighbours."""
         return "replace-one"
 
     def noise_multiplier(self) -> float | str:
-        """Of an upload."""
+        """The noise multiplier of one upload."""
         return float(self.privacy.noise_multiplier)
 
     def inputs(
@@ -101,7 +101,7 @@ class GaussianLocalMechanism(EpsilonMechanism):
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
     ) -> Projection:
-        """The epsilon of a client drawn in every round; `expected`, the mean over clients."""
+        """The epsilon of a client drawn in every round; `expected` is the mean over clients."""
         found = plan or self._plan(())
         projection = self.project_one_event(
             found, noise_multiplier=float(self.privacy.noise_multiplier)
@@ -115,7 +115,7 @@ class GaussianLocalMechanism(EpsilonMechanism):
         return projection
 
     def sentences(self) -> list[str]:
-        """Against the server and everyone after it."""
+        """Against the server and every later observer."""
         privacy = self.privacy
         return [
             "Formal. All that a client sends satisfies (epsilon, delta)-differential privacy, "
@@ -130,7 +130,7 @@ class GaussianLocalMechanism(EpsilonMechanism):
         ]
 
     def limits(self) -> list[str]:
-        """None beyond those of every epsilon."""
+        """Only the limits of every epsilon."""
         return []
 
     def _plan(self, client_names: Sequence[str]) -> SpendingPlan:

@@ -62,7 +62,7 @@ _SECRET_EPSILON = (
 
 @dataclass(frozen=True)
 class LaplaceL2Mechanism(PrivacyMechanism):
-    """Clients add Laplace noise to their updates; what a release costs is leakage."""
+    """Clients add Laplace noise to their updates; the cost of a release is leakage."""
 
     facts: ClassVar[MechanismFacts] = MechanismFacts(
         name="laplace-l2",
@@ -128,13 +128,14 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         client_names: Sequence[str] = (),
         records: RecordUse | None = None,
     ) -> SpendingPlan | None:
-        """Leakage needs no plan: it is a product."""
+        """None: leakage needs no plan, because it is a product."""
         return None
 
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
     ) -> Projection:
-        """Leakage of a client drawn in every round, and of one drawn as often as the others."""
+        """Leakage of a client drawn in every round, and of a client drawn as often as the
+        average."""
         nu, budget = self.privacy.noise_multiplier, self.privacy.client_budget
         rounds = self.spec.training.rounds
         reasons = {"epsilon": NO_EPSILON}
@@ -168,7 +169,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         planned: Sequence[ObserverEpsilon] = (),
         layers: Sequence[int] = (),
     ) -> Guarantee:
-        """Against the server, between datasets whose uploads lie a distance apart."""
+        """Against the server, between datasets whose uploads are a given distance apart."""
         privacy = self.privacy
         sentences = release_sentences(
             privacy,
@@ -216,13 +217,13 @@ class LaplaceL2Mechanism(PrivacyMechanism):
 
     @property
     def _reports_choice(self) -> bool:
-        """Whether clients say, without noise, which of several hypotheses they chose."""
+        """Whether clients report, without noise, which of several hypotheses they chose."""
         training = self.spec.training
         return training.clustering.method == "reported" and training.hypotheses > 1
 
     @staticmethod
     def _needed(layers: Sequence[int]) -> Sequence[int]:
-        """The layers. ValueError where they were not handed over."""
+        """The layers. Raises ValueError where they are missing."""
         if not layers:
             raise ValueError("noise layer by layer needs the parameters of each layer")
         return layers

@@ -1,4 +1,4 @@
-"""The mechanism `none`: updates leave the clients as they are."""
+"""The mechanism `none`: updates leave the clients unchanged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class NoPrivacyMechanism(PrivacyMechanism):
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
     ) -> Projection:
-        """No figure, and why."""
+        """No figure, and the reason."""
         return unbounded_projection(NO_MECHANISM)
 
     def guarantee(
@@ -97,9 +97,9 @@ class NoPrivacyMechanism(PrivacyMechanism):
         planned: Sequence[ObserverEpsilon] = (),
         layers: Sequence[int] = (),
     ) -> Guarantee:
-        """That there is none."""
+        """The statement that there is no guarantee."""
         return no_guarantee(self.facts.name, unit=self.facts.unit, statement=_STATEMENT)
 
     def limits(self) -> list[str]:
-        """None but that of every run without noise."""
+        """Only the limits of every run without noise."""
         return []

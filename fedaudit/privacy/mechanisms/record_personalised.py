@@ -1,11 +1,11 @@
 """The mechanism `record-personalised`: every record is sampled as often as its budget allows.
 
 One record's clipped gradient moves the sum of a step by at most c where the record joins or leaves.
-Steps hang on the client's coin, and rounds are composed
+Steps depend on the client's coin, and rounds are composed
 (`fedaudit.privacy.accounting.accountants.two_stage`). Rates follow from the record's own budget and
-public numbers, so no other record's rate moves. The baselines' rates and noise follow from how many
-records a client has, or from others' budgets too: a proof would take these as known to everybody,
-and their figures are called heuristic.
+public numbers, so they do not affect other records' rates. The baselines' rates and noise also
+follow from how many records a client has, or from others' budgets: a proof would have to treat
+these as public, so their figures are called heuristic.
 """
 
 from collections.abc import Sequence
@@ -53,8 +53,8 @@ _NO_COST_OF_GROUPS = "who takes part in a round is secret, and records pay by bu
 
 @dataclass(frozen=True)
 class RecordPersonalisedMechanism(EpsilonMechanism):
-    """Records are charged by groups of budgets, for every round against those who see the models
-    and for the rounds of the busiest client against the server."""
+    """Records are charged by groups of budgets: for every round against an observer of the final
+    model, and for the rounds of the busiest client against the server."""
 
     facts: ClassVar[MechanismFacts] = MechanismFacts(
         name="record-personalised",
@@ -90,12 +90,12 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
 
     @property
     def cost_kind(self) -> CostKind:
-        """An epsilon with a delta, but for the baseline without noise."""
+        """An epsilon with a delta, except for the baseline without noise."""
         return "unbounded" if self._is_without_noise else "epsilon"
 
     @property
     def epsilon_budget(self) -> float | None:
-        """Budgets are the records' own; none of them ends a run."""
+        """None: budgets belong to the records, and none of them ends a run."""
         return None
 
     @property
@@ -105,14 +105,14 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
 
     @property
     def adjacency(self) -> Adjacency:
-        """A record is there or not."""
+        """Neighbours differ by the presence of one record."""
         return RECORD_ADJACENCY
 
     def noise_multiplier(self) -> float | str:
-        """What a record in every batch needs to stay within `epsilon_max`.
+        """The noise that a record in every batch requires to stay within `epsilon_max`.
 
-        The noise of other baselines follows from the data, and from it the data would follow in
-        part: a client's number of records, or the smallest budget.
+        The noise of other baselines follows from the data and would reveal part of them: a client's
+        number of records, or the smallest budget.
         """
         match self.privacy.baseline:
             case None | "filter":
@@ -130,13 +130,14 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def inputs(
         self, *, n: int, plan: SpendingPlan | None = None, layers: Sequence[int] = ()
     ) -> MechanismParameters:
-        """The events of each group of records, which tell the noise of every client."""
+        """The events of each group of records, which include the noise of every client."""
         if self._is_without_noise:
             return unbounded_inputs(self.facts.name, n=n, noise=self.privacy.noise)
         return self.planned_inputs(plan, n=n, noise_multiplier=None, clip=self.privacy.clip)
 
     def public_inputs(self, *, n: int) -> MechanismParameters:
-        """What the ledger records apart from the events, which follow from the budgets."""
+        """The parameters that the ledger records besides the events, which follow from the
+        budgets."""
         privacy = self.privacy
         return MechanismParameters(
             mechanism=privacy.mechanism,
@@ -159,7 +160,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         client_names: Sequence[str] = (),
         records: RecordUse | None = None,
     ) -> SpendingPlan | None:
-        """What records go through; None for the baseline without noise."""
+        """The plan of the records; None for the baseline without noise."""
         if self._is_without_noise:
             return None
         if records is None:
@@ -174,7 +175,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
     ) -> Projection:
-        """By the plan, or else by public numbers alone as far as these go."""
+        """From the plan, or else from public numbers alone as far as these suffice."""
         if self._is_without_noise:
             return unbounded_projection(NO_NOISE)
         projection = Projection(None, None, reasons=dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE))
@@ -212,7 +213,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         return super().guarantee(n=n, epsilons=epsilons, planned=planned, layers=layers)
 
     def sentences(self) -> list[str]:
-        """Against the server too, since clients add the noise themselves."""
+        """Against the server too, because clients add the noise themselves."""
         privacy, rate = self.privacy, self._client_rate
         label = "Formal" if self.guarantee_kind == "formal" else "Heuristic"
         found = [
@@ -243,7 +244,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         return found
 
     def limits(self) -> list[str]:
-        """What the server's figure tells, and whose the budgets are."""
+        """What the server's figure means, and to whom the budgets belong."""
         if self._is_without_noise:
             return []
         found, distribution = [], self.privacy.budgets.distribution
@@ -266,13 +267,13 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
 
     @property
     def _client_rate(self) -> float:
-        """The chance of a client; the spec's rules leave this mechanism no other cohort."""
+        """The sampling rate of a client; the spec's rules allow this mechanism no other cohort."""
         cohort = self.spec.training.cohort
         assert isinstance(cohort, PoissonCohort)
         return cohort.rate
 
     def _run_at_rate_one(self) -> TwoStageRun:
-        """What a record in every batch goes through."""
+        """The event of a record in every batch."""
         settings = record_settings(self.spec)
         return run_within(settings.epsilon_max, settings)
 
@@ -299,7 +300,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         ]
 
     def _planned_epsilons(self, plan: SpendingPlan) -> list[dict[str, object]]:
-        """What whoever spends most spends in all rounds, for every observer."""
+        """What the record that spends most spends in all rounds, for every observer."""
         return [
             epsilon_entry(
                 observer,

@@ -29,7 +29,7 @@ MECHANISMS: tuple[type[PrivacyMechanism], ...] = (
     RecordPersonalisedMechanism,
     NoPrivacyMechanism,
 )
-"""All of them, in the order in which they are offered; the first is proposed."""
+"""All mechanisms, in the order in which they are offered; the first is the default choice."""
 
 _FACTS = {mechanism.facts.name: mechanism.facts for mechanism in MECHANISMS}
 
@@ -60,7 +60,7 @@ def mechanism_of(spec: ExperimentSpec) -> PrivacyMechanism:
 
 
 def mechanism_facts(name: str) -> MechanismFacts:
-    """What holds of every run of the mechanism of that name. Raises UnknownMechanismError."""
+    """The facts about the mechanism of that name. Raises UnknownMechanismError."""
     try:
         return _FACTS[name]
     except KeyError:
@@ -68,12 +68,13 @@ def mechanism_facts(name: str) -> MechanismFacts:
 
 
 def known_facts(name: str | None) -> MechanismFacts | None:
-    """The same of a stored name, which may be missing or another version's: None then."""
+    """The same for a stored name, which may be missing or from another version; None in that
+    case."""
     return None if name is None else _FACTS.get(name)
 
 
 def why_unbounded(inputs: MechanismParameters) -> str:
-    """Why nothing bounds what a release reveals, of entries that count no cost."""
+    """Why nothing bounds what a release reveals, for entries that count no cost."""
     facts = known_facts(inputs.mechanism)
     if facts is None:
         return "this version does not know the mechanism, so no bound is stated"

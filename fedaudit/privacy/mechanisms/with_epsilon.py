@@ -1,8 +1,9 @@
-"""What mechanisms that cost an epsilon with a delta have in common.
+"""What mechanisms whose cost is an epsilon with a delta have in common.
 
-All of it is for a number of rounds that was fixed before the run. Where validation losses end a run
-early, its end follows from the models; what is proven then is the epsilon of all planned rounds,
-and the accountant's figure for those that were played is less (an odometer's: Rogers et al. 2016).
+All of it holds for a number of rounds fixed before the run. Where validation losses end a run
+early, its end follows from the models; the proven figure is then the epsilon of all planned rounds,
+and the accountant's figure for the rounds that were run is lower (an odometer's: Rogers et al.
+2016).
 """
 
 from abc import abstractmethod
@@ -50,7 +51,7 @@ class EpsilonMechanism(PrivacyMechanism):
 
     @abstractmethod
     def sentences(self) -> list[str]:
-        """The guarantee of this mechanism, before the sentences that all of them share."""
+        """The guarantee of this mechanism, without the sentences that all of them share."""
 
     def guarantee(
         self,
@@ -85,8 +86,8 @@ class EpsilonMechanism(PrivacyMechanism):
         noise_multiplier: float | None,
         clip: float | None,
     ) -> MechanismParameters:
-        """What the ledger records of a plan; `noise_multiplier` and `clip` where all rounds and
-        clients share them. Raises ValueError without a plan."""
+        """The parameters that the ledger records of a plan; `noise_multiplier` and `clip` where all
+        rounds and clients share them. Raises ValueError without a plan."""
         if plan is None:
             raise ValueError(f"the ledger of {self.facts.name} records its spending plan")
         return MechanismParameters(
@@ -105,7 +106,8 @@ class EpsilonMechanism(PrivacyMechanism):
         )
 
     def project_one_event(self, plan: SpendingPlan, *, noise_multiplier: float) -> Projection:
-        """The projection of a plan with one line for all, as far as the epsilon budget reaches."""
+        """The projection of a plan with one curve for all subjects, as far as the epsilon budget
+        reaches."""
         rounds, [observer] = self.spec.training.rounds, plan.observers
         reasons = dict.fromkeys(LEAKAGE_FIGURES, NO_LEAKAGE)
         allowed = self.compositions_within_budget(plan, observer)
@@ -141,7 +143,7 @@ def _figures(epsilons: Sequence[ObserverEpsilon]) -> list[str]:
 
 
 def _early_end(planned: Sequence[ObserverEpsilon]) -> str:
-    """What is proven where losses may end the run."""
+    """The proven figure where losses may end the run."""
     figure = f": epsilon = {_stated(planned)}" if planned else ""
     return (
         "Validation losses may end training early, and they follow from the models. What is proven "

@@ -1,1 +1,1 @@
-"""Metric privacy: what releases cost within a distance."""
+"""Metric privacy: the cost of releases within a distance."""

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 MAX_LISTED = 6
 """Hypotheses up to which every pair is listed."""
 MIN_RELEASES = 5
-"""Releases below which a median would all but state the norm of one client's update."""
+"""With fewer releases a median would nearly reveal the norm of one client's update."""
 
 
 def listed_pairs(distances: NDArray[np.float64]) -> list[tuple[int, int]]:
-    """Which pairs are reported, of distances [k, k]: all, or the nearest and the farthest."""
+    """The pairs that are reported, from distances [k, k]: all, or the nearest and the farthest."""
     pairs = list(combinations(range(len(distances)), 2))
     if len(distances) <= MAX_LISTED:
         return pairs

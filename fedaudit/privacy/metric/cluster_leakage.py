@@ -1,7 +1,7 @@
-"""What the clients of each cluster have leaked, followed from round to round.
+"""The leakage of the clients of each cluster, tracked from round to round.
 
-A client counts for the cluster of its newest upload (Galli et al., SN Computer Science 2023,
-Figure 2). A round moves the clients that took part and looks at nobody else.
+A client belongs to the cluster of its newest upload (Galli et al., SN Computer Science 2023, Figure
+2). A round updates only the clients that took part.
 """
 
 from collections.abc import Callable
@@ -21,10 +21,11 @@ class ClusterLeakage(TypedDict):
 
 
 class ClusterCounts:
-    """How many clients of each cluster have released how often."""
+    """The number of clients by cluster and number of releases."""
 
     def __init__(self, clusters: NDArray[np.int16], releases: NDArray[np.int32]) -> None:
-        """From where everybody stands, both [clients]; a cluster of -1 is none yet."""
+        """The initial cluster and releases of every client, both [clients]; a cluster of -1 means
+        none yet."""
         self._clusters = np.array(clusters, dtype=np.int64)
         self._releases = np.array(releases, dtype=np.int64)
         self._counts = np.zeros((1, 1), dtype=np.int64)
@@ -38,9 +39,9 @@ class ClusterCounts:
         clusters: NDArray[np.int16],
         releases: NDArray[np.int32],
     ) -> None:
-        """Where some clients stand after a round, each named once; columns along `clients`.
+        """The state of some clients after a round, each named once; columns along `clients`.
 
-        A cluster of -1 leaves a client where it was: it uploaded nothing, or its upload was lost.
+        A cluster of -1 leaves a client in its cluster: it uploaded nothing, or its upload was lost.
         """
         before = self._clusters[clients]
         after = np.where(clusters >= 0, clusters, before)
@@ -63,7 +64,7 @@ class ClusterCounts:
             ClusterLeakage(
                 cluster=cluster,
                 clients=int(sizes[cluster]),
-                # As the report computes it: the median of the counts, then the shared factor.
+                # Computed as in the report: the median of the counts, then the shared factor.
                 leakage_median=price(float(low[cluster] + high[cluster]) / 2),
                 leakage_max=price(int(most[cluster])),
             )
@@ -75,7 +76,7 @@ class ClusterCounts:
         np.add.at(self._counts, (clusters[placed], releases[placed]), by)
 
     def _make_room(self, clusters: NDArray[np.integer], releases: NDArray[np.integer]) -> None:
-        """Lets the counts reach as far as these; in steps, so that few rounds pay for it."""
+        """Enlarge the counts to hold these numbers; in steps, so that it happens in few rounds."""
         rows, columns = self._counts.shape
         wanted = int(clusters.max(initial=0)) + 1, int(releases.max(initial=0)) + 1
         if wanted[0] <= rows and wanted[1] <= columns:

@@ -1,13 +1,13 @@
-"""Metric privacy: what releases of the Laplace mechanism under Euclidean distance cost.
+"""Metric privacy: the cost of releases of the Laplace mechanism under Euclidean distance.
 
-Two different sums bear on a client that took part several times (Galli et al., section 4):
+Two different sums apply to a client that took part several times (Galli et al., section 4):
 
 - *The theorem* (Lemma 4.1, Theorem 4.2): with public epsilon_t the log-ratio of the densities of
-  the whole transcript is at most the sum of epsilon_t * d_t, where d_t is the distance between
-  the two uploads of round t given the same transcript so far: `log_ratio_bound`.
-- *The paper's convention* (section 4.1.3): each participation costs epsilon * radius = n / nu, and
-  participations add up: `leakage`. It is the theorem's number for uploads exactly one radius
-  apart in every round where the radius is fixed and public, and no theorem where it is adaptive.
+the whole transcript is at most the sum of epsilon_t * d_t, where d_t is the distance between the
+two uploads of round t given the same transcript so far: `log_ratio_bound`. - *The paper's
+convention* (section 4.1.3): each participation costs epsilon * radius = n / nu, and participations
+add up: `leakage`. With a fixed and public radius it is the theorem's number for uploads exactly one
+radius apart in every round; with an adaptive radius it is not a theorem.
 
 Neither is the epsilon of (epsilon, delta)-differential privacy, and neither may be added to one.
 """
@@ -62,9 +62,9 @@ def leakage_norm(sizes: Sequence[int], *, noise_multiplier: float) -> float:
 
 
 def largest_participation(client_budget: float, n: int, noise_multiplier: float) -> int:
-    """The most releases whose leakage stays within the budget.
+    """The largest number of releases whose leakage stays within the budget.
 
-    Exact in the decimals that were asked for: a budget of 1.2 at n = 2 and nu = 5 allows 3.
+    Exact in the decimals of the request: a budget of 1.2 at n = 2 and nu = 5 allows 3.
     """
     cost = Fraction(n) / Fraction(repr(noise_multiplier))
     return math.floor(Fraction(repr(client_budget)) / cost)
@@ -95,7 +95,7 @@ def worst_log_ratio(
 
 @dataclass(frozen=True)
 class LeakageSummary:
-    """The spread of leakage over the training clients, those that never took part included."""
+    """The spread of leakage over the training clients, including those that never took part."""
 
     median: float
     maximum: float

@@ -1,1 +1,1 @@
-"""Noise and what bounds it: Laplace, Gaussian, clipping."""
+"""Noise, and clipping that bounds what it must hide: Laplace, Gaussian, clipping."""

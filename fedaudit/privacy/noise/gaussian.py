@@ -14,9 +14,9 @@ from torch import Tensor
 
 from fedaudit.randomness import CounterSource, Purpose, Source, Words
 
-# Products round upwards too. Shortened by this much, a vector never exceeds the clip.
+# Products may round upwards. Shortened by this much, a vector never exceeds the clip.
 _SHORTENED = 1 - 2.0**-20
-_LONG = 1 << 12  # numbers from which a generator of their own pays
+_LONG = 1 << 12  # numbers from which a separate generator pays off
 _CHUNK = 1 << 15  # numbers at a time: the working set stays within the L2 cache
 _BELOW_ONE = np.float32(1 - 2.0**-24)
 _TURN = np.float32(2 * np.pi * 2.0**-24)

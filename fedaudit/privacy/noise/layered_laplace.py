@@ -21,7 +21,7 @@ class LayerSanitiser:
     sizes: tuple[int, ...]
     """Parameters of each layer; end to end they make up a vector."""
     parts: tuple[Sanitiser, ...]
-    """What protects each layer; none of them clips."""
+    """The sanitiser of each layer; none of them clips."""
     clip: Tensor | None
     """Bound on the norm of the whole update, before it is taken apart: float64 [cells, 1], infinite
     in cells that do not clip; None where none does."""

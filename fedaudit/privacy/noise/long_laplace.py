@@ -1,7 +1,7 @@
 """The Laplace mechanism for one client's vector of a million parameters.
 
-The numbers are those of `privacy.laplace`. What differs is room: vectors are worked through in
-parts, so that a release needs little beside the upload itself.
+The numbers equal those of `privacy.laplace`. The difference is memory: vectors are processed in
+parts, so that a release needs little memory beyond the upload itself.
 """
 
 from collections.abc import Sequence
@@ -85,9 +85,9 @@ def release_layers_in_place(
 def release_in_place(
     sanitise: Sanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float32]
 ) -> Tensor:
-    """Turns what a client made of its hypothesis, `updated` [n], into what leaves it.
+    """Turns a client's updated hypothesis, `updated` [n], into its protected upload, in place.
 
-    `start` [n] is the hypothesis that it chose. Returns the radius, float64 [1, 1].
+    `start` [n] is the hypothesis that the client chose. Returns the radius, float64 [1, 1].
     """
     norm = squared_distances(updated[None], start).sqrt()[None]
     radius = sanitise.radii(norm)
@@ -104,7 +104,7 @@ def _release(
     norm: Tensor,
     radius: Tensor,
 ) -> None:
-    """Puts what leaves the client into `updated`, part by part; norm and radius [1, 1]."""
+    """Writes the protected upload into `updated`, part by part; norm and radius [1, 1]."""
     for first in range(0, len(updated), _PART):
         part = slice(first, first + _PART)
         noise = torch.from_numpy(unit_noise[part]).to(updated.device)

@@ -1,4 +1,4 @@
-"""The form of a projected cost, why figures of it are missing, and how often clients are drawn."""
+"""The form of a projected cost, reasons for missing figures, and how often clients are drawn."""
 
 from dataclasses import dataclass, field
 
@@ -43,7 +43,7 @@ class Projection:
 
 
 def unbounded_projection(reason: str) -> Projection:
-    """Of training without noise: no figure, for one reason."""
+    """The projection of training without noise: no figure, for one reason."""
     return Projection(None, None, reasons=dict.fromkeys(ALL_FIGURES, reason))
 
 
@@ -60,7 +60,7 @@ def epsilon_entry(
 
 
 def fixed_cohort(spec: ExperimentSpec, training_clients: int) -> int:
-    """Clients drawn in a round; the spec's rules leave these mechanisms no other cohort."""
+    """Clients drawn in a round; the spec's rules allow these mechanisms no other cohort."""
     cohort = spec.training.cohort
     assert isinstance(cohort, FixedCohort)
     return min(cohort.clients, training_clients)

@@ -38,7 +38,7 @@ EVERYONE = "everyone"
 
 @dataclass(frozen=True, kw_only=True)
 class ObserverEpsilon:
-    """What was spent against one observer, by whoever spent most."""
+    """The largest epsilon of any subject against one observer."""
 
     observer: Observer
     delta: float
@@ -48,37 +48,37 @@ class ObserverEpsilon:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SpendingPlan:
-    """The epsilons of a run; of every subject of its ledger, against every observer."""
+    """The epsilons of a run, for every subject of its ledger and every observer."""
 
     subject_kind: SubjectKind
     subjects: tuple[str, ...]
-    """Names, by the index that the ledger has for them."""
+    """Names, by the ledger's index."""
     delta: float
     adjacency: Adjacency
     accountant: PlanAccountant
     steps: int
-    """Compositions of the whole run, if nothing is repeated."""
+    """Compositions of the whole run, if no round is repeated."""
     lines: Mapping[Observer, tuple[EpsilonCurve, ...]]
-    """One line for all subjects, or one each."""
+    """One curve for all subjects, or one each."""
     records: RecordSpending | None = None
-    """Every record's own figures; None but for `record-personalised`."""
+    """Every record's own figures; None except for `record-personalised`."""
     warnings: tuple[str, ...] = ()
-    """Of the accountant, about the figures of the whole run."""
+    """The accountant's warnings about the figures of the whole run."""
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Before whom epsilon is counted, in one order."""
+        """Against whom epsilon is counted, in a fixed order."""
         return tuple(self.lines)
 
     def line(self, observer: Observer, subject: int = 0) -> EpsilonCurve:
-        """The line of a subject."""
+        """The curve of a subject."""
         lines = self.lines[observer]
         return lines[subject] if len(lines) > 1 else lines[0]
 
     def epsilons(
         self, observer: Observer, *, subjects: ArrayLike, compositions: ArrayLike
     ) -> NDArray[np.float64]:
-        """Cumulative epsilon of these subjects after so many compositions each: float64."""
+        """Cumulative epsilon of each subject after its number of compositions: float64."""
         who, counts = np.broadcast_arrays(
             np.asarray(subjects, dtype=np.int64), np.asarray(compositions, dtype=np.int64)
         )
@@ -93,7 +93,8 @@ class SpendingPlan:
     def largest(self, observer: Observer, compositions: ArrayLike) -> float:
         """The largest epsilon of any subject.
 
-        `compositions`: a number that holds for whoever takes part most, or one each, [subjects].
+        `compositions`: one number, that of the subject that takes part most, or one each,
+        [subjects].
         """
         counts = np.asarray(compositions, dtype=np.int64)
         if counts.ndim == 0:
@@ -102,7 +103,7 @@ class SpendingPlan:
         return float(found.max(initial=0.0))
 
     def spent(self, compositions: Mapping[Observer, ArrayLike]) -> tuple[ObserverEpsilon, ...]:
-        """The figures of a report: for every observer, what the subjects went through."""
+        """The figures of a report: for every observer, what the subjects spent."""
         return tuple(
             ObserverEpsilon(
                 observer=observer,
@@ -114,11 +115,11 @@ class SpendingPlan:
         )
 
     def steps_within(self, observer: Observer, epsilon: float) -> int:
-        """The most compositions after which no subject has passed `epsilon`."""
+        """The largest number of compositions after which no subject has exceeded `epsilon`."""
         return min(line.steps_within(epsilon) for line in self.lines[observer])
 
     def curve(self, observer: Observer, compositions: int) -> NDArray[np.float64]:
-        """Renyi divergences at RDP_ORDERS that nobody exceeds after so many compositions."""
+        """Renyi divergences at RDP_ORDERS that no subject exceeds after this many compositions."""
         curves = [line.curve(compositions) for line in self.lines[observer]]
         most: NDArray[np.float64] = np.max(curves, axis=0)
         return most
@@ -152,7 +153,7 @@ def plan_of_one_event(
     accountant: AccountantName,
     steps: int,
 ) -> SpendingPlan:
-    """A plan in which one event is composed, alike for all subjects."""
+    """A plan in which one event is composed in the same way for all subjects."""
     line = EpsilonCurve(
         observer=observer,
         delta=delta,
@@ -173,7 +174,7 @@ def plan_of_one_event(
 
 
 def plan_of_records(found: RecordSpending, *, rounds: int, delta: float) -> SpendingPlan:
-    """A plan of what records of different budgets go through, by groups of budgets."""
+    """A plan for records of different budgets, by groups of budgets."""
     lines = found.lines()
     return SpendingPlan(
         subject_kind="record_group",
@@ -204,7 +205,7 @@ def _table(
 
 
 def _warnings(lines: Sequence[EpsilonCurve], steps: int) -> tuple[str, ...]:
-    """What the accountants of these lines say about them, each thing once."""
+    """The accountants' warnings about these curves, each once."""
     found: dict[str, None] = {}
     for line in lines:
         accountant: Accountant = (

@@ -30,12 +30,12 @@ class FittedCurve:
     r_squared: float
 
     def epsilons(self, rates: ArrayLike) -> NDArray[np.float64]:
-        """What the fit says records of these rates spend."""
+        """What records of these rates spend according to the fit."""
         fitted: NDArray[np.float64] = np.exp(self.a * np.asarray(rates) + self.b) + self.c
         return fitted
 
     def rates(self, budgets: ArrayLike) -> NDArray[np.float64]:
-        """The rates at which the fit says that these budgets are spent, clamped to [0, 1]."""
+        """The rates at which these budgets are spent according to the fit, clamped to [0, 1]."""
         above = np.asarray(budgets, dtype=np.float64) - self.c
         with np.errstate(divide="ignore", invalid="ignore"):
             rates = (np.log(above) - self.b) / self.a
@@ -61,7 +61,7 @@ def fit_curve(run: TwoStageRun) -> FittedCurve:
 
 
 def curve_fit_rates(budgets: ArrayLike, run: TwoStageRun) -> SamplingRates:
-    """Rates by the fit, with what they really spend: see `SamplingRates.overspent`."""
+    """Rates by the fit, with what they actually spend: see `SamplingRates.overspent`."""
     wanted = np.asarray(budgets, dtype=np.float64)
     rates = sampling_grid(fit_curve(run).rates(wanted))
     return SamplingRates(rates, run.epsilons(rates), wanted)

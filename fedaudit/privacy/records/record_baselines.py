@@ -94,7 +94,7 @@ def _target(
     budgets: NDArray[np.float64],
     uniform_epsilon: float | None,
 ) -> tuple[float, str]:
-    """What every record may spend, and the field that sets it."""
+    """The largest epsilon that a record may spend, and the field that sets it."""
     match baseline:
         case "strong-for-all":
             return float(budgets.min()), "/privacy/epsilon_min"
@@ -111,7 +111,7 @@ def _target(
 def _client_runs(
     settings: RecordSettings, client_rates: NDArray[np.float64], epsilon: float, pointer: str
 ) -> tuple[TwoStageRun, ...]:
-    """The run of each client; clients of one rate share theirs."""
+    """The run of each client; clients with the same rate share a run."""
     by_rate = {
         rate: run_within(epsilon, settings, record_rate=rate, pointer=pointer)
         for rate in np.unique(client_rates).tolist()

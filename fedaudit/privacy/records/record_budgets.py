@@ -1,7 +1,7 @@
 """The budget of every record: drawn from a distribution, or given in a column of the data.
 
-The distributions are those of rPDP-FL (CCS 2024); a draw is clipped to a range. Each record has
-numbers of its own, so a record more or less changes nobody else's budget.
+The distributions are those of rPDP-FL (CCS 2024); a draw is clipped to a range. Each record has its
+own random numbers, so adding or removing a record does not change any other budget.
 """
 
 from collections.abc import Sequence
@@ -79,10 +79,10 @@ def given_budgets(
 ) -> NDArray[np.float64]:
     """Budgets from a column, lowered to `epsilon_max` where they exceed it: float64 [records].
 
-    A given budget is a promise to somebody, so it is never raised: there is no lower end, and a
-    budget too small to be sampled at all is left out later. `rows`: what messages call each
-    record. Raises InvalidInputError at `pointer`, naming rows, for a budget that is no positive
-    finite number.
+    A given budget is a promise to a data subject, so it is never raised: there is no lower end, and
+    a budget too small to be sampled at all is left out later. `rows`: the names of records in
+    messages. Raises InvalidInputError at `pointer`, naming rows, for a budget that is not a
+    positive finite number.
     """
     check_range(epsilon_min=epsilon_max, epsilon_max=epsilon_max)
     budgets = np.asarray(values, dtype=np.float64)

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from fedaudit.privacy.accounting.accountants.conversion import divergence_limit
 from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
 
-# Adding up in another order may round differently by so much.
+# Adding up in another order may change the sum by this much through rounding.
 _ROUNDING = 1 - 1e-11
 
 
 def longest_lasting(
     budgets: NDArray[np.float64], rates: NDArray[np.float64], run: TwoStageRun
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The order at which each record lasts longest, and for how many rounds.
+    """The order at which each record stays longest, and the number of rounds it stays.
 
     `budgets`, `rates`: [records]. Returns the orders and rounds, 0 .. `run.rounds`, of a filter
     that charges every round the divergence of the record's rate. Both follow from public numbers

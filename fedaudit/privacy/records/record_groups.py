@@ -21,10 +21,10 @@ class RecordGroup:
 def record_groups(
     budgets: NDArray[np.float64], used: NDArray[np.bool_]
 ) -> tuple[tuple[RecordGroup, ...], NDArray[np.int64]]:
-    """The groups, by ascending budget, and each record's: int [records], -1 where it is not used.
+    """The groups, by ascending budget, and each record's: int [records], -1 for an unused record.
 
-    A few distinct budgets make a group each. Many are gathered between the numbers 1, 2 and 5
-    times a power of ten, which are the same whoever has which budget.
+    A few distinct budgets make a group each. Many budgets are binned between 1, 2 and 5 times a
+    power of ten; these bounds do not depend on the budgets.
     """
     group_of = np.full(len(budgets), -1, dtype=np.int64)
     levels = np.unique(budgets[used])
@@ -33,7 +33,7 @@ def record_groups(
         exact = [RecordGroup(f"budget {level!r}", level, level) for level in levels.tolist()]
         return tuple(exact), group_of
     ends = _round_numbers(float(levels[0]), float(levels[-1]))
-    # A budget that is an end belongs below it.
+    # A budget equal to a bound belongs to the group below it.
     found = np.searchsorted(ends, budgets[used], side="left")
     present, position = np.unique(found, return_inverse=True)
     group_of[used] = position

@@ -1,7 +1,7 @@
 """How a federation uses its records under rPDP-FL.
 
-A plan says with how much noise each client trains, how often each record is sampled and for how
-many rounds, and what each record then spends. The paper's baselines are plans too
+A plan states how much noise each client adds in training, how often each record is sampled and for
+how many rounds, and what each record then spends. The paper's baselines are plans too
 (`fedaudit.privacy.records.record_baselines`).
 """
 
@@ -30,15 +30,16 @@ class RecordSettings:
     delta: float
     epsilon_max: float
     observer: Observer = "final_model"
-    """Against whom budgets are kept; the other observer's figures follow from the plan's runs."""
+    """Against whom budgets are kept; figures against the other observer follow from the plan's
+    runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordPlan:
-    """Arrays [records], client after client, but for `runs`: one for each client."""
+    """Arrays [records], client after client, except for `runs`: one for each client."""
 
     runs: tuple[TwoStageRun, ...] | None
-    """The noise of each client and what spends how much; None where there is no noise."""
+    """The noise of each client and the spending it implies; None where there is no noise."""
     rates: NDArray[np.float64]
     """The chance of each record in each step; 0 where it is left out."""
     rounds: NDArray[np.int64]

@@ -1,8 +1,8 @@
-"""Poisson sampling of records with a probability of inclusion of each one's own. No torch.
+"""Poisson sampling of records, each with its own probability of inclusion. No torch.
 
 Every record tosses its own coin in every step, so a batch may be empty; it still gets noise and
 still counts (Mironov, Talwar and Zhang, "Renyi differential privacy of the sampled Gaussian
-mechanism", 2019). A coin depends on the seed, the silo, the step and the record's place in its
+mechanism", 2019). A coin depends on the seed, the silo, the step and the record's index in its
 silo: not on other records, on padding, or on who else takes part.
 """
 

@@ -42,11 +42,12 @@ class RecordSpending:
 
     @property
     def left_out(self) -> int:
-        """Records that are never sampled: their budget is too small, or a baseline drops them."""
+        """Records that are never sampled, because their budget is too small or a baseline drops
+        them."""
         return int(np.count_nonzero(self.group_of < 0))
 
     def epsilons(self, observer: Observer, compositions: ArrayLike) -> NDArray[np.float64]:
-        """What each record has spent after so many compositions (a number, or [records])."""
+        """What each record has spent after this many compositions (a number, or [records])."""
         plan = self.use.plan
         counts = np.minimum(np.asarray(compositions, dtype=np.int64), plan.rounds)
         spent = np.zeros(len(plan.rates))
@@ -56,7 +57,7 @@ class RecordSpending:
         return spent
 
     def overspent(self, compositions: ArrayLike) -> int:
-        """How many records passed their budget before the final model."""
+        """The number of records that exceeded their budget against the final model."""
         spent = self.epsilons("final_model", compositions)
         return int(np.count_nonzero(spent > self.use.plan.budgets))
 
@@ -74,20 +75,21 @@ class RecordSpending:
         ]
 
     def lines(self) -> dict[Observer, tuple[EpsilonCurve, ...]]:
-        """By observer, one line for each group: that of the record that spends most."""
+        """By observer, one curve for each group: that of the record that spends most."""
         groups = [self._lines(group) for group in range(len(self.groups))]
         return {
             observer: tuple(lines[observer] for lines in groups) for observer in RECORD_OBSERVERS
         }
 
     def _lines(self, group: int) -> dict[Observer, EpsilonCurve]:
-        """By observer; the events are the same against all, so that one list of them is enough."""
+        """By observer; the events are the same against all, so one list of them is enough."""
         repeated_events = self._repeated_events(group)
         tables = {
             observer: np.array([self._table(repeated, observer) for repeated in repeated_events])
             for observer in RECORD_OBSERVERS
         }
-        # Keep what is the worst somewhere before someone, what spends most in the end first.
+        # Keep each event that is the worst somewhere against any observer, the largest final cost
+        # first.
         worst = np.unique([table.argmax(axis=0)[1:] for table in tables.values()])
         found: dict[Observer, EpsilonCurve] = {}
         for observer, table in tables.items():
@@ -111,7 +113,8 @@ class RecordSpending:
         )
 
     def _repeated_events(self, group: int) -> list[RepeatedEvent]:
-        """What the group's records go through; of those alike but for their rate, the largest."""
+        """The repeated events of the group's records; of those that differ only in rate, the
+        largest."""
         plan = self.use.plan
         repeated_events = []
         for run, mine in self._runs():

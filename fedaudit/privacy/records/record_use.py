@@ -17,7 +17,7 @@ from fedaudit.spec.training import PoissonCohort
 
 @dataclass(frozen=True, eq=False)
 class RecordUse:
-    """The plan of the records, and whose they are."""
+    """The plan of the records, and which client holds each."""
 
     plan: RecordPlan
     client_of: NDArray[np.int64]
@@ -25,7 +25,7 @@ class RecordUse:
 
 
 def record_settings(spec: ExperimentSpec) -> RecordSettings:
-    """The public numbers of a run. Budgets are kept against whoever sees the final model.
+    """The public numbers of a run. Budgets are kept against an observer of the final model.
 
     Raises ValueError for a spec of another mechanism.
     """

@@ -1,5 +1,5 @@
-"""Charts of a report as SVG inside its page, written by hand.
+"""Charts of a report, written by hand as inline SVG.
 
-Not by matplotlib: importing it alone takes longer than a page may take, and its text is drawn as
-outlines that neither a screen reader nor a style sheet reaches.
+Matplotlib is not used: importing it alone takes longer than a page may take, and it draws text as
+outlines that neither a screen reader nor a style sheet can use.
 """

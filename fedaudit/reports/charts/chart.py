@@ -1,4 +1,4 @@
-"""A chart as the page shows it: a drawing, what it says in words, and the figures behind it."""
+"""A chart on the report page: a drawing, a text description and the table of its figures."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,8 @@ from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.charts.svg import element, number, together
 
 WIDTH = 420.0
-"""Of every drawing, in units that are about a pixel on a phone: text stays legible there."""
+"""Width of every drawing in SVG units, about one pixel each on a phone, so that text stays legible.
+"""
 
 
 @dataclass(frozen=True)
@@ -28,11 +29,11 @@ class FigureTable:
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     note: str = ""
-    """What the table leaves out."""
+    """A note on what the table omits."""
 
     @property
     def short(self) -> bool:
-        """Whether it is printed with the page."""
+        """Whether the table is printed with the page."""
         return len(self.rows) <= 60
 
 
@@ -43,9 +44,9 @@ class Chart:
     name: str
     title: str
     description: str
-    """What is drawn, for who does not see it."""
+    """The title of the drawing, for readers who cannot see it."""
     caption: str
-    """What it says, in words."""
+    """What the drawing shows, in words."""
     drawing: Drawing
     table: FigureTable
 
@@ -65,7 +66,8 @@ class Chart:
 
 
 def figure_text(value: float | None) -> str:
-    """A figure for people: four significant digits, integers as they are, a dash for none."""
+    """A figure for display: four significant digits, integers unchanged, a dash for a missing
+    value."""
     if value is None or not math.isfinite(value):
         return "–"
     if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
@@ -74,7 +76,8 @@ def figure_text(value: float | None) -> str:
 
 
 def bound_text(value: float | None) -> str:
-    """As `figure_text`, of what bounds a cost: rounded up, never to less than was found."""
+    """Like `figure_text`, for an upper bound on a cost: always rounded up, never below the
+    figure."""
     shown = figure_text(value)
     if value is None or not math.isfinite(value) or float(shown) == value:
         return shown
@@ -89,5 +92,5 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def drawn(*parts: Markup, height: float) -> Drawing:
-    """A drawing of these parts."""
+    """Combine these parts into one drawing."""
     return Drawing(together(*parts), height)

@@ -18,14 +18,14 @@ class Charts:
 
     privacy: list[Chart]
     fairness: list[list[Chart]]
-    """For each section of the report's fairness, in its order."""
+    """One entry for each of the report's fairness sections, in their order."""
     training: list[Chart]
     curves: bool
-    """Whether any is drawn over rounds, from figures outside the report."""
+    """Whether any chart is drawn over rounds, from figures outside the report."""
 
 
 def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
-    """The charts of a report document; without series, those of its own figures only."""
+    """The charts of a report document. Without `series`, only those of the report's own figures."""
     found = series or Series()
     best = report["utility"]["best_round"]
     return Charts(

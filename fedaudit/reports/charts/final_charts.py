@@ -14,7 +14,7 @@ _ORDERED_BY = "selection_rate"
 
 
 def spending_charts(report: Mapping[str, Any]) -> list[Chart]:
-    """How leakage is spread over clients and clusters, or epsilon over records' budgets."""
+    """The spread of leakage over clients and clusters, or of epsilon over the records' budgets."""
     privacy = report["privacy"]
     found = []
     if privacy["leakage_quantiles"]:
@@ -26,7 +26,7 @@ def spending_charts(report: Mapping[str, Any]) -> list[Chart]:
 
 
 def rates_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
-    """The rates of each group of one attribute; None where no group has any to show."""
+    """The rates of each group of one attribute; None where no group has a rate to show."""
     groups = section["groups"]
     if not any(rate_of(group, rate) is not None for group in groups for rate in RATES):
         return None
@@ -132,12 +132,12 @@ def _records_chart(records: Mapping[str, Any]) -> Chart:
 
 
 def _number(records: int | None) -> str:
-    """How many records; a number that is suppressed is above 0."""
+    """A number of records for display; a suppressed number is positive."""
     return "Some" if records is None else str(records)
 
 
 def _shown(groups: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """All groups, or of very many those with the lowest and the highest selection rates."""
+    """All groups, or where there are many, those with the lowest and highest selection rates."""
     if len(groups) <= _MAX_GROUPS:
         return groups
     rated = [(rate, group) for group in groups if (rate := rate_of(group, _ORDERED_BY)) is not None]

@@ -1,4 +1,4 @@
-"""The experiments of a Pareto front, two of its axes at a time."""
+"""Charts of a Pareto front, two of its axes at a time."""
 
 from collections.abc import Mapping
 
@@ -16,9 +16,10 @@ _KINDS = ("on the front", "dominated")
 
 
 def front_charts(front: Front, *, name: str, numbers: Mapping[str, int]) -> list[Chart]:
-    """Each other axis against privacy; none where fewer than two experiments can be weighed.
+    """One chart of each other axis against privacy; empty where fewer than two experiments are
+    comparable.
 
-    `name` begins the charts' names. `numbers`: experiment -> what its mark is labelled with.
+    `name` is the prefix of the charts' names. `numbers`: experiment -> the label of its mark.
     """
     if len(front.experiments) < 2:
         return []
@@ -29,7 +30,7 @@ def front_charts(front: Front, *, name: str, numbers: Mapping[str, int]) -> list
 
 
 def axis_text(axis: Axis) -> str:
-    """What an axis shows: `equalized odds difference by sex`."""
+    """The label of an axis, such as `equalized odds difference by sex`."""
     words = axis.figure.replace("_", " ")
     return words if axis.attribute is None else f"{words} by {axis.attribute}"
 

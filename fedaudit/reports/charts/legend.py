@@ -1,4 +1,4 @@
-"""What the lines and marks of a drawing mean, in rows above it."""
+"""The legend of a drawing: the meaning of lines and marks, in rows above it."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from fedaudit.reports.charts.chart import WIDTH
 from fedaudit.reports.charts.svg import element, label, line, shortened, together
 
 SERIES = 6
-"""Different lines and marks there are; each has a colour, and a dash or a shape of its own."""
+"""Number of distinct lines and marks; each has a colour, and a dash pattern or shape of its own."""
 ROW = 18.0
 _CHARACTER = 6.6
 _SAMPLE = 28.0
@@ -16,7 +16,7 @@ _MAX_LENGTH = 44
 
 
 def line_sample(kind: str, x: float, y: float) -> Markup:
-    """A piece of a line."""
+    """A segment of a line."""
     return line(x, y, x + 22, y, kind)
 
 
@@ -36,9 +36,9 @@ def mark(place: int, x: float, y: float) -> Markup:
 
 
 def legend(entries: Sequence[tuple[Markup, str]]) -> tuple[Markup, float]:
-    """Rows of samples with their names, and the height that they take.
+    """Rows of samples with their names, and the height they take.
 
-    A sample is drawn around (0, 0) and moved to its place.
+    A sample is drawn around (0, 0) and moved to its position.
     """
     parts: list[Markup] = []
     x, y = 0.0, 0.0

@@ -19,7 +19,7 @@ _FINAL_WIDTH = 14.0
 
 @dataclass(frozen=True)
 class Final:
-    """What the report says of a series at the end of the run."""
+    """The report's final value of a series."""
 
     value: float
     low: float | None = None
@@ -27,42 +27,42 @@ class Final:
 
     @property
     def bounds(self) -> tuple[float, ...]:
-        """All that is drawn of it."""
+        """The values that are drawn."""
         return tuple(part for part in (self.low, self.value, self.high) if part is not None)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series: a value a round, None where there is none."""
+    """One series: one value per round, None where there is no value."""
 
     name: str
     values: Values
     final: Final | None = None
     bounds_cost: bool = False
-    """Whether its figures are rounded up, where people read them."""
+    """Whether the series' figures are rounded up for display."""
 
     def text(self, value: float | None) -> str:
-        """One of its values, for people."""
+        """One value of the series, for display."""
         return bound_text(value) if self.bounds_cost else figure_text(value)
 
 
 @dataclass(frozen=True)
 class LinePlot:
-    """What a line chart draws. At least one line has a value, and there are at most six."""
+    """The input of a line chart: one to six lines, at least one of them with a value."""
 
     rounds: Sequence[int]
     lines: Sequence[Line]
     kept: Sequence[int]
-    """Places of the rounds that are drawn."""
+    """Indices of the rounds that are drawn."""
     unit: str
     whole: tuple[float, float] | None = None
-    """What the axis covers at least; a share goes from 0 to 1."""
+    """The least range of the axis; a share runs from 0 to 1."""
     best_round: int | None = None
-    """Marked by an upright line, where it lies within."""
+    """A value marked by a vertical line, if it lies within the axis."""
 
 
 def line_chart(plot: LinePlot) -> Drawing:
-    """The drawing: legend, axes, a line each, and behind them the final values."""
+    """The drawing: legend, axes, one line per series, and the final values to the right of them."""
     key, top = legend(_entries(plot))
     top += 26
     finals = [place for place, one in enumerate(plot.lines) if one.final is not None]
@@ -141,11 +141,12 @@ def _line(plot: LinePlot, place: int, x: Scale, y: Scale) -> Markup:
 
 
 def _finals(plot: LinePlot, places: Sequence[int], *, right: float, y: Scale) -> Markup:
-    """A dot a line for the report's own value, with its interval, right of the rounds."""
+    """The report's own value of each series as a dot with its interval, to the right of the
+    rounds."""
     parts = []
     at = right + 10 + _FINAL_WIDTH / 2
     middle = at + _FINAL_WIDTH * (len(places) - 1) / 2
-    # Lower than the ticks, whose last one may end here.
+    # Lower than the ticks, because the last tick may end here.
     parts.append(label("report", middle, y.start + 34, anchor="middle", kind="axis"))
     for place in places:
         final = plot.lines[place].final

@@ -1,4 +1,4 @@
-"""The charts over rounds: what is drawn, said and listed of a run's series."""
+"""The charts over rounds: the drawing, description and table of a run's series."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _BOUNDS = ("epsilon_max", "leakage_max")
 
 
 def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
-    """What training has spent by each round."""
+    """What training had spent by each round."""
     lines = [
         _figure_line(series, "leakage_max", "largest"),
         _figure_line(series, "leakage_median", "median"),
@@ -43,7 +43,7 @@ def privacy_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
 
 
 def training_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
-    """Losses, accuracy, and what became of the clusters."""
+    """Losses, accuracy and cluster sizes."""
     best = report["utility"]["best_round"]
     losses = [
         _figure_line(series, "validation_loss", "validation loss"),
@@ -87,9 +87,9 @@ def training_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
 def gap_charts(
     section: Mapping[str, Any], gaps: GapSeries, *, name: str, best: int | None
 ) -> list[Chart]:
-    """The differences and the ratios of one attribute, each with its final interval.
+    """The differences and ratios of one attribute, each with its final interval.
 
-    `section`: the report's, of this attribute; `name` is unique among the attributes.
+    `section`: the report's section of this attribute; `name` is unique among the attributes.
     """
     found = []
     for kind in KINDS:
@@ -128,7 +128,7 @@ def _chart(
     best: int | None = None,
     remark: str = "",
 ) -> Chart | None:
-    """The chart of those lines that have a value; None where none has."""
+    """The chart of the lines that have a value; None where no line has one."""
     shown = [one for one in lines if any(value is not None for value in one.values)]
     if not shown:
         return None
@@ -172,7 +172,7 @@ def _table(lines: Sequence[Line], rounds: Sequence[int], kept: Sequence[int]) ->
 
 
 def _course(one: Line, rounds: Sequence[int], *, among: int) -> str:
-    """From where to where a line goes; of one or two also the extremes in between."""
+    """The first and last values of each line, and for one or two lines their extremes as well."""
     points = [
         (value, at) for value, at in zip(one.values, rounds, strict=True) if value is not None
     ]
@@ -198,7 +198,8 @@ def _at_delta(report: Mapping[str, Any]) -> str:
 
 
 def _cluster_lines(sizes: Sequence[Sequence[int]]) -> list[Line]:
-    """A line for each of several clusters; beyond six, their smallest, median and largest."""
+    """One line per cluster; for more than six clusters, their smallest, median and largest
+    sizes."""
     count = max(map(len, sizes), default=0)
     if count < 2:
         return []
@@ -210,7 +211,8 @@ def _cluster_lines(sizes: Sequence[Sequence[int]]) -> list[Line]:
 
 
 def _cluster_leakage_lines(leakage: Mapping[int, Values]) -> list[Line]:
-    """A line for each of several clusters; beyond six, those that leak least and most."""
+    """One line per cluster; for more than six clusters, those with the least and the most
+    leakage."""
     if len(leakage) < 2:
         return []
     if len(leakage) <= SERIES:

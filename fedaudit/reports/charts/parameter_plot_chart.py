@@ -1,4 +1,4 @@
-"""A run of two parameters in their plane (Galli et al., Figure 1)."""
+"""Charts of a run of two parameters in their plane (Galli et al., Figure 1)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,9 @@ Round = Mapping[str, Any]
 
 
 def plane_charts(report: Mapping[str, Any]) -> list[Chart]:
-    """The first validated round and the best one, on the same axes; none without a plane."""
-    # Reports that were stored before there was a plane lack the field.
+    """The first validated round and the best one, on the same axes; empty without a parameter
+    plot."""
+    # Reports that were stored before parameter plots existed lack the field.
     plane = report.get("plane")
     if plane is None:
         return []
@@ -43,7 +44,7 @@ def _chart(plane: Mapping[str, Any], one: Round) -> Chart:
 
 
 def _path(plane: Mapping[str, Any], one: Round) -> list[Sequence[Point]]:
-    """The hypotheses of the rounds up to this one, which is the last."""
+    """The hypotheses of the rounds up to and including this one."""
     earlier = [point["hypotheses"] for point in plane["path"] if point["round"] < one["round"]]
     return [*earlier, one["hypotheses"]]
 
@@ -72,7 +73,7 @@ def _drawing(plane: Mapping[str, Any], one: Round, *, path: Sequence[Sequence[Po
 
 
 def _entries(one: Round) -> list[tuple[Markup, str]]:
-    """What marks and lines mean; beyond six hypotheses several have the same."""
+    """The legend; with more than six hypotheses, several share a mark."""
     clusters = range(len(one["hypotheses"]))
     found = [
         (mark(j, 11, 0), f"upload, cluster {' or '.join(map(str, clusters[j::SERIES]))}")
@@ -85,7 +86,7 @@ def _entries(one: Round) -> list[tuple[Markup, str]]:
 
 
 def _all_points(plane: Mapping[str, Any]) -> list[Point]:
-    """Everything that either chart draws, so that both have the same axes."""
+    """All points that either chart draws, so that both have the same axes."""
     found = [*plane["truth"], *plane["hypotheses"], *plane["uploads"]]
     found += [point for of_round in plane["path"] for point in of_round["hypotheses"]]
     return found + (plane["first"]["uploads"] if plane["first"] is not None else [])
@@ -114,7 +115,7 @@ def _trail(points: Sequence[Point], place: int, x: Scale, y: Scale) -> Markup:
 
 
 def _hypothesis(place: int, x: float, y: float) -> Markup:
-    """The mark of its cluster, larger and with an edge."""
+    """A hypothesis: the mark of its cluster, larger and with an edge."""
     at = f"translate({number(x)} {number(y)}) scale(1.7)"
     return element("g", mark(place, 0, 0), transform=at, class_="hypothesis")
 

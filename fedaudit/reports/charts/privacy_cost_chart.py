@@ -1,4 +1,4 @@
-"""Privacy cost by group: what training cost the clients of each group, as a chart."""
+"""Chart of the privacy cost by group: what training cost the clients of each group."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,11 +10,11 @@ _MAX_GROUPS = 40
 
 
 def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
-    """Mean and largest cost of each group of one attribute; None where there is none to show.
+    """Mean and largest cost of each group of one attribute; None where no cost can be shown.
 
     The cost is leakage where there is one, and otherwise participations.
     """
-    # Reports made under the older name have only that.
+    # Reports made under the older field name have only that field.
     found = section.get("privacy_cost_by_group", section.get("who_pays"))
     if found is None:
         return None
@@ -48,7 +48,7 @@ def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None
 
 
 def _drawn(visible: Sequence[Mapping[str, Any]], mean: str) -> Sequence[Mapping[str, Any]]:
-    """All groups, or of very many those with the lowest and the highest means."""
+    """All groups, or where there are many, those with the lowest and highest means."""
     if len(visible) <= _MAX_GROUPS:
         return visible
     ordered = sorted(visible, key=lambda group: float(group[mean]))

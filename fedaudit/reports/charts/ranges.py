@@ -1,4 +1,4 @@
-"""Marks on horizontal lines, a row each: groups by their rates, clients by their quantiles."""
+"""Marks on horizontal lines, one row each: groups by rates, or clients by quantiles."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ from fedaudit.reports.charts.svg import element, label, line, shortened, togethe
 _RIGHT = WIDTH - 20
 _ROW, _MANY, _LOW_ROW = 24.0, 12, 18.0
 _CHARACTER = 7.2
-"""Rather too wide: fonts differ, and what is cut off is lost."""
+"""A generous estimate: fonts differ, and text that is cut off is lost."""
 _MAX_LENGTH = 26
 
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a mark of each kind, None for those it lacks."""
+    """One row: one value per kind of mark, None for a kind that the row lacks."""
 
     name: str
     marks: Values
     box: tuple[float, float] | None = None
-    """A thick stretch of the row's line."""
+    """The interval that is drawn as a thick stretch of the row's line."""
     span: tuple[float, float] | None = None
-    """Where the line goes, if it goes further than from mark to mark."""
+    """The extent of the line, if it goes beyond the outermost marks."""
     remark: str = ""
-    """Written where there is no mark."""
+    """Text shown where the row has no mark."""
 
 
 def range_chart(
     rows: Sequence[Row], *, kinds: Sequence[str], unit: str, whole: tuple[float, float]
 ) -> Drawing:
-    """The drawing. `kinds` names the marks; `whole` is what the axis covers at least."""
+    """The drawing. `kinds` names the marks; `whole` is the least range of the axis."""
     key, top = legend([(mark(place, 11, 0), name) for place, name in enumerate(kinds)])
     names = [shortened(row.name, _MAX_LENGTH) for row in rows]
     left = 16 + _CHARACTER * max(map(len, names))

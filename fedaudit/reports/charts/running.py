@@ -1,4 +1,4 @@
-"""The charts of an experiment that has no report yet: what its rounds came to so far."""
+"""The charts of an experiment that has no report yet, from the rounds so far."""
 
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.over_rounds import gap_charts, privacy_charts, training_charts
@@ -6,7 +6,8 @@ from fedaudit.reports.charts.series import Series
 
 
 def running_charts(series: Series, *, delta: float | None) -> list[Chart]:
-    """The charts over rounds; none where no round is stored. `delta`: that of the epsilons."""
+    """The charts over rounds; empty where no round is stored. `delta`: the delta of the
+    epsilons."""
     if not series.rounds:
         return []
     so_far = {"guarantee": {"delta": delta}, "utility": {"best_round": None}}

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _MAX_VALUE = 1e300
-"""Values beyond are drawn here, so that no difference of two overflows."""
+"""Larger values are drawn at this position, so that no difference of two values overflows."""
 _FLAT = 1e-5
-"""Values that differ by less, against their size, are drawn as equal: ticks have six digits,
-or four before a power of ten."""
+"""Values whose relative difference is smaller are drawn as equal: ticks have six digits, or four
+before a power of ten."""
 _FLAT_POWER = 1e-3
 _MANY_DECADES = 100.0
 
@@ -26,14 +26,14 @@ class Scale:
     logarithmic: bool = False
 
     def __call__(self, value: float) -> float:
-        """The position of a value; one outside is drawn on the edge."""
+        """The position of a value; a value outside the axis is drawn on its edge."""
         share = (self._place(value) - self._place(self.low)) / (
             self._place(self.high) - self._place(self.low)
         )
         return self.start + min(1.0, max(0.0, share)) * (self.end - self.start)
 
     def texts(self) -> tuple[str, ...]:
-        """The ticks' labels."""
+        """The labels of the ticks."""
         return tick_texts(self.ticks, logarithmic=self.logarithmic)
 
     def _place(self, value: float) -> float:
@@ -44,10 +44,10 @@ class Scale:
 def value_scale(
     values: Iterable[float], *, start: float, end: float, whole: tuple[float, float] | None = None
 ) -> Scale:
-    """An axis that covers these values, from one tick to another.
+    """An axis that covers these values and begins and ends at a tick.
 
-    Logarithmic where all are positive and the largest is a hundred times the smallest. `whole`
-    widens it, and keeps it linear: (0, 1) for a share.
+    Logarithmic where all values are positive and the largest is at least a hundred times the
+    smallest. `whole` widens the axis and keeps it linear: (0, 1) for a share.
     """
     found = [min(_MAX_VALUE, max(-_MAX_VALUE, value)) for value in values]
     if whole is not None:
@@ -66,7 +66,7 @@ def value_scale(
 
 
 def round_scale(first: int, last: int, *, start: float, end: float) -> Scale:
-    """An axis of rounds; its ticks are whole numbers within."""
+    """An axis of rounds, whose ticks are whole numbers."""
     if first == last:
         return Scale(first - 1, first + 1, start, end, (float(first),))
     step = max(1.0, _step((last - first) / 5))
@@ -102,7 +102,8 @@ def _power(value: float, decimals: int) -> str:
 
 
 def _step(least: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is no less."""
+    """The smallest number of the form 1, 2 or 5 times a power of ten that is at least this
+    value."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
 

@@ -1,4 +1,4 @@
-"""What the rounds of a run came to, for the curves of a report's page. Public figures only."""
+"""The figures of a run's rounds, for the curves on a report's page. Public figures only."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,19 @@ Values = tuple[float | None, ...]
 
 
 class RoundFigures(Protocol):
-    """A round, as the service stores it or as a run in this process leaves it: has FIGURES too."""
+    """A round as the service stores it or as a run in this process returns it; also has FIGURES."""
 
     @property
     def round(self) -> int:
-        """From 1."""
+        """Round number, from 1."""
 
     @property
     def cluster_sizes(self) -> Sequence[int]:
-        """Uploads in each cluster; empty where it is secret who was drawn."""
+        """Uploads in each cluster; empty where it is secret which clients were drawn."""
 
     @property
     def leakage_by_cluster(self) -> Sequence[Mapping[str, Any]] | None:
-        """Objects of cluster and leakage_max; None where the cost is no leakage."""
+        """Objects with the keys cluster and leakage_max; None where the cost is not leakage."""
 
 
 class GapFigures(Protocol):
@@ -39,7 +39,7 @@ class GapFigures(Protocol):
 
     @property
     def round(self) -> int:
-        """From 1."""
+        """Round number, from 1."""
 
     @property
     def attribute(self) -> str:
@@ -47,7 +47,7 @@ class GapFigures(Protocol):
 
     @property
     def figures(self) -> Sequence[Mapping[str, Any]]:
-        """Objects of metric and value."""
+        """Objects with the keys metric and value."""
 
 
 @dataclass(frozen=True)
@@ -56,26 +56,26 @@ class GapSeries:
 
     rounds: tuple[int, ...]
     values: Mapping[str, Values]
-    """Metric -> one value a round."""
+    """Metric -> one value per round."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """The figures of every round, ascending; None where a round has no such figure."""
+    """The figures of every round, in ascending order; None where a round lacks the figure."""
 
     rounds: tuple[int, ...] = ()
     figures: Mapping[str, Values] = field(default_factory=dict)
-    """One of FIGURES -> one value a round."""
+    """One of FIGURES -> one value per round."""
     cluster_sizes: tuple[tuple[int, ...], ...] = ()
-    """One a round."""
+    """One value per round."""
     cluster_leakage: Mapping[int, Values] = field(default_factory=dict)
-    """By cluster, the largest leakage of a client whose newest upload lies there, one a round."""
+    """By cluster, the largest leakage of a client whose newest upload is in it, one per round."""
     gaps: Mapping[str, GapSeries] = field(default_factory=dict)
     """By sensitive attribute."""
 
 
 def series_of(rounds: Sequence[RoundFigures], gaps: Sequence[GapFigures]) -> Series:
-    """The series of rounds and gaps, both in order of their rounds."""
+    """The series of rounds and gaps, both in the order of their rounds."""
     attributes = dict.fromkeys(one.attribute for one in gaps)
     return Series(
         rounds=tuple(one.round for one in rounds),

@@ -1,4 +1,4 @@
-"""SVG elements as text; everything that goes into them is escaped."""
+"""SVG elements as text; all content is escaped."""
 
 from markupsafe import Markup, escape
 
@@ -8,8 +8,8 @@ Attribute = str | int | float
 def element(tag: str, *children: str, **attributes: Attribute | None) -> Markup:
     """One element.
 
-    A `_` in an attribute's name is written as `-`, one at its end is dropped; None leaves the
-    attribute out. Children are escaped unless they are Markup.
+    A `_` in an attribute's name is written as `-`, and a trailing one is dropped; None omits the
+    attribute. Children are escaped unless they are Markup.
     """
     written = Markup("").join(
         Markup(' {}="{}"').format(name.rstrip("_").replace("_", "-"), _text(value))
@@ -33,7 +33,7 @@ def label(content: str, x: float, y: float, *, anchor: str = "start", kind: str 
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
-    """A straight line of a class of the style sheet."""
+    """A straight line with a class of the style sheet."""
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
 
 
@@ -43,7 +43,7 @@ def number(value: float) -> str:
 
 
 def shortened(content: str, characters: int) -> str:
-    """A text that fits; what is cut off is marked."""
+    """A text shortened to fit; an ellipsis marks the cut."""
     return content if len(content) <= characters else f"{content[: characters - 1].rstrip()}…"
 
 

@@ -1,4 +1,4 @@
-"""Fewer points for long series, without losing what is extreme or missing."""
+"""Reduce long series to fewer points, while keeping extremes and gaps."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ Values = Sequence[float | None]
 
 
 def kept_places(columns: Sequence[Values], *, most: int) -> list[int]:
-    """The places that stand for all, ascending: at most `most`, or 2 + 2 for each column.
+    """The indices of the points to draw, ascending: at most `most`, or 2 + 2 for each column.
 
-    The columns are cut into equal stretches; of each stretch the place of the smallest and of the
-    largest value of every column is kept, and so are the first place and the last.
+    The columns are cut into equal stretches. The indices of the smallest and largest value of every
+    column in each stretch are kept, and so are the first and the last index.
     """
     if not columns or not len(columns[0]):
         return []
@@ -33,10 +33,10 @@ def kept_places(columns: Sequence[Values], *, most: int) -> list[int]:
 
 
 def segments(rounds: Sequence[int], values: Values, kept: Sequence[int]) -> list[list[int]]:
-    """The kept places that have a value, in stretches that are drawn as one line.
+    """The kept indices that have a value, in stretches that are each drawn as one line.
 
-    A line breaks where a value is missing: where two neighbours lie further apart than is usual
-    for this series, which may have been validated in every tenth round only.
+    A line breaks where a value is missing, which shows in neighbours that lie further apart than is
+    usual for this series: it may have been validated only in every tenth round.
     """
     present = [place for place, value in enumerate(values) if value is not None]
     if not present:

@@ -1,4 +1,4 @@
-"""Several reports side by side: figures, what was asked for differently, and Pareto fronts."""
+"""Compare several reports: their figures, differences between their specs, and Pareto fronts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,12 +26,12 @@ def compare(
     fairness: str | None = None,
     utility: str | None = None,
 ) -> Comparison:
-    """The comparison of several report documents, in their order.
+    """Compare several report documents, in the given order.
 
-    `fairness` and `utility` name the figures of the fronts' axes. Unless given, a front takes the
-    first of equalized odds, demographic parity and the loss gap that has a value, and accuracy
-    where all have one, else the validation loss. Raises ValueError for a document that has not the
-    form of a report.
+    `fairness` and `utility` name the figures of the fronts' axes. By default a front uses the first
+    of equalized odds, demographic parity and the loss gap that has a value, and accuracy where all
+    have one, else the validation loss. Raises ValueError for a document that does not have the form
+    of a report.
     """
     reports = [parsed(document) for document in documents]
     return compare_reports(reports, fairness=fairness, utility=utility)
@@ -40,7 +40,7 @@ def compare(
 def compare_reports(
     reports: Sequence[Report], *, fairness: str | None = None, utility: str | None = None
 ) -> Comparison:
-    """The same of reports that have been parsed."""
+    """Like `compare_documents`, for reports that have been parsed."""
     made, without = fronts(reports, fairness=fairness, utility=utility)
     return Comparison(
         experiments=[_experiment(report) for report in reports],

@@ -1,4 +1,4 @@
-"""The rows of a comparison: one figure of all experiments, if it means the same in all of them."""
+"""The rows of a comparison: one figure of all experiments for which it means the same."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class _Meaning(NamedTuple):
 
     @property
     def name(self) -> _Name:
-        """Section, figure and attribute: what it is called, whatever it means."""
+        """Section, figure and attribute: the name of a figure, regardless of its meaning."""
         return self.section, self.figure, self.attribute
 
 
@@ -43,7 +43,7 @@ def figure_rows(reports: Sequence[Report]) -> list[FigureRow]:
     for name in sorted(by_figure, key=lambda one: _SECTIONS.index(one[0])):
         meanings = by_figure[name]
         valued = [one for one in meanings if any(_has_value(figures, one) for figures in found)]
-        # Where nobody has a value, one row tells every reason.
+        # Where no experiment has a value, a single row states every reason.
         rows += [_row(one, reports, found) for one in valued or meanings[:1]]
     return rows
 
@@ -101,7 +101,7 @@ def _absent(meaning: _Meaning, report: Report) -> str:
 
 
 def _otherwise(meaning: _Meaning, same: Sequence[_Meaning]) -> str:
-    """How an experiment's figures of this name differ from what the row shows."""
+    """How an experiment's figures of this name differ in meaning from the row's."""
     nearest = next((one for one in same if one.observer == meaning.observer), None)
     if nearest is None:
         return f"it has no such figure against the observer {meaning.observer}"

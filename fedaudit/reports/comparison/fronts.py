@@ -16,7 +16,7 @@ from fedaudit.reports.document.document import Report
 from fedaudit.reports.readings.document_fields import text_at
 from fedaudit.spec.metrics import is_ratio
 
-# What a front weighs fairness by, unless told: the first that any of its experiments has.
+# The fairness figure of a front by default: the first that any of its experiments has.
 _FAIRNESS = ("equalized_odds_difference", "demographic_parity_difference", "loss_difference")
 _HIGHER = ("accuracy",)
 _NO_FIGURE = "it has no guarantee, so there is no privacy figure to weigh"
@@ -50,7 +50,7 @@ class _Weighed(NamedTuple):
 def fronts(
     reports: Sequence[Report], *, fairness: str | None, utility: str | None
 ) -> tuple[list[Front], list[LeftOut]]:
-    """A front for every kind and sensitive attribute, and the experiments that are in none.
+    """A front for every kind and sensitive attribute, and the experiments that belong to no front.
 
     `fairness`, `utility`: the figures of these axes; None chooses them for each front.
     """
@@ -71,7 +71,7 @@ def fronts(
 
 
 def _kinds(report: Report) -> Iterator[tuple[_Kind, float]]:
-    """Where a report belongs, and its privacy figure there."""
+    """The kind of front that a report belongs to, and its privacy figure there."""
     guarantee, privacy = report.guarantee, report.privacy
     if guarantee.kind == "none":
         return
@@ -112,7 +112,7 @@ def _kinds(report: Report) -> Iterator[tuple[_Kind, float]]:
 
 
 def _attributes(weighed: Sequence[_Weighed]) -> list[str | None]:
-    """The sensitive attributes of a front's experiments; None alone where there is none."""
+    """The sensitive attributes of a front's experiments; a single None where there are none."""
     found = dict.fromkeys(section.attribute for one in weighed for section in one.report.fairness)
     return [*found] or [None]
 
@@ -185,7 +185,7 @@ def _front(kind: _Kind, weighed: Sequence[_Weighed], axes: list[Axis]) -> Front:
 
 
 def _value(one: _Weighed, axis: Axis) -> tuple[float | None, str | None]:
-    """Where an experiment lies on an axis; None with its reason where it does not."""
+    """The position of an experiment on an axis; None with its reason where it has none."""
     if axis.section == "privacy":
         return one.privacy, None
     if axis.attribute is not None:

@@ -51,7 +51,7 @@ class ComparedExperiment(Part):
     gate_outcome: Outcome | None
     gate_outcome_reason: str | None
     data_fingerprint: str
-    """Of the federation's content."""
+    """Of the federation's data."""
 
 
 class Cell(Part):
@@ -59,7 +59,7 @@ class Cell(Part):
 
     value: float | None
     reason: str | None
-    """Why there is no value, or what the value leaves out."""
+    """Why there is no value, or what the value omits."""
 
 
 class FigureRow(Part):
@@ -74,19 +74,19 @@ class FigureRow(Part):
     attribute: str | None
     """The sensitive attribute of a fairness figure."""
     observer: str | None
-    """Before whom an epsilon holds; None for the largest of all observers."""
+    """Against whom an epsilon holds; None for the largest of all observers."""
     delta: float | None
     adjacency: str | None
     unit: str | None
-    """Whose data a privacy figure speaks of."""
+    """The unit of privacy of a privacy figure."""
     guarantee: GuaranteeKind | None
-    """How far a privacy figure is proven."""
+    """The kind of guarantee behind a privacy figure."""
     loss: str | None
-    """The loss that a loss is measured in."""
+    """The loss in which a loss figure is measured."""
     cells: list[Cell]
-    """One an experiment."""
+    """One per experiment."""
     differs: bool
-    """Whether the cells show more than one value, a missing one being a value too."""
+    """Whether the cells show more than one value; a missing value counts as one too."""
 
 
 class SpecValue(Part):
@@ -95,7 +95,7 @@ class SpecValue(Part):
     present: bool
     """False where the spec has no such path."""
     value: Any
-    """None where it is not there."""
+    """None where the path is absent."""
 
 
 class SpecDifference(Part):
@@ -104,7 +104,7 @@ class SpecDifference(Part):
     path: str
     """Dotted, as in a sweep's grid: `privacy.noise_multiplier`."""
     values: list[SpecValue]
-    """One an experiment."""
+    """One per experiment."""
 
 
 class Warned(Part):
@@ -135,36 +135,37 @@ class FrontPoint(Part):
 
     experiment_id: str
     values: list[float]
-    """One an axis."""
+    """One per axis."""
     dominated_by: list[str]
-    """Experiments at least as good on every axis and better on one; empty on the front."""
+    """Experiments at least as good on every axis and better on one; empty for a point on the front.
+    """
 
 
 class Front(Part):
     """The Pareto front of experiments whose privacy figures mean the same."""
 
     family: Family
-    """`leakage` under metric privacy, or `epsilon` with a delta: never in one front."""
+    """`leakage` under metric privacy, or `epsilon` with a delta; never both in one front."""
     guarantee: GuaranteeKind
     unit: str
     adjacency: str | None
     delta: float | None
     observer: str
     radius: float | Literal["adaptive"] | None
-    """Within which a leakage holds: the fixed one, or each client's own; None for an epsilon."""
+    """The radius within which a leakage holds: fixed, or each client's own; None for an epsilon."""
     per_layer: bool
-    """Whether a leakage adds up over layers, each within a radius of its own."""
+    """Whether the leakage is a sum over layers, each with a radius of its own."""
     loss: str | None
-    """The loss that was trained, and in which losses are measured."""
+    """The training loss, which is also the unit of loss figures."""
     axes: list[Axis]
     experiments: list[FrontPoint]
     front: list[str]
-    """Those that nothing dominates."""
+    """The experiments that no other dominates."""
     dominated_by: dict[str, list[str]]
-    """The others, each with what dominates it."""
+    """The other experiments, each with those that dominate it."""
     left_out: list[LeftOut]
     cautions: list[str]
-    """What to mind: experiments of different data, say."""
+    """Caveats, such as experiments on different data."""
 
 
 class Comparison(Part):
@@ -176,4 +177,4 @@ class Comparison(Part):
     warnings: list[Warned]
     fronts: list[Front]
     without_front: list[LeftOut]
-    """Experiments that belong to no front at all."""
+    """Experiments that belong to no front."""

@@ -1,16 +1,16 @@
-"""Where the specs of several experiments differ, every default being explicit."""
+"""Where the specs of several experiments differ, with every default made explicit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedaudit.reports.comparison.parts import SpecDifference, SpecValue
 
-# Every experiment has a name of its own, and the comparison's head tells it.
+# Every experiment has its own name, which the comparison's head already shows.
 _PASSED_OVER = ("name",)
 
 
 def spec_differences(specs: Sequence[Mapping[str, Any]]) -> list[SpecDifference]:
-    """The paths at which not all specs say the same, section by section."""
+    """The paths at which the specs differ, section by section."""
     leaves = [dict(_leaves(spec)) for spec in specs]
     sections = list(dict.fromkeys(name for spec in specs for name in spec))
     paths = dict.fromkeys(path for of_one in leaves for path in of_one)
@@ -23,7 +23,7 @@ def spec_differences(specs: Sequence[Mapping[str, Any]]) -> list[SpecDifference]
 
 
 def _leaves(part: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted paths and what lies there: lists, empty objects and single values."""
+    """Dotted paths and their values: lists, empty objects and scalars."""
     for name, value in part.items():
         if isinstance(value, Mapping) and value:
             yield from _leaves(value, f"{prefix}{name}.")

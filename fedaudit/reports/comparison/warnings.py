@@ -1,4 +1,4 @@
-"""Why figures that stand side by side may not mean the same."""
+"""Warnings where figures that stand side by side may not mean the same."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ _UNPROTECTED = "none"
 
 
 class _Rule(NamedTuple):
-    """Experiments of which `of` gives more than one thing are warned of."""
+    """Warn of the experiments for which `of` gives more than one distinct value."""
 
     code: Caution
     of: Callable[[Report], Any]
@@ -102,12 +102,12 @@ EARLY_END = (
 
 
 def ended_early(report: Report) -> bool:
-    """Whether the epsilon that is reported is that of fewer rounds than were planned."""
+    """Whether the reported epsilon covers fewer rounds than were planned."""
     return report.privacy.epsilon_max is not None and report.utility.stopped_by == "patience"
 
 
 def warnings(reports: Sequence[Report]) -> list[Warned]:
-    """What to mind when these reports are read side by side."""
+    """The caveats of reading these reports side by side."""
     protected = [one for one in reports if one.guarantee.kind != _UNPROTECTED]
     with_epsilon = [one for one in protected if one.privacy.epsilon_max is not None]
     with_leakage = [one for one in protected if one.privacy.leakage_max is not None]

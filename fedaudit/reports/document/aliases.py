@@ -1,4 +1,4 @@
-"""Earlier names of report fields: a report has both, and older ones have the earlier alone."""
+"""Earlier names of report fields: a report has both names, older reports only the earlier one."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _COST_ALIASES = {
 
 
 def fill_cost_aliases(values: Any) -> Any:
-    """A fairness section's values with each of two names filled from the other."""
+    """The values of a fairness section, with each of two names filled in from the other."""
     if not isinstance(values, dict):
         return values
     filled = dict(values)

@@ -1,4 +1,4 @@
-"""One thing that was checked, and the few comparisons that all checks use."""
+"""The result of one check, and the few comparisons that all checks share."""
 
 import hashlib
 import math
@@ -13,7 +13,7 @@ Outcome = Literal["pass", "fail", "unchecked"]
 
 @dataclass(frozen=True)
 class Check:
-    """What was checked, how it ended and, where it failed, what is wrong and where."""
+    """What was checked, the outcome and, where it failed, what is wrong and where."""
 
     name: str
     outcome: Outcome
@@ -21,17 +21,18 @@ class Check:
 
 
 def check(name: str, passed: bool, *, good: str, bad: str) -> Check:
-    """A check that could be decided."""
+    """A check that was decided: passed or failed."""
     return Check(name, "pass" if passed else "fail", good if passed else bad)
 
 
 def unchecked(name: str, why: str) -> Check:
-    """A check for which something is missing."""
+    """A check that could not be made because something is missing."""
     return Check(name, "unchecked", why)
 
 
 def canonical_hash(value: Any) -> str | None:
-    """SHA-256, in hexadecimal, of the canonical JSON (RFC 8785); None where there is none."""
+    """SHA-256, in hexadecimal, of the canonical JSON (RFC 8785); None where there is no canonical
+    form."""
     try:
         return hashlib.sha256(rfc8785.dumps(value)).hexdigest()
     except (ValueError, RecursionError):
@@ -39,7 +40,7 @@ def canonical_hash(value: Any) -> str | None:
 
 
 def value_at(document: Any, *path: str) -> Any:
-    """What stands at a path of a document of any shape; None where nothing does."""
+    """The value at a path of a document of any shape; None where there is no value."""
     for name in path:
         if not isinstance(document, Mapping):
             return None
@@ -48,7 +49,7 @@ def value_at(document: Any, *path: str) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal; floats up to what rounding may leave."""
+    """Whether two JSON values are equal, with floats compared up to rounding."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
@@ -61,13 +62,13 @@ def same(one: Any, other: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value in a message, not at any length."""
+    """A value for a message, shortened."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:120]} ..."
 
 
 def unknown_key(what: str, key_id: str) -> str:
-    """Evidence comes with the keys that it names, so one that is not there was taken away."""
+    """Evidence comes with the keys that it names, so a missing key was removed."""
     return (
         f"{what} names the key {shown(key_id)}, which is not among those that came along: "
         "its id was altered, or the key removed"

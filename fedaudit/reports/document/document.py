@@ -76,12 +76,12 @@ class RecordGroupSection(_Part):
     """Records whose budgets lie in one range, against whoever sees the final model."""
 
     budget_low: float
-    """Budgets exceed this, unless it is the same as the upper end."""
+    """Exclusive lower end of the range, unless it equals the upper end."""
     budget_high: float
     records: int | None
     epsilon_max: float | None
     budget_used_share: float | None
-    """The largest share of its own budget that a record spent; above 1 it was passed."""
+    """The largest share of its own budget that a record spent; above 1 the budget was exceeded."""
     reasons: Reasons
 
 
@@ -91,7 +91,7 @@ class RecordsSection(_Part):
     left_out: int | None
     """Records that were never sampled."""
     overspent: int | None
-    """Records that passed their own budgets."""
+    """Records that exceeded their own budgets."""
     groups: list[RecordGroupSection]
     reasons: Reasons = Field(default_factory=dict)
 
@@ -106,22 +106,22 @@ class Privacy(_Part):
     leakage_per_release: float | None
     """n / nu."""
     log_ratio_max: float | None = None
-    """By the theorem, of whoever took part most: over the run, the largest exponent between any two
-    of a client's datasets that choose the same hypothesis in every round."""
+    """Theorem's sum for the client that took part most: over the run, the largest exponent between
+    any two of a client's datasets that choose the same hypothesis in every round."""
     leakage_by_component: list[ComponentLeakage] | None = None
-    """Of noise layer by layer; None where one noise covers the whole update."""
+    """With noise layer by layer; None where one noise covers the whole update."""
     between_hypotheses: BetweenHypotheses | None = None
     participations_max: int
-    """Rounds of whoever took part most; where who took part is secret, all rounds."""
+    """Rounds of the client that took part most; where participation is secret, all rounds."""
     refusals: int
     withheld: int
     epsilon_max: float | None
-    """The largest of `epsilon`, whoever looks: no claim is stronger than the weakest."""
+    """The largest of `epsilon` over the observers: no claim is stronger than the weakest."""
     epsilon: list[EpsilonSection]
     """One for each observer; empty where there is no epsilon with a delta."""
     records: RecordsSection | None
     noise_multiplier: float | None = None
-    """Of the mechanism: as the spec sets it, or calibrated from public numbers."""
+    """The mechanism's noise multiplier, as set in the spec or calibrated from public numbers."""
     reasons: Reasons
 
 
@@ -130,7 +130,8 @@ class Utility(_Part):
 
     validation_loss: float | None
     selection_loss: float | None
-    """The smallest loss over hypotheses: chooses when to stop, flatters as a measure of quality."""
+    """The smallest loss over hypotheses. It decides when to stop, and is optimistic as a measure of
+    quality."""
     accuracy: float | None
     rounds: int
     best_round: int
@@ -152,14 +153,14 @@ class NullSection(_Part):
     """How large a gap comes out if the attribute has nothing to do with outcome and prediction."""
 
     unit: Literal["client", "record"]
-    """What changed groups: whole clients with all their rows, or single rows."""
+    """What was exchanged between groups: whole clients with all their rows, or single rows."""
     permutations: int
-    """Over how many assignments to groups the figures below are taken."""
+    """How many assignments to groups the figures below are taken over."""
     mean: float
     quantile_95: float | None
-    """Of a difference: exceeded by one in twenty."""
+    """For a difference: exceeded in one of twenty assignments."""
     quantile_05: float | None
-    """Of a ratio: one in twenty lies below."""
+    """For a ratio: one of twenty assignments lies below it."""
     p_value: Share
     """(1 + assignments with a gap at least as wide) / (1 + permutations)."""
     reasons: Reasons
@@ -184,7 +185,7 @@ class GroupSection(_Part):
     suppressed: bool
     accuracy: Share | None = None
     loss: Annotated[float, Field(ge=0)] | None = None
-    """Of the group's rows taken as one client's, in the unit of the validation loss."""
+    """With the group's rows taken as those of one client, in the unit of the validation loss."""
     reasons: Reasons
 
 
@@ -245,7 +246,7 @@ class GroupPrivacyCost(_Part):
     participations_mean: float | None
     participations_max: int | None
     refusals: int | None
-    """Of those clients; with the unit `record` a client counts in every group it has rows of."""
+    """Among those clients; with the unit `record` a client counts in every group it has rows of."""
     epsilon_max: float | None
     reasons: Reasons
 
@@ -254,7 +255,7 @@ class PrivacyCostSection(_Part):
     """What training cost by group: over training clients, where it is no secret who took part."""
 
     unit: Literal["client", "record"]
-    """`client` where every training client has rows of one group only."""
+    """`client` where every training client has rows of only one group."""
     groups: list[GroupPrivacyCost]
 
 
@@ -269,11 +270,11 @@ class CrossCheck(_Part):
     library: str
     version: str
     rows: Annotated[int, Field(ge=1)] | None
-    """Scored rows of the groups that are shown; None where one is suppressed, for the total less
-    these would be its rows."""
+    """Scored rows of the groups that are shown; None where a group is suppressed, because the
+    difference from the total would reveal its size."""
     largest_difference: Annotated[float, Field(ge=0)]
     metrics: list[str]
-    """The figures that both have: rates of groups, then gaps."""
+    """The number of figures that both have: rates of groups, then gaps."""
     reasons: Reasons = Field(default_factory=dict)
 
 
@@ -282,9 +283,10 @@ class FairnessSection(_Part):
 
     attribute: str
     averaging: Literal["records"] = "records"
-    """What `groups` and `metrics` count alike: every scored row, whoever's it is."""
+    """How `groups` and `metrics` are counted: every scored row, regardless of its client."""
     intersection_of: list[str] | None = None
-    """The attributes whose combinations these groups are; None where the data have it as it is."""
+    """The attributes whose combinations these groups are; None where the data hold the attribute
+    itself."""
     reference_group: str | None
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]

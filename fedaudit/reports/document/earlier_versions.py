@@ -1,4 +1,4 @@
-"""Rates and gaps that a report of an earlier version lacks: null, with that as the reason."""
+"""Rates and gaps that reports of earlier versions lack: null, with that as the reason."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ def rate_of(group: Mapping[str, Any], name: str) -> float | None:
 
 
 def why_no_rate(group: Mapping[str, Any], name: str) -> str | None:
-    """Why a group in a stored report has no such rate; None where it has."""
+    """Why a group in a stored report lacks this rate; None where it has it."""
     if name not in group:
         return NOT_IN_REPORT
     found: str | None = group["reasons"].get(name)

@@ -1,4 +1,4 @@
-"""Why training ended, in words for each place that says so."""
+"""Why training ended, worded for each place that states it."""
 
 from typing import Literal
 
@@ -25,4 +25,4 @@ IN_TABLES: dict[StoppedBy, str] = {
     "budget": "the epsilon budget",
     "diverged": "diverged",
 }
-"""Behind the number of rounds, on the command line."""
+"""After the number of rounds, on the command line."""

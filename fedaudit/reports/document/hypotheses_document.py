@@ -1,4 +1,5 @@
-"""Parts of the report document about its hypotheses: how far apart they are, and where they lie.
+"""Parts of the report document about its hypotheses: the distances between them, and their
+positions.
 
 A figure that is None has its reason in the `reasons` map of the same object.
 """
@@ -18,18 +19,19 @@ class HypothesisPair(Part):
     distance: float
     """Euclidean distance between the two, at the end of the run."""
     epsilon: float | None
-    """n / (nu r) per unit of distance, of a fixed and public radius r."""
+    """n / (nu r) per unit of distance, for a fixed and public radius r."""
     epsilon_median: float | None
-    """Over the releases of the best round. Of an adaptive radius both are rounded up to two
-    digits, so that nobody's norm is stated."""
+    """Over the releases of the best round. With an adaptive radius both are rounded up to two
+    digits, so that they do not reveal the norm of any update."""
     epsilon_max: float | None
     indistinguishability_median: float | None
     """`epsilon_median` times `distance`."""
     indistinguishability: float | None
-    """`epsilon_max` times `distance`: for the same update from either hypothesis, the logarithm of
-    how much likelier one may make what the server receives. Small hides the choice."""
+    """`epsilon_max` times `distance`: the logarithm of the largest factor by which what the server
+    receives can be likelier under one hypothesis than under the other, for the same update. A small
+    value hides the choice."""
     worst_case: float | None
-    """The same for any two datasets that choose these two, where updates are clipped."""
+    """The same for any two datasets that choose these two hypotheses, where updates are clipped."""
     guarantee: GuaranteeKind
     reasons: dict[str, str]
 
@@ -38,7 +40,7 @@ class BetweenHypotheses(Part):
     """Between which hypotheses clients can be told apart; the choice has no noise of its own."""
 
     pairs: list[HypothesisPair]
-    """All of them, or of more than six hypotheses the nearest two and the farthest two."""
+    """All pairs, or with more than six hypotheses the nearest and the farthest pair."""
     pairs_in_all: int
     statement: str
 
@@ -48,9 +50,9 @@ class PlaneRound(Part):
 
     round: int
     hypotheses: Points
-    """Those that came of the round."""
+    """The hypotheses after the round."""
     uploads: Points
-    """At most 100 of those released, evenly spaced over the clients that took part."""
+    """At most 100 of the released uploads, evenly spaced over the clients that took part."""
     clusters: list[int]
     """The cluster that each upload was put into."""
 
@@ -68,9 +70,9 @@ class Plane(PlaneRound):
     parameters: tuple[str, str]
     """What the axes are."""
     path: list[PathPoint]
-    """Up to 50 earlier rounds, evenly spaced, the start among them."""
+    """Up to 50 earlier rounds, evenly spaced, including the start."""
     first: PlaneRound | None
-    """The first round that was validated, where that is not the best."""
+    """The first validated round, where it is not the best."""
     truth: Points
-    """The parameters that generated the data, one for each distribution."""
+    """The parameters that generated the data, one row per distribution."""
     reasons: dict[str, str]

@@ -1,4 +1,4 @@
-"""What a report is made from: facts that a finished run hands over."""
+"""What a report is assembled from: facts handed over by a finished run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 
 @dataclass(frozen=True)
 class FederationFacts:
-    """What a report says about the data."""
+    """Facts about the data."""
 
     fingerprint: str
     """SHA-256 of the raw data, in hexadecimal."""
@@ -35,7 +35,7 @@ class FederationFacts:
 
 @dataclass(frozen=True)
 class FinalFigures:
-    """What training ended with, of the best hypotheses."""
+    """The results of training, for the best hypotheses."""
 
     stopped_by: str
     rounds: int
@@ -51,19 +51,20 @@ class FinalFigures:
     scores: Mapping[str, GroupScores] = field(default_factory=dict)
     """Per attribute, loss and accuracy of each validation client's rows, by group."""
     by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
-    """Per attribute, [k, groups, 4]: counts by the hypothesis that predicted."""
+    """Per attribute, [k, groups, 4]: counts by the hypothesis that made the prediction."""
 
 
 @dataclass(frozen=True)
 class HypothesesFacts:
-    """The hypotheses that a run ended with, and how much noise hid which one a client chose."""
+    """The final hypotheses of a run, and how much noise hid which of them a client chose."""
 
     hypotheses: NDArray[np.float32]
-    """[k, n], the best."""
+    """[k, n], the best hypotheses."""
     parts: tuple[int, ...]
-    """Parameters of each part of the vector that has noise of its own; n alone for one noise."""
+    """Parameters of each part of the vector that has its own noise; only n where one noise covers
+    all."""
     radii: NDArray[np.float64] | None = None
-    """[releases, parts] of the best round, of an adaptive radius; None where there is none."""
+    """[releases, parts] of the best round, for an adaptive radius; None without one."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,11 @@ class ReportMaterial:
     n: int
     """Released parameters."""
     inputs: MechanismParameters
-    """The mechanism, as every entry of the run's ledger has it."""
+    """The mechanism, as in every entry of the run's ledger."""
     federation: FederationFacts
     releases: NDArray[np.int32]
-    """How often each of the ledger's subjects released something: [subjects]. Clients, but for the
-    mechanisms whose plan has others."""
+    """How often each of the ledger's subjects released something: [subjects]. The subjects are
+    clients, except for mechanisms whose plan has others."""
     refusals: int
     withheld: int
     result: FinalFigures
@@ -95,21 +96,21 @@ class ReportMaterial:
     clusters: NDArray[np.int16] | None = None
     """[clients]: the cluster of each client's last upload, -1 for none; None where unknown."""
     plan: SpendingPlan | None = None
-    """For mechanisms that are counted as an epsilon with a delta; None for the others."""
+    """For mechanisms whose cost is an epsilon with a delta; None for the others."""
     compositions: Mapping[Observer, ArrayLike] = field(default_factory=dict)
-    """With a plan, against each of its observers: how much was composed, one number for all of the
-    ledger's subjects or one each, [subjects]."""
+    """With a plan, the compositions against each of its observers: one number for all of the
+    ledger's subjects, or one each, [subjects]."""
     hypotheses: HypothesesFacts | None = None
-    """None where they are unknown."""
+    """None where unknown."""
     plane: Plane | str = "the plane of the run was not handed over"
-    """Or why there is none."""
+    """Or the reason why there is none."""
     refused: NDArray[np.int32] | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
     layers: tuple[int, ...] = ()
-    """Parameters of each layer where each has noise of its own; empty where it is one for all."""
+    """Parameters of each layer where each has its own noise; empty where one noise covers all."""
     key_id: str | None = None
-    """The key that the report is about to be signed with; None where it will not be."""
+    """The key that will sign the report; None where it will not be signed."""
 
     def disclosure_rule(self, attribute: str) -> DisclosureRule:
-        """By what the groups of an attribute are disclosed."""
+        """The rule by which the groups of an attribute are disclosed."""
         return attribute_rule(self.spec, attribute, self.federation.attributes)

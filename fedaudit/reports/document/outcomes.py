@@ -1,4 +1,4 @@
-"""What may come of a gate."""
+"""The possible outcomes of a gate."""
 
 from typing import Final, Literal
 

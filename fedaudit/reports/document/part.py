@@ -1,4 +1,4 @@
-"""What every part of a report document is: closed, unchangeable, without NaN or infinities."""
+"""Base of all parts of a report document: closed, immutable, without NaN or infinities."""
 
 from pydantic import BaseModel, ConfigDict
 

@@ -1,4 +1,4 @@
-"""Fields of models that the table of rates decides."""
+"""Model fields that are generated from the table of rates."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
@@ -12,26 +12,28 @@ _FieldOf = Callable[[Rate], tuple[Any, Any]]
 
 
 def stored_rate(rate: Rate) -> tuple[Any, Any]:
-    """A share of a stored report; a rate that came later may be absent from an earlier one."""
+    """A share in a stored report; a rate that was added later may be absent from an earlier
+    report."""
     return Annotated[float, Field(ge=0, le=1)] | None, ... if rate.in_every_report else None
 
 
 def computed_rate(_rate: Rate) -> tuple[Any, Any]:
-    """A number that is computed when it is asked for, and never absent."""
+    """A number that is computed on access and is never absent."""
     return float | None, ...
 
 
 def with_rates(
     *, after: str, field: _FieldOf = stored_rate
 ) -> Callable[[type[_Model]], type[_Model]]:
-    """Gives a model a field for each of the RATES, behind the field `after`.
+    """Add to a model one field for each of the RATES, following the field `after`.
 
-    Of a model that declares fields and nothing else. `field`: a rate's type and default, as
+    The model must declare fields and nothing else. `field`: a rate's type and default, as
     `pydantic.create_model` takes them.
     """
 
     def extended(model: type[_Model]) -> type[_Model]:
-        # Not from the model itself: its own fields would come first, whatever their order here.
+        # Not derived from the model itself: its own fields would come first, whatever their order
+        # here.
         (base,) = model.__bases__
         fields: dict[str, Any] = {}
         for name, own in model.model_fields.items():

@@ -1,4 +1,4 @@
-"""The figures of a report by which it is found, compared and sorted, one by one."""
+"""The individual figures of a report by which it is found, compared and sorted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ PRIVACY = (
     "withheld",
 )
 COUNTED = frozenset({"participations_max", "refusals", "withheld"})
-"""Plain counts, whatever the mechanism; every other privacy figure rests on the guarantee."""
+"""Plain counts, valid under every mechanism; every other privacy figure rests on the guarantee."""
 UTILITY = ("validation_loss", "accuracy", "rounds")
 FAIRNESS = FAIRNESS_FIGURES
 FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)
@@ -28,14 +28,15 @@ FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)
 
 @dataclass(frozen=True, kw_only=True)
 class ReportFigure:
-    """One figure. A value of None has its reason; a reason beside a value says what it omits."""
+    """One figure. A value of None has its reason; a reason beside a value states what it omits."""
 
     section: Section
     figure: str
     attribute: str | None = None
-    """Of fairness figures alone."""
+    """For fairness figures only."""
     observer: str | None = None
-    """Before whom an epsilon holds; None for the largest of all observers, and for the rest."""
+    """Against whom an epsilon holds; None for the largest of all observers, and for other figures.
+    """
     delta: float | None = None
     adjacency: str | None = None
     value: float | None
@@ -43,12 +44,12 @@ class ReportFigure:
 
 
 def parsed(document: Mapping[str, Any]) -> Report:
-    """The report in a stored document. Raises ValueError where it has not the form of one."""
+    """Parse the report in a stored document. Raises ValueError where it does not have that form."""
     return Report.model_validate(document)
 
 
 def figures_of(report: Report) -> list[ReportFigure]:
-    """Every figure: privacy, utility, then fairness by attribute; each key once."""
+    """Every figure: privacy, utility, then fairness by attribute; each key occurs once."""
     return [*_privacy(report), *_utility(report), *_fairness(report)]
 
 

@@ -1,1 +1,1 @@
-"""Gates held against a report, and their results in several forms."""
+"""Gates evaluated against a report, and their results in several formats."""

@@ -1,7 +1,7 @@
-"""Whether a report meets conditions: pass, fail, or not enough evidence to say.
+"""Whether a report meets conditions: pass, fail, or insufficient evidence.
 
-This is the only place where gates are decided: for reports, for the service's evaluations, and by
-whoever verifies a bundle.
+This is the only place where gates are decided: for reports, for the service's evaluations, and when
+a bundle is verified.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,8 @@ def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str,
 
 
 def without_report(gates: Sequence[Gate], reason: str) -> list[dict[str, Any]]:
-    """The same of an experiment that has no report: insufficient evidence, for that reason."""
+    """Like `evaluate`, for an experiment without a report: insufficient evidence, for that
+    reason."""
     return [_found(gate, None, INSUFFICIENT, reason) for gate in gates]
 
 
@@ -83,7 +84,7 @@ def _judge(
 
 
 def _doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | None:
-    """Why the guarantee makes no evidence of the figure; None where it does."""
+    """Why the guarantee does not make the figure evidence; None where it does."""
     if not figure.rests_on_guarantee:
         return None
     kind = _kind_of(report)
@@ -106,7 +107,7 @@ def _doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | N
 
 
 def _kind_of(report: Mapping[str, Any]) -> GuaranteeKind | None:
-    """None where the document names a kind that there is not: it may come from anywhere."""
+    """None where the document names an unknown kind: the document may come from anywhere."""
     found = report["guarantee"]["kind"]
     kinds: tuple[GuaranteeKind, ...] = get_args(GuaranteeKind)
     return next((kind for kind in kinds if kind == found), None)
@@ -130,7 +131,8 @@ def _at_delta(report: Mapping[str, Any]) -> str:
 
 
 def _apart(value: float, bound: float) -> tuple[str, str]:
-    """Both in few digits, or in all of them where few would make different numbers alike."""
+    """Both numbers in few digits, or in all digits where few would make different numbers look
+    alike."""
     shown = f"{value:.6g}", f"{bound:.6g}"
     return (str(value), str(bound)) if shown[0] == shown[1] and value != bound else shown
 

@@ -1,7 +1,7 @@
 """Evaluated gates as JUnit XML, which continuous integration shows as tests.
 
-A suite for each policy and a case for each gate. A gate that fails is a `failure`. One that lacks
-evidence is an `error` and not `skipped`: whoever reads the file would count a skipped case as well.
+There is one suite per policy and one case per gate. A gate that fails is a `failure`. A gate that
+lacks evidence is an `error` and not `skipped`, because skipped cases are often counted as passed.
 """
 
 import re
@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement
 from fedaudit.reports.document.outcomes import FAIL, INSUFFICIENT, GateOutcome
 from fedaudit.reports.gates.gate_results import Evaluation, GateResults, condition
 
-# What XML 1.0 has no place for, not even escaped.
+# Characters that XML 1.0 does not allow, even escaped.
 _NO_CHARACTERS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ELEMENTS: dict[GateOutcome, str | None] = {
     "pass": None,

@@ -1,4 +1,4 @@
-"""Evaluated gates in Markdown, as a comment on a change."""
+"""Evaluated gates in Markdown, for a comment on a change request."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ _NO_EVIDENCE = "Where evidence lacks, a gate has neither passed nor failed."
 
 
 def markdown(results: GateResults) -> str:
-    """The comment: what came of it, and a table for each policy."""
+    """The comment: the overall outcome, and one table per policy."""
     return "\n".join(_lines(results)) + "\n"
 
 
@@ -49,5 +49,5 @@ def _row(gate: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _shown(text: str) -> str:
-    """The text as it is; a name with an at sign calls nobody."""
+    """The text escaped; a name with an at sign does not notify anyone."""
     return plain(text).replace("@", "@<!-- -->")

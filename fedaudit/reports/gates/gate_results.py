@@ -1,4 +1,4 @@
-"""What came of the gates of one experiment, policy by policy."""
+"""Results of the gates of one experiment, policy by policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ _UNNAMED = "gates"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The gates of one policy, evaluated; its name is None where the gates have none."""
+    """The evaluated gates of one policy; its name is None for gates without a policy."""
 
     policy: str | None
     gates: tuple[Mapping[str, Any], ...]
-    """As `reports.gates.evaluate` gives them."""
+    """As returned by `reports.gates.evaluate`."""
 
     @property
     def name(self) -> str:
-        """What to call them."""
+        """The policy's display name."""
         return self.policy or _UNNAMED
 
     @property
@@ -36,13 +36,13 @@ class Evaluation:
         return overall(self.gates)
 
     def count(self, outcome: GateOutcome) -> int:
-        """How many gates have this outcome."""
+        """The number of gates with this outcome."""
         return sum(gate["outcome"] == outcome for gate in self.gates)
 
 
 @dataclass(frozen=True)
 class GateResults:
-    """All that an experiment was held against."""
+    """All gates that an experiment was evaluated against."""
 
     experiment_id: str
     evaluations: tuple[Evaluation, ...]
@@ -58,7 +58,7 @@ class GateResults:
         return overall(self.gates)
 
     def count(self, outcome: GateOutcome) -> int:
-        """How many gates have this outcome."""
+        """The number of gates with this outcome."""
         return sum(one.count(outcome) for one in self.evaluations)
 
     def as_dict(self) -> dict[str, Any]:
@@ -80,6 +80,6 @@ class GateResults:
 
 
 def condition(gate: Mapping[str, Any]) -> str:
-    """What an evaluated gate asks for, as `equalized_odds_difference (sex) <= 0.1`."""
+    """The condition of an evaluated gate, such as `equalized_odds_difference (sex) <= 0.1`."""
     about = f" ({gate['attribute']})" if gate["attribute"] else ""
     return f"{gate['figure']}{about} {_SIGNS[gate['op']]} {gate['bound']:g}"

@@ -1,1 +1,1 @@
-"""The report as a page and on paper."""
+"""The report as a web page and as a PDF."""

@@ -1,6 +1,6 @@
 """The tables of one attribute on the report's page: gaps, rates and privacy cost by group.
 
-Reports of earlier versions lack some of the figures; a table leaves out columns without any.
+Reports of earlier versions lack some of the figures; a table omits columns that are empty.
 """
 
 from collections import Counter
@@ -30,19 +30,21 @@ _PAID: dict[str, tuple[str, Callable[[float | None], str]]] = {
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table of texts; the first cell of a row is its header, the last a note, maybe empty."""
+    """A table of texts; the first cell of a row is its header, the last a note that may be
+    empty."""
 
     caption: str
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
     remark: str = ""
-    """What its columns mean, in words."""
+    """The meaning of its columns, in words."""
     notes: Mapping[str, str] = field(default_factory=dict)
-    """What several rows note, stated once below the table: by the mark that these rows have."""
+    """Notes that several rows share, stated once below the table: by the mark that these rows
+    carry."""
 
     @property
     def long(self) -> bool:
-        """Whether it is folded on the page."""
+        """Whether the table is collapsed on the page."""
         return len(self.rows) > _MAX_OPEN_ROWS
 
 
@@ -53,7 +55,7 @@ def fairness_tables(section: Section) -> list[PageTable]:
 
 
 def _told_once(table: PageTable) -> PageTable:
-    """With a mark in the place of a long note that several rows have."""
+    """Replace a long note that several rows share by a mark."""
     often = Counter(row[-1] for row in table.rows if len(row[-1]) > _LONG_NOTE)
     repeated = [note for note, rows in often.items() if rows > 1]
     marks = {note: f"note {place}" for place, note in enumerate(repeated, start=1)}
@@ -94,7 +96,7 @@ def _interval(interval: Mapping[str, Any] | None) -> str:
 
 
 def _chance(null: Mapping[str, Any] | None) -> list[str]:
-    """Mean, tail and p-value."""
+    """Mean, tail and p-value of a null."""
     if null is None:
         return ["–", "–", "–"]
     tail = f"≤ {figure_text(null['quantile_95'])}"

@@ -1,4 +1,4 @@
-"""The report as one self-contained page: no script, nothing fetched, fit for paper."""
+"""The report as one self-contained page: no script, no external resource, fit for print."""
 
 import base64
 import hashlib
@@ -31,7 +31,7 @@ _OUTCOMES: dict[GateOutcome, str] = {
 
 @dataclass(frozen=True)
 class Link:
-    """Where somebody may go from a report that is looked at within the service."""
+    """Links from a report that is viewed within the service."""
 
     href: str
     text: str
@@ -42,15 +42,16 @@ def render(
 ) -> str:
     """The page of a report document (version 1). Every value in it is escaped.
 
-    `series`: what the rounds came to. Without it there are no curves over rounds. `links` stand
-    above the report; a page that is kept has none.
+    `series`: the figures of the rounds; without it there are no curves over rounds. `links` are
+    shown above the report; a page for download has none.
     """
     return _template().render(report=document, charts=charts_of(document, series), links=links)
 
 
 @cache
 def style_hash() -> str:
-    """The page's style sheet as a Content-Security-Policy names it: the one style it may have."""
+    """The hash of the page's style sheet for the Content-Security-Policy: its only permitted
+    style."""
     sheet = f"\n{_style()}\n"
     return f"'sha256-{base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()}'"
 

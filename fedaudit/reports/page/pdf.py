@@ -1,4 +1,4 @@
-"""The report's page on paper, as a PDF. Needs the extra `pdf`."""
+"""The report's page as a PDF. Needs the extra `pdf`."""
 
 import re
 from functools import cache
@@ -18,7 +18,7 @@ _SVG = re.compile(r"<svg\b[^>]*>")
 
 
 class PdfUnavailableError(RuntimeError):
-    """What makes PDFs is not installed."""
+    """The library that makes PDFs is not installed."""
 
 
 def pdf_of(page: str) -> bytes:
@@ -27,7 +27,7 @@ def pdf_of(page: str) -> bytes:
     Raises PdfUnavailableError.
     """
     try:
-        # OSError: the wheel is there, a library of the system that it loads is not.
+        # OSError: the wheel is installed, but a system library that it loads is not.
         from weasyprint import CSS, HTML
         from weasyprint.urls import URLFetcher
     except (ImportError, OSError) as error:
@@ -45,7 +45,7 @@ def _with_styled_charts(page: str) -> str:
 
 @cache
 def _chart_styles() -> str:
-    """The report's rules with the light theme's values in the place of variables."""
+    """The report's style rules with variables replaced by the values of the light theme."""
     css = (Path(__file__).parent / "report.css").read_text()
     root = css[css.index(":root") : css.index("}") + 1]
     values = {name: value.strip() for name, value in _VARIABLE.findall(root)}

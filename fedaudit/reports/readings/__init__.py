@@ -1,1 +1,1 @@
-"""A report in the form that its reader has to fill: made from the stored document alone."""
+"""Report formats: a report in a form that its recipient requires, made from the stored document."""

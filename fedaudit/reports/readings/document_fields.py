@@ -1,4 +1,4 @@
-"""Looking things up in a report of any version: what is missing or of another type is None."""
+"""Look up fields in a report of any version; a missing field or one of another type is None."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from fedaudit.reports.document.checks import value_at
 Document = Mapping[str, Any]
 
 NOT_STATED = "Not stated by this run"
-"""What every text begins with that a person has to replace."""
+"""Prefix of every text that a person has to replace."""
 
 
 class ReadingPart(BaseModel):
@@ -32,7 +32,7 @@ class ReportName(ReadingPart):
 
 
 def report_name(document: Document) -> ReportName:
-    """What tells the report from others."""
+    """The fields that identify the report."""
     version = number_at(document, "report_version")
     return ReportName(
         experiment_id=text_at(document, "experiment", "id"),
@@ -43,7 +43,7 @@ def report_name(document: Document) -> ReportName:
 
 
 def text_at(document: Document, *path: str) -> str | None:
-    """A text that is not empty."""
+    """A non-empty text."""
     found = value_at(document, *path)
     return found if isinstance(found, str) and found else None
 
@@ -57,25 +57,25 @@ def number_at(document: Document, *path: str) -> float | None:
 
 
 def texts_at(document: Document, *path: str) -> list[str]:
-    """The texts of a list; none where there is no list."""
+    """The texts of a list; empty where there is no list."""
     found = value_at(document, *path)
     return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
 
 
 def parts_at(document: Document, *path: str) -> list[Document]:
-    """The objects of a list; none where there is no list."""
+    """The objects of a list; empty where there is no list."""
     found = value_at(document, *path)
     return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 
 def part_at(document: Document, *path: str) -> Document:
-    """An object; an empty one where there is none."""
+    """An object; empty where there is no object."""
     found = value_at(document, *path)
     return found if isinstance(found, Mapping) else {}
 
 
 def figure(value: float | None) -> str:
-    """A figure in a sentence; counts to their last digit."""
+    """A figure for a sentence; counts in full precision."""
     if value is None:
         return "unknown"
     return str(value) if isinstance(value, int) else shown(value)

@@ -1,4 +1,4 @@
-"""What several readings say of a report in the same words."""
+"""Statements about a report that several formats share, worded once."""
 
 import json
 
@@ -39,7 +39,7 @@ def mechanism(document: Document) -> str | None:
 
 
 def mechanism_facts(document: Document) -> MechanismFacts | None:
-    """What this version knows of the mechanism; None of a missing or unknown name."""
+    """The facts about the mechanism in this version; None for a missing or unknown name."""
     return known_facts(mechanism(document))
 
 
@@ -49,18 +49,19 @@ def is_protected(document: Document) -> bool:
 
 
 def is_simulated(document: Document) -> bool:
-    """Whether there was noise, and it can be drawn again from the seed."""
+    """Whether noise was added that can be drawn again from the seed."""
     noise = text_at(document, "spec", "privacy", "noise")
     return is_protected(document) and noise == "simulation"
 
 
 def observer(name: str) -> str:
-    """Who looks, in words."""
+    """The observer, in words."""
     return observer_words(name)
 
 
 def favourable_outcome(document: Document) -> str:
-    """The rule of the rates and gaps, in words; without one a number has no favourable outcome."""
+    """The rule behind rates and gaps, in words; without a rule a numeric target has no favourable
+    outcome."""
     favourable = value_at(document, "spec", "fairness", "favourable")
     if favourable is not None:
         return json.dumps(favourable)
@@ -72,12 +73,12 @@ def favourable_outcome(document: Document) -> str:
 
 
 def epsilon_max(document: Document) -> float | None:
-    """The largest epsilon with a delta, whoever looks; never a leakage under metric privacy."""
+    """The largest epsilon with a delta over all observers; never a leakage under metric privacy."""
     return number_at(document, "privacy", "epsilon_max")
 
 
 def spent(document: Document) -> list[str]:
-    """What training spent, a sentence for each figure; epsilon and leakage are never mixed."""
+    """What training spent, one sentence per figure; epsilon and leakage are never mixed."""
     epsilons = parts_at(document, "privacy", "epsilon")
     if epsilons:
         return [_epsilon(one) for one in epsilons]
@@ -126,7 +127,7 @@ _COUNTED = ("rows", "clients", "training_clients", "validation_clients")
 
 
 def client_key(document: Document) -> str | None:
-    """The column that tells clients apart, where the spec names one."""
+    """The column that identifies clients, where the spec names one."""
     return text_at(document, "spec", "federation", "client_key")
 
 

@@ -1,9 +1,9 @@
-"""Rates and impact ratios per category, as a bias audit under Local Law 144 tabulates them.
+"""Rates and impact ratios per category, as tabulated in a bias audit under Local Law 144.
 
 New York City's rules (6 RCNY 5-300 and 5-301): the selection rate of a category is the share of it
 that is selected, its scoring rate the share that scores above the sample's median, and its impact
-ratio that rate over the highest one. Audits tell how many belong to no known category and which
-categories were left out as too small. Four fifths is the threshold of 29 CFR 1607.4 (D); the local
+ratio that rate over the highest one. Audits state how many belong to no known category and which
+categories were omitted as too small. Four fifths is the threshold of 29 CFR 1607.4 (D); the local
 law itself sets none.
 """
 
@@ -30,7 +30,7 @@ NOTICE = (
     "auditor and for data of the tool's own use. No outcome of it means compliance or a breach."
 )
 FOUR_FIFTHS = 0.8
-# Rates are ratios of counts, so a ratio meant to be 0.8 may lie a rounding below it.
+# Rates are ratios of counts, so a ratio meant to be 0.8 may lie below it by a rounding error.
 _ROUNDING = 1e-9
 _JOINED = ("_", " and ", " & ", " x ", "_x_", "-", "*", "/", "+", ", ", ",")
 
@@ -47,7 +47,7 @@ class ImpactRatioCategory(ReadingPart):
     """The rate over the highest rate among the categories that are shown."""
     four_fifths: Reading | None
     reason: str | None
-    """Why there is no rate or no ratio."""
+    """Why there is no rate or ratio."""
 
 
 class ImpactRatioTable(ReadingPart):
@@ -55,14 +55,14 @@ class ImpactRatioTable(ReadingPart):
 
     attribute: str
     intersection_of: list[str] | None
-    """The attributes whose combinations these are: as the report says, or told from the name of a
-    column that the data joined; None for a single one."""
+    """The attributes whose combinations these are, as the report states or as inferred from the
+    name of a column that the data joined; None for a single attribute."""
     categories: list[ImpactRatioCategory]
     highest_rate: Share | None
     below_four_fifths: int
     suppressed_categories: int
     missing_rows: int | None
-    """Rows of the whole federation without a value; None where the report does not say."""
+    """Rows of the whole federation without a value; None where the report does not state it."""
 
 
 class ImpactRatioReading(ReadingPart):
@@ -72,7 +72,7 @@ class ImpactRatioReading(ReadingPart):
     report: ReportName
     notice: str
     rate: Literal["selection", "scoring"] | None
-    """Selection for a classifier, scoring where the target is a number."""
+    """Selection for a classifier, scoring for a numeric target."""
     rate_definition: str
     tables: list[ImpactRatioTable]
     """Single attributes first, then intersections."""
@@ -129,7 +129,7 @@ def _shown_rate(group: Document) -> float | None:
 
 
 def _category(group: Document, highest: float | None, *, compared: int) -> ImpactRatioCategory:
-    """One row. `compared`: how many categories show a rate."""
+    """One row. `compared`: the number of categories that show a rate."""
     rate, ratio, reading = _shown_rate(group), None, None
     reason: str | None = None
     if rate is None or highest is None:
@@ -161,7 +161,7 @@ def _attributes(document: Document) -> list[str]:
 
 
 def _intersection_of(attribute: str, others: list[str]) -> list[str] | None:
-    """The two or three other attributes that the name joins, as `sex_race` does sex and race."""
+    """The two or three other attributes that the name joins, as `sex_race` joins sex and race."""
     candidates = [name for name in others if name != attribute and name in attribute]
     for size in (2, 3):
         for names in permutations(candidates, size):
@@ -171,7 +171,7 @@ def _intersection_of(attribute: str, others: list[str]) -> list[str] | None:
 
 
 def _missing_rows(document: Document, attribute: str) -> int | None:
-    """What the notes on the data count; they name an attribute only where rows lack it."""
+    """The numbers in the notes on the data; they name an attribute only where rows lack it."""
     if not isinstance(value_at(document, "data", "notes"), list):
         return None
     beginning = f"rows without a value of {attribute!r}, in no group: "

@@ -1,9 +1,9 @@
-"""Texts of a report in Markdown: shown as they are, whatever they hold."""
+"""Report texts in Markdown, escaped so that they display literally."""
 
 import re
 from collections.abc import Iterable
 
-# An underscore between letters or digits marks nothing.
+# An underscore between letters or digits has no effect in Markdown.
 _MARKS = re.compile(r"[\\`*\[\]{}<>&$|#~]|(?<![^\W_])_|_(?![^\W_])")
 
 
@@ -13,12 +13,12 @@ def plain(text: str) -> str:
 
 
 def bullets(items: Iterable[str]) -> list[str]:
-    """A list of lines that are Markdown already."""
+    """A list of lines that are already Markdown."""
     return [f"- {item}" for item in items]
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    """A table of cells that are Markdown already."""
+    """A table of cells that are already Markdown."""
     names = list(head)
     lines = [names, ["---"] * len(names), *rows]
     return [f"| {' | '.join(line)} |" for line in lines]

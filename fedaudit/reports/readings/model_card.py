@@ -1,4 +1,4 @@
-"""A model card in Markdown, by the sections of Mitchell et al. (2019), from a report alone."""
+"""A model card in Markdown, with the sections of Mitchell et al. (2019), from a report alone."""
 
 from collections.abc import Iterable
 
@@ -21,7 +21,7 @@ from fedaudit.spec.metrics import RATES
 
 
 def model_card(document: Document) -> str:
-    """The card; what is for a person to write says so."""
+    """The card; sections that a person has to write say so."""
     name = plain(text_at(document, "experiment", "name") or "Model without a name")
     sections = {
         "Verdict": [plain(text_at(document, "verdict") or f"{NOT_STATED}.")],

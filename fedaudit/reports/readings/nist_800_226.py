@@ -47,7 +47,7 @@ class NistTopic(ReadingPart):
     layer: Literal["top", "middle", "base"]
     topic: str
     status: Status
-    """Answered, or not shown, where all of its statements are; answered in part otherwise."""
+    """Answered or not shown, where all of its statements are; answered in part otherwise."""
     statements: list[NistStatement]
 
 
@@ -62,7 +62,7 @@ class NistReading(ReadingPart):
 
 
 def nist_800_226(document: Document) -> NistReading:
-    """What a report says on each topic, and what it does not show."""
+    """What a report states on each topic, and what it does not show."""
     topics = []
     for layer, topic, statements_of in _TOPICS:
         statements = statements_of(document)

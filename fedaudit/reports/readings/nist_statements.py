@@ -1,4 +1,4 @@
-"""What a report says on each topic of NIST SP 800-226, and how far that is an answer."""
+"""What a report states on each topic of NIST SP 800-226, and how far that answers the question."""
 
 from typing import Final, Literal
 
@@ -33,7 +33,7 @@ class NistStatement(ReadingPart):
 
 
 def parameters_and_unit(document: Document) -> list[NistStatement]:
-    """Epsilon and delta (or leakage), the unit of privacy, and what else was spent."""
+    """Epsilon and delta (or leakage), the unit of privacy, and other figures spent."""
     unit = text_at(document, "guarantee", "unit")
     key = facts.client_key(document)
     stated = f"A {unit}" + (f", told apart by the column {key}" if key and unit == "client" else "")
@@ -57,7 +57,7 @@ def parameters_and_unit(document: Document) -> list[NistStatement]:
 
 
 def guarantee(document: Document) -> list[NistStatement]:
-    """Which guarantee, between which neighbours, proven or not."""
+    """The guarantee, its neighbouring datasets, and whether it is proven."""
     kind = facts.kind(document)
     adjacency = text_at(document, "guarantee", "adjacency")
     none = kind == "none"
@@ -84,7 +84,7 @@ def guarantee(document: Document) -> list[NistStatement]:
 
 
 def algorithm_and_utility(document: Document) -> list[NistStatement]:
-    """The mechanism, what utility is left, and what escapes the mechanism."""
+    """The mechanism, the remaining utility, and what the mechanism does not cover."""
     privacy = settings(part_at(document, "spec", "privacy"))
     return [
         _statement("Which mechanism, with which settings?", ANSWERED, privacy and f"{privacy}."),
@@ -100,7 +100,7 @@ def algorithm_and_utility(document: Document) -> list[NistStatement]:
 
 
 def bias(document: Document) -> list[NistStatement]:
-    """Whom the model treats worse, and why."""
+    """Which groups the model treats worse, and why."""
     sections = parts_at(document, "fairness")
     return [
         _statement(
@@ -173,7 +173,7 @@ def side_channels(document: Document) -> list[NistStatement]:
 
 
 def trust_model(document: Document) -> list[NistStatement]:
-    """Who has to be trusted with what."""
+    """Which parties have to be trusted, and with what."""
     against = texts_at(document, "guarantee", "observers")
     stated = "; ".join(map(facts.observer, against))
     known = facts.mechanism_facts(document)
@@ -194,7 +194,7 @@ def trust_model(document: Document) -> list[NistStatement]:
 
 
 def data_collection(document: Document) -> list[NistStatement]:
-    """What was collected, and how exposed it is."""
+    """What data were collected, and how exposed they are."""
     return [
         _statement(
             "Which data was used?", IN_PART, facts.federation(document), *_fingerprint(document)
@@ -209,7 +209,7 @@ def data_collection(document: Document) -> list[NistStatement]:
 
 
 def _statement(question: str, status: Status, *sentences: str | None) -> NistStatement:
-    """Without a sentence the report lacks the answer, whatever `status` would have been."""
+    """Without a sentence the report lacks the answer, regardless of `status`."""
     stated = " ".join(filter(None, sentences))
     if not stated:
         return NistStatement(question=question, status=NOT_SHOWN, statement=_UNKNOWN)
@@ -220,7 +220,8 @@ def _parameters(document: Document) -> NistStatement:
     question = "How large is the privacy loss: which parameters, with which values?"
     if facts.kind(document) == "none":
         return _statement(question, ANSWERED, _NO_GUARANTEE)
-    # Leakage has no delta and no bound over all data sets: half an answer to this question.
+    # Leakage has no delta and no bound over all data sets, so the question is answered only in
+    # part.
     status: Status = IN_PART if facts.epsilon_max(document) is None else ANSWERED
     return _statement(question, status, *facts.spent(document))
 

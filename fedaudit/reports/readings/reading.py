@@ -1,4 +1,4 @@
-"""What a reading of a report is: one object, beside the code that makes it."""
+"""A report format: one object, defined beside the code that makes it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from fedaudit.reports.readings.document_fields import Document
 
 @dataclass(frozen=True, kw_only=True)
 class ReportReading:
-    """A report in the form that one of its readers has to fill."""
+    """A report in the form that one kind of recipient requires."""
 
     name: str
-    """In addresses and on the command line."""
+    """The name in addresses and on the command line."""
     title: str
-    """On pages."""
+    """The title on pages."""
     note: str
-    """On pages, above the reading: what it is."""
+    """A description, shown on pages above the content."""
     make: Callable[[Document], dict[str, Any] | str]
-    """The reading of a stored report: JSON-able values, or Markdown."""
+    """Makes the format from a stored report: JSON-able values, or Markdown."""
     schema: type[BaseModel] | Mapping[str, Any] | None
-    """The form of the JSON, as a model or a JSON schema; None for Markdown."""
+    """The schema of the JSON, as a model or a JSON schema; None for Markdown."""

@@ -1,4 +1,4 @@
-"""Which readings there are, and the one that is asked for."""
+"""The registered report formats, and look-up by name."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,19 +18,19 @@ READINGS: dict[str, ReportReading] = {
         MODEL_CARD,
     )
 }
-"""By name. The command line, the HTTP interface and the pages offer what is registered here."""
+"""By name. The command line, the HTTP interface and the pages offer the formats registered here."""
 
 if TYPE_CHECKING:
     ReadingName = str
 else:
-    # The names themselves, for whoever validates one or publishes a schema of it.
+    # The names themselves, for code that validates a name or publishes a schema of it.
     ReadingName = Literal[tuple(READINGS)]
 
 
 def reading(document: Mapping[str, Any], name: ReadingName) -> dict[str, Any] | str:
-    """A reading of a stored report: JSON-able values, and Markdown for `model-card`.
+    """A stored report in the named format: JSON-able values, and Markdown for `model-card`.
 
-    What an older report lacks is reported as not stated; no document is refused for it. Raises
-    KeyError for a name that is not registered.
+    Anything that an older report lacks is reported as not stated; no document is refused for it.
+    Raises KeyError for a name that is not registered.
     """
     return READINGS[name].make(document)

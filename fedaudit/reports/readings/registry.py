@@ -1,8 +1,8 @@
 """A draft record of the Differential Privacy Deployments Registry, complete up to tier 3.
 
 The fields and their allowed values are those of the registry's deployments-schema.yaml. Its texts
-are Markdown, so what comes from the report is escaped. What a run cannot know is not made up: the
-text says that it is not stated, and the notes list every field that a person has to fill.
+are Markdown, so values from the report are escaped. Facts that a run cannot know are not invented:
+the text says that they are not stated, and the notes list every field that a person has to fill.
 """
 
 import re
@@ -80,7 +80,7 @@ REGISTRY = ReportReading(
 
 
 def _slug(document: Document) -> str:
-    """The experiment's name and the end of its id, which differs between runs of one name."""
+    """The experiment's name and the end of its id, which distinguishes runs of the same name."""
     name = text_at(document, "experiment", "name") or "experiment"
     words = re.findall(r"[a-z0-9]+", f"{name} {_id(document)[-12:]}".lower())
     return "-".join(words)[:100]
@@ -175,7 +175,7 @@ def _privacy_loss(document: Document) -> dict[str, Any]:
 
 
 def _parameters(document: Document) -> dict[str, float]:
-    """Epsilon and delta. Leakage under metric privacy is neither, and has no field here."""
+    """Epsilon and delta. Leakage under metric privacy is neither of them, and has no field here."""
     epsilon = facts.epsilon_max(document)
     delta = number_at(document, "guarantee", "delta")
     if not facts.is_protected(document) or epsilon is None or delta is None:
@@ -277,7 +277,7 @@ def _paragraph(lines: list[str]) -> list[str]:
 
 
 def _missing(document: Document) -> dict[str, str]:
-    """JSON pointer of every field that a person has to fill or confirm, with what it is about."""
+    """JSON pointer of every field that a person has to fill or confirm, with a description."""
     missing = dict(_FOR_A_PERSON)
     if _variant_name(document) is None:
         missing["/deployment/dp_variant/variant_name"] = "left out: there is no guarantee"

@@ -43,27 +43,27 @@ _FIGURES = (
 
 @dataclass(frozen=True)
 class Rates:
-    """The epsilon of each release and part that the figures are taken over."""
+    """The epsilon of each release and part that the figures are computed from."""
 
     values: NDArray[np.float64]
-    """[releases, parts]; one release stands for all where the radius is public."""
+    """[releases, parts]; one release represents all where the radius is public."""
     public: bool
 
     def median(self, exponents_: NDArray[np.float64]) -> float:
-        """Of a figure of each release."""
+        """Summary of a figure over the releases."""
         return self._told(float(np.median(exponents_)))
 
     def largest(self, exponents_: NDArray[np.float64]) -> float:
-        """Of a figure of each release."""
+        """Summary of a figure over the releases."""
         return self._told(float(exponents_.max()))
 
     def _told(self, value: float) -> float:
-        # Of a secret rate in two digits: the exact one would state the norm of an update.
+        # A secret rate is rounded to two digits: the exact one would reveal the norm of an update.
         return value if self.public else float(at_most(value, digits=2))
 
 
 def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
-    """The section of a run under metric privacy, or why there is none."""
+    """The section of a run under metric privacy, or the reason why there is none."""
     facts = material.hypotheses
     why = why_no_pairs(material.spec)
     if why is not None:
@@ -94,8 +94,8 @@ def why_no_pairs(spec: ExperimentSpec) -> str | None:
 def rates_of(inputs: MechanismParameters, *, radii: NDArray[np.float64] | None) -> Rates | None:
     """The rates of a public radius, or of releases with secret radii [releases, parts].
 
-    None of too few releases to be reported. Raises ValueError for inputs that are not of metric
-    privacy.
+    None where there are too few releases to be reported. Raises ValueError for inputs that are not
+    of metric privacy.
     """
     if inputs.cost_kind != "leakage":
         raise ValueError(f"{inputs.mechanism} has no rates per unit of distance")
@@ -113,7 +113,7 @@ class _Run:
     inputs: MechanismParameters
     rates: Rates | None
     missing: str
-    """Why there are no rates, where there are none."""
+    """Why there are no rates, if there are none."""
 
 
 def _run(material: ReportMaterial, facts: HypothesesFacts) -> _Run:
@@ -151,7 +151,7 @@ def pair_figures(
 ) -> dict[str, float | None]:
     """The figures of two hypotheses by name, from their distance within each part: [parts].
 
-    None where there is no such figure.
+    None for a figure that does not exist.
     """
     found: dict[str, float | None] = dict.fromkeys(_FIGURES)
     if rates is None:
@@ -161,7 +161,7 @@ def pair_figures(
         found["indistinguishability_median"] = rates.median(of_releases)
         found["indistinguishability"] = rates.largest(of_releases)
     else:
-        # What is reported of epsilon is rounded, and the exponents follow from that.
+        # The reported epsilon is rounded, and the exponents follow from it.
         median, largest = rates.median(rates.values[:, 0]), rates.largest(rates.values[:, 0])
         found |= {"epsilon_median": median, "epsilon_max": largest}
         found["epsilon"] = largest if rates.public else None
@@ -174,7 +174,7 @@ def pair_figures(
 
 
 def _statement(run: _Run, pairs: Sequence[HypothesisPair], by_part: NDArray[np.float64]) -> str:
-    """In words, from the pairs that are reported and all distances [k, k, parts]."""
+    """The section in words, from the reported pairs and all distances [k, k, parts]."""
     adaptive = run.inputs.radius is None
     layered = ", added up over the layers" if by_part.shape[-1] > 1 else ""
     sentences = [
@@ -231,7 +231,8 @@ def _exponent(pair: HypothesisPair, *, adaptive: bool) -> str:
 
 
 def _bound_any_two(run: _Run, by_part: NDArray[np.float64]) -> str:
-    """Of all pairs, listed or not: over layers the farthest need not have the largest exponent."""
+    """Over all pairs, listed or not: with layers the farthest pair need not have the largest
+    exponent."""
     rates, clip = run.rates, run.inputs.clip
     if rates is None or not rates.public or clip is None:
         return "Datasets whose updates differ too are bounded by no number."

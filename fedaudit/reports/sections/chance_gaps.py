@@ -1,4 +1,4 @@
-"""Gaps beside what chance alone makes of them."""
+"""Gaps compared with the gaps that chance alone produces."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def with_nulls(
 ) -> dict[str, MetricSection]:
     """The metrics of one attribute, each with its null or the reason why it has none.
 
-    `stream`: the attribute's place, by which its random numbers are its own.
+    `stream`: the attribute's position, which gives it random numbers of its own.
     """
     seed, scores = material.spec.seed, material.result.scores.get(attribute)
     nulls = permutation_nulls(

@@ -22,7 +22,7 @@ def client_averaged(
 ) -> tuple[ClientAveragedSection | None, str | None]:
     """The section of one attribute, or None and the reason why there is none.
 
-    `disclosure`: of the rates pooled over records.
+    `disclosure`: which of the rates pooled over records are disclosed.
     """
     if not disclosure.rule.has_favourable_outcome:
         return None, NO_OUTCOME

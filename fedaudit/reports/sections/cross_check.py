@@ -32,8 +32,8 @@ from fedaudit.reports.document.document import CrossCheck
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 
 TOLERANCE = 1e-12
-"""Both sides divide the same integers, so that a rate is right to one rounding (1e-16) and a gap to
-a few. One row counted wrongly among 1e11 would still show."""
+"""Both sides divide the same integers, so that a rate agrees up to one rounding (1e-16) and a gap
+up to a few. One row counted wrongly among 1e11 would still show."""
 
 _RATES = {
     "selection_rate": selection_rate,
@@ -46,7 +46,7 @@ _GAPS = {
     "equalized_odds": ("true_positive_rate", "false_positive_rate"),
     "equal_opportunity": ("true_positive_rate",),
 }
-"""By family: the rates whose worst gap it is."""
+"""By family: the rates over which its worst gap is taken."""
 
 _GIVES_AWAY = "beside a total it would give the rows of the suppressed groups away"
 
@@ -109,7 +109,7 @@ def _checked(
 def _check_sizes(
     section: Mapping[str, Any], rows: PredictedRows, counts: NDArray[np.int64]
 ) -> None:
-    """Of hidden groups too, for which groups are hidden follows from it; so no number is named."""
+    """Includes hidden groups, and reveals which groups are hidden; so no number is named."""
     if rows.truth is None:
         return
     counted = counts.sum(axis=(0, 2))
@@ -140,7 +140,7 @@ def _why_nothing(rows: PredictedRows, shown: int) -> str:
 
 
 class _SecondFigures:
-    """What Fairlearn makes of the rows of the groups that a section shows."""
+    """Fairlearn's figures for the rows of the groups that a section shows."""
 
     def __init__(self, section: Mapping[str, Any], rows: PredictedRows) -> None:
         self._section = section
@@ -167,7 +167,7 @@ class _SecondFigures:
         yield name, None, metrics[name]["value"], self._gap((_ACCURACY,))[0]
 
     def _rate(self, metric: str, place: int) -> float | None:
-        """A group's rate; None where it has no denominator, for which Fairlearn answers 0."""
+        """A group's rate; None where it has no denominator, for which Fairlearn returns 0."""
         if self._frame is None or not _has_denominator(metric, self._labels[place]):
             return None
         return float(self._frame.by_group.loc[place, metric])
@@ -188,12 +188,12 @@ class _SecondFigures:
                 return None, None
             values = self._frame.by_group[list(rates)].astype(float)
             differences, ratios = _against(values.to_numpy(), values.loc[place].to_numpy())
-        # A ratio of 0/0 is NaN and stays it.
+        # A ratio of 0/0 is NaN and remains NaN.
         return _known(np.max(differences)), _known(np.min(ratios))
 
 
 def _labels(rows: PredictedRows, chosen: NDArray[np.bool_]) -> dict[str, Labels]:
-    """By metric, what its function is called with for the chosen rows."""
+    """By metric, the arguments of its function for the chosen rows."""
     found: dict[str, Labels] = {}
     if rows.truth is not None and rows.predicted is not None:
         of_outcomes = rows.truth[chosen].astype(int), rows.predicted[chosen].astype(int)
@@ -215,9 +215,9 @@ def _has_denominator(metric: str, labels: Mapping[str, Labels]) -> bool:
 
 
 def _frame(labels: Mapping[int, Mapping[str, Labels]]) -> MetricFrame:
-    """Fairlearn's figures by group, with a line a group.
+    """Fairlearn's figures by group, one row per group.
 
-    A frame takes every row apart in Python, 20 microseconds each. So it is given one entry a group,
+    A frame processes every row in Python, 20 microseconds each. So it is given one entry per group,
     for which the metric hands Fairlearn's function all of the group's rows.
     """
 
@@ -240,7 +240,7 @@ def _frame(labels: Mapping[int, Mapping[str, Labels]]) -> MetricFrame:
         metrics={name: metric(name) for name in names},
         y_true=places,
         y_pred=places,
-        # Under a name: a lone array of one group would lose its only axis.
+        # Under a name, because a lone array of one group would lose its only axis.
         sensitive_features={"group": places},
     )
 

@@ -1,5 +1,5 @@
-"""Why a run whose figures were computed twice has no report."""
+"""The error of a run whose figures, computed twice, do not agree; it has no report."""
 
 
 class FiguresDisagreeError(Exception):
-    """Two ways to the same figure came to different values; the message names them."""
+    """Two computations of the same figure gave different values; the message names them."""

@@ -1,4 +1,4 @@
-"""What an epsilon with a delta does not show, one plain sentence each."""
+"""What an epsilon with a delta does not show, in one plain sentence each."""
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_spending import RecordSpending
@@ -40,7 +40,7 @@ def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
 
 
 def withheld_updates(material: ReportMaterial) -> list[str]:
-    """That updates were withheld, where any were."""
+    """That updates were withheld, if any were."""
     if not material.withheld:
         return []
     return [

@@ -1,4 +1,5 @@
-"""The figures of each group; a group that is too small, or kept back beside one, shows none."""
+"""The figures of each group; a group that is too small, or suppressed to protect one, shows
+none."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -18,7 +19,7 @@ _SCORES = ("accuracy", "loss")
 _NO_DENOMINATOR = {name: rate.why_undefined for name, rate in RATES.items()}
 
 Shown = tuple[dict[str, float | None], dict[str, str]]
-"""Figures by name, and the reasons of those that are None."""
+"""Figures by name, and the reasons for those that are None."""
 
 
 def group_sections(
@@ -29,7 +30,7 @@ def group_sections(
     scores: GroupScores | None,
     root_mean: bool,
 ) -> list[GroupSection]:
-    """Rates from counts [groups, 4], accuracy and loss from scores, of the groups disclosed.
+    """Rates from counts [groups, 4], accuracy and loss from scores, of the disclosed groups.
 
     `root_mean` as in `group_scores`.
     """
@@ -66,7 +67,7 @@ def _measured(scores: GroupScores | None, groups: int, *, root_mean: bool) -> li
 def _explained(
     names: Collection[str], values: NDArray[np.float64], reasons: Mapping[str, str]
 ) -> Shown:
-    """The values that are finite; the others are None for the reason given."""
+    """The finite values; the others are None for the given reason."""
     figures = {
         name: value if np.isfinite(value) else None
         for name, value in zip(names, values.tolist(), strict=True)

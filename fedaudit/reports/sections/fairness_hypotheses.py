@@ -19,10 +19,10 @@ _MAX_CELLS = 5000
 def hypothesis_sections(
     counts: NDArray[np.int64] | None, values: Sequence[str], disclosure: Disclosure
 ) -> tuple[list[HypothesisSection], str | None]:
-    """A section for each hypothesis from counts [k, groups, 4], or none and the reason.
+    """A section for each hypothesis from counts [k, groups, 4], or an empty list and the reason.
 
-    `disclosure`: of the groups' figures over all hypotheses. What is disclosed of a hypothesis does
-    not tell an empty group from one that is too small.
+    `disclosure`: of the groups' figures over all hypotheses. What is disclosed about a hypothesis
+    does not distinguish an empty group from one that is too small.
     """
     if not disclosure.rule.has_favourable_outcome:
         return [], NO_OUTCOME

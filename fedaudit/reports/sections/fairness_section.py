@@ -21,7 +21,7 @@ from fedaudit.spec.metrics import SCORE_METRICS
 
 
 def fairness_sections(material: ReportMaterial) -> list[FairnessSection]:
-    """One section for each attribute: the sensitive ones of the spec, then intersections."""
+    """One section for each attribute: the sensitive attributes of the spec, then intersections."""
     return [
         _section(material, attribute, stream)
         for stream, attribute in enumerate(material.spec.fairness.attributes)
@@ -29,7 +29,7 @@ def fairness_sections(material: ReportMaterial) -> list[FairnessSection]:
 
 
 def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessSection:
-    """`stream`: the attribute's place, by which its random numbers are its own."""
+    """`stream`: the attribute's position, which gives it random numbers of its own."""
     values = material.federation.attributes[attribute]
     disclosure = _disclosure(material, attribute)
     by_hypothesis, why_none = hypothesis_sections(
@@ -67,7 +67,8 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
 
 
 def _disclosure(material: ReportMaterial, attribute: str) -> Disclosure:
-    """Of the held-out rows. Without a favourable outcome only their scores tell how many."""
+    """Of the held-out rows. Without a favourable outcome only their scores show how many there
+    are."""
     scores = material.result.scores.get(attribute)
     if scores is None:
         rows = scored_rows(material.result.fairness[attribute].sum(axis=0))
@@ -104,7 +105,7 @@ def _intervals(
     stream: int,
     asked: Intervals,
 ) -> dict[str, Interval]:
-    """Of every figure; the same clients are drawn for all of one attribute."""
+    """Intervals of every figure; the same clients are drawn for all figures of one attribute."""
     spec, scores = material.spec, material.result.scores.get(attribute)
     found = bootstrap_intervals(
         material.result.fairness[attribute],

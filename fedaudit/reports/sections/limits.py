@@ -1,4 +1,4 @@
-"""What a report does not show, one plain sentence each."""
+"""What a report does not show, in one plain sentence each."""
 
 from typing import assert_never
 

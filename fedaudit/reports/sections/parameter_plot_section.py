@@ -15,10 +15,10 @@ _IS_FIRST = "the best round is the first that was validated"
 
 
 def rounds_to_draw(validated: Sequence[int], *, best_round: int) -> list[int]:
-    """Which of the rounds with points the section needs, ascending: the best and those before it.
+    """Which rounds with points the section needs, ascending: the best round and earlier ones.
 
-    `validated` is ascending. Of many earlier ones as many as the path holds beside the start,
-    evenly spaced; the first is always among them. Empty without the best round.
+    `validated` is ascending. Where there are many earlier rounds, as many as fit on the path beside
+    the start are chosen, evenly spaced and including the first. Empty without the best round.
     """
     if best_round not in validated:
         return []

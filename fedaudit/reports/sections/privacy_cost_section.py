@@ -59,7 +59,7 @@ def privacy_cost_by_group(
 def _figures(
     material: ReportMaterial, found: Membership
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """Each figure by group [groups], and why others are missing."""
+    """Each figure by group [groups], and the reasons for missing ones."""
     releases = material.releases.astype(np.int64)
     figures: dict[str, NDArray[Any]] = {
         "clients": found.clients,
@@ -81,7 +81,7 @@ def _costs(
     figures: dict[str, NDArray[Any]],
     releases: NDArray[np.int64],
 ) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """What participations cost each group, by how the mechanism's cost is counted."""
+    """What participations cost each group, depending on how the mechanism's cost is counted."""
     inputs = material.inputs
     match inputs.cost_kind:
         case "leakage":

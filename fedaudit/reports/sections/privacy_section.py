@@ -45,7 +45,7 @@ _NOT_BY_RECORD = "the mechanism protects clients; no record has a budget of its 
 
 
 def spent(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
-    """Epsilon against each observer; none where there is no plan.
+    """Epsilon against each observer; empty where there is no plan.
 
     Raises KeyError where the material lacks the compositions of an observer.
     """
@@ -54,9 +54,9 @@ def spent(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
 
 
 def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
-    """Epsilon if all planned rounds had been played, where validation ended the run early.
+    """Epsilon if all planned rounds had been run, where validation ended the run early.
 
-    Nobody is taken to pay more often than a budget allows. Empty where the run did not end so.
+    No subject is charged more often than a budget allows. Empty where the run did not end early.
     """
     plan, result, mechanism = material.plan, material.result, mechanism_of(material.spec)
     if plan is None or result.stopped_by != "patience":
@@ -99,7 +99,7 @@ def _unbounded(material: ReportMaterial) -> Privacy:
 
 
 def _noise_multiplier(material: ReportMaterial, reasons: dict[str, str]) -> float | None:
-    """The mechanism's noise multiplier; why there is none goes into `reasons`."""
+    """The mechanism's noise multiplier; if there is none, the reason is added to `reasons`."""
     found = mechanism_of(material.spec).noise_multiplier()
     if isinstance(found, str):
         reasons["noise_multiplier"] = found
@@ -117,7 +117,7 @@ def _with_epsilon(material: ReportMaterial) -> Privacy:
         reasons["records"] = _NOT_BY_RECORD
     else:
         records = records_section(material, plan.records)
-    # The last observer is the one that sees who takes part, where anyone does.
+    # The last observer is the one that sees who takes part, if any observer does.
     seen = np.asarray(material.compositions[plan.observers[-1]])
     return Privacy(
         **dict.fromkeys(_LEAKAGE),
@@ -183,14 +183,14 @@ def _with_leakage(material: ReportMaterial) -> Privacy:
 
 
 def _nu(inputs: MechanismParameters) -> float:
-    """The noise multiplier of metric privacy, which its inputs have."""
+    """The noise multiplier of metric privacy, which its parameters always have."""
     if inputs.noise_multiplier is None:
         raise ValueError(f"the inputs of {inputs.mechanism} have no noise multiplier")
     return inputs.noise_multiplier
 
 
 def log_ratio_max(inputs: MechanismParameters, releases: int) -> float | str:
-    """The theorem's sum over `releases` rounds, or why there is none."""
+    """The theorem's sum over `releases` rounds, or the reason why there is none."""
     match inputs.cost_kind:
         case "epsilon":
             return NO_LEAKAGE

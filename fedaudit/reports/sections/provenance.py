@@ -1,4 +1,4 @@
-"""Which code computed a run, on what, and when."""
+"""Which code computed a run, on what hardware, and when."""
 
 import platform
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _LIBRARIES = ("numpy", "pyarrow", "torch")
 
 
 def provenance(*, device: str, backend: Mapping[str, str], started_at: datetime) -> dict[str, Any]:
-    """The report's provenance of a run that ends now; `backend` is what training answers."""
+    """The report's provenance of a run that ends now; `backend` as the trainer reports it."""
     return {
         "code_version": __version__,
         "libraries": {"python": platform.python_version(), **_versions()},

@@ -1,9 +1,9 @@
-"""Records by their own budgets, as a report may show them: small groups without their figures.
+"""Records by their own budgets, in a form that a report may show: small groups without figures.
 
-A budget from a column of the data is a cell of it. So is, nearly, what its record spent: the exact
-inverse uses budgets up. Where fewer than `minimum_group_size` records share a group, it is shown by
-the round numbers around its budgets alone. Drawn budgets are public: their distribution is in the
-spec.
+A budget from a column of the data is a cell of that data, and so, very nearly, is what its record
+spent: the exact inverse uses budgets up. Where fewer than `minimum_group_size` records share a
+group, only the round numbers around its budgets are shown. Drawn budgets are public: their
+distribution is in the spec.
 """
 
 import numpy as np
@@ -17,14 +17,14 @@ from fedaudit.spec.privacy import budget_column
 
 
 def records_section(material: ReportMaterial, records: RecordSpending) -> RecordsSection:
-    """What records of different budgets spent against those who see the final model.
+    """What records of different budgets spent against an observer of the final model.
 
-    Raises KeyError where the material lacks the compositions before them.
+    Raises KeyError where the material lacks the compositions against that observer.
     """
     rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
     secret = budget_column(material.spec.privacy) is not None
     found = records.of_groups("final_model", rounds)
-    # Records that were left out are a group too: the total less the others would give them away.
+    # Records that were left out are a group too: otherwise the total minus the others reveals them.
     cells = np.array([records.left_out, *(one.records for one in found)])
     disclosure = size_rule(material.spec.fairness).decide(cells, of="records")
     shown = disclosure.shown
@@ -44,14 +44,14 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
 
 
 def counted(number: int | None) -> str:
-    """A number of records that is not 0, at the beginning of a sentence."""
+    """A positive number of records, at the beginning of a sentence."""
     return "Some" if number is None else str(number)
 
 
 def _overspent(count: int, disclosure: Disclosure) -> int | None:
-    """How many records passed their budgets, where that tells no small number.
+    """How many records exceeded their budgets, where that reveals no small number.
 
-    They are the records of some groups, so beside a hidden one the number would give it away.
+    They are the records of some groups, so beside a hidden group the number could reveal its size.
     """
     rest = int(disclosure.rows[1:].sum()) - count
     small = any(disclosure.rule.is_small(number) for number in (count, rest))

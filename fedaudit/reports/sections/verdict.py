@@ -1,4 +1,4 @@
-"""The verdict: a few plain sentences, and what they rest on."""
+"""The verdict: a few plain sentences, and the figures behind them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,7 +43,7 @@ _EARLY_END = (
 
 
 def verdict(report: Mapping[str, Any], *, simulated: bool) -> str:
-    """The verdict on a report that lacks nothing else; `simulated` means noise from the seed."""
+    """The verdict on an otherwise complete report; `simulated` means noise from the seed."""
     sentences = [_gates(report["gates"], report["gate_outcome"]), *_privacy(report)]
     if simulated and report["guarantee"]["kind"] != "none":
         sentences.append("The noise was simulated, so this run's model is not for release.")
@@ -53,7 +53,7 @@ def verdict(report: Mapping[str, Any], *, simulated: bool) -> str:
 
 
 def headline_metric(section: Mapping[str, Any]) -> str:
-    """The metric that headlines an attribute: of losses where no outcome is favourable."""
+    """The headline metric of an attribute: one of losses where no outcome is favourable."""
     counted = metric_of(section, HEADLINE)["reason"] != NO_OUTCOME
     return HEADLINE if counted else HEADLINE_WITHOUT_OUTCOME
 

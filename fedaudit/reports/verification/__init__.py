@@ -1,1 +1,1 @@
-"""A report held against its ledger, everything computed anew."""
+"""Verify a report against its ledger by recomputing everything."""

@@ -1,4 +1,4 @@
-"""Whether a ledger is the one that its signed checkpoints speak of."""
+"""Whether a ledger agrees with its signed checkpoints."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -25,21 +25,21 @@ NO_CHECKPOINT = (
 
 @dataclass(frozen=True)
 class ReadCheckpoints:
-    """The checkpoints that could be read, oldest first, and what is wrong with the others."""
+    """The readable checkpoints, oldest first, and what is wrong with the others."""
 
     checkpoints: Sequence[Checkpoint]
     envelopes: Sequence[Envelope]
-    """Of the same checkpoints."""
+    """The envelopes of the same checkpoints."""
     faults: Sequence[str]
 
     @property
     def newest(self) -> Checkpoint | None:
-        """The one that counts most entries; of equal ones the last."""
+        """The checkpoint that counts most entries; the last of several such."""
         return self.checkpoints[self._newest] if self.checkpoints else None
 
     @property
     def newest_signer(self) -> str | None:
-        """The id of the key that signed the newest one."""
+        """The id of the key that signed the newest checkpoint."""
         return self.envelopes[self._newest].key_id if self.envelopes else None
 
     @property
@@ -113,7 +113,7 @@ def _signatures(found: ReadCheckpoints, keyring: Keyring) -> Check:
 
 
 def _subject(evidence: Evidence, found: ReadCheckpoints) -> Check:
-    """They speak of this experiment, its spec and its subjects."""
+    """Checkpoints refer to this experiment, its spec and its subjects."""
     expected = {
         "experiment_id": evidence.experiment_id,
         "spec_hash": canonical_hash(evidence.spec),
@@ -193,7 +193,7 @@ def _entries(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
 
 
 def _witness(found: ReadCheckpoints) -> Iterator[Check]:
-    """Nothing where a worker signed: reports of that are as old as checkpoints."""
+    """None where a worker signed: such reports are as old as checkpoints."""
     if found.newest is not None and found.newest.witness == DATABASE:
         yield unchecked(
             "checkpoints.witness",
@@ -203,7 +203,7 @@ def _witness(found: ReadCheckpoints) -> Iterator[Check]:
 
 
 def _end(evidence: Evidence, found: ReadCheckpoints) -> Check:
-    """What the newest checkpoint says of the end: an older one may be all that was kept."""
+    """What the newest checkpoint says about the end: only an older one may have been kept."""
     status = None if found.newest is None else found.newest.status
     succeeded = status == "succeeded"
     if status == "running" and evidence.report is None:

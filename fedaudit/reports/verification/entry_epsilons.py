@@ -1,7 +1,7 @@
-"""Whether each ledger entry gives its subjects the epsilons that its own event and counts make.
+"""Whether each ledger entry states the epsilons that follow from its own event and counts.
 
-The work is bounded whatever the entries say: an event is composed only where it fits the spec, one
-event for the whole ledger, and what would take too long is left unchecked.
+The work is bounded regardless of the entries' content: an event is composed only if it fits the
+spec, one event for the whole ledger, and anything that would take too long is left unchecked.
 """
 
 import json
@@ -26,9 +26,9 @@ from fedaudit.spec.parse import parse_spec
 NAME = "ledger.epsilons"
 
 _DIGITS = 1e-9
-"""Relative; sums and minima of the same few numbers."""
+"""Relative; both sides are sums and minima of the same few numbers."""
 _DIGITS_OF_PLD = 1e-6
-"""Relative: transforms of another library or machine may round differently."""
+"""Relative: transforms in another library or on another machine may round differently."""
 _NO_EPSILONS = (
     ValueError,
     TypeError,
@@ -41,20 +41,20 @@ _NO_EPSILONS = (
 _MAX_POPULATION = 10**9
 _MAX_EVENT_LENGTH = 1 << 18
 _REPEATS = 1000
-"""Compositions beyond the planned ones that are computed ahead for records."""
+"""Compositions beyond the planned ones that are precomputed for records."""
 _MAX_PLACES = 20_000_000
-"""Courses of records times compositions."""
+"""Repeated events of records times compositions."""
 
 
 class _UncheckedError(Exception):
-    """It cannot be computed, or takes too long, though nothing is known to be wrong."""
+    """The figure cannot be computed, or takes too long, although nothing is known to be wrong."""
 
 
 class EntryEpsilons:
-    """Holds the epsilons of each entry against those computed anew, entry by entry."""
+    """Compares the epsilons of each entry with recomputed ones, entry by entry."""
 
     def __init__(self, spec: Any, names: Sequence[str]) -> None:
-        """`spec`: as stored, of any form. `names`: the subjects' by index."""
+        """`spec`: as stored, of any form. `names`: the subjects' names by index."""
         try:
             self._spec: ExperimentSpec | None = parse_spec(spec)
         except InvalidInputError:
@@ -68,7 +68,7 @@ class EntryEpsilons:
         """Entries of a mechanism with an epsilon and a delta."""
 
     def read(self, entry: LedgerEntry) -> None:
-        """Take the next entry in; its subjects must lie within the range."""
+        """Check the next entry; its subjects must lie within the range."""
         if entry.epsilons is None:
             return
         self.entries += 1
@@ -83,7 +83,7 @@ class EntryEpsilons:
             self._compare(entry, entry.epsilons, found)
 
     def checks(self) -> Iterator[Check]:
-        """What was found, once all entries were read; nothing where none has an epsilon."""
+        """The findings once all entries were read; empty where no entry has an epsilon."""
         if self.wrong.count:
             yield check(NAME, False, good="", bad=f"not as computed anew: {self.wrong}")
         elif self._skipped is not None:
@@ -104,7 +104,8 @@ class EntryEpsilons:
         raise ValueError("another observer")
 
     def _plan_of(self, inputs: MechanismParameters) -> SpendingPlan:
-        """The plan of the ledger's first inputs, made once; those of all entries are the same."""
+        """The plan of the ledger's first parameters, made once; those of all entries are the
+        same."""
         if self._inputs is None:
             self._inputs = inputs
             try:
@@ -121,7 +122,7 @@ class EntryEpsilons:
         self, entry: LedgerEntry, said: NDArray[np.float64], found: NDArray[np.float64]
     ) -> None:
         digits = _DIGITS_OF_PLD if entry.inputs.accountant == "pld" else _DIGITS
-        # An infinite one is null in a bundle, and not a number here.
+        # Infinity is null in a bundle, and is not a number here.
         infinite = ~np.isfinite(said) & ~np.isfinite(found)
         agrees = infinite | np.isclose(said, found, rtol=digits, atol=1e-12)
         for place in np.flatnonzero(~agrees).tolist():
@@ -139,7 +140,7 @@ def _where(entry: LedgerEntry) -> str:
 def _plan(
     spec: ExperimentSpec | None, inputs: MechanismParameters, names: tuple[str, ...]
 ) -> SpendingPlan | None:
-    """What the stored inputs make; None where they are not of the spec."""
+    """The context of the stored parameters; None where they do not match the spec."""
     if spec is None:
         raise _UncheckedError("the stored spec cannot be read, or is of another version")
     if len(inputs.event or "") > _MAX_EVENT_LENGTH:
@@ -170,7 +171,7 @@ def _plan(
 
 
 def _population(event: Mapping[str, Any]) -> int:
-    """Of how many clients the event draws; any number where it draws otherwise."""
+    """The number of clients that the event samples from; any number where it samples otherwise."""
     population = event.get("population", 1)
     if type(population) is not int or not 1 <= population <= _MAX_POPULATION:
         raise ValueError("no population")

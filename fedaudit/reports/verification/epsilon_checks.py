@@ -1,8 +1,8 @@
-"""Whether a report's epsilons are what its ledger's events and counts amount to.
+"""Whether a report's epsilons follow from the events and counts of its ledger.
 
-For clients and for everyone the events follow from the spec. For records they follow from budgets
-that are not part of the evidence: each is held against the spec's public numbers, and the epsilons
-are computed from them.
+For clients and for the population the events follow from the spec. For records they follow from
+budgets that are not part of the evidence: each event is checked against the spec's public numbers,
+and the epsilons are computed from the events.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,8 @@ def epsilon_checks(
     parameters: int,
     names: Sequence[str],
 ) -> Iterator[Check]:
-    """The checks of a mechanism with an epsilon and a delta; `names` are the ledger's subjects'."""
+    """The checks of a mechanism with an epsilon and a delta; `names` are those of the ledger's
+    subjects."""
     training = value_at(report, "data", "training_clients")
     clients = value_at(report, "data", "clients")
     counted = type(clients) is int and 1 < clients <= _MAX_CLIENTS
@@ -90,7 +91,7 @@ def _epsilons_from_spec(
 def _epsilons_from_entries(
     spec: ExperimentSpec, totals: LedgerTotals, parameters: int, names: Sequence[str]
 ) -> Values | None:
-    """As `_epsilons_from_spec`, by the repeated events that the entries hold."""
+    """Like `_epsilons_from_spec`, from the repeated events that the entries hold."""
     if not totals.inputs:
         return dict.fromkeys(RECORD_OBSERVERS, 0.0)
     if not names or len(totals.inputs) > 1 or not set(totals.compositions) <= set(RECORD_OBSERVERS):

@@ -1,7 +1,7 @@
-"""Whether what a report says of its hypotheses follows from its ledger.
+"""Whether a report's statements about its hypotheses follow from its ledger.
 
-The models are in no ledger: their distances and where uploads lie are taken as the report gives
-them, and what must follow from these is held against radii and clusters of the best round.
+The ledger holds no models: distances and positions of uploads are taken from the report, and what
+must follow from them is checked against radii and clusters of the best round.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ from fedaudit.spec.experiment import ExperimentSpec
 _MAX_VALUE = 1e300
 _ROUNDING = 1e-9
 _OF_ONE_NOISE = ("epsilon", "epsilon_median", "epsilon_max")
-"""Figures that layers with noise of their own do not have."""
+"""Figures that do not exist with noise layer by layer."""
 _PAIRS, _PLANE = "privacy.between_hypotheses", "report.plane"
 
 
@@ -34,7 +34,7 @@ def hypotheses_checks(
     totals: LedgerTotals,
     inputs: MechanismParameters,
 ) -> Iterator[Check]:
-    """The checks of a run without an epsilon; none of a report that lacks both sections."""
+    """The checks of a run without an epsilon; empty for a report that lacks both sections."""
     between = value_at(report, *_PAIRS.split("."))
     if between is not None:
         yield check(
@@ -80,9 +80,9 @@ def _follow(
 
 
 def _within_reach(pair: Any, distance: float, rates: Rates | None, *, clip: float | None) -> bool:
-    """Whether exponents over layers are such as their rates and the whole distance allow.
+    """Whether exponents over layers are consistent with their rates and the whole distance.
 
-    The report does not give the layers' own distances. Whatever they are, their sum is no less than
+    The report does not state the layers' own distances. Whatever they are, their sum is at least
     the whole distance, and by Cauchy and Schwarz an exponent is at most the norm of the rates times
     it.
     """
@@ -106,7 +106,7 @@ def _within_reach(pair: Any, distance: float, rates: Rates | None, *, clip: floa
 
 
 def _clusters_agree(clusters: Any, totals: LedgerTotals) -> bool:
-    """Of more uploads than are shown, those that are shown come from the round's."""
+    """Where there are more uploads than are shown, the shown ones must be among the round's."""
     found = totals.best_clusters.tolist()
     if not isinstance(clusters, list):
         return False

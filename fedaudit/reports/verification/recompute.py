@@ -1,4 +1,4 @@
-"""A report's privacy figures, computed anew from nothing but ledger entries and the spec."""
+"""Recompute a report's privacy figures from ledger entries and the spec alone."""
 
 from collections.abc import Sequence
 from typing import Any, assert_never
@@ -23,10 +23,10 @@ _REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
 
 
 class LedgerTotals:
-    """What entries add up to, counted from outcomes alone and not from the running columns."""
+    """Totals over entries, counted from outcomes alone and not from the running columns."""
 
     def __init__(self, subjects: int, *, best_round: int = 0) -> None:
-        """`best_round`: the round whose radii and clusters are kept, 0 for none."""
+        """`best_round`: the round whose radii and clusters are kept, 0 for no round."""
         self._subjects = subjects
         self._best_round = best_round
         self.releases = np.zeros(subjects, dtype=np.int32)
@@ -36,18 +36,19 @@ class LedgerTotals:
         self.withheld = 0
         self.inputs: set[MechanismParameters] = set()
         self.misfits = 0
-        """Entries whose radii are not such as their mechanism gives."""
+        """Entries whose radii do not match their mechanism."""
         self.rounds: set[int] = set()
         """Rounds with an entry whose results were stored."""
         self.compositions: dict[str, NDArray[np.int64]] = {}
-        """By observer, the largest running count of each subject: what was composed against it."""
+        """By observer, the largest running count of each subject: its compositions against that
+        observer."""
         self.best_radii: NDArray[np.float64] | None = None
-        """[releases, parts] of the best round, None without it."""
+        """[releases, parts] of the best round, None without one."""
         self.best_clusters = np.empty(0, dtype=np.int16)
         """[releases] of the best round."""
 
     def add(self, entry: LedgerEntry) -> None:
-        """Count an entry in; its subjects must lie within the range."""
+        """Count an entry; its subjects must lie within the range."""
         released = entry.outcomes == RELEASED
         self.releases[entry.subjects[released]] += 1
         placed = released & (entry.clusters >= 0)
@@ -76,7 +77,7 @@ def recompute(
 ) -> dict[str, Any] | None:
     """The figures of the report's section `privacy` that follow from the entries.
 
-    None of a cost that is an epsilon, which follows from events (`epsilon_checks`). Raises
+    Not for a cost that is an epsilon, which follows from events (`epsilon_checks`). Raises
     ValueError where more clients released something than train.
     """
     match inputs.cost_kind:

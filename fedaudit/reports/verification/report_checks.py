@@ -1,4 +1,4 @@
-"""Whether a report is the signed one, and says what its ledger says."""
+"""Whether a report is the signed one, and agrees with its ledger."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
@@ -52,7 +52,8 @@ def report_checks(
 
 
 def _signature(report: Mapping[str, Any], keyring: Keyring, *, with_checkpoints: bool) -> Check:
-    """Checkpoints and reports are signed by the same hand: none comes without the other."""
+    """Checkpoints and reports are signed by the same process, so neither occurs without the
+    other."""
     name = "report.signature"
     try:
         envelope = report_envelope(report)
@@ -118,7 +119,7 @@ def _entries(report: Mapping[str, Any], audit: LedgerAudit) -> Check:
 
 def _rounds(report: Mapping[str, Any], totals: LedgerTotals) -> Check:
     said = value_at(report, "utility", "rounds")
-    # Not by counting up to the last one, which an altered row may put anywhere.
+    # Not by counting up to the last round, whose number an altered row may set arbitrarily.
     expected = set(range(1, len(totals.rounds) + 1))
     missing = expected - totals.rounds
     if missing:
@@ -158,7 +159,7 @@ def _check_mechanism(
     parameters: int,
     names: Sequence[str],
 ) -> Iterator[Check]:
-    """The figures of the spec's mechanism, by how its cost is counted."""
+    """The figures of the spec's mechanism, depending on how its cost is counted."""
     cost_kind = mechanism_of(spec).cost_kind
     match cost_kind:
         case "epsilon":
@@ -221,9 +222,9 @@ def _check_against_ledger(
 
 
 def _layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int, ...]:
-    """Parameters of each layer that the report names; none where one noise covers all.
+    """Parameters of each layer that the report names; empty where one noise covers all.
 
-    The data are not at hand, so what is held against the spec is whether its model can have such
+    The data are not available, so the check against the spec is whether its model can have such
     layers. Raises ValueError where it cannot.
     """
     if not is_per_layer(spec.privacy):

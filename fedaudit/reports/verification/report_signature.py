@@ -1,4 +1,4 @@
-"""Signing reports: what of a report is signed, and where the signature stands in it."""
+"""Sign reports: which part of a report is signed, and where the signature is stored in it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,8 @@ def report_payload(document: Mapping[str, Any]) -> bytes:
 def sign_report(document: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
     """The report with its signature.
 
-    Raises ValueError where the report was not assembled for this key, whose id is signed with it.
+    Raises ValueError where the report was not assembled for this key, whose id is part of the
+    signed content.
     """
     integrity = {**document["integrity"]}
     if integrity["key_id"] != key.key_id:

@@ -1,6 +1,6 @@
-"""Verifying what an experiment left: ledger, checkpoints, report and signatures, all computed anew.
+"""Verify what an experiment left: ledger, checkpoints, report and signatures, all recomputed.
 
-Pure functions over evidence, wherever it comes from: a database, or a bundle far from it.
+Pure functions over evidence from any source: a database, or an offline bundle.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ ALTERED: Verdict = "altered"
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found."""
+    """The findings of a verification."""
 
     experiment_id: str
     verdict: Verdict
@@ -37,10 +37,10 @@ class Verification:
     entries: int
     """Ledger entries that were read."""
     ledger_hash: str
-    """Computed anew, as is `chain_head`."""
+    """Recomputed, as is `chain_head`."""
     chain_head: str
     signers: Sequence[str]
-    """The ids of the keys that report and newest checkpoint name."""
+    """The ids of the keys that the report and the newest checkpoint name."""
 
 
 def verify(
@@ -48,9 +48,9 @@ def verify(
 ) -> Verification:
     """Check everything; the rows are read once, in order.
 
-    `trusted`: the keys whose signatures are believed. Without one, what agrees is *consistent*:
-    whoever could change it all could also have signed it all. `more`: checks that only the
-    evidence's keeper can make.
+    `trusted`: the keys whose signatures are believed. Without any, evidence that agrees is
+    *consistent*: anyone able to change all of it could also have signed all of it. `more`:
+    additional checks that only the evidence's keeper can make.
     """
     keyring = Keyring(trusted=trusted, carried=evidence.keys)
     checkpoints = read_checkpoints(evidence.checkpoints)
@@ -89,7 +89,7 @@ def _verdict(checks: Sequence[Check], *, believed: bool) -> Verdict:
 
 
 def _signers(evidence: Evidence, checkpoints: ReadCheckpoints) -> list[str | None]:
-    """The keys that everything hangs on; None for a signature that is not there."""
+    """The keys that the result depends on; None for a signature that is missing."""
     signers = [checkpoints.newest_signer]
     if evidence.report is not None:
         key_id = value_at(evidence.report, "integrity", "key_id")

@@ -1,4 +1,4 @@
-"""What computed a run: figures agree to the last bit only on one backend."""
+"""Identify what computed a run: figures agree to the last bit only on one backend."""
 
 import platform
 

@@ -1,4 +1,4 @@
-"""One experiment as training sees it. No torch."""
+"""One experiment as input to training. No torch."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -34,7 +34,7 @@ def is_client_by_client(cell: Cell) -> bool:
 
 
 def cohort_clients(cell: Cell) -> int:
-    """How many clients are drawn in a round. Raises ValueError where that is left to coins."""
+    """How many clients are drawn in a round. Raises ValueError where coins decide the number."""
     cohort = cell.spec.training.cohort
     match cohort:
         case FixedCohort():
@@ -58,9 +58,9 @@ def expected_cohort(cell: Cell) -> float:
 
 
 def charges_population(cell: Cell) -> bool:
-    """Whether everyone is charged for every round as one subject.
+    """Whether the population is charged for every round as one subject.
 
-    Where a trusted server adds up, rows for those who took part would tell who was drawn.
+    With a trusted server, ledger rows for participants would reveal who was drawn.
     """
     role = mechanism_of(cell.spec).facts.applied_by
     match role:
@@ -73,7 +73,7 @@ def charges_population(cell: Cell) -> bool:
 
 
 def ledger_subjects(cell: Cell) -> int:
-    """How many subjects the ledger of this cell has: everyone as one, or every client."""
+    """Number of subjects in the ledger of this cell: the population as one, or every client."""
     return 1 if charges_population(cell) else cell.federation.clients
 
 

@@ -24,7 +24,7 @@ def client_coins(
 def drawn_clients(
     source: Source, *, round_: int, clients: NDArray[np.int64], rate: float
 ) -> NDArray[np.int64]:
-    """Those of the clients whose coins fall for this round; it may be nobody.
+    """The clients whose coins fall for this round; possibly none.
 
     `source` is that of one experiment.
     """

@@ -26,18 +26,18 @@ _BLOCK_ELEMENTS = 1 << 21
 
 
 def rounds_ahead(*, cells: int, elements: int) -> int:
-    """Rounds to draw at once for so many cells and noise elements a round."""
+    """Rounds to draw at once for this many cells and noise elements per round."""
     return max(1, min(_BLOCK_ROUNDS // cells, _BLOCK_ELEMENTS // max(1, elements)))
 
 
 def rounds_together(*, cells: int) -> int:
-    """Rounds to validate at once: a stack of many cells keeps the processor busy by itself."""
+    """Rounds to validate at once: a stack of many cells already keeps the processor busy."""
     return max(1, _STRIDE_ROUNDS // cells)
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Where a stack's numbers come from."""
+    """The source of a stack's random numbers."""
 
     seeds: NDArray[np.uint64]
     """[cells]."""
@@ -50,7 +50,7 @@ class Draws:
         return EntropySource(seeds) if self.secret else CounterSource(seeds)
 
     def public(self) -> Source:
-        """Repeatable even where the rest is secret: for what protects nobody."""
+        """Repeatable even where the rest is secret, for numbers that protect no one."""
         return CounterSource(self.seeds)
 
 
@@ -63,8 +63,8 @@ class Block:
     cohort: NDArray[np.int64]
     """[rounds, cells, clients]: client indices, ascending."""
     drawn: NDArray[np.bool_] | None
-    """[rounds, cells, clients]: who takes part, where coins decide; the others only fill up the
-    axis, behind those who do. None where all do."""
+    """[rounds, cells, clients]: who takes part, where coins decide; other clients only pad the
+    axis, after those who do. None where all take part."""
     validation: NDArray[np.int64] | None
     """[rounds, cells, clients]: client indices; None where every validation client is used."""
     noise: NDArray[np.float32] | None = None
@@ -76,7 +76,7 @@ class Block:
 
     @property
     def left(self) -> int:
-        """Rounds not yet played."""
+        """Rounds that have not been run yet."""
         return len(self.rounds) - self.position
 
 
@@ -124,10 +124,10 @@ def _sample(
 def _by_coins(
     source: Source, rounds: NDArray[np.int64], clients: NDArray[np.int64], rate: float
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Those of each cell's clients [cells, clients] whose coins fell, and which these are.
+    """The clients of each cell [cells, clients] whose coins fell, and a mask of who they are.
 
-    As many places in every round as the fullest needs, one at least: whoever fills up the rest is
-    marked False. An empty cohort is played like any other.
+    Every round has as many places as the fullest needs, at least one: clients that pad the rest are
+    marked False. An empty cohort is processed like any other.
     """
     fallen = client_coins(source, round_=rounds[..., None], clients=clients, rate=rate)
     places = max(1, int(fallen.sum(-1).max()))

@@ -1,4 +1,4 @@
-"""What a finished run's predictions come to, group by group."""
+"""Summarise a finished run's predictions, group by group."""
 
 from dataclasses import dataclass
 
@@ -11,19 +11,19 @@ from fedaudit.training.base.group_counts import GroupCounter
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """What became of the rows of one cell's validation clients: [clients, rows] each."""
+    """The predictions for one cell's validation clients: [clients, rows] each."""
 
     predictions: NDArray[np.generic]
     """The predicted target (scaled), or the predicted class."""
     values: NDArray[np.float64]
     """The training loss of each row, before any root."""
     hypotheses: NDArray[np.int64] | None
-    """Which hypothesis predicted; None where there is one only."""
+    """The hypothesis that made the prediction; None where there is only one."""
     scored: NDArray[np.bool_] | None
     """The rows that are scored; None for all of them."""
 
     def first(self, rows: int) -> "ScoredRows":
-        """The first of each client's rows: beyond the longest client there is padding only."""
+        """The first of each client's rows: after the longest client there is only padding."""
         return ScoredRows(
             predictions=self.predictions[:, :rows],
             values=self.values[:, :rows],
@@ -39,7 +39,7 @@ class FinalGroups:
     scores: dict[str, GroupScores]
     by_hypothesis: dict[str, NDArray[np.int64]]
     rows: ScoredRows
-    """What all of it was added up from."""
+    """The rows from which all of it was added up."""
 
 
 def final_groups(

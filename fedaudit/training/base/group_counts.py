@@ -16,14 +16,14 @@ Number = TypeVar("Number", bound=np.generic)
 # given as true positives, false positives, true negatives, false negatives.
 _GIVEN = (3, 1, 0, 2)
 _DIRECTIONS = {"ge": 1.0, "le": -1.0}
-"""Of the rules that a number can have: where the favourable side of the bound lies."""
+"""For rules about a number: on which side of the bound the outcome is favourable."""
 
 
 class GroupCounter:
     """Compares predictions with targets by the label rules.
 
-    What a row counts as depends on its prediction in one way only, favourable or not, so all else
-    is worked out beforehand, and counting is a look-up of small integers on the host. Without a
+    A row's count depends on its prediction only through favourable or not, so everything else is
+    computed in advance, and counting is a look-up of small integers on the host. Without a
     favourable outcome nothing is counted, and every row of a group is scored.
     """
 
@@ -31,7 +31,7 @@ class GroupCounter:
         self.attributes = fairness.attributes
         self._federations = federations
         self.rows = federations[0].longest
-        """Rows of the client that has most of them."""
+        """Rows of the client that has the most."""
         if not self.attributes:
             return
         rules = [outcome_rules(part, fairness) for part in federations]
@@ -83,7 +83,8 @@ class GroupCounter:
             place += favourable
             found = np.bincount(place.ravel(order="K"), minlength=slots * cells)
             of_groups = found.reshape(*shape, cells)[..., : groups * 4]
-            # `take` rather than an index: its result lies in order, as those who store it need it.
+            # `take` rather than an index: its result is contiguous, as code that stores it
+            # requires.
             counts[name] = of_groups.reshape(*shape, groups, 4).take(_GIVEN, axis=-1)
         return counts
 
@@ -109,7 +110,8 @@ class GroupCounter:
         return right
 
     def _taken(self, columns: NDArray[np.int64], rows: int) -> "_Taken":
-        """What is known of the clients at columns; kept, for the next call often asks for them."""
+        """The tables of the clients at columns; cached, because the next call often asks for
+        them."""
         if len(columns) > 1 and (columns == columns[0]).all():
             columns = columns[:1]
         kept = self._kept
@@ -134,7 +136,7 @@ class GroupCounter:
 
 
 class _Taken(NamedTuple):
-    """Some clients, of every cell alike or of each."""
+    """Some clients, shared by all cells or separate for each."""
 
     columns: NDArray[np.int64]
     """[1 or cells, clients]"""
@@ -168,10 +170,11 @@ def _places(federation: Federation, rules: OutcomeRules, attribute: str) -> NDAr
 
 
 def _bounds(federation: Federation, rules: OutcomeRules) -> NDArray[np.float64]:
-    """What each row's prediction is multiplied by, and is favourable from: [2, clients, rows].
+    """What each row's prediction is multiplied by, and the bound from which it is favourable: [2,
+    clients, rows].
 
-    That is the target's scale and the rule's bound, both with their signs turned where favourable
-    lies below the bound. For a classifier: 0, and the rule's number.
+    That is the target's scale and the rule's bound, both with their signs reversed where the
+    favourable side is below the bound. For a classifier: 0, and the rule's number.
     """
     rule = np.maximum(rules.rule_index, 0)
     if federation.classes:

@@ -1,6 +1,6 @@
 """The plot of a run of two parameters in their plane (Galli et al., Figure 1). No torch.
 
-Only of synthetic data: uploads of real clients are shown to nobody.
+For synthetic data only: uploads of real clients are never shown.
 """
 
 from typing import assert_never
@@ -42,14 +42,15 @@ def plot_unavailable_reason(cell: Cell) -> str | None:
 
 
 def axis_names(cell: Cell) -> tuple[str, str]:
-    """What the two parameters are, in the vector's order."""
+    """The names of the two parameters, in the vector's order."""
     weights = [f"weight of {name}" for name in cell.federation.feature_names]
     first, second = [*weights, "intercept"][:PARAMETERS]
     return first, second
 
 
 def truth_points(cell: Cell) -> NDArray[np.float64]:
-    """The parameters that generated the data: [distributions, 2]. ValueError of real data."""
+    """The parameters that generated the data: [distributions, 2]. Raises ValueError for real
+    data."""
     truth = cell.federation.truth
     if truth is None:
         raise ValueError("nobody knows what generated real data")
@@ -64,10 +65,10 @@ def round_plot(
     uploads: NDArray[np.float32],
     clusters: NDArray[np.int16],
 ) -> RoundPlot | None:
-    """A round with the hypotheses [k, 2] that came of it; None where one of these is not finite.
+    """A round with the resulting hypotheses [k, 2]; None where one of these is not finite.
 
-    `uploads` [clients, 2], `clusters` [clients], -1 where nothing was released. Of more than 100
-    releases as many are kept, evenly spaced along the clients.
+    `uploads` [clients, 2], `clusters` [clients], -1 where nothing was released. Where there are
+    more than 100 releases, 100 are kept, evenly spaced over the clients.
     """
     if not np.isfinite(hypotheses).all():
         return None

@@ -1,4 +1,4 @@
-"""From the predictions of the final evaluation to its rows, without the counter of groups."""
+"""The rows of the final evaluation with their predictions, computed without the group counter."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def predicted_rows(
 
     `rows` [clients, rows] of the federation's clients at `clients` [clients]. Labels come from the
     label rules themselves, in the target's own units, and groups from the attribute: `GroupCounter`
-    with its tables has no part in them, so that its counts can be held against these rows.
+    with its tables is not involved, so that its counts can be checked against these rows.
     """
     rows = rows.first(federation.longest)
     rules = outcome_rules(federation, fairness)

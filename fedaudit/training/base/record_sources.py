@@ -117,9 +117,9 @@ def _scored(
 
 
 def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordUse | None:
-    """How the spec uses the federation's records; None where its mechanism is another.
+    """How the spec uses the federation's records; None for another mechanism.
 
-    Raises InvalidInputError where no noise is enough.
+    Raises InvalidInputError where no amount of noise is enough.
     """
     role = mechanism_of(spec).facts.applied_by
     match role:
@@ -132,7 +132,7 @@ def record_use_of(spec: ExperimentSpec, federation: Federation) -> RecordUse | N
 
 
 def _record_use(spec: ExperimentSpec, federation: Federation) -> RecordUse:
-    """Raises ValueError for a mechanism that gives records no budgets."""
+    """Raises ValueError for a mechanism without record budgets."""
     if not isinstance(spec.privacy, RecordPersonalised):
         raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
     records = training_records(spec, federation)

@@ -1,8 +1,7 @@
-"""Local steps with record-level privacy, of all silos that take part, in lock-step.
+"""Local steps with record-level privacy, for all participating silos in lock-step.
 
-DP-SGD (Abadi et al. 2016) with a probability of inclusion of each record's own (rPDP-SGD, CCS
-2024). What a silo makes of its parameters depends on its own records, its number and the step, not
-on the silos beside it.
+DP-SGD (Abadi et al. 2016) with each record's own probability of inclusion (rPDP-SGD, CCS 2024). A
+silo's result depends on its own records, its number and the step, not on the silos beside it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -69,8 +68,8 @@ class RecordSteps:
     steps: int
     clip: float
     normaliser: float
-    """A public constant, such as the expected batch of the uniform setting: the size of the batch
-    at hand is secret."""
+    """A public constant, such as the expected batch of the uniform setting: the actual batch size
+    is secret."""
 
     def __call__(
         self,
@@ -81,11 +80,11 @@ class RecordSteps:
         round_: int,
         state: OptimiserState | None = None,
     ) -> tuple[Tensor, OptimiserState]:
-        """What each silo makes of theta, float32 [silos, n], and what its optimiser remembers.
+        """Each silo's parameters after the steps, float32 [silos, n], and its optimiser's state.
 
         `theta` is [n] or [silos, n]; `round_` counts from 1; the seeds of `source` are one number
-        or [silos]. Without a `state` the optimisers start anew. The sizes of batches are secret and
-        not returned.
+        or [silos]. Without a `state` the optimisers start afresh. Batch sizes are secret and not
+        returned.
         """
         theta = theta.expand(len(records.silos), self.gradients.n)
         state = state or self.optimiser.start(theta)

@@ -1,4 +1,4 @@
-"""What every single record spent: confidential, and too long for the ledger. No torch."""
+"""What every single record spent: confidential, and too large for the ledger. No torch."""
 
 import csv
 import io
@@ -83,7 +83,7 @@ def record_table(
     rounds: int,
     participations: NDArray[np.int32],
 ) -> RecordTable:
-    """What the records spent in so many rounds, repeated ones included.
+    """What the records spent in this many rounds, including repeated ones.
 
     `spending`: None without noise. `participations` [training clients]: rounds that each client
     took part in.

@@ -1,4 +1,4 @@
-"""What a round and a run leave behind. No torch."""
+"""The results of a round and of a run. No torch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,21 +15,21 @@ from fedaudit.training.base.record_table import RecordTable
 
 
 class Outcome(IntEnum):
-    """What became of a client that was drawn into a cohort."""
+    """The outcome of a client that was drawn into a cohort."""
 
     RELEASED = 0
     REFUSED = 1
-    """Its budget had no room; it took no part."""
+    """Its budget had no room, so it took no part."""
     WITHHELD = 2
-    """Its update was not finite; nothing left it."""
+    """Its update was not finite, so nothing was sent."""
 
 
 @dataclass(frozen=True)
 class RoundPlot:
-    """A round of a model of two parameters, as the server saw it. Of synthetic data only."""
+    """A round of a model of two parameters, as the server saw it. For synthetic data only."""
 
     hypotheses: NDArray[np.float32]
-    """[k, 2], those that came of the round."""
+    """[k, 2], the hypotheses after the round."""
     uploads: NDArray[np.float32]
     """[uploads, 2]."""
     clusters: NDArray[np.int16]
@@ -50,7 +50,7 @@ class RoundRecord:
     """0, unless a run with `release` noise repeated the round after an interruption."""
     subjects: NDArray[np.int32]
     """Indices of the ledger's subjects that were charged or refused, ascending: the clients of the
-    cohort; everyone as one; groups of records."""
+    cohort; the population as one; groups of records."""
     outcomes: NDArray[np.uint8]
     radii: NDArray[np.float64]
     """Radius of each release; NaN where nothing was released or no mechanism protects it. With
@@ -58,17 +58,17 @@ class RoundRecord:
     releases: NDArray[np.int32]
     """What each subject has released, up to and including this round."""
     chosen: NDArray[np.int16]
-    """Hypothesis the client chose, -1 where it took no part, or subjects are no clients.
+    """Hypothesis that the client chose, -1 where it took no part, or subjects are not clients.
     Confidential."""
     clusters: NDArray[np.int16]
-    """Cluster the server put the upload into, -1 where there is none, or subjects are no
+    """Cluster of the upload, as the server assigned it; -1 for none, or where subjects are not
     clients."""
     selection_loss: float | None
     """Mean over validation clients of their smallest loss; None in rounds without validation."""
     validation_loss: float | None
     """Mean over validation clients, each row scored by a hypothesis chosen without it."""
     accuracy: float | None
-    """Share of validation rows classified rightly, chosen likewise; None for regression."""
+    """Share of validation rows classified correctly, chosen likewise; None for regression."""
     cluster_sizes: tuple[int, ...]
     """Uploads in each cluster; empty where it is secret who was drawn."""
     separation: float | None
@@ -81,14 +81,14 @@ class RoundRecord:
     """Attribute -> [groups, 4]: true and false positives, then true and false negatives."""
     compositions: Mapping[Observer, NDArray[np.int32]] = field(default_factory=dict)
     """What each subject has been charged against each observer, up to and including this round.
-    Empty where there is one observer only, against whom it is `releases`."""
+    Empty where there is only one observer, against whom it is `releases`."""
     plane: RoundPlot | None = None
     """Of validated rounds, where the run can be drawn (`training.plane`)."""
 
 
 @dataclass(frozen=True)
 class PlannedRound:
-    """A round that is about to draw its noise; `subjects` will be charged for it."""
+    """A round whose noise is about to be drawn; `subjects` will be charged for it."""
 
     round: int
     release: int
@@ -97,10 +97,10 @@ class PlannedRound:
 
 @dataclass(frozen=True)
 class FinalResult:
-    """What a finished run amounts to, at its best hypotheses and on all validation clients."""
+    """The results of a finished run, at its best hypotheses and on all validation clients."""
 
     stopped_by: str
-    """`patience`, `rounds`, `diverged`, or `budget`: another round would pass epsilon_budget."""
+    """`patience`, `rounds`, `diverged`, or `budget`: another round would exceed epsilon_budget."""
     rounds: int
     best_round: int
     hypotheses: NDArray[np.float32]
@@ -111,8 +111,8 @@ class FinalResult:
     fairness: dict[str, NDArray[np.int64]]
     """Attribute -> [validation clients, groups, 4], counts as in RoundRecord."""
     single_row_clients: int
-    """Validation clients with one row, scored with the largest hypothesis, or with the first where
-    it is secret which is the largest."""
+    """Validation clients with one row, scored with the largest hypothesis, or with the first if it
+    is secret which one is the largest."""
     collapsed_rounds: int
     scores: Mapping[str, GroupScores] = field(default_factory=dict)
     """Attribute -> loss and accuracy of each validation client's rows, by group."""

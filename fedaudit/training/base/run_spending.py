@@ -1,4 +1,4 @@
-"""What an experiment will spend, and who its ledger's subjects are. No torch."""
+"""The spending plan of an experiment, and the subjects of its ledger. No torch."""
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients

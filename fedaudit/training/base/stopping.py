@@ -7,31 +7,31 @@ from typing import Literal, Protocol
 from fedaudit.spec.training import Training
 
 Observation = Literal["diverged", "improved", "not-improved"]
-"""What a validated loss says: it is not finite, below every one before, or neither."""
+"""What a validated loss means: not finite, lower than every earlier one, or neither."""
 StopReason = Literal["patience", "rounds", "budget"]
 
 
 class Progress(Protocol):
-    """What the state of every run holds of how far it came."""
+    """The progress in the state of every run."""
 
     round: int
     """Rounds done."""
     release: int
     release_until: int
-    """Rounds up to this one repeat a round that was already charged, under `release`."""
+    """Rounds up to this one repeat a round that was already charged, under its `release` number."""
     best_loss: float
     best_round: int
     without_improvement: int
-    """Validations in a row without a lower selection loss."""
+    """Consecutive validations without a lower selection loss."""
 
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """The rule by which one run ends."""
+    """The rule that decides when a run ends."""
 
     rounds: int
     patience: int | None
-    """None never stops before the last round."""
+    """None means never before the last round."""
     validate_every: int
 
     @classmethod
@@ -45,9 +45,9 @@ class EarlyStopping:
         return number % self.validate_every == 0 or number == last_round
 
     def observe(self, progress: Progress, loss: float) -> Observation:
-        """Count in the selection loss of the round that was just done.
+        """Record the selection loss of the round just completed.
 
-        The caller keeps the hypotheses where it `improved`, and ends the run where it `diverged`.
+        The caller keeps the hypotheses if it `improved`, and ends the run if it `diverged`.
         """
         if not math.isfinite(loss):
             return "diverged"
@@ -59,7 +59,7 @@ class EarlyStopping:
         return "improved"
 
     def stop_reason(self, progress: Progress, *, last_round: int) -> StopReason | None:
-        """Why a run ends where it stands; None where it goes on.
+        """Why a run ends at this point; None where it goes on.
 
         `last_round`: the spec's, or an earlier one after which no budget has room.
         """
@@ -71,5 +71,6 @@ class EarlyStopping:
 
 
 def release_number(progress: Progress, round_: int) -> int:
-    """The release under which a round is charged: 0, unless it repeats one that was interrupted."""
+    """The release number under which a round is charged: 0, unless it repeats an interrupted
+    round."""
     return progress.release if round_ <= progress.release_until else 0

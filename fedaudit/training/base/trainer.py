@@ -1,4 +1,4 @@
-"""Interface between those who run experiments and the trainers. No torch."""
+"""Interface between the code that runs experiments and the trainers. No torch."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from fedaudit.training.base.round_records import FinalResult, PlannedRound, Roun
 
 
 class Trainer(Protocol):
-    """Trains cells round by round; a cell is named by its position among them."""
+    """Trains cells round by round; a cell is identified by its position among them."""
 
     n: int
     """Parameters of the network."""
@@ -26,13 +26,13 @@ class Trainer(Protocol):
         """
 
     def advance(self, rounds: int) -> dict[int, list[RoundRecord]]:
-        """Plays up to `rounds` more rounds of every active cell.
+        """Runs up to `rounds` more rounds of every active cell.
 
-        With `release` noise it stops where the plan ends; RuntimeError without a plan.
+        With `release` noise it stops where the plan ends; raises RuntimeError without a plan.
         """
 
     def checkpoint(self, position: int) -> bytes:
-        """Everything needed to go on with the cell at `position`; the same for the same state."""
+        """The checkpoint of the cell at `position`; the same for the same state."""
 
     def releases(self, position: int) -> NDArray[np.int32]:
         """Releases of each of the ledger's subjects so far: int32 [subjects]."""
@@ -44,11 +44,11 @@ class Trainer(Protocol):
         """Charges subjects for a round whose noise was drawn and whose result was lost."""
 
     def stop(self, position: int) -> None:
-        """Takes a cell out before its end."""
+        """Removes a cell before its end."""
 
     def result(self, position: int) -> FinalResult:
-        """What the finished run at `position` amounts to."""
+        """The result of the finished run at `position`."""
 
 
 Checkpoints = Sequence[bytes | None]
-"""Of each cell, where it was left; None for its beginning."""
+"""The checkpoint of each cell; None to start from the beginning."""

@@ -1,1 +1,1 @@
-"""What protects what leaves a client, one file a mechanism, found by the spec's literal."""
+"""The protection of uploads in training, one file per mechanism, found by the spec's literal."""

@@ -1,10 +1,10 @@
-"""What training asks of a mechanism.
+"""The interface between training and a mechanism.
 
 `registry.training_mechanism` finds the mechanism of a spec, which is one of three:
-`ClientMechanism`, `ServerMechanism` or `RecordMechanism`. What it does to the tensors of a stack of
+`ClientMechanism`, `ServerMechanism` or `RecordMechanism`. Its effect on the tensors of a stack of
 cells is a `ClientProtection` or a `TrustedServer`; an engine matches on that pair and knows no
-mechanism.
-These are base classes, not structural protocols: nothing is taken for a protection by its looks.
+mechanism. These are base classes, not structural protocols, so that nothing is taken for a
+protection because of its attributes alone.
 """
 
 import math
@@ -43,14 +43,14 @@ class ProtectedUploads:
     """float64 [cells, clients]; with noise for each layer, [cells, clients, layers]. None where
     noise has no radius."""
     finite: Tensor
-    """bool: whether the upload may leave. One that is not finite is withheld."""
+    """bool: whether the upload may be sent. One that is not finite is withheld."""
 
 
 class ClientProtection(ABC):
-    """What the clients of a stack do to their uploads before these leave."""
+    """What the clients of a stack do to their uploads before sending them."""
 
     def draw_noise(self, draws: Draws, block: Block) -> None:
-        """Puts the noise of all rounds of a block into it, once."""
+        """Adds the noise of all rounds to a block, once."""
         if block.noise is None:
             block.noise = self.draw(draws, block.rounds, block.cohort)
 
@@ -65,25 +65,25 @@ class ClientProtection(ABC):
     def protect(
         self, start: Tensor, updated: Tensor, noise: NDArray[np.float32] | None
     ) -> ProtectedUploads:
-        """What leaves many clients at once.
+        """The protected uploads of many clients at once.
 
-        `start`, `updated`: float32 [cells, clients, n], the hypothesis that a client chose and what
-        it made of it; `noise` as `draw` gives it. Raises RuntimeError where noise is due and was
-        not drawn.
+        `start`, `updated`: float32 [cells, clients, n], the hypothesis that a client chose and its
+        update of it; `noise` as `draw` gives it. Raises RuntimeError where noise is required and
+        was not drawn.
         """
 
     @abstractmethod
     def protect_in_place(
         self, upload: Tensor, start: Tensor, *, source: Source, round_: int, client: int
     ) -> Tensor | float:
-        """Turns what a client made of `start` [n], in `upload`, into what leaves it.
+        """Turns a client's update of `start` [n], in `upload`, into its protected upload, in place.
 
         `source` is that of a stack of one. Returns the radius of its noise, [layers] where each
-        layer has its own, NaN where noise has none. An update that is not finite stays so.
+        layer has its own, NaN where noise has no radius. An update that is not finite stays so.
         """
 
     def radii_shape(self, clients: int) -> tuple[int, ...]:
-        """The shape of the radii of so many clients of one cell."""
+        """The shape of the radii of this many clients of one cell."""
         return (clients,)
 
 
@@ -98,7 +98,7 @@ class ServerNoise:
 
 
 class TrustedServer(ABC):
-    """What a trusted server does in the rounds of a stack: it clips, adds up and adds noise."""
+    """What a trusted server does in the rounds of a stack: it clips, sums and adds noise."""
 
     @property
     @abstractmethod
@@ -106,7 +106,7 @@ class TrustedServer(ABC):
         """Whether the clip of the next round follows from a noised count."""
 
     def draw_noise(self, draws: Draws, block: Block) -> None:
-        """Puts the noise of all rounds of a block into it, once."""
+        """Adds the noise of all rounds to a block, once."""
         if block.noise is None:
             noise = self.draw(draws, block.rounds)
             block.noise, block.count_noise = noise.sums, noise.counts
@@ -193,8 +193,8 @@ class ClientMechanism(ABC):
 class ServerMechanism(ABC):
     """A mechanism that a trusted server applies to sums, with the parameters of one cell.
 
-    Everyone is charged for every round as one subject: rows for those who took part would reveal
-    who was drawn.
+    The population is charged for every round as one subject: ledger rows for participants would
+    reveal who was drawn.
     """
 
     name: ClassVar[str]
@@ -203,7 +203,7 @@ class ServerMechanism(ABC):
     @property
     @abstractmethod
     def initial_clip(self) -> float:
-        """What updates of the first round are clipped to."""
+        """The norm to which updates of the first round are clipped."""
 
     @abstractmethod
     def protection(self, cells: Sequence[Cell], device: torch.device) -> TrustedServer:
@@ -214,7 +214,7 @@ class ServerMechanism(ABC):
 
     @abstractmethod
     def participation_cap(self, cell: Cell) -> int | None:
-        """How many rounds everyone's budget has room for; None without a budget."""
+        """How many rounds the population's budget has room for; None without a budget."""
 
     def stack_key(self) -> tuple[object, ...]:
         """What cells of this mechanism must have in common to be stacked."""
@@ -264,7 +264,8 @@ def column(values: Sequence[float], device: torch.device) -> Tensor:
 
 
 def drawn(noise: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    """The noise that was drawn. RuntimeError without it: nothing leaves unprotected."""
+    """The noise that was drawn. Raises RuntimeError if it is missing: nothing is sent
+    unprotected."""
     if noise is None:
         raise RuntimeError("the noise of this round was not drawn")
     return noise

@@ -1,8 +1,8 @@
-"""`gaussian-central`: a trusted server adds up clipped updates, and noise to the sums.
+"""`gaussian-central`: a trusted server adds up clipped updates, and adds noise to the sums.
 
-What depends on who was drawn, on which hypothesis they chose and on how long their updates were
-leaves the server through noise only. An update that is not finite adds nothing to any sum, which
-nobody learns; its round is charged like every other.
+Anything that depends on who was drawn, on which hypothesis they chose and on the norms of their
+updates leaves the server only with noise. An update that is not finite adds nothing to any sum,
+which no observer learns; its round is charged like every other.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from fedaudit.training.mechanisms.base import (
 )
 
 _MIN_CLIP, _MAX_CLIP = 1e-12, 1e12
-# A noised share farther out than this is nearly all noise, and would throw the clip about.
+# A noised share farther out than this is nearly all noise, and would move the clip erratically.
 _MIN_SHARE, _MAX_SHARE = -1.0, 2.0
 
 
@@ -70,7 +70,7 @@ class GaussianCentralTraining(ServerMechanism):
         return None if budget is None else steps_within(cell, budget)
 
     def stack_key(self) -> tuple[object, ...]:
-        """Whether the clip moves."""
+        """Whether the clip is adaptive."""
         return (self.privacy.adaptive_clip is not None,)
 
 
@@ -81,7 +81,7 @@ class GaussianServer(TrustedServer):
     n: int
     k: int
     noise_multiplier: Tensor
-    """Of the updates alone, where the clip takes part of the whole."""
+    """Of the updates alone, where an adaptive clip uses part of the whole."""
     denominators: Tensor
     """Clients that fill a block on average, if all blocks were filled alike."""
     expected: float

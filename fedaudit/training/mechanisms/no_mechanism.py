@@ -1,4 +1,4 @@
-"""`none`: updates leave as they are, and that was asked for."""
+"""`none`: updates are sent unchanged, as the spec explicitly asks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class NoMechanismTraining(ClientMechanism):
 
 
 class Unprotected(ClientProtection):
-    """Uploads leave as they are, unless they are not finite."""
+    """Uploads are sent unchanged, unless they are not finite."""
 
     def draw(
         self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]

@@ -1,7 +1,7 @@
-"""Which mechanism a spec asks for.
+"""The mechanism of a spec.
 
-The one place that names them all: a mechanism that a spec may name and this does not is an error to
-the type checker, and stops a run before it starts.
+This is the only place that names them all: a mechanism that a spec may name and this module does
+not handle is an error to the type checker, and stops a run before it starts.
 """
 
 from collections.abc import Sequence

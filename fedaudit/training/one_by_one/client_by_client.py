@@ -50,7 +50,7 @@ class ClientByClient:
         self._k = cell.spec.training.hypotheses
 
     def arrange(self, positions: Sequence[int]) -> None:
-        """Makes room for what clients send: one vector each, or the sums of a trusted server."""
+        """Allocates the buffer for uploads: one vector each, or the sums of a trusted server."""
         n, device = self._network.shape.n, self._device
         match self._protection:
             case TrustedServer():
@@ -62,11 +62,11 @@ class ClientByClient:
                 assert_never(self._protection)
 
     def rounds_ahead(self, cells: int) -> int:
-        """Rounds worth drawing at once: cohorts alone are drawn ahead."""
+        """Rounds worth drawing at once: only cohorts are drawn ahead."""
         return rounds_ahead(cells=cells, elements=0)
 
     def rounds_together(self, cells: int) -> int:
-        """One: a round's uploads are gone when the next is played."""
+        """One: a round's uploads are overwritten when the next is run."""
         return 1
 
     def draw_noise(self, block: Block) -> None:
@@ -109,7 +109,7 @@ class ClientByClient:
                 )
                 present[0, place] = torch.isfinite(upload.sum()) or torch.isfinite(upload).all()
             if not present[0, place]:
-                upload.zero_()  # nothing leaves this client
+                upload.zero_()  # nothing is sent by this client
         clusters = self._server(theta, uploads, present, chosen[None])
         return RoundResult(
             before=theta,
@@ -119,14 +119,14 @@ class ClientByClient:
         )
 
     def _move(self, client: int, start: Tensor, round_: int) -> None:
-        """Leaves in the network what the client makes of the hypothesis `start` [n]."""
+        """Sets the network to the client's update of the hypothesis `start` [n]."""
         self._network.load(start)
         self._update(client, source=self._draws.source(), round_=round_)
 
     def _add_up(
         self, server: TrustedServer, theta: Tensor, cohort: Cohort, clips: NDArray[np.float64]
     ) -> RoundResult:
-        """A trusted server adds up clipped updates, one after the other, and noise."""
+        """A trusted server adds up clipped updates, one after the other, and adds noise."""
         clients, round_ = cohort.clients[0][cohort.allowed[0]].tolist(), int(cohort.rounds[0])
         clip, sums = torch.from_numpy(clips).to(self._device), self._sent.zero_()
         chosen = self._validator.best(theta[0], clients).tolist()

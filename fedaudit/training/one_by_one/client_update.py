@@ -1,4 +1,4 @@
-"""What one client makes of the hypothesis it chose (Algorithm 1, line 6)."""
+"""One client's update of the hypothesis it chose (Algorithm 1, line 6)."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from fedaudit.training.stacked.local_update import whole_data
 
 
 class ClientUpdate:
-    """Gradient descent on a client's rows, in the order that `LocalUpdate` takes them in."""
+    """Gradient descent on a client's rows, in the same order as in `LocalUpdate`."""
 
     def __init__(self, network: ClientNetwork, loss: Loss, local: Local, data: ClientData) -> None:
         self._network = network
@@ -50,7 +50,7 @@ class ClientUpdate:
                 yield np.arange(rows)
             return
         size = local.batch_size
-        # As many orders as the client with most rows needs.
+        # As many orders as the client with the most rows needs.
         per_epoch = -(-longest // size)
         epochs = local.epochs or -(-(local.steps or 1) // per_epoch)
         words = source.words(

@@ -36,7 +36,7 @@ class PersonalisedStack:
         """Positions of the cells that are still running."""
         return [place for place, run in enumerate(self._runs) if run.stopped_by is None]
 
-    # What these do is said in `Trainer`.
+    # These methods are documented in `Trainer`.
 
     def plan(self, rounds: int) -> dict[int, list[PlannedRound]]:
         return {position: self._runs[position].plan(rounds) for position in self.active}

@@ -46,17 +46,17 @@ _NUMBERS_TOGETHER = 1 << 23
 
 @dataclass(frozen=True)
 class PersonalisedPlayed:
-    """What a round gave."""
+    """The result of a round."""
 
     theta: Tensor
     """float32 [n]: the model after it."""
     present: NDArray[np.bool_]
-    """[clients drawn]: whose models were averaged. One that is not finite is withheld; that is a
-    property of what noise has protected already, and costs nothing."""
+    """[clients drawn]: whose models were averaged. One that is not finite is withheld; that follows
+    from output that noise has already protected, and costs nothing."""
 
 
 class PersonalisedRound:
-    """Plays rounds of one cell; their numbers do not depend on how many threads there are."""
+    """Runs rounds of one cell; the result does not depend on the number of threads."""
 
     def __init__(
         self, cell: Cell, records: TrainingRecords, plan: RecordPlan, device: torch.device
@@ -125,12 +125,14 @@ class PersonalisedRound:
 
 
 def _mean(models: Tensor) -> Tensor:
-    """The unweighted mean of models [clients, n]: how many records a client has stays its own."""
+    """The unweighted mean of models [clients, n]: the number of a client's records is not
+    disclosed."""
     return fixed_order_sum(models, 0) / len(models)
 
 
 def _protection(cell: Cell, plan: RecordPlan, *, clients: int) -> RecordProtection:
-    """The local steps of a cell. ValueError for a mechanism that is not one of records."""
+    """The local steps of a cell. Raises ValueError for a mechanism that does not protect
+    records."""
     mechanism = training_mechanism(cell.spec.privacy)
     match mechanism:
         case RecordMechanism():

@@ -121,7 +121,8 @@ class PersonalisedRun:
         return self._drawn[number]
 
     def _subjects(self, number: int) -> NDArray[np.int32]:
-        """Who is charged for a round: all groups, or the clients drawn where nothing is noised."""
+        """The charged subjects of a round: all groups, or the clients drawn where there is no
+        noise."""
         if self._spending is None:
             return self._coins(number).astype(np.int32)
         return np.arange(len(self._spending.groups), dtype=np.int32)
@@ -131,7 +132,7 @@ class PersonalisedRun:
     ) -> RoundRecord:
         outcomes = np.full(len(subjects), Outcome.RELEASED, dtype=np.uint8)
         clusters = np.full(len(subjects), -1, dtype=np.int16)
-        # How many uploads there were, or were withheld, tells of the coins: these are secret.
+        # The numbers of uploads and of withheld ones depend on the coins, which are secret.
         sizes: tuple[int, ...] = ()
         if self._spending is None:
             outcomes[~played.present] = Outcome.WITHHELD
@@ -177,7 +178,8 @@ class PersonalisedRun:
         return np.full(groups, count, dtype=np.int32)
 
     def charge(self, subjects: NDArray[np.int32]) -> None:
-        """See `Trainer.charge`. Whose coins fell is lost too, so every client is charged."""
+        """See `Trainer.charge`. The outcome of the coins is lost too, so every client is
+        charged."""
         if self._spending is None:
             self.state.participations[subjects] += 1
             return
@@ -220,7 +222,7 @@ class PersonalisedRun:
             self.stopped_by = self._stopping.stop_reason(self.state, last_round=last)
 
     def result(self) -> FinalResult:
-        """What the run amounts to, at its best model."""
+        """The result of the run, at its best model."""
         state = self.state
         theta = torch.from_numpy(state.best_theta).to(self._theta.device)
         figures = self._validator.score(theta, per_client=True)

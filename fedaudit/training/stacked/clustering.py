@@ -27,7 +27,7 @@ class Clusters:
 
 @dataclass(frozen=True)
 class Server:
-    """What the server makes of a round's uploads."""
+    """How the server combines a round's uploads."""
 
     reported: bool
     """Whether clients report their choice (IFCA) instead of being clustered."""

@@ -1,9 +1,9 @@
-"""How good the hypotheses are for clients that took no part in training.
+"""Score hypotheses on clients that took no part in training.
 
 A hypothesis that is chosen and scored on the same row looks better than it is, so each row is
 scored by the hypothesis with the smallest loss on the client's other rows, or on those of them that
 are set apart for it. The smallest loss over hypotheses, which needs no such care, is
-`selection_loss`: it stops training and nothing else.
+`selection_loss`: it stops training and is used for nothing else.
 """
 
 from dataclasses import dataclass, replace

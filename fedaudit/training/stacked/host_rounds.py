@@ -1,4 +1,4 @@
-"""From a round's tensors to its records."""
+"""Convert a round's tensors to its records."""
 
 import math
 from dataclasses import dataclass
@@ -101,7 +101,7 @@ def joined(parts: list[Tensor]) -> Tensor:
 
 
 def gather_to_host(cohorts: list[Cohort], played: list[RoundResult]) -> list[HostRound]:
-    """Brings rounds to the host, and measures how well their hypotheses were separated."""
+    """Copies rounds to the host, and measures how well their hypotheses were separated."""
     sent = [part.sent for part in played if part.sent is not None]
     if not sent:
         return [_gather_population(cohort) for cohort in cohorts]
@@ -149,8 +149,8 @@ def gather_to_host(cohorts: list[Cohort], played: list[RoundResult]) -> list[Hos
 
 
 def _gather_population(cohort: Cohort) -> HostRound:
-    """A round that everyone is charged for alike. It tells nothing of those who took part, neither
-    their number nor what they chose: such figures would come without noise."""
+    """A round that every subject is charged for alike. It reveals nothing about the participants,
+    neither their number nor their choices: such figures would come without noise."""
     shape = (len(cohort.rounds), 1)
     return HostRound(
         rounds=cohort.rounds,

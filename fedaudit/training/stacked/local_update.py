@@ -1,4 +1,4 @@
-"""What a client makes of the hypothesis it chose (Algorithm 1, line 6)."""
+"""The clients' updates of the hypotheses they chose (Algorithm 1, line 6)."""
 
 from collections.abc import Iterator
 

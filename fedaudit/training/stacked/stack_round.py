@@ -69,18 +69,18 @@ class Sent:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round gave; the first axis is [cells]."""
+    """The result of a round; the first axis is [cells]."""
 
     before: Tensor
     """[cells, k, n]: the hypotheses that were sent out."""
     hypotheses: Tensor
-    """[cells, k, n]: those that came of it."""
+    """[cells, k, n]: the hypotheses after the round."""
     sizes: Tensor
     """int64 [cells, k]: uploads in each cluster; 0 where their numbers are secret."""
     sent: Sent | None
     """None where a trusted server keeps it to itself."""
     clips: NDArray[np.float64] | None = None
-    """[cells]: what updates of the next round are clipped to by a trusted server."""
+    """[cells]: the norm to which a trusted server clips updates of the next round."""
 
 
 def run_round(
@@ -139,7 +139,7 @@ def _add_up(
     updates: Tensor,
     clips: NDArray[np.float64],
 ) -> RoundResult:
-    """A trusted server adds up clipped updates [cells, clients, n], and noise."""
+    """A trusted server adds up clipped updates [cells, clients, n], and adds noise."""
     column = torch.from_numpy(clips).to(theta.device)[:, None]
     clipped, finite = server.clip(updates, column)
     present = _allowed(finite, cohort.allowed)

@@ -72,7 +72,7 @@ def test_an_epsilon_is_told_for_its_observer(api: Api) -> None:
         "/privacy/noise_multiplier": "1",
     }
     stated = text_of(signed_in(api).post(NEW, typed(**changes)))
-    assert "Epsilon before" in stated
+    assert "Epsilon against" in stated
     assert "at delta = 1e-5" in stated
     assert "Leakage, worst case" not in stated
 

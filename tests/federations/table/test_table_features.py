@@ -159,12 +159,16 @@ def test_as_many_columns_as_pixels(load: Load) -> None:
 @pytest.mark.parametrize(
     ("changes", "pointer", "says"),
     [
-        (asked(PAIN), "/federation/features/0", "row 3 of column 'pain' is none of the 3 declared"),
+        (
+            asked(PAIN),
+            "/federation/features/0",
+            "row 3 of column 'pain' is not one of the 3 declared",
+        ),
         (asked("cost", PAIN, target="beds"), "/federation/target", "row 6 of column 'beds'"),
         (
             asked({**PAIN, "missing": "constant", "fill": "none"}),
             "/federation/features/0",
-            "row 3 of column 'pain' is none of",
+            "row 3 of column 'pain' is not one of",
         ),
         (
             asked(PAIN, missing_values=["?"]),

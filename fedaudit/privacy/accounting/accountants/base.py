@@ -1,8 +1,8 @@
-"""What every accountant of (epsilon, delta)-differential privacy does.
+"""The interface of every accountant of (epsilon, delta)-differential privacy.
 
-An accountant is made for one adjacency, says which events it can add up under it before it does,
+An accountant is made for one adjacency, states before composing which events it supports under it,
 and gives an upper bound on epsilon for everything composed so far. Metric privacy has no such
-accountant: its leakage is no epsilon (`fedaudit.privacy.metric.leakage`).
+accountant: its leakage is not an epsilon (`fedaudit.privacy.metric.leakage`).
 """
 
 import math
@@ -15,25 +15,25 @@ from fedaudit.privacy.accounting.privacy_events import Adjacency, Composed, Even
 
 
 class UnsupportedEventError(ValueError):
-    """The accountant cannot add up this event; the message names a pair that fits."""
+    """The accountant does not support this event; the message names a pair that it supports."""
 
 
 @dataclass(frozen=True)
 class Spending:
-    """An upper bound on epsilon, with what it holds for."""
+    """An upper bound on epsilon, with the conditions under which it holds."""
 
     epsilon: float
-    """Infinite where something left without a mechanism."""
+    """Infinite where something was released without a mechanism."""
     delta: float
     adjacency: Adjacency
     accountant: str
     order: float | None = None
-    """The Renyi order that gave the bound; None where the accountant uses none."""
+    """The Renyi order that gave the bound; None where the accountant uses no orders."""
     warnings: tuple[str, ...] = ()
 
 
 class Accountant(ABC):
-    """Adds up events under one adjacency."""
+    """Composes events under one adjacency."""
 
     name: ClassVar[str]
     adjacencies: ClassVar[tuple[Adjacency, ...]] = ("add-or-remove-one", "replace-one")
@@ -55,17 +55,18 @@ class Accountant(ABC):
 
     @property
     def composed(self) -> tuple[Composed, ...]:
-        """Everything composed so far, equal events together, in the order of their first."""
+        """Everything composed so far: equal events are grouped, in the order of first
+        appearance."""
         return tuple(Composed(event, count) for event, count in self._counts.items())
 
     def unsupported(self, event: Event) -> str | None:
-        """Why the event cannot be composed, and which pair would fit; None where it can."""
+        """Why the event cannot be composed, and which pair is supported; None where it can."""
         if isinstance(event, Composed):
             event, _ = event.flattened()
         return None if isinstance(event, NonPrivate) else self._refusal(event)
 
     def compose(self, event: Event, count: int = 1) -> Self:
-        """Add the event `count` times, at least none. Raises UnsupportedEventError."""
+        """Compose the event `count` times, zero or more. Raises UnsupportedEventError."""
         reason = self.unsupported(event)
         if reason is not None:
             raise UnsupportedEventError(reason)
@@ -94,8 +95,8 @@ class Accountant(ABC):
 
     @abstractmethod
     def _refusal(self, event: Event) -> str | None:
-        """Why the event, no composition, cannot be composed; None where it can."""
+        """Why the event, which is not a composition, cannot be composed; None where it can."""
 
     @abstractmethod
     def _spent(self, counts: Mapping[Event, int], delta: float) -> Spending:
-        """The bound for these events, at least one and each supported."""
+        """The bound for these events, of which there is at least one, each supported."""

@@ -67,14 +67,14 @@ def round_divergence(
 ) -> NDArray[np.float64]:
     """The Renyi divergence of one round at an integer order, for each record rate.
 
-    With chance `client_rate`, unseen, the client takes `steps` steps of divergence rho each:
+    With chance `client_rate`, unobserved, the client takes `steps` steps of divergence rho each:
     log(1 - lambda + lambda exp((alpha - 1) steps rho)) / (alpha - 1), by the joint convexity of
-    exp((alpha - 1) D). For someone who sees which clients take part `client_rate` is 1.
+    exp((alpha - 1) D). Against an observer of which clients take part `client_rate` is 1.
     """
     exponent = steps * log_moments(rates, order=order, noise_multiplier=noise_multiplier)
     if client_rate == 1:
         return exponent / (order - 1)
-    # Exact for small exponents, without overflow for large ones.
+    # Exact for small exponents, and no overflow for large ones.
     small = np.log1p(client_rate * np.expm1(np.minimum(exponent, 1)))
     large = exponent + np.log1p((1 - client_rate) * np.expm1(-exponent))
     divergence: NDArray[np.float64] = np.where(exponent < 1, small, large) / (order - 1)

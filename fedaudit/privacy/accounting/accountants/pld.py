@@ -24,11 +24,11 @@ from fedaudit.privacy.accounting.privacy_events import (
 
 LOSS_STEP = 1e-4
 COARSE_LOSS_STEP = 1e-3
-"""Ten times as fast, and still an upper bound."""
+"""Coarser, ten times as fast, and still an upper bound."""
 
 
 class PldAccountant(Accountant):
-    """Composes the distributions themselves. A figure takes up to seconds; ask for few."""
+    """Composes the distributions themselves. A figure takes up to seconds, so request few."""
 
     name = "pld"
 
@@ -46,7 +46,7 @@ class PldAccountant(Accountant):
         import dp_accounting
         from dp_accounting.pld import PLDAccountant as Library
 
-        # Under replacement the library itself counts two clips between neighbouring sums.
+        # Under replacement the library itself places neighbouring sums two clips apart.
         relation = {
             "add-or-remove-one": dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
             "replace-one": dp_accounting.NeighboringRelation.REPLACE_ONE,

@@ -3,7 +3,7 @@
 Its curves are Mironov, Talwar and Zhang 2019 for Poisson samples and Wang, Balle and
 Kasiviswanathan 2019 (theorem 27) for samples of a fixed size; its conversion is that of Balle et
 al. 2020, clipped at 0. Theorem 27 is a bound that for large samples exceeds the divergence without
-sampling; the smaller of the two is taken here, for a sample never tells more than everything
+sampling; the smaller of the two is used here, because a sample never reveals more than the whole
 (the divergence is quasi-convex: van Erven and Harremoes 2014, theorem 13).
 """
 
@@ -31,13 +31,13 @@ from fedaudit.privacy.accounting.privacy_events import (
 )
 
 _CLIPS_APART: dict[Adjacency, float] = {"add-or-remove-one": 1.0, "replace-one": 2.0}
-"""How many clips neighbouring sums lie apart."""
+"""The distance between neighbouring sums, in clips."""
 RDP_ORDERS: tuple[float, ...] = (
     *(1 + tenths / 10 for tenths in range(1, 100)),
     *(float(order) for order in range(11, 64)),
     *(64.0, 80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 1024.0),
 )
-"""Fractional orders for large epsilons, large ones for small epsilons."""
+"""Fractional orders serve large epsilons, large orders serve small epsilons."""
 
 
 class RdpAccountant(Accountant):
@@ -78,9 +78,9 @@ class RdpAccountant(Accountant):
 def event_curve(
     event: Event, orders: tuple[float, ...], adjacency: Adjacency
 ) -> NDArray[np.float64]:
-    """The Renyi divergence of one event at each order: float64 [orders], not to be changed.
+    """The Renyi divergence of one event at each order: float64 [orders], read-only.
 
-    Kept, because a run composes the same event round after round.
+    Cached, because a run composes the same event round after round.
     """
     from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant as Library
@@ -100,7 +100,7 @@ def event_curve(
 
 
 def _library_event(event: Event, *, clips: float) -> Any:
-    """The event in dp-accounting's terms, for sums that lie `clips` clips apart."""
+    """The event in dp-accounting's terms, for neighbouring sums that are `clips` clips apart."""
     import dp_accounting
 
     known = known_event(event)

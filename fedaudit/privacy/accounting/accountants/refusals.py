@@ -1,4 +1,4 @@
-"""Which pairs of sampling and adjacency have a bound, and which pair to take instead."""
+"""Which pairs of sampling and adjacency have a bound, and which pair to use instead."""
 
 from typing import assert_never
 
@@ -24,7 +24,7 @@ METRIC_REFUSAL = (
 def sampled_gaussian_refusal(
     event: Event, *, accountant: str, adjacency: Adjacency, fixed_size: bool
 ) -> str | None:
-    """Why an accountant of sampled Gaussian sums cannot take an event; None where it can.
+    """Why an accountant of sampled Gaussian sums does not support an event; None where it does.
 
     `fixed_size`: whether it has a bound for samples of a fixed size.
     """

@@ -1,12 +1,12 @@
 """Two-stage sampling (rPDP-FL, CCS 2024): clients by Poisson coins, records within them.
 
-The figure depends on who looks. `final_model` sees the model alone and not whose coins fell: a
-round is amplified by the client's rate. `server` sees who uploads, so a round in which the client
-took part costs its full price and one in which it did not costs nothing: compose all rounds for the
-worst case before a run, the rounds of participation for what was realised.
+The figure depends on the observer. `final_model` sees only the model and not which clients took
+part: a round is amplified by the client's rate. `server` sees who uploads, so a round in which the
+client took part costs its full price and one in which it did not costs nothing: compose all rounds
+for the worst case before a run, and the rounds of participation for the realised cost.
 
-Multiplying the two rates and accounting for a single sample understates the figure: all steps of
-a round hang on one coin of the client.
+Multiplying the two rates and accounting for a single sample understates the figure: all steps of a
+round depend on one coin of the client.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ TWO_STAGE_ORDERS: tuple[int, ...] = tuple(sorted({int(1.07**i + 1) for i in rang
 
 
 class TwoStageAccountant(Accountant):
-    """Adds up rounds of two-stage sampling for one record, against one observer."""
+    """Composes rounds of two-stage sampling for one record, against one observer."""
 
     name = "two-stage"
     adjacencies = ("add-or-remove-one",)
@@ -101,12 +101,12 @@ class TwoStageAccountant(Accountant):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoStageRun:
-    """The public numbers of a run: with a record's rate they give what the record spends."""
+    """The public numbers of a run: together with a record's rate they determine what it spends."""
 
     client_rate: float
     noise_multiplier: float
     steps: int
-    """Local steps of a client in a round it takes part in."""
+    """Local steps of a client in a round in which it takes part."""
     rounds: int
     delta: float
     observer: Observer
@@ -127,7 +127,8 @@ class TwoStageRun:
 
     @property
     def floor(self) -> float:
-        """No record that is ever sampled can be shown to spend less: the orders end."""
+        """The least epsilon that can be shown for a sampled record: there are only finitely many
+        orders."""
         return max(0.0, float(added_epsilon(self.orders, self.delta).min()))
 
     def divergence(self, rates: NDArray[np.float64], order: int) -> NDArray[np.float64]:
@@ -143,13 +144,13 @@ class TwoStageRun:
     def epsilons(self, rates: ArrayLike, *, rounds: ArrayLike | None = None) -> NDArray[np.float64]:
         """What records of these rates spend: float64 [records].
 
-        `rates`: in [0, 1]; a record of rate 0 is never sampled and spends nothing. `rounds`: those
-        that count for each record, where they are not all (realised participation against the
-        `server`, rounds before a record left); broadcast with `rates`.
+        `rates`: in [0, 1]; a record of rate 0 is never sampled and spends nothing. `rounds`: the
+        rounds that count for each record, if not all of them (realised participation against the
+        `server`, rounds until a record left); broadcast with `rates`.
         """
         every = np.broadcast_arrays(rates, self.rounds if rounds is None else rounds)
         pairs = np.stack([part.astype(np.float64).ravel() for part in every], axis=-1)
-        # Records share rates, and the work is by distinct rate.
+        # Records share rates, so the work is done once per distinct rate.
         distinct, position = np.unique(pairs, axis=0, return_inverse=True)
         spent = self._distinct_epsilons(distinct[:, 0], distinct[:, 1])
         return spent[position.ravel()].reshape(every[0].shape)
@@ -157,10 +158,10 @@ class TwoStageRun:
     def _distinct_epsilons(
         self, rates: NDArray[np.float64], rounds: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """As `epsilons`, by ascending order.
+        """Like `epsilons`, for ascending orders.
 
-        Divergences grow with the order. Once one, with the least that a later conversion adds,
-        exceeds the best epsilon, no later order can improve it and the rate is done.
+        Divergences grow with the order. Once a divergence, plus the least that a later conversion
+        adds, exceeds the best epsilon, no later order can improve it and the rate is done.
         """
         if not ((rates >= 0) & (rates <= 1)).all():
             raise ValueError("rates must lie between 0 and 1")
@@ -197,7 +198,7 @@ def round_curve(
 
 
 def seen_client_rate(client_rate: float, observer: Observer) -> float:
-    """The rate that amplifies a round against the observer; 1 does not."""
+    """The client rate that amplifies a round against the observer; a rate of 1 does not amplify."""
     match observer:
         case "final_model":
             return client_rate
