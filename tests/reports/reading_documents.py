@@ -30,6 +30,7 @@ WITHOUT_NOISE = {
     "federation": {**SPEC["federation"], "validation_unit": "record"},
     "training": {
         **ONE_HYPOTHESIS,
+        "loss": "mse",
         "cohort": {"sampling": "poisson", "rate": 0.1},
         "local": {"steps": 5, "batch_size": 8},
     },
