@@ -16,6 +16,12 @@ Cursor = tuple[Any, ...]
 Bound = tuple[str, Literal["lte", "gte"], float]
 """A final figure's column, the side, and the bound itself, which is included."""
 
+BudgetFigure = Literal["leakage", "epsilon"]
+"""What a budget counts."""
+FederationStatus = Literal["profiling", "ready", "rejected", "deleted"]
+UnitKind = Literal["run", "profile"]
+"""An experiment, or a stack of experiments of one shape; a federation to be read and described."""
+
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
@@ -183,7 +189,7 @@ class Budget:
     """One budget of a federation. `total` is None where nobody has set a bound."""
 
     book: str
-    figure: str
+    figure: BudgetFigure
     delta: float | None
     adjacency: str | None
     observer: str | None
@@ -252,8 +258,7 @@ class Claim:
     fence: int
     attempts: int
     max_attempts: int
-    kind: str
-    """`run` or `profile`."""
+    kind: UnitKind
 
 
 @dataclass(frozen=True)

@@ -14,22 +14,25 @@ import pytest
 
 import fedaudit.client.events
 import models.repositories.experiments
-import workers.finish
 from api.schemas.experiments import Status
+from fedaudit.ledger.entries import OUTCOMES, Outcome, OutcomeName
 from fedaudit.privacy.accounting.privacy_events import Event, known_event
 from fedaudit.spec.sources import FileSource
 from tests.sabotage import PACKAGES, Sabotaged, dispatches, sabotage
 
 UNIONS = {
+    "AccountantName",
     "AnyEvent",
     "Adjacency",
     "Baseline",
+    "BudgetFigure",
     "Clustering",
     "Cohort",
     "Dealt",
     "Distribution",
     "Encoding",
     "FederationSpec",
+    "FederationStatus",
     "FileSpec",
     "Form",
     "GateForm",
@@ -42,8 +45,10 @@ UNIONS = {
     "ReportForm",
     "RuleOp",
     "SingleEvent",
+    "RunEnd",
     "Standardise",
     "Status",
+    "StoppedBy",
     "TableName",
     "TargetKind",
     "ValidationUnit",
@@ -150,6 +155,7 @@ def test_mappings_by_a_literal_have_all_of_its_values() -> None:
     names = {name for name, _, _ in found}
     assert "fedaudit.spec.gate_figures.PLAIN_FIGURES" in names
     assert "fedaudit.reports.document.endings.SENTENCES" in names
+    assert "fedaudit.ledger.ledger_lines._REASONS" in names
 
 
 def test_a_mapping_that_lacks_a_value_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +167,12 @@ def test_a_mapping_that_lacks_a_value_would_be_found(monkeypatch: pytest.MonkeyP
         test_mappings_by_a_literal_have_all_of_its_values()
 
 
+def test_every_outcome_code_has_its_name() -> None:
+    assert set(OUTCOMES) == set(typing.get_args(OutcomeName))
+    assert [OUTCOMES[code].upper() for code in Outcome] == [code.name for code in Outcome]
+
+
 def test_the_copies_of_what_an_ended_experiment_is_agree() -> None:
     ended = set(models.repositories.experiments.ENDED)
-    assert ended == set(fedaudit.client.events.ENDED) == set(workers.finish.ENDED)
+    assert ended == set(fedaudit.client.events.ENDED)
     assert set(typing.get_args(Status)) - ended == {"queued", "running", "cancelling"}

@@ -23,6 +23,7 @@ from models.repositories import (
     ExperimentRepository,
     ReportRepository,
 )
+from models.repositories.experiments import ENDED
 from models.values import FinalFigures
 from workers.checkpoint_signing import sign_as_stored, sign_checkpoint
 from workers.database_sink import DatabaseSink
@@ -31,7 +32,6 @@ from workers.report_index import report_index
 from workers.running_experiment import RunningExperiment
 
 GATE_EVALUATED = "gate.evaluated"
-ENDED = ("succeeded", "failed", "cancelled")
 DIVERGED = "diverged"
 
 _PRIVACY = ("leakage_max", "leakage_median", "epsilon_max")

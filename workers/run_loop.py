@@ -13,8 +13,9 @@ from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.backend import backend
-from fedaudit.training.base.cell import expected_cohort
+from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.trainer_choice import open_stack
 from models.repositories import BudgetRepository, EpsilonBudgetRepository, LedgerRepository
 from workers.checkpoint_signing import CheckpointClock, sign_checkpoint
@@ -65,7 +66,7 @@ class RunLoop:
                 return False
             subjects = _subjects_a_round(self._experiments[active[0]].run)
             rounds = self._pace.rounds(experiments=len(active), cohort=subjects)
-            if self._experiments[active[0]].run.noise_mode == "release":
+            if draws_in_secret(self._experiments[active[0]].run.cell):
                 rounds = self._charge_ahead(rounds)
             began = monotonic()
             records = self._stack.advance(rounds)
@@ -147,7 +148,7 @@ class RunLoop:
         """Stores the rounds of all experiments in one transaction, then ends those that ended."""
         ended = set(records) - set(self._stack.active)
         results = {position: self._stack.result(position) for position in ended}
-        diverged = {position for position in ended if results[position].stopped_by == "diverged"}
+        diverged = {position for position in ended if has_diverged(results[position].stopped_by)}
         blocks = {}
         for position, played in records.items():
             run = self._experiments[position].run

@@ -5,11 +5,13 @@ from sqlalchemy.orm import Session
 
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import ExperimentRepository, UnitRepository
+from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
+from models.values import UnitKind
 from workers.claim import Lease, LeaseLostError
 from workers.claimed_unit import DETAIL_CHARACTERS, ClaimedUnit
 from workers.context import WorkerContext
-from workers.finish import ENDED, end_without_report
+from workers.finish import end_without_report
 from workers.flush import DatabaseAwayError
 from workers.profile_unit import ProfileRun
 from workers.resume import load_cell, resume_experiment
@@ -42,8 +44,7 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
             renewed=context.heartbeat.beat,
         ) as lease,
     ):
-        kind = ProfileRun if claim.kind == "profile" else UnitRun
-        run = kind(context, claim, lease)
+        run = _KINDS[claim.kind](context, claim, lease)
         try:
             run.run()
         except LeaseLostError as lost:
@@ -140,3 +141,6 @@ class UnitRun(ClaimedUnit):
 
     def _experiments(self, session: Session) -> ExperimentRepository:
         return ExperimentRepository(session, self._claim.project_id)
+
+
+_KINDS: dict[UnitKind, type[ClaimedUnit]] = {"run": UnitRun, "profile": ProfileRun}

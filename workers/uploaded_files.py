@@ -8,9 +8,16 @@ from fedaudit.federations.reading.source_files import Files, Upload, open_path
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
+from models.values import FederationStatus
 from workers.context import WorkerContext
 
 _POINTER = "/federation/id"
+_HAS_DATA: dict[FederationStatus, bool] = {
+    "profiling": True,
+    "ready": True,
+    "rejected": True,
+    "deleted": False,
+}
 
 
 class ProjectFiles:
@@ -35,7 +42,7 @@ class ProjectFiles:
         """
         with self._context.database.read() as session:
             row = FederationRepository(session, self._project_id).get(federation_id)
-        if row is None or row.status == "deleted":
+        if row is None or not _HAS_DATA[row.status]:
             raise _unusable("its data was deleted; upload the file again")
         name = row.file_name or row.name
         if row.storage_key is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 from api.schemas.federations import BudgetBody
 from fedaudit.privacy.accounting.observers import observer_words
@@ -78,17 +78,27 @@ def class_views(profile: Mapping[str, Any]) -> list[Group]:
 
 def budget_view(budget: BudgetBody, number: int) -> BudgetView:
     """One budget; `number` is its place on the page."""
-    if budget.figure == "epsilon":
-        title = f"Epsilon against {observer_words(budget.observer or '')}"
-        adjacency = _ADJACENCIES.get(budget.adjacency or "", budget.adjacency or "")
-        detail = f"of (epsilon, delta)-differential privacy; neighbours: {adjacency}"
-    else:
-        title, detail = "Leakage", "of metric privacy, added up over releases"
+    title, detail = _wording(budget)
     over = budget.total is not None and budget.spent > budget.total
     parts = None
     if budget.total is not None:
         parts = _parts(budget, budget.total, over=over)
     return BudgetView(budget, f"budget-{number}", title, detail, parts, over)
+
+
+def _wording(budget: BudgetBody) -> tuple[str, str]:
+    """The title of a budget and what it is of."""
+    match budget.figure:
+        case "epsilon":
+            adjacency = _ADJACENCIES.get(budget.adjacency or "", budget.adjacency or "")
+            return (
+                f"Epsilon against {observer_words(budget.observer or '')}",
+                f"of (epsilon, delta)-differential privacy; neighbours: {adjacency}",
+            )
+        case "leakage":
+            return "Leakage", "of metric privacy, added up over releases"
+        case _:
+            assert_never(budget.figure)
 
 
 def _parts(budget: BudgetBody, total: float, *, over: bool) -> list[tuple[str, float]]:

@@ -37,6 +37,7 @@ from fedaudit.spec.base import Text
 from fedaudit.spec.registration import Registration
 from models.identifiers import new_id
 from models.repositories import FederationRepository
+from models.values import FederationStatus
 
 router = APIRouter(prefix="/federations", tags=["federations"])
 
@@ -50,7 +51,8 @@ _UPLOADED: dict[str, Any] = {
 }
 _BELOW_SOURCES = {**_UPLOADED, "federation": {**_UPLOADED["federation"], "path": "incomes.csv"}}
 _LOCATION = {"Location": {"description": "The federation.", "schema": {"type": "string"}}}
-_NO_PROFILE = {
+_NO_PROFILE: dict[FederationStatus, str] = {
+    "ready": "the federation has no profile; register its file",
     "profiling": "the federation is still being profiled",
     "rejected": "the federation was rejected, for `reasons`",
     "deleted": "the federation was deleted, and its profile with it",
@@ -164,7 +166,7 @@ def get_profile(federation_id: str, caller: FederationsReader, resources: Shared
         found = find_federation(session, caller, federation_id)
     profile = shown_profile(found)
     if found.status != "ready" or profile is None:
-        detail = _NO_PROFILE.get(found.status, "the federation has no profile; register its file")
+        detail = _NO_PROFILE[found.status]
         raise ProblemError(409, "conflict", detail, reasons=found.reasons or [])
     return profile
 

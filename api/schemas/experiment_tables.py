@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 from api.http.cursors import SmallInteger
 from api.schemas.base import PageParameters, Parameters, Reasons
+from fedaudit.ledger.entries import OutcomeName
 from fedaudit.reports.document.rate_fields import computed_rate, with_rates
 from fedaudit.spec.base import Text
 
@@ -70,7 +71,7 @@ class LedgerLine(BaseModel):
     observer: str
     component: str
     """`all`, or the layer that the figures are of: `layer-1` and so on."""
-    outcome: Literal["released", "refused", "withheld"]
+    outcome: OutcomeName
     epsilon: float | None
     """With a `delta`: what the subject has spent in all. Without: per unit of distance, under
     metric privacy."""

@@ -10,12 +10,9 @@ from api.http.problems import ProblemFault
 from api.schemas.base import Body, PageParameters
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from models.tables.federations import Federation
-from models.values import Budget, Gap
+from models.values import Budget, BudgetFigure, FederationStatus, Gap
 
 _MAX_VALUE = 1e300
-
-
-Status = Literal["profiling", "ready", "rejected", "deleted"]
 
 
 class FederationBody(BaseModel):
@@ -24,7 +21,7 @@ class FederationBody(BaseModel):
     id: str
     name: str
     source: str
-    status: Status
+    status: FederationStatus
     fingerprint: str
     """SHA-256 of the file's content, gzip undone."""
     file_name: str | None
@@ -73,7 +70,7 @@ def shown_profile(row: Federation) -> dict[str, Any] | None:
 class FederationParameters(PageParameters):
     """Which page of which federations."""
 
-    status: Status | None = None
+    status: FederationStatus | None = None
 
 
 class FederationPage(BaseModel):
@@ -99,7 +96,7 @@ class BudgetBody(BaseModel):
     """
 
     book: str
-    figure: str
+    figure: BudgetFigure
     delta: float | None
     adjacency: str | None
     observer: str | None
@@ -127,8 +124,12 @@ class BudgetBody(BaseModel):
         return cls(**figures, reason=reason)
 
 
+_OTHER_FIGURE: dict[BudgetFigure, str] = {"epsilon": "leakage", "leakage": "an epsilon"}
+"""What a cost is counted as that is not counted as the budget's figure."""
+
+
 def _why(budget: Budget, gap: Gap) -> str:
-    other = "leakage" if budget.figure == "epsilon" else "an epsilon"
+    other = _OTHER_FIGURE[budget.figure]
     words: dict[Gap, str] = {
         "unbounded": "without noise nothing bounds what it reveals",
         "other-figure": f"its cost is counted as {other}, another figure that cannot be added",
@@ -146,11 +147,15 @@ class BudgetList(BaseModel):
     items: list[BudgetBody]
 
 
+_HAS_PARTS: dict[BudgetFigure, bool] = {"epsilon": True, "leakage": False}
+"""Whether a figure means something only with a delta, an adjacency and an observer."""
+
+
 class BudgetSetting(Body):
     """What may be spent of one figure in one book, in all."""
 
     book: Literal["simulation", "release"]
-    figure: Literal["leakage", "epsilon"]
+    figure: BudgetFigure
     total: Annotated[float, Field(ge=0, le=_MAX_VALUE)] | None
     """Null removes the bound; spending is booked all the same."""
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
@@ -161,7 +166,7 @@ class BudgetSetting(Body):
     def _figure_has_its_parts(self) -> Self:
         for field in ("delta", "adjacency", "observer"):
             given = getattr(self, field) is not None
-            if given != (self.figure == "epsilon"):
+            if given != _HAS_PARTS[self.figure]:
                 message = (
                     "leakage is metric privacy and has none; leave it out"
                     if given

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from sqlalchemy.orm import Session
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import Upload
 
 _POINTER = "/federation/id"
-_NOT_READY = {
+_NOT_READY: dict[Literal["profiling", "rejected", "deleted"], str] = {
     "profiling": "is still being profiled; try again when its status is `ready`",
     "rejected": "was rejected, for the reasons that it shows; upload it with another registration",
     "deleted": "was deleted; upload the file again",
@@ -85,9 +85,13 @@ def ready_federation(
         found = federations.lock(federation_id) if lock else federations.get(federation_id)
     if found is None:
         raise _unusable("is no federation of this project; list them with GET /v1/federations")
-    if found.status != "ready":
-        raise _unusable(_NOT_READY[found.status])
-    return found
+    match found.status:
+        case "ready":
+            return found
+        case "profiling" | "rejected" | "deleted" as status:
+            raise _unusable(_NOT_READY[status])
+        case _:
+            assert_never(found.status)
 
 
 def _unusable(message: str) -> InvalidInputError:

@@ -18,7 +18,7 @@ from fedaudit.runs.memory_sink import MemorySink
 from fedaudit.runs.report_material import report_material
 from fedaudit.runs.run import Run, new_run
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.round_records import RoundRecord
 
@@ -81,7 +81,7 @@ def _play(
     """Play the run to its end, a block of rounds after the other."""
     records: list[RoundRecord] = []
     while trainer.active:
-        if run.noise_mode == "release":
+        if draws_in_secret(run.cell):
             # Nothing leaves this process before its end, so no plan needs to be on record.
             trainer.plan(_ROUNDS_AT_ONCE)
         records += trainer.advance(_ROUNDS_AT_ONCE)[0]

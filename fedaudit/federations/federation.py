@@ -48,11 +48,16 @@ class ClientRows:
         return np.divide(own, self.divisor, dtype=np.float32)
 
 
+Padded = NDArray[np.float32]
+Features = Padded | ClientRows
+"""Of rows that are padded to the same number for each client, or of rows end to end."""
+
+
 @dataclass(frozen=True, eq=False)
 class Federation:
     """Every client's rows, padded to the longest client."""
 
-    features: NDArray[np.float32] | ClientRows
+    features: Features
     """[clients, rows, features], divided by their public scales; 0 on padding. Or without padding
     (`ClientRows`), in the same order."""
     target: NDArray[np.float32]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import LedgerHash, genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import RELEASED, LedgerEntry
+from fedaudit.ledger.entries import LedgerEntry, Outcome
 from fedaudit.ledger.rows import StoredRow, UnreadableRow, entry_of, place_of
 
 _NO_DIGEST = bytes(hashlib.sha256().digest_size)
@@ -113,7 +113,7 @@ class LedgerAudit:
         if entry.observer not in self._counts:
             self._counts[entry.observer] = np.zeros(self._subjects, dtype=np.int64)
         counts = self._counts[entry.observer]
-        counts[entry.subjects[entry.outcomes == RELEASED]] += 1
+        counts[entry.subjects[entry.outcomes == Outcome.RELEASED]] += 1
         if (counts[entry.subjects] != entry.releases).any():
             self.miscounted.add(place)
 

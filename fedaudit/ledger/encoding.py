@@ -47,7 +47,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
+from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, Outcome
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage, release_epsilons
 
@@ -179,7 +179,9 @@ def _fill_metric(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         epsilons = release_epsilons(n, noise_multiplier=nu, radii=radii)
     table["epsilon"] = _or_absent(epsilons)
-    table["leakage"] = np.where(outcomes == RELEASED, leakage(1, n=n, noise_multiplier=nu), 0.0)
+    table["leakage"] = np.where(
+        outcomes == Outcome.RELEASED, leakage(1, n=n, noise_multiplier=nu), 0.0
+    )
 
 
 def _or_absent(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,17 +1,31 @@
 """One entry of the ledger: what every subject of one round spent."""
 
 from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 
-__all__ = ["OUTCOMES", "RELEASED", "LedgerEntry", "MechanismParameters"]
+__all__ = ["OUTCOMES", "LedgerEntry", "MechanismParameters", "Outcome", "OutcomeName"]
 
-OUTCOMES = ("released", "refused", "withheld")
+OutcomeName = Literal["released", "refused", "withheld"]
+
+
+class Outcome(IntEnum):
+    """What became of a subject that a round was to charge: the code that entries hold."""
+
+    RELEASED = 0
+    REFUSED = 1
+    """Its budget had no room; it took no part."""
+    WITHHELD = 2
+    """Its update was not finite; nothing left it."""
+
+
+OUTCOMES: tuple[OutcomeName, ...] = ("released", "refused", "withheld")
 """The name of each outcome code."""
-RELEASED = 0
 
 _COLUMNS = ("outcomes", "radii", "releases", "clusters", "epsilons")
 

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
+from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, Outcome, OutcomeName
 from fedaudit.privacy.accounting.mechanism_parameters import Component
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.projection import NO_LEAKAGE
 
 _WHOLE = "all"
-"""The component name of a vector that is released as a whole."""
-_REASONS = (
-    None,
-    "refused before the release, which would have passed the client's budget",
-    "the update was not finite, so nothing was released",
-)
-"""By outcome, as in OUTCOMES."""
+"""The component of a vector that is released as a whole."""
+_REASONS: dict[OutcomeName, str | None] = {
+    "released": None,
+    "refused": "refused before the release, which would have passed the client's budget",
+    "withheld": "the update was not finite, so nothing was released",
+}
+"""Why a line lacks figures, by what became of its subject."""
 _INTERRUPTED = "charged, and lost with its worker before the radius was stored"
 _NOT_FINITE = "too large for a number in double precision"
 
@@ -59,7 +59,7 @@ def ledger_lines(
             "epsilon": _finite(epsilon),
             "leakage": _finite(leakage),
             "leakage_total": _finite(total),
-            "reason": _reason(entry, outcome, (radius, epsilon, leakage, total)),
+            "reason": _reason(entry, OUTCOMES[outcome], (radius, epsilon, leakage, total)),
         }
         for part, index, outcome, radius, epsilon, leakage, total in zip(
             parts * shape[0], *(column.tolist() for column in columns), strict=True
@@ -77,7 +77,7 @@ def _costs(
 
     `radii` [subjects, components] are those of the chosen subjects; `sizes` [components].
     """
-    released = entry.outcomes[chosen][:, None] == RELEASED
+    released = entry.outcomes[chosen][:, None] == Outcome.RELEASED
     nothing = np.full(radii.shape, np.nan)
     if entry.epsilons is not None:
         return entry.epsilons[chosen], nothing, nothing
@@ -91,7 +91,7 @@ def _costs(
     return epsilons, once, totals
 
 
-def _reason(entry: LedgerEntry, outcome: int, figures: tuple[float, ...]) -> str | None:
+def _reason(entry: LedgerEntry, outcome: OutcomeName, figures: tuple[float, ...]) -> str | None:
     if all(np.isfinite(figures)):
         return None
     if entry.inputs.counts_epsilon:

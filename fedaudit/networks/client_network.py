@@ -21,6 +21,8 @@ from fedaudit.networks.shape import (
 
 _MAX_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in single precision
 
+AnyLayer = Layer | Convolution
+
 
 class ClientNetwork:
     """Outputs and gradients at one vector of parameters.
@@ -99,7 +101,7 @@ class ClientNetwork:
         return self.theta[place].view(sizes).requires_grad_()
 
 
-def _sizes(layer: Layer | Convolution) -> tuple[int, ...]:
+def _sizes(layer: AnyLayer) -> tuple[int, ...]:
     match layer:
         case Convolution():
             return layer.outputs, layer.inputs, layer.size, layer.size

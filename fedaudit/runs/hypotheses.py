@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import RELEASED
+from fedaudit.ledger.entries import Outcome
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.reports.document.hypotheses_document import Plane
 from fedaudit.reports.document.material import HypothesesFacts
@@ -56,7 +56,7 @@ def _radii(run: Run, sink: RunSink, round_: int) -> NDArray[np.float64] | None:
     # Of a round that was interrupted and repeated, only the repeat has radii.
     found = [
         entry.radii.reshape(len(entry.subjects), len(inputs.noised_sizes))[
-            entry.outcomes == RELEASED
+            entry.outcomes == Outcome.RELEASED
         ]
         for entry in sink.entries_of_round(round_)
         if not entry.interrupted

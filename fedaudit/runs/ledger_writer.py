@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import Row, genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import RELEASED, LedgerEntry
+from fedaudit.ledger.entries import LedgerEntry, Outcome
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
@@ -131,7 +131,7 @@ class LedgerWriter:
         count = len(charged.subjects)
         return self._record(
             charged,
-            outcomes=np.full(count, RELEASED, dtype=np.uint8),
+            outcomes=np.full(count, Outcome.RELEASED, dtype=np.uint8),
             radii=np.full(self.inputs.radii_shape(count), np.nan),
             clusters=np.full(count, -1, dtype=np.int16),
             compositions=_NO_COMPOSITIONS,
@@ -145,7 +145,7 @@ class LedgerWriter:
         clusters: NDArray[np.int16],
     ) -> None:
         """Note which cluster each upload went into."""
-        placed = (outcomes == RELEASED) & (clusters >= 0)
+        placed = (outcomes == Outcome.RELEASED) & (clusters >= 0)
         self.clusters[subjects[placed]] = clusters[placed]
 
     def check_totals(self, counted: NDArray[np.int32]) -> None:

@@ -11,6 +11,7 @@ from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
 from fedaudit.training.base.round_records import FinalResult
+from fedaudit.training.base.stopping import has_diverged, reported_end
 
 
 def report_material(
@@ -25,14 +26,15 @@ def report_material(
     """The facts of a finished run, for `assemble`.
 
     `backend`: what `training.backend` says of the device. `key_id`: the key that the report is to
-    be signed with, if it is.
+    be signed with, if it is. Raises ValueError for a run that was cancelled or has not ended.
     """
     ledger = run.ledger
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
+    figures["stopped_by"] = reported_end(result.stopped_by)
     return ReportMaterial(
         experiment_id=run.experiment_id,
         name=run.name,
-        status="failed" if result.stopped_by == "diverged" else "succeeded",
+        status="failed" if has_diverged(result.stopped_by) else "succeeded",
         spec=run.spec,
         n=ledger.inputs.n,
         inputs=ledger.inputs,

@@ -15,7 +15,6 @@ from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.metric.cluster_leakage import ClusterCounts
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import Noise
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.parameter_plot import plot_unavailable_reason
 from fedaudit.training.base.round_records import PlannedRound
@@ -53,11 +52,6 @@ class Run:
     def federation(self) -> Federation:
         """Its data."""
         return self.cell.federation
-
-    @property
-    def noise_mode(self) -> Noise:
-        """Under `release` noise comes from entropy, so that no round can be played again."""
-        return self.spec.privacy.noise
 
     @property
     def groups(self) -> Mapping[str, tuple[str, ...]]:

@@ -3,10 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import OUTCOMES, RELEASED
+from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-
-_REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
 
 
 class Spending:
@@ -36,10 +34,10 @@ class Spending:
 
     def count_round(self, subjects: NDArray[np.int32], outcomes: NDArray[np.uint8]) -> None:
         """Count one round in."""
-        self.refusals += int(np.count_nonzero(outcomes == _REFUSED))
+        self.refusals += int(np.count_nonzero(outcomes == Outcome.REFUSED))
         self.count_refused(subjects, outcomes)
-        self.withheld += int(np.count_nonzero(outcomes == _WITHHELD))
-        released = subjects[outcomes == RELEASED]
+        self.withheld += int(np.count_nonzero(outcomes == Outcome.WITHHELD))
+        released = subjects[outcomes == Outcome.RELEASED]
         if not len(released):
             return
         before = self.releases[released]
@@ -51,7 +49,7 @@ class Spending:
 
     def count_refused(self, subjects: NDArray[np.int32], outcomes: NDArray[np.integer]) -> None:
         """Count in whom a round refused, one whose totals are counted already."""
-        self.refused[subjects[outcomes == _REFUSED]] += 1
+        self.refused[subjects[outcomes == Outcome.REFUSED]] += 1
 
     @property
     def max_releases(self) -> int:

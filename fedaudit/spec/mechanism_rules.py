@@ -99,23 +99,22 @@ def _check_records_stay_out(
 
 def _check_no_coins(privacy: PrivacySpec, training: Training) -> None:
     """A cohort of fixed size, where secret coins amplify nothing."""
-    if isinstance(training.cohort, PoissonCohort):
-        raise refuse_at(
-            "/training/cohort/sampling",
-            f"{privacy.mechanism} gains nothing from secret coins and draws a fixed number of "
-            "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
-            "`gaussian-central` and `record-personalised`",
-        )
+    match training.cohort:
+        case FixedCohort():
+            return
+        case PoissonCohort():
+            raise refuse_at(
+                "/training/cohort/sampling",
+                f"{privacy.mechanism} gains nothing from secret coins and draws a fixed number of "
+                "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
+                "`gaussian-central` and `record-personalised`",
+            )
+        case _:
+            assert_never(training.cohort)
 
 
 def _check_central(privacy: GaussianCentral, training: Training) -> None:
-    if isinstance(training.cohort, FixedCohort) and privacy.accountant == "pld":
-        raise refuse_at(
-            "/privacy/accountant",
-            "a cohort of fixed size has a bound from `rdp` only, under replace-one: use "
-            "`accountant: rdp`, or keep `pld` with `cohort: {sampling: poisson, rate: ...}`, "
-            "under add-or-remove-one",
-        )
+    _check_central_accountant(privacy, training)
     if training.hypotheses > 1 and not training.reports_choices:
         raise refuse_at(
             "/training/clustering/method",
@@ -132,6 +131,28 @@ def _check_central(privacy: GaussianCentral, training: Training) -> None:
         )
 
 
+def _check_central_accountant(privacy: GaussianCentral, training: Training) -> None:
+    match training.cohort:
+        case PoissonCohort():
+            return
+        case FixedCohort():
+            pass
+        case _:
+            assert_never(training.cohort)
+    match privacy.accountant:
+        case "rdp":
+            return
+        case "pld":
+            raise refuse_at(
+                "/privacy/accountant",
+                "a cohort of fixed size has a bound from `rdp` only, under replace-one: use "
+                "`accountant: rdp`, or keep `pld` with `cohort: {sampling: poisson, rate: ...}`, "
+                "under add-or-remove-one",
+            )
+        case _:
+            assert_never(privacy.accountant)
+
+
 def _check_one_hypothesis(mechanism: str, training: Training) -> None:
     if training.hypotheses > 1:
         raise refuse_at(
@@ -143,18 +164,25 @@ def _check_one_hypothesis(mechanism: str, training: Training) -> None:
 
 def _check_record_rates(privacy: RecordPersonalised, training: Training) -> None:
     cohort = training.cohort
-    if not isinstance(cohort, PoissonCohort):
-        raise refuse_at(
-            "/training/cohort/sampling",
-            "record-personalised is accounted for with a coin for each client: use {sampling: "
-            "poisson, rate: ...}, rate 1 for everyone in every round; a fixed number of clients "
-            "goes with `gaussian-central` and `rdp`",
-        )
-    if privacy.client_rate is not None and privacy.client_rate != cohort.rate:
+    match cohort:
+        case FixedCohort():
+            raise refuse_at(
+                "/training/cohort/sampling",
+                "record-personalised is accounted for with a coin for each client: use {sampling: "
+                "poisson, rate: ...}, rate 1 for everyone in every round; a fixed number of "
+                "clients goes with `gaussian-central` and `rdp`",
+            )
+        case PoissonCohort():
+            _check_same_rate(privacy.client_rate, cohort.rate)
+        case _:
+            assert_never(cohort)
+
+
+def _check_same_rate(client_rate: float | None, rate: float) -> None:
+    if client_rate is not None and client_rate != rate:
         raise refuse_at(
             "/privacy/client_rate",
-            f"is the rate of the cohort, which is {cohort.rate:g}; give one of the two, or both "
-            "alike",
+            f"is the rate of the cohort, which is {rate:g}; give one of the two, or both alike",
         )
 
 

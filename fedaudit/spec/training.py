@@ -38,6 +38,11 @@ Cohort = Annotated[
 ]
 
 
+StoppedBy = Literal["rounds", "patience", "budget", "diverged"]
+"""Why training ended: all rounds were played, validation losses did not improve, another round
+would pass `epsilon_budget`, or a loss was not finite."""
+
+
 class Local(SpecPart):
     """What a client does with the hypothesis it chose."""
 

@@ -18,7 +18,7 @@ from fedaudit.training.base.parameter_plot import plot_unavailable_reason
 from fedaudit.training.base.predicted_rows import predicted_rows
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
 from fedaudit.training.base.splits import split_cells
-from fedaudit.training.base.stopping import EarlyStopping, release_number
+from fedaudit.training.base.stopping import EarlyStopping, RunEnd, release_number
 from fedaudit.training.engine import build_engine
 from fedaudit.training.stack_key import stack_key
 from fedaudit.training.stacked.host_rounds import HostRound, gather_to_host, joined
@@ -55,7 +55,7 @@ class Stack:
         self._caps = [participation_cap(cell) for cell in cells]
         self._in_plane = [plot_unavailable_reason(cell) is None for cell in cells]
         self._stopping = [EarlyStopping.of_training(cell.spec.training) for cell in cells]
-        self._stopped: dict[int, str] = {}
+        self._stopped: dict[int, RunEnd] = {}
         self._splits = split_cells(cells)
         self._engine = build_engine(cells, self._splits, self._device)
         self.n = cells[0].shape.n

@@ -7,6 +7,7 @@ behind it: whoever reads what remains must know of them.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from sqlalchemy import and_, or_, select
 
@@ -15,14 +16,12 @@ from models.repositories.epsilon_budgets import counts_for
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
 from models.tables.federations import Reservation
-from models.values import Budget, Gap, Uncounted
-
-_EPSILON = "epsilon"
+from models.values import Budget, BudgetFigure, Gap, Uncounted
 
 
 @dataclass(frozen=True)
 class _Cost:
-    figure: str
+    figure: BudgetFigure
     adjacency: str
     observer: str
     unit: str | None
@@ -98,8 +97,16 @@ def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
     costs = [cost for cost in costs if cost.figure == budget.figure]
     if not costs:
         return "other-figure"
-    if budget.figure != _EPSILON:
-        return None
+    match budget.figure:
+        case "leakage":
+            return None
+        case "epsilon":
+            return _why_no_epsilon(budget, costs)
+        case _:
+            assert_never(budget.figure)
+
+
+def _why_no_epsilon(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
     costs = [cost for cost in costs if cost.adjacency == budget.adjacency]
     if not costs:
         return "other-adjacency"

@@ -11,13 +11,13 @@ from sqlalchemy import ColumnElement, Double, Select, and_, case, literal, or_, 
 
 from models.repositories.base import ScopedRepository
 from models.tables.federations import Federation, FederationBudget, Reservation
-from models.values import Budget
+from models.values import Budget, BudgetFigure
 
 # A total such as 1.2 must have room for three times 0.4, whose sum in floating point lies above.
 ROUNDING = 1e-12
 
 HELD, SETTLED = "held", "settled"
-_LEAKAGE = "leakage"
+_LEAKAGE: BudgetFigure = "leakage"
 
 
 class BudgetRows(ScopedRepository):
@@ -40,7 +40,7 @@ class BudgetRows(ScopedRepository):
         federation_id: str,
         *,
         book: str,
-        figure: str,
+        figure: BudgetFigure,
         total: float | None,
         delta: float | None = None,
         adjacency: str | None = None,
@@ -196,7 +196,7 @@ class BudgetRepository(BudgetRows):
         )
 
 
-def of_figure(budgets: Iterable[Budget], book: str, figure: str) -> list[Budget]:
+def of_figure(budgets: Iterable[Budget], book: str, figure: BudgetFigure) -> list[Budget]:
     """Those of one book and figure."""
     return [one for one in budgets if (one.book, one.figure) == (book, figure)]
 

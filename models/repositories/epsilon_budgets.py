@@ -22,13 +22,13 @@ from models.repositories.budgets import (
     of_figure,
 )
 from models.tables.federations import Federation, Reservation
-from models.values import Budget, EpsilonCost, EpsilonRefusal, Shortage
+from models.values import Budget, BudgetFigure, EpsilonCost, EpsilonRefusal, Shortage
 
 Curve = NDArray[np.float64]
 Price = Callable[[Curve, float], float]
 """From a sum of curves and a delta to an epsilon."""
 
-_FIGURE = "epsilon"
+_FIGURE: BudgetFigure = "epsilon"
 # An order without a bound. JSON has no infinity, and an order that is so large is never the best.
 _UNBOUNDED = 1e300
 _SERVER, _FINAL_MODEL = "server", "final_model"

@@ -14,7 +14,7 @@ from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.repositories.base import Repository
 from models.tables.units import Unit
-from models.values import Claim, ReclaimedUnit
+from models.values import Claim, ReclaimedUnit, UnitKind
 
 _MAX_BACKOFF_SECONDS = 300.0
 
@@ -23,7 +23,7 @@ class UnitRepository(Repository):
     """Units across projects: workers and the sweeper serve all of them."""
 
     def create(
-        self, project_id: str, device: str, *, kind: str = "run", max_attempts: int = 3
+        self, project_id: str, device: str, *, kind: UnitKind = "run", max_attempts: int = 3
     ) -> Unit:
         """A waiting `run` or `profile` for `auto`, `cpu` or `cuda`, to be claimed from now on."""
         unit = Unit(

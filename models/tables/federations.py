@@ -18,6 +18,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.arrays import Packed, PackedArray
 from models.tables.base import Base, Identifier, Word
+from models.values import BudgetFigure, FederationStatus
 
 
 class Federation(Base):
@@ -36,8 +37,7 @@ class Federation(Base):
     source: Mapped[str] = mapped_column(Word)
     profile: Mapped[dict[str, Any]]
     """Empty until there is one, and once the data is deleted."""
-    status: Mapped[str] = mapped_column(Word)
-    """`profiling`, `ready`, `rejected` or `deleted`."""
+    status: Mapped[FederationStatus] = mapped_column(Word)
     reasons: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     """Why it was rejected: {pointer, message}, the pointer into the registration."""
     registration: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -65,7 +65,7 @@ class FederationBudget(Base):
 
     federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
     book: Mapped[str] = mapped_column(Word, primary_key=True)
-    figure: Mapped[str] = mapped_column(Word, primary_key=True)
+    figure: Mapped[BudgetFigure] = mapped_column(Word, primary_key=True)
     delta: Mapped[float] = mapped_column(Double, primary_key=True)
     adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
     observer: Mapped[str] = mapped_column(Word, primary_key=True)
@@ -94,7 +94,7 @@ class Reservation(Base):
     experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     federation_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     book: Mapped[str] = mapped_column(Word, primary_key=True)
-    figure: Mapped[str] = mapped_column(Word, primary_key=True)
+    figure: Mapped[BudgetFigure] = mapped_column(Word, primary_key=True)
     delta: Mapped[float] = mapped_column(Double, primary_key=True)
     adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
     observer: Mapped[str] = mapped_column(Word, primary_key=True)

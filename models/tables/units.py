@@ -6,6 +6,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.tables.base import Base, Identifier, Word
+from models.values import UnitKind
 
 
 class Unit(Base):
@@ -26,7 +27,7 @@ class Unit(Base):
 
     id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    kind: Mapped[str] = mapped_column(Word, server_default="run")
+    kind: Mapped[UnitKind] = mapped_column(Word, server_default="run")
     state: Mapped[str] = mapped_column(Word)
     device: Mapped[str] = mapped_column(Word)
     lease_until: Mapped[datetime | None]

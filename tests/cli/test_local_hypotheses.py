@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedaudit.cli.local_run import run_locally
-from fedaudit.ledger.entries import RELEASED
+from fedaudit.ledger.entries import Outcome
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.page.html import render
 from fedaudit.reports.sections.parameter_plot_section import rounds_to_draw
@@ -52,7 +52,7 @@ def test_the_plane_is_that_of_figure_1(paper):
     assert plane["parameters"] == ["weight of x1", "weight of x2"]
     assert plane["round"] == best
     (entry,) = [entry for entry in paper.ledger.entries if entry.round == best]
-    assert plane["clusters"] == entry.clusters[entry.outcomes == RELEASED].tolist()
+    assert plane["clusters"] == entry.clusters[entry.outcomes == Outcome.RELEASED].tolist()
     for cluster, hypothesis in enumerate(plane["hypotheses"]):
         own = [
             upload
@@ -142,7 +142,7 @@ def test_where_nothing_can_be_drawn_there_is_a_reason(changes, why):
 def test_exponents_are_those_of_the_best_rounds_radii(paper):
     best = paper.report["utility"]["best_round"]
     (entry,) = [entry for entry in paper.ledger.entries if entry.round == best]
-    exact = 2 / (5 * entry.radii[entry.outcomes == RELEASED])
+    exact = 2 / (5 * entry.radii[entry.outcomes == Outcome.RELEASED])
     (pair,) = paper.report["privacy"]["between_hypotheses"]["pairs"]
     assert exact.max() <= pair["epsilon_max"] <= 1.1 * exact.max()
     assert np.median(exact) <= pair["epsilon_median"] <= 1.1 * np.median(exact)

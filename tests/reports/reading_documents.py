@@ -6,6 +6,7 @@ from typing import Any
 from fedaudit.privacy.spending_plan import spending_plan
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import ReportMaterial
+from tests.reports.conftest import SPEC
 
 Material = Callable[..., ReportMaterial]
 
@@ -25,6 +26,23 @@ GAUSSIAN = {
 FIXED = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5, "radius": 2}}
 NOTHING = {"privacy": {"mechanism": "none"}, "gates": [], "fairness": {"sensitive": []}}
 
+WITHOUT_NOISE = {
+    "federation": {**SPEC["federation"], "validation_unit": "record"},
+    "training": {
+        **ONE_HYPOTHESIS,
+        "loss": "mse",
+        "cohort": {"sampling": "poisson", "rate": 0.1},
+        "local": {"steps": 5, "batch_size": 8},
+    },
+    "privacy": {
+        "mechanism": "record-personalised",
+        "baseline": "privacy-free",
+        "budgets": {"distribution": "three-levels"},
+        "delta": 1e-3,
+    },
+    "gates": [],
+}
+"""A mechanism whose clients add noise, but for this baseline."""
 
 PROVENANCE = {"finished_at": "2030-01-02T03:04:05+00:00", "code_version": "0.1.0"}
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from fedaudit.federations.load import load_federation
-from fedaudit.ledger.entries import RELEASED
+from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.runs.run import cell_ledger_context, training_subjects
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import Outcome, PlannedRound, RoundRecord
+from fedaudit.training.base.round_records import PlannedRound, RoundRecord
 from tests.ledger.whole_chain import first_broken_link
 from tests.training.specs import groups_spec
 
@@ -55,7 +55,7 @@ def played(
         round=number,
         release=0,
         subjects=np.array(subjects, dtype=np.int32),
-        outcomes=np.array(outcomes or [RELEASED] * count, dtype=np.uint8),
+        outcomes=np.array(outcomes or [Outcome.RELEASED] * count, dtype=np.uint8),
         radii=np.full(count, 0.5),
         releases=np.zeros(count, dtype=np.int32),
         chosen=np.zeros(count, dtype=np.int16),
@@ -78,7 +78,7 @@ def test_totals_count_releases_alone_and_links_follow_each_other() -> None:
     ledger = writer()
     written = ledger.record_round(played(1, [0, 1]))
     refused, withheld = int(Outcome.REFUSED), int(Outcome.WITHHELD)
-    written += ledger.record_round(played(2, [0, 1, 2], [RELEASED, refused, withheld]))
+    written += ledger.record_round(played(2, [0, 1, 2], [Outcome.RELEASED, refused, withheld]))
     assert ledger.totals[:3].tolist() == [2, 1, 0]
     assert [one.entry.releases.tolist() for one in written] == [[1, 1], [2, 1, 0]]
     assert (ledger.spending.refusals, ledger.spending.withheld) == (1, 1)
@@ -94,7 +94,7 @@ def test_an_interrupted_round_charges_everyone_and_has_no_results() -> None:
     [written] = ledger.record_interrupted(PlannedRound(4, 1, subjects))
     entry = written.entry
     assert (entry.round, entry.release, entry.interrupted) == (4, 1, True)
-    assert entry.outcomes.tolist() == [RELEASED, RELEASED]
+    assert entry.outcomes.tolist() == [Outcome.RELEASED, Outcome.RELEASED]
     assert np.isnan(entry.radii).all()
     assert ledger.clusters.max() == -1
     assert ledger.totals[[0, 3]].tolist() == [1, 1]

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fedaudit.ledger.entries import Outcome
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
 from fedaudit.privacy.spending_plan import spending_plan
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import Outcome, RoundRecord
+from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.gaussian import (
     CENTRAL,

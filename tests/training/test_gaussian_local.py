@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.spending_plan import spending_plan
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import Outcome
 from fedaudit.training.stack import Stack
 from tests.training.federations import without_padding
 from tests.training.gaussian import ALONE, LOCAL, cell_with, state, states, training_clients

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fedaudit.ledger.entries import Outcome
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.noise.laplace import layer_slices
-from fedaudit.training.base.round_records import Outcome
 from fedaudit.training.stack import Stack
 from tests.training.federations import (
     image_cell,

@@ -1,7 +1,6 @@
 """Dispatching units: a unit and its message are stored in one transaction, then published."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -9,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from api.shared.resources import Resources
 from models.repositories import OutboxRepository, UnitRepository
+from models.values import UnitKind
 
 log = structlog.get_logger()
 
@@ -29,7 +29,7 @@ def queue_unit(
     session: Session,
     project_id: str,
     *,
-    kind: Literal["run", "profile"],
+    kind: UnitKind,
     device: str,
     max_attempts: int,
 ) -> UnitMessage:

@@ -1,6 +1,6 @@
 """Reserve the worst case of an experiment on the budgets of its data, or refuse it."""
 
-from typing import Any
+from typing import Any, assert_never
 
 from sqlalchemy.orm import Session
 
@@ -15,9 +15,10 @@ from models.repositories import (
     FederationRepository,
 )
 from models.repositories.budgets import of_figure
-from models.values import Budget, EpsilonCost, EpsilonRefusal
+from models.values import Budget, BudgetFigure, EpsilonCost, EpsilonRefusal
 
-_LEAKAGE, _EPSILON = "leakage", "epsilon"
+_LEAKAGE: BudgetFigure = "leakage"
+_EPSILON: BudgetFigure = "epsilon"
 
 
 def reserve(
@@ -64,8 +65,13 @@ def reserve(
             # Nothing bounds what an update without noise reveals, so no budget can have room for
             # one.
             raise _unbounded(found[0], federation_id)
-        if figure == _EPSILON:
-            raise _unlike(found[0], federation_id, _LEAKAGE)
+        match figure:
+            case "leakage":
+                pass
+            case "epsilon":
+                raise _unlike(found[0], federation_id, _LEAKAGE)
+            case _:
+                assert_never(figure)
     if amount is not None and not federations.reserve(
         federation_id, experiment_id=experiment_id, book=book, amount=amount
     ):
@@ -102,10 +108,14 @@ def epsilon_costs(mechanism: PrivacyMechanism, plan: SpendingPlan) -> list[Epsil
 
 
 def _composed(session: Session, project_id: str, federation_id: str, budget: Budget) -> Budget:
-    if budget.figure != _EPSILON:
-        return budget
-    epsilons = EpsilonBudgetRepository(session, project_id)
-    return epsilons.composed(federation_id, budget, composed_epsilon)
+    match budget.figure:
+        case "leakage":
+            return budget
+        case "epsilon":
+            epsilons = EpsilonBudgetRepository(session, project_id)
+            return epsilons.composed(federation_id, budget, composed_epsilon)
+        case _:
+            assert_never(budget.figure)
 
 
 def _refused(

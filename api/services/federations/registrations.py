@@ -17,9 +17,16 @@ from api.shared.security import Caller
 from fedaudit.spec.registration import Registration, parse_registration
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
-from models.values import NewFile
+from models.values import FederationStatus, NewFile
 
 ROUTE = "POST /v1/federations"
+
+_STATUS_CODES: dict[FederationStatus, int] = {
+    "ready": 200,
+    "profiling": 202,
+    "rejected": 202,
+    "deleted": 202,
+}
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,7 @@ class Registered:
     @property
     def status_code(self) -> int:
         """202 while a worker still has to profile it, 200 where everything was already done."""
-        return 200 if self.federation.status == "ready" else 202
+        return _STATUS_CODES[self.federation.status]
 
 
 def register_path(

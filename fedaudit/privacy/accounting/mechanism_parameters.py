@@ -6,7 +6,7 @@ the ledger that keeps them is confidential.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,12 @@ GuaranteeKind = Literal["formal", "heuristic", "none"]
 CostKind = Literal["leakage", "epsilon", "unbounded"]
 """How a cost is counted: as leakage under metric privacy, as an epsilon with a delta, or not at
 all, because nothing bounds it."""
+
+
+def known_guarantee_kind(name: object) -> GuaranteeKind | None:
+    """The kind of that name. None of any other: a document may come from anywhere."""
+    kinds: tuple[GuaranteeKind, ...] = get_args(GuaranteeKind)
+    return next((kind for kind in kinds if kind == name), None)
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,8 @@ from fedaudit.privacy.records.record_spending import (
     RECORD_OBSERVERS,
     record_spending,
 )
-from fedaudit.privacy.records.record_use import RecordUse, record_settings
+from fedaudit.privacy.records.record_use import RecordUse, client_rate, record_settings
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import PoissonCohort
 
 _NOTHING_HIDDEN = (
     "Training without noise, to compare with: nothing bounds what the server, or whoever sees the "
@@ -267,10 +266,8 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
 
     @property
     def _client_rate(self) -> float:
-        """The sampling rate of a client; the spec's rules allow this mechanism no other cohort."""
-        cohort = self.spec.training.cohort
-        assert isinstance(cohort, PoissonCohort)
-        return cohort.rate
+        """The chance of a client in a round."""
+        return client_rate(self.spec.training.cohort)
 
     def _run_at_rate_one(self) -> TwoStageRun:
         """The event of a record in every batch."""

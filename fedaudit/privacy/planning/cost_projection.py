@@ -1,13 +1,14 @@
 """The form of a projected cost, reasons for missing figures, and how often clients are drawn."""
 
 from dataclasses import dataclass, field
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.training import FixedCohort
+from fedaudit.spec.training import FixedCohort, PoissonCohort
 
 NO_MECHANISM = "there is no mechanism, so nothing bounds what a release reveals"
 NO_EPSILON = (
@@ -60,10 +61,18 @@ def epsilon_entry(
 
 
 def fixed_cohort(spec: ExperimentSpec, training_clients: int) -> int:
-    """Clients drawn in a round; the spec's rules allow these mechanisms no other cohort."""
+    """Clients drawn in a round.
+
+    Raises ValueError for a cohort of coins, which the spec's rules leave to other mechanisms.
+    """
     cohort = spec.training.cohort
-    assert isinstance(cohort, FixedCohort)
-    return min(cohort.clients, training_clients)
+    match cohort:
+        case FixedCohort():
+            return min(cohort.clients, training_clients)
+        case PoissonCohort():
+            raise ValueError(f"{spec.privacy.mechanism} draws a fixed number of clients")
+        case _:
+            assert_never(cohort)
 
 
 def mean_participations(rounds: int, cohort: int, clients: int, *, most: int) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from fedaudit.privacy.records.record_budgets import draw_budgets
 from fedaudit.privacy.records.record_plans import RecordPlan, RecordSettings, personalised_plan
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
-from fedaudit.spec.training import PoissonCohort
+from fedaudit.spec.training import Cohort, FixedCohort, PoissonCohort
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,22 +25,32 @@ class RecordUse:
     """[records]: the training client that holds each record, from 0."""
 
 
+def client_rate(cohort: Cohort) -> float:
+    """The chance of a client in a round.
+
+    Raises ValueError for a cohort of fixed size, which the spec's rules leave to other mechanisms.
+    """
+    match cohort:
+        case PoissonCohort():
+            return cohort.rate
+        case FixedCohort():
+            raise ValueError("records are accounted for with a coin for each client")
+        case _:
+            assert_never(cohort)
+
+
 def record_settings(spec: ExperimentSpec) -> RecordSettings:
     """The public numbers of a run. Budgets are kept against an observer of the final model.
 
-    Raises ValueError for a spec of another mechanism.
+    Raises ValueError for a spec of another mechanism, or with a cohort of fixed size.
     """
     privacy, training = spec.privacy, spec.training
-    cohort, steps = training.cohort, training.local.steps
-    if (
-        not isinstance(privacy, RecordPersonalised)
-        or not isinstance(cohort, PoissonCohort)
-        or steps is None
-    ):
+    steps = training.local.steps
+    if not isinstance(privacy, RecordPersonalised) or steps is None:
         raise ValueError(f"{privacy.mechanism} does not sample records")
     observer: Observer = "final_model"
     return RecordSettings(
-        client_rate=cohort.rate,
+        client_rate=client_rate(training.cohort),
         steps=steps,
         rounds=training.rounds,
         delta=privacy.delta,

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from fedaudit.reports.comparison.parts import Caution, Warned
 from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.document.document import Report
+from fedaudit.reports.document.endings import chosen_by_losses
 
 _UNPROTECTED = "none"
 
@@ -102,8 +103,8 @@ EARLY_END = (
 
 
 def ended_early(report: Report) -> bool:
-    """Whether the reported epsilon covers fewer rounds than were planned."""
-    return report.privacy.epsilon_max is not None and report.utility.stopped_by == "patience"
+    """Whether the epsilon that is reported is that of fewer rounds than were planned."""
+    return report.privacy.epsilon_max is not None and chosen_by_losses(report.utility.stopped_by)
 
 
 def warnings(reports: Sequence[Report]) -> list[Warned]:

@@ -14,6 +14,7 @@ from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, Pla
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.part import Part as _Part
 from fedaudit.reports.document.rate_fields import with_rates
+from fedaudit.spec.training import StoppedBy
 
 REPORT_VERSION = 1
 
@@ -135,7 +136,7 @@ class Utility(_Part):
     accuracy: float | None
     rounds: int
     best_round: int
-    stopped_by: str
+    stopped_by: StoppedBy
     reasons: Reasons
 
 

@@ -1,8 +1,8 @@
 """Why training ended, worded for each place that states it."""
 
-from typing import Literal
+from typing import assert_never, get_args
 
-StoppedBy = Literal["rounds", "patience", "budget", "diverged"]
+from fedaudit.spec.training import StoppedBy
 
 SENTENCES: dict[StoppedBy, str] = {
     "rounds": "Training ended with round {rounds}, the last one",
@@ -25,4 +25,25 @@ IN_TABLES: dict[StoppedBy, str] = {
     "budget": "the epsilon budget",
     "diverged": "diverged",
 }
-"""After the number of rounds, on the command line."""
+"""Behind the number of rounds, on the command line."""
+
+
+def known_ending(name: object) -> StoppedBy | None:
+    """The ending of that name. None of any other: a document may come from anywhere."""
+    endings: tuple[StoppedBy, ...] = get_args(StoppedBy)
+    return next((ending for ending in endings if ending == name), None)
+
+
+def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
+    """Whether losses on held-out rows ended the run before its last round, without noise.
+
+    What is proven is then the epsilon of all rounds that were planned. None, an ending that this
+    version does not know, is not said to be one.
+    """
+    match stopped_by:
+        case "patience":
+            return True
+        case "rounds" | "budget" | "diverged" | None:
+            return False
+        case _:
+            assert_never(stopped_by)

@@ -14,6 +14,7 @@ from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.document.hypotheses_document import Plane
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.training import StoppedBy
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class FederationFacts:
 class FinalFigures:
     """The results of training, for the best hypotheses."""
 
-    stopped_by: str
+    stopped_by: StoppedBy
     rounds: int
     best_round: int
     selection_loss: float | None

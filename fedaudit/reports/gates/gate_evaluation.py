@@ -5,10 +5,11 @@ a bundle is verified.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never, get_args
+from typing import Any, assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.mechanism_parameters import known_guarantee_kind
 from fedaudit.reports.document.earlier_versions import metric_of
+from fedaudit.reports.document.endings import chosen_by_losses, known_ending
 from fedaudit.reports.document.outcomes import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.spec.gate_figures import GateFigure, Proof
 from fedaudit.spec.gates import Gate, GateOp
@@ -87,7 +88,7 @@ def _doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | N
     """Why the guarantee does not make the figure evidence; None where it does."""
     if not figure.rests_on_guarantee:
         return None
-    kind = _kind_of(report)
+    kind = known_guarantee_kind(report["guarantee"]["kind"])
     match kind:
         case None:
             return "the report names no known kind of guarantee, so the figure bounds nothing"
@@ -106,13 +107,6 @@ def _doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | N
             assert_never(kind)
 
 
-def _kind_of(report: Mapping[str, Any]) -> GuaranteeKind | None:
-    """None where the document names an unknown kind: the document may come from anywhere."""
-    found = report["guarantee"]["kind"]
-    kinds: tuple[GuaranteeKind, ...] = get_args(GuaranteeKind)
-    return next((kind for kind in kinds if kind == found), None)
-
-
 def _is_met(value: float, gate: Gate) -> bool:
     match gate.op:
         case "le":
@@ -126,7 +120,7 @@ def _is_met(value: float, gate: Gate) -> bool:
 def _at_delta(report: Mapping[str, Any]) -> str:
     guarantee = report["guarantee"]
     sentence = f", at delta = {guarantee['delta']:g} under {guarantee['adjacency']}"
-    early = report["utility"]["stopped_by"] == "patience"
+    early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
     return sentence + _EARLY_END if early else sentence
 
 

@@ -1,9 +1,12 @@
 """Statements about a report that several formats share, worded once."""
 
 import json
+from typing import assert_never
 
+from fedaudit.privacy.accounting.mechanism_parameters import known_guarantee_kind
 from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.mechanisms.base import MechanismFacts
+from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
+from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import known_facts
 from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.readings.document_fields import (
@@ -41,6 +44,22 @@ def mechanism(document: Document) -> str | None:
 def mechanism_facts(document: Document) -> MechanismFacts | None:
     """The facts about the mechanism in this version; None for a missing or unknown name."""
     return known_facts(mechanism(document))
+
+
+def noise_origin(document: Document) -> NoiseOrigin | None:
+    """Who adds noise; None where it is not known.
+
+    The report's guarantee decides: a mechanism may have a baseline in which nobody adds any.
+    """
+    stated = known_guarantee_kind(kind(document))
+    match stated:
+        case "none":
+            return NoPrivacyMechanism.facts.noise_origin
+        case "formal" | "heuristic" | None:
+            known = mechanism_facts(document)
+            return None if known is None else known.noise_origin
+        case _:
+            assert_never(stated)
 
 
 def is_protected(document: Document) -> bool:

@@ -176,8 +176,8 @@ def trust_model(document: Document) -> list[NistStatement]:
     """Which parties have to be trusted, and with what."""
     against = texts_at(document, "guarantee", "observers")
     stated = "; ".join(map(facts.observer, against))
-    known = facts.mechanism_facts(document)
-    who = "Who adds noise is not known." if known is None else known.noise_origin.statement
+    origin = facts.noise_origin(document)
+    who = "Who adds noise is not known." if origin is None else origin.statement
     return [
         _statement(
             "Against whom does the guarantee hold, and who is trusted?",

@@ -185,9 +185,8 @@ def _parameters(document: Document) -> dict[str, float]:
 
 def _deployment_model(document: Document) -> dict[str, str]:
     name, details = "Federated", "Data stay with the clients. Who adds noise is not known."
-    known = facts.mechanism_facts(document)
-    if known is not None:
-        origin = known.noise_origin
+    origin = facts.noise_origin(document)
+    if origin is not None:
         name, details = origin.registry_model, origin.registry_details
     against = texts_at(document, "guarantee", "observers")
     stated = ", and against ".join(map(facts.observer, against)) or "nobody"

@@ -5,6 +5,7 @@ from typing import assert_never
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.epsilon_limits import SIMULATED, epsilon_limits, withheld_updates
+from fedaudit.spec.training import StoppedBy
 
 _UNSIGNED = (
     "The report is not signed. Its hash chain shows changed or missing entries, but not that the "
@@ -138,9 +139,17 @@ def _limit_training(material: ReportMaterial) -> list[str]:
             "Empty clusters were moved to the farthest upload, so clusters are not the clients' "
             "own choices."
         )
-    if material.result.stopped_by == "diverged":
-        found.append(
-            "Training diverged: the figures are of the best round before that, or of the "
-            "hypotheses that training started from where there is none (round 0)."
-        )
-    return found
+    return [*found, *_limit_ending(material.result.stopped_by)]
+
+
+def _limit_ending(stopped_by: StoppedBy) -> list[str]:
+    match stopped_by:
+        case "rounds" | "patience" | "budget":
+            return []
+        case "diverged":
+            return [
+                "Training diverged: the figures are of the best round before that, or of the "
+                "hypotheses that training started from where there is none (round 0)."
+            ]
+        case _:
+            assert_never(stopped_by)

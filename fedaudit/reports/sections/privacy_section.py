@@ -21,6 +21,7 @@ from fedaudit.reports.document.document import (
     EpsilonSection,
     Privacy,
 )
+from fedaudit.reports.document.endings import chosen_by_losses
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.between_hypotheses_section import between_hypotheses
 from fedaudit.reports.sections.record_budget_section import records_section
@@ -59,7 +60,7 @@ def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
     No subject is charged more often than a budget allows. Empty where the run did not end early.
     """
     plan, result, mechanism = material.plan, material.result, mechanism_of(material.spec)
-    if plan is None or result.stopped_by != "patience":
+    if plan is None or not chosen_by_losses(result.stopped_by):
         return ()
     left = max(0, material.spec.training.rounds - result.rounds)
     most = {}

@@ -7,7 +7,7 @@ from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.document.earlier_versions import metric_of
-from fedaudit.reports.document.endings import SENTENCES
+from fedaudit.reports.document.endings import SENTENCES, chosen_by_losses, known_ending
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME
 
@@ -74,7 +74,8 @@ def _privacy(report: Mapping[str, Any]) -> list[str]:
         return [f"There is no privacy guarantee. {took_part}, each time without noise."]
     if privacy["epsilon"]:
         stated = [f"The guarantee is {kind}. {_epsilons(report)}", _EPSILON_BASIS[kind]]
-        return stated + [_EARLY_END] * (report["utility"]["stopped_by"] == "patience")
+        early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
+        return stated + [_EARLY_END] * early
     return [
         f"The guarantee is {kind}. {took_part}, at a leakage of "
         f"{privacy['leakage_per_release']:.4g} each: {privacy['leakage_max']:.4g} in all, median "

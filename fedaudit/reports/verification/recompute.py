@@ -6,7 +6,7 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import OUTCOMES, RELEASED, LedgerEntry
+from fedaudit.ledger.entries import LedgerEntry, Outcome
 from fedaudit.ledger.radii import radii_fit
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage, summarise_leakage
@@ -19,7 +19,6 @@ _LEAKAGE = (
     "leakage_by_component",
     "leakage_by_cluster",
 )
-_REFUSED, _WITHHELD = OUTCOMES.index("refused"), OUTCOMES.index("withheld")
 
 
 class LedgerTotals:
@@ -48,13 +47,13 @@ class LedgerTotals:
         """[releases] of the best round."""
 
     def add(self, entry: LedgerEntry) -> None:
-        """Count an entry; its subjects must lie within the range."""
-        released = entry.outcomes == RELEASED
+        """Count an entry in; its subjects must lie within the range."""
+        released = entry.outcomes == Outcome.RELEASED
         self.releases[entry.subjects[released]] += 1
         placed = released & (entry.clusters >= 0)
         self.clusters[entry.subjects[placed]] = entry.clusters[placed]
-        self.refusals += int(np.count_nonzero(entry.outcomes == _REFUSED))
-        self.withheld += int(np.count_nonzero(entry.outcomes == _WITHHELD))
+        self.refusals += int(np.count_nonzero(entry.outcomes == Outcome.REFUSED))
+        self.withheld += int(np.count_nonzero(entry.outcomes == Outcome.WITHHELD))
         self.inputs.add(entry.inputs)
         self.misfits += not radii_fit(entry)
         self._compose(entry)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -12,16 +11,7 @@ from fedaudit.fairness.predicted_rows import PredictedRows
 from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.training.base.record_table import RecordTable
-
-
-class Outcome(IntEnum):
-    """The outcome of a client that was drawn into a cohort."""
-
-    RELEASED = 0
-    REFUSED = 1
-    """Its budget had no room, so it took no part."""
-    WITHHELD = 2
-    """Its update was not finite, so nothing was sent."""
+from fedaudit.training.base.stopping import RunEnd
 
 
 @dataclass(frozen=True)
@@ -99,8 +89,7 @@ class PlannedRound:
 class FinalResult:
     """The results of a finished run, at its best hypotheses and on all validation clients."""
 
-    stopped_by: str
-    """`patience`, `rounds`, `diverged`, or `budget`: another round would exceed epsilon_budget."""
+    stopped_by: RunEnd
     rounds: int
     best_round: int
     hypotheses: NDArray[np.float32]

@@ -2,13 +2,39 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, assert_never
 
-from fedaudit.spec.training import Training
+from fedaudit.spec.training import StoppedBy, Training
 
 Observation = Literal["diverged", "improved", "not-improved"]
 """What a validated loss means: not finite, lower than every earlier one, or neither."""
 StopReason = Literal["patience", "rounds", "budget"]
+"""Why a run ends where it stands, of a loss that is finite."""
+RunEnd = Literal["patience", "rounds", "budget", "diverged", "cancelled", "running"]
+"""How a run stands: ended for one of the reasons that a report may name (`StoppedBy`), taken out by
+its caller, or not ended."""
+
+
+def reported_end(end: RunEnd) -> StoppedBy:
+    """Why a run ended, for its report. Raises ValueError for a run that did not end by itself."""
+    match end:
+        case "patience" | "rounds" | "budget" | "diverged":
+            return end
+        case "cancelled" | "running":
+            raise ValueError(f"a run that is {end} has no report")
+        case _:
+            assert_never(end)
+
+
+def has_diverged(end: RunEnd) -> bool:
+    """Whether a loss that is not finite ended the run."""
+    match end:
+        case "diverged":
+            return True
+        case "patience" | "rounds" | "budget" | "cancelled" | "running":
+            return False
+        case _:
+            assert_never(end)
 
 
 class Progress(Protocol):

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.records.record_spending import record_spending
+from fedaudit.privacy.records.record_use import client_rate
 from fedaudit.randomness import (
     CounterSource,
     EntropySource,
@@ -21,14 +23,13 @@ from fedaudit.randomness import (
     Source,
     sample_without_replacement,
 )
-from fedaudit.spec.training import PoissonCohort
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.client_coins import drawn_clients
 from fedaudit.training.base.predicted_rows import predicted_rows
 from fedaudit.training.base.record_sources import record_use_of, training_records, validation_rows
 from fedaudit.training.base.record_table import record_table
-from fedaudit.training.base.round_records import FinalResult, Outcome, PlannedRound, RoundRecord
-from fedaudit.training.base.stopping import EarlyStopping, release_number
+from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.stopping import EarlyStopping, RunEnd, release_number
 from fedaudit.training.records.personalised_round import PersonalisedPlayed, PersonalisedRound
 from fedaudit.training.records.personalised_state import PersonalisedState, first_personalised_state
 from fedaudit.training.records.row_validation import RowValidator
@@ -40,11 +41,11 @@ class PersonalisedRun:
 
     def __init__(self, cell: Cell, device: torch.device, checkpoint: bytes | None) -> None:
         spec, federation = cell.spec, cell.federation
-        use, cohort = record_use_of(spec, federation), spec.training.cohort
-        if use is None or not isinstance(cohort, PoissonCohort):
+        use = record_use_of(spec, federation)
+        if use is None:
             raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
         self._spec, self._federation = spec, federation
-        self._rate = cohort.rate
+        self._rate = client_rate(spec.training.cohort)
         self._use = use
         self._spending = None
         if use.plan.runs is not None:
@@ -61,7 +62,7 @@ class PersonalisedRun:
         self._stopping = EarlyStopping.of_training(spec.training)
         self._drawn: dict[int, NDArray[np.int64]] = {}
         self._planned_until = 0
-        self.stopped_by: str | None = None
+        self.stopped_by: RunEnd | None = None
         if checkpoint is None:
             self.state = first_personalised_state(cell)
         else:

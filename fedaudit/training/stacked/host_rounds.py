@@ -8,8 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedaudit.ledger.entries import Outcome
 from fedaudit.training.base.parameter_plot import PARAMETERS, round_plot
-from fedaudit.training.base.round_records import Outcome, RoundPlot, RoundRecord
+from fedaudit.training.base.round_records import RoundPlot, RoundRecord
 from fedaudit.training.stacked.clustering import separation
 from fedaudit.training.stacked.run_state import CellState
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult

@@ -9,7 +9,7 @@ import yaml
 
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.readings.registry import registry
-from tests.reports.reading_documents import documents, gaussian
+from tests.reports.reading_documents import NOTHING, WITHOUT_NOISE, documents, gaussian
 
 SCHEMA = Path(__file__).parents[4] / "shared/data/dp_registry/deployments-schema.yaml"
 TIER_3 = {
@@ -119,6 +119,12 @@ def test_a_run_without_a_guarantee_is_no_deployment(material):
     assert deployment["privacy_loss"]["privacy_parameters"] == {}
     assert deployment["administrative"]["notes"].startswith("This run has no privacy guarantee")
     assert "`/deployment/dp_variant/variant_name`" in deployment["administrative"]["notes"]
+
+
+@pytest.mark.parametrize("spec", [NOTHING, WITHOUT_NOISE])
+def test_without_a_guarantee_nobody_is_said_to_add_noise(material, spec):
+    found = registry(assemble(material(spec)))["deployment"]["deployment_model"]
+    assert found["model_name_details"] == "Data stay with the clients. Nobody adds noise."
 
 
 def test_what_the_run_cannot_know_is_not_made_up_and_is_listed(material):

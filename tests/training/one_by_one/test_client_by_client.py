@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from fedaudit.ledger.entries import Outcome
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import Outcome, RoundRecord
+from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.run_state import CellState
 from tests.training.federations import (

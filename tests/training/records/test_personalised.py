@@ -11,6 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
+from fedaudit.ledger.entries import Outcome
 from fedaudit.networks.clipped_gradients import clipped_gradients
 from fedaudit.networks.losses import Loss
 from fedaudit.privacy.records.record_plans import RecordPlan
@@ -22,7 +23,7 @@ from fedaudit.training.base.client_coins import drawn_clients
 from fedaudit.training.base.optimisers import Adam
 from fedaudit.training.base.record_sources import record_use_of, training_records
 from fedaudit.training.base.record_steps import RecordSteps, SiloRecords
-from fedaudit.training.base.round_records import Outcome, RoundRecord
+from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.base.run_spending import spending_of
 from fedaudit.training.records import personalised_round
 from fedaudit.training.records.personalised import PersonalisedStack
