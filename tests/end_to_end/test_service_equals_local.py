@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.reports.charts.series import series_of
 from fedaudit.spec.parse import parse_spec
 from infrastructure.queue import Queue
@@ -204,3 +205,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     return json.loads(json.dumps(value))
+
+
+def test_every_mechanism_is_compared() -> None:
+    compared = {spec["privacy"]["mechanism"] for spec in SPECS.values()}
+    assert compared == {mechanism.facts.name for mechanism in MECHANISMS}
