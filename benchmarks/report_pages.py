@@ -29,7 +29,7 @@ from fedaudit.fairness.gaps import gaps
 from fedaudit.ledger.chain import genesis, ledger_hash, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.parse import parse_spec
@@ -113,7 +113,7 @@ class _Run:
         self._row, self._rng = row, rng
         self._spec = parse_spec(row.spec)
         self._trained = len(self._names) - int(0.3 * len(self._names))
-        self._inputs = mechanism_parameters(self._spec, n=row.parameters)
+        self._inputs = mechanism_of(self._spec).inputs(n=row.parameters)
         self._encoder, self._head = EntryEncoder(self._names), genesis(row.id)
         self._digests: list[tuple[int, int, str, str, bytes]] = []
         self._releases = np.zeros(len(self._names), np.int32)
@@ -180,7 +180,7 @@ class _Run:
                 status="succeeded",
                 spec=self._spec,
                 n=self._row.parameters,
-                inputs=mechanism_parameters(self._spec, n=self._row.parameters),
+                inputs=mechanism_of(self._spec).inputs(n=self._row.parameters),
                 federation=FederationFacts(
                     fingerprint="f" * 64,
                     clients=len(self._names),

@@ -11,7 +11,7 @@ from fedaudit.ledger.ledger_context import (
     rebuild_ledger_context,
 )
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.parse import parse_spec
 from models.repositories import ExperimentRepository, LedgerRepository, SubjectSetRepository
 from models.tables.experiments import Experiment
@@ -50,5 +50,5 @@ def _ledger_context(experiment: Experiment, names: Sequence[str]) -> LedgerConte
     if experiment.mechanism_inputs is not None:
         inputs = MechanismParameters.from_dict(experiment.mechanism_inputs)
         return rebuild_ledger_context(inputs, names, rounds=experiment.rounds_total)
-    inputs = mechanism_parameters(parse_spec(experiment.spec), n=experiment.parameters)
+    inputs = mechanism_of(parse_spec(experiment.spec)).inputs(n=experiment.parameters)
     return build_metric_context(inputs, names)

@@ -47,7 +47,7 @@ class LedgerEntry:
     inputs: MechanismParameters
     subjects: NDArray[np.int32]
     """Indices of the charged subjects: the clients asked to take part, or the subjects that
-    represent records or the population (`fedaudit.privacy.spending_plan`)."""
+    represent records or the population (`fedaudit.privacy.planning.plan`)."""
     outcomes: NDArray[np.uint8]
     """Codes into OUTCOMES."""
     radii: NDArray[np.float64]

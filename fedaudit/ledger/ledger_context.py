@@ -1,7 +1,7 @@
 """What all ledger entries of a run share: subjects, observers, mechanism and spending plan.
 
 The ledger's subjects are the federation's clients, except for mechanisms whose spending plan has
-others (`fedaudit.privacy.spending_plan`).
+others (`fedaudit.privacy.planning.plan`).
 """
 
 import json
@@ -22,9 +22,8 @@ from fedaudit.privacy.accounting.epsilon_curves import (
 from fedaudit.privacy.accounting.epsilon_tables import pld_table
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, event_from_dict
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
-from fedaudit.privacy.mechanisms.registry import mechanism_facts
-from fedaudit.privacy.spending_plan import PlanAccountant, SpendingPlan, SubjectKind
+from fedaudit.privacy.mechanisms.registry import mechanism_facts, mechanism_of
+from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, SubjectKind
 from fedaudit.spec.experiment import ExperimentSpec
 
 _METRIC_OBSERVERS: tuple[Observer, ...] = ("server",)
@@ -104,7 +103,7 @@ def build_ledger_context(
     `layers`: parameters of each layer of its network. Raises ValueError for a spec that needs a
     plan.
     """
-    inputs = mechanism_parameters(spec, n=sum(layers), plan=plan, layers=layers)
+    inputs = mechanism_of(spec).inputs(n=sum(layers), plan=plan, layers=layers)
     if plan is None:
         return build_metric_context(inputs, client_names)
     return LedgerContext(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)

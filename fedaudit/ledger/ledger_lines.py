@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, Outcome, OutcomeName
 from fedaudit.privacy.accounting.mechanism_parameters import Component
 from fedaudit.privacy.mechanisms.registry import why_unbounded
-from fedaudit.privacy.projection import NO_LEAKAGE
+from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
 
 _WHOLE = "all"
 """The component of a vector that is released as a whole."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import rfc8785
 
-from fedaudit.privacy.mechanism_guarantees import guarantee_statement
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.document import (
     Data,
     Experiment,
@@ -72,12 +72,8 @@ def _experiment(material: ReportMaterial) -> Experiment:
 
 
 def _guarantee(material: ReportMaterial) -> GuaranteeSection:
-    found = guarantee_statement(
-        material.spec,
-        material.n,
-        epsilons=spent(material),
-        planned=planned(material),
-        layers=material.layers,
+    found = mechanism_of(material.spec).guarantee(
+        n=material.n, epsilons=spent(material), planned=planned(material), layers=material.layers
     )
     return GuaranteeSection(
         kind=found.kind,

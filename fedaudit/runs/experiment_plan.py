@@ -6,7 +6,8 @@ from typing import Any
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
 from fedaudit.ledger.ledger_context import LedgerContext
-from fedaudit.privacy.projection import Projection, project_cost
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.runs.run import cell_ledger_context
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import FieldError, InvalidInputError
@@ -65,7 +66,9 @@ def plan_experiment(spec: ExperimentSpec, federation: Federation) -> ExperimentP
     cell = Cell(spec, federation)
     n, training = cell.shape.n, training_clients(federation.clients, spec.federation)
     ledger_context = cell_ledger_context(cell)
-    projection = project_cost(spec, n=n, training_clients=training, plan=ledger_context.plan)
+    projection = mechanism_of(spec).project_cost(
+        n=n, training_clients=training, plan=ledger_context.plan
+    )
     costs = [projection.leakage_worst_case or 0.0]
     costs += [float(str(entry["value"])) for entry in projection.epsilon]
     if not max(costs) <= _MAX_COST:

@@ -7,7 +7,7 @@ from typing import assert_never
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.metric.cluster_leakage import ClusterLeakage
-from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
+from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.runs.figures import FairnessFigures, RoundFigures
 from fedaudit.runs.run import Run
 from fedaudit.spec.metrics import ROUND_METRICS

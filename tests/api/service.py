@@ -21,7 +21,7 @@ from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.assemble import assemble, report_hash
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
@@ -307,7 +307,7 @@ def _numbers() -> range:
 
 
 def _ledger_rows(row: Experiment, names: Sequence[str]) -> Iterator[LedgerRow]:
-    inputs = mechanism_parameters(parse_spec(row.spec), n=row.parameters)
+    inputs = mechanism_of(parse_spec(row.spec)).inputs(n=row.parameters)
     encoder, head = EntryEncoder(names), genesis(row.id)
     for number in _numbers():
         outcomes = np.array([0, 0, 0] if number == 1 else [0, 1, 2], np.uint8)
@@ -359,7 +359,7 @@ def _report(row: Experiment, *, names: Sequence[str], hashed: str, head: bytes) 
             status="succeeded",
             spec=parse_spec(row.spec),
             n=row.parameters,
-            inputs=mechanism_parameters(parse_spec(row.spec), n=row.parameters),
+            inputs=mechanism_of(parse_spec(row.spec)).inputs(n=row.parameters),
             federation=FederationFacts(
                 fingerprint="f" * 64,
                 clients=len(names),

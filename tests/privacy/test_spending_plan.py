@@ -18,8 +18,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     PoissonSampled,
     event_from_dict,
 )
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
-from fedaudit.privacy.spending_plan import spending_plan
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from tests.privacy.specs_of_privacy import a_spec
 
 DELTA = 1e-5
@@ -49,7 +48,7 @@ def local(*, rounds=50, noise_multiplier=8.0, **settings):
 
 
 def plan_of(spec, names=("a", "b", "c")):
-    return spending_plan(spec, training_clients=100, client_names=names)
+    return mechanism_of(spec).spending_plan(training_clients=100, client_names=names)
 
 
 def only_line(plan):
@@ -200,7 +199,7 @@ def test_curves_of_runs_add_up_to_no_less_than_their_epsilons(spec):
 def test_the_ledger_keeps_the_event_and_what_it_is_counted_for():
     spec = central()
     plan = plan_of(spec)
-    inputs = mechanism_parameters(spec, n=3, plan=plan)
+    inputs = mechanism_of(spec).inputs(n=3, plan=plan)
     assert event_from_dict(json.loads(inputs.event)) == only_line(plan).event
     assert (inputs.delta, inputs.adjacency, inputs.accountant) == (
         DELTA,
@@ -211,18 +210,18 @@ def test_the_ledger_keeps_the_event_and_what_it_is_counted_for():
     assert inputs.counts_epsilon
     assert MechanismParameters.from_dict(inputs.as_dict()) == inputs
     with pytest.raises(ValueError, match="spending plan"):
-        mechanism_parameters(spec, n=3)
+        mechanism_of(spec).inputs(n=3)
 
 
 def test_a_moving_clip_has_no_one_number():
     spec = SPECS["adaptive"]
-    assert mechanism_parameters(spec, n=3, plan=plan_of(spec)).clip is None
+    assert mechanism_of(spec).inputs(n=3, plan=plan_of(spec)).clip is None
     # The multiplier bounds updates and count together, so it is the one that is counted.
     assert only_line(plan_of(spec)).event == only_line(plan_of(central())).event
 
 
 def test_metric_privacy_has_no_event():
-    inputs = mechanism_parameters(a_spec(), n=3)
+    inputs = mechanism_of(a_spec()).inputs(n=3)
     assert (inputs.event, inputs.delta, inputs.adjacency, inputs.accountant) == (None,) * 4
     assert not inputs.counts_epsilon
     assert (

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from fedaudit.privacy.spending_plan import spending_plan
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import ReportMaterial
 from tests.reports.conftest import SPEC
@@ -51,7 +51,7 @@ def gaussian(material: Material, **privacy: Any) -> dict[str, Any]:
     """The report of a run of gaussian-central that played 41 rounds."""
     spec = {**GAUSSIAN, "privacy": {**GAUSSIAN["privacy"], **privacy}}
     made = material(spec)
-    plan = spending_plan(made.spec, training_clients=30)
+    plan = mechanism_of(made.spec).spending_plan(training_clients=30)
     return assemble(
         material(spec, plan=plan, compositions={"final_model": 41}, provenance=PROVENANCE)
     )

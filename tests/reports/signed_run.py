@@ -12,7 +12,7 @@ from fedaudit.ledger.checkpoints import Checkpoint, subjects_hash
 from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.rows import BundledRow, entry_of
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.verification.report_signature import sign_report
@@ -88,7 +88,7 @@ def signed_run(key: SigningKey = KEY) -> SignedRun:
             subject_kind="client",
             observer="server",
             interrupted=False,
-            inputs=mechanism_parameters(SPEC, n=N).as_dict(),
+            inputs=mechanism_of(SPEC).inputs(n=N).as_dict(),
             subjects=subjects,
             outcomes=outcomes,
             radii=np.where(released, 0.1 * number, np.nan),
@@ -133,7 +133,7 @@ def _report(
         status="succeeded",
         spec=SPEC,
         n=N,
-        inputs=mechanism_parameters(SPEC, n=N),
+        inputs=mechanism_of(SPEC).inputs(n=N),
         federation=FederationFacts(fingerprint="f" * 64, clients=8, training_clients=6, rows=32),
         releases=totals,
         refusals=2,

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import Outcome
 from fedaudit.networks.initial import initial_hypotheses
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
-from fedaudit.privacy.spending_plan import spending_plan
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
@@ -251,7 +251,7 @@ def test_a_zero_update_lies_within_the_clip() -> None:
 def budgeted(rounds: int, **changes: Any) -> tuple[dict[str, Any], float]:
     """A spec whose budget has room for so many rounds, and the budget."""
     spec = groups_spec(**{**SERVER, **changes})
-    plan = spending_plan(cell(spec).spec, training_clients=50)
+    plan = mechanism_of(cell(spec).spec).spending_plan(training_clients=50)
     assert plan is not None
     line = plan.line("final_model")
     budget = float(line.epsilons[rounds] + line.epsilons[rounds + 1]) / 2

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.entries import Outcome
-from fedaudit.privacy.spending_plan import spending_plan
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
 from tests.training.federations import without_padding
@@ -17,7 +17,7 @@ from tests.training.specs import cell, groups_spec, linear_spec, train
 
 def budget_for(releases: int, spec: dict[str, Any]) -> float:
     """An epsilon that has room for so many releases, and not for one more."""
-    plan = spending_plan(cell(spec).spec, training_clients=50)
+    plan = mechanism_of(cell(spec).spec).spending_plan(training_clients=50)
     assert plan is not None
     epsilons = plan.line("server").epsilons
     return float(epsilons[releases] + epsilons[releases + 1]) / 2

@@ -24,7 +24,7 @@ from api.services.experiments.event_log import EventLog
 from api.services.experiments.submission import RETRIED, cancel, retry
 from api.services.reports.live_figures import LiveFigures, live_figures
 from api.shared.resources import Shared
-from fedaudit.privacy.mechanism_guarantees import guarantee_kind
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.running import running_charts
 from fedaudit.spec.experiment import ExperimentSpec
@@ -68,7 +68,7 @@ def experiment_page(
     """The experiment as it is now. Without scripts the page loads itself anew while it runs."""
     with resources.database.read() as session:
         found = _find(session, visitor, experiment_id)
-    row, kind = found.row, guarantee_kind(found.spec)
+    row, kind = found.row, mechanism_of(found.spec).guarantee_kind
     ended = row.status in ENDED
     return page(
         request,
@@ -105,7 +105,7 @@ def experiment_figures(
     with resources.database.read() as session:
         row = find_experiment(session, visitor.caller, experiment_id)
         live = live_figures(session, row, after=after)
-    shown = readings(row, live, guarantee_kind(parse_spec(row.spec)))
+    shown = readings(row, live, mechanism_of(parse_spec(row.spec)).guarantee_kind)
     gaps = [reading for one in gap_readings(row, live) for reading in one.gaps]
     return JSONResponse(
         {

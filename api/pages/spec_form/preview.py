@@ -9,8 +9,8 @@ import yaml
 from api.pages.wording import cost, small_number
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.mechanism_guarantees import guarantee_kind
-from fedaudit.privacy.projection import Projection
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 
@@ -44,7 +44,7 @@ class Preview:
 def preview(planned: ExperimentPlan, refusal: str | None) -> Preview:
     """The preview of a plan."""
     return Preview(
-        guarantee=guarantee_kind(planned.spec),
+        guarantee=mechanism_of(planned.spec).guarantee_kind,
         mechanism=planned.spec.privacy.mechanism,
         lines=tuple(_lines(planned)),
         parameters=planned.parameters,

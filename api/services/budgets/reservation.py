@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
-from fedaudit.privacy.projection import Projection
-from fedaudit.privacy.spending_plan import SpendingPlan
+from fedaudit.privacy.planning.cost_projection import Projection
+from fedaudit.privacy.planning.plan import SpendingPlan
 from models.repositories import (
     BudgetGapRepository,
     EpsilonBudgetRepository,

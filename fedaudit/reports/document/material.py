@@ -11,7 +11,7 @@ from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule
 from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
-from fedaudit.privacy.spending_plan import SpendingPlan
+from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.hypotheses_document import Plane
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy

@@ -1,8 +1,8 @@
 """What an epsilon with a delta does not show, in one plain sentence each."""
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_spending import RecordSpending
-from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.record_budget_section import counted, records_section
 

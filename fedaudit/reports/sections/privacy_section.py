@@ -13,8 +13,8 @@ from fedaudit.privacy.metric.leakage import (
     training_releases,
     worst_log_ratio,
 )
-from fedaudit.privacy.projection import NO_EPSILON, NO_LEAKAGE
-from fedaudit.privacy.spending_plan import ObserverEpsilon
+from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
+from fedaudit.privacy.planning.plan import ObserverEpsilon
 from fedaudit.reports.document.document import (
     ClusterLeakage,
     ComponentLeakage,

@@ -16,8 +16,8 @@ from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.record_evidence import record_courses
-from fedaudit.privacy.spending_plan import SpendingPlan
 from fedaudit.reports.document.checks import Check, check, shown, unchecked
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec

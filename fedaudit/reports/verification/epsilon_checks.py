@@ -12,12 +12,10 @@ import numpy as np
 
 from fedaudit.federations.split import training_clients
 from fedaudit.privacy.accounting.epsilon_curves import worst_epsilons
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.record_evidence import record_courses
 from fedaudit.privacy.records.record_spending import RECORD_ADJACENCY, RECORD_OBSERVERS
 from fedaudit.privacy.records.record_use import record_settings
-from fedaudit.privacy.spending_plan import spending_plan
 from fedaudit.reports.document.checks import Check, check, same, shown, value_at
 from fedaudit.reports.verification.recompute import LedgerTotals
 from fedaudit.spec.experiment import ExperimentSpec
@@ -76,9 +74,9 @@ def _epsilons_from_spec(
     training: int,
 ) -> Values | None:
     """Epsilon against each observer; None where the ledger is of another mechanism."""
-    plan = spending_plan(spec, training_clients=training, client_names=names)
+    plan = mechanism_of(spec).spending_plan(training_clients=training, client_names=names)
     assert plan is not None
-    if not totals.inputs <= {mechanism_parameters(spec, n=parameters, plan=plan)}:
+    if not totals.inputs <= {mechanism_of(spec).inputs(n=parameters, plan=plan)}:
         return None
     if not set(totals.compositions) <= set(plan.observers) or plan.subjects != tuple(names):
         return None

@@ -8,7 +8,6 @@ from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.ed25519 import Keyring
 from fedaudit.ledger.evidence import Evidence
 from fedaudit.networks.shape import are_layers_of
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.checks import (
     Check,
@@ -178,7 +177,7 @@ def _check_against_ledger(
     clients: int,
 ) -> Iterator[Check]:
     try:
-        inputs = mechanism_parameters(spec, n=parameters, layers=_layers(spec, report))
+        inputs = mechanism_of(spec).inputs(n=parameters, layers=_layers(spec, report))
     except ValueError as error:
         yield check(
             "ledger.inputs", False, good="", bad=f"the report's layers are invalid: {error}"

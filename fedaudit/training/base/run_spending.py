@@ -2,7 +2,8 @@
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
-from fedaudit.privacy.spending_plan import SpendingPlan, spending_plan
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.record_sources import record_use_of
 
@@ -13,8 +14,7 @@ def spending_of(spec: ExperimentSpec, federation: Federation) -> SpendingPlan | 
     Raises InvalidInputError where no noise is enough for the records' budgets, or none of the
     records can be used.
     """
-    return spending_plan(
-        spec,
+    return mechanism_of(spec).spending_plan(
         training_clients=training_clients(federation.clients, spec.federation),
         client_names=federation.client_names,
         records=record_use_of(spec, federation),

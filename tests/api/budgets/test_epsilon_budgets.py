@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.privacy.spending_plan import SpendingPlan, spending_plan
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.spec.parse import parse_spec
 from tests.api.service import Api, spec
 
@@ -47,7 +48,7 @@ def _replaced(privacy: dict[str, Any], **training: Any) -> dict[str, Any]:
 
 
 def plan_of(value: dict[str, Any]) -> SpendingPlan:
-    found = spending_plan(parse_spec(value), training_clients=20)
+    found = mechanism_of(parse_spec(value)).spending_plan(training_clients=20)
     assert found is not None
     return found
 

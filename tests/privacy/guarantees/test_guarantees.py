@@ -7,13 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.privacy.guarantees.guarantee import at_most
-from fedaudit.privacy.mechanism_guarantees import (
-    guarantee_kind,
-    guarantee_statement,
-    mechanism_parameters,
-)
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.planning.plan import ObserverEpsilon
 from fedaudit.privacy.records.record_baselines import TREATED_AS_PUBLIC
-from fedaudit.privacy.spending_plan import ObserverEpsilon
 from fedaudit.spec.parse import parse_spec
 from tests.privacy.specs_of_privacy import a_spec
 
@@ -24,14 +20,14 @@ def laplace(*, clustering="k-means", hypotheses=2, **settings):
 
 
 def test_no_mechanism_guarantees_nothing():
-    found = guarantee_statement(a_spec({"mechanism": "none"}), 2)
+    found = mechanism_of(a_spec({"mechanism": "none"})).guarantee(n=2)
     assert (found.kind, found.delta, found.adjacency, found.observers) == ("none", None, None, ())
     assert set(found.reasons) == {"adjacency", "delta"}
     assert "Nothing bounds" in found.statement
 
 
 def test_the_adaptive_radius_is_heuristic():
-    found = guarantee_statement(laplace(), 2)
+    found = mechanism_of(laplace()).guarantee(n=2)
     assert found.kind == "heuristic"
     assert found.unit == "client"
     assert found.observers == ("server",)
@@ -41,7 +37,7 @@ def test_the_adaptive_radius_is_heuristic():
 
 
 def test_a_fixed_radius_is_formal_and_without_a_clip_covers_only_uploads_within_it():
-    found = guarantee_statement(laplace(radius=0.5), 2)
+    found = mechanism_of(laplace(radius=0.5)).guarantee(n=2)
     assert found.kind == "formal"
     assert "epsilon = n/(nu*r) = 0.8" in found.statement
     assert "Updates are not clipped" in found.statement
@@ -49,56 +45,58 @@ def test_a_fixed_radius_is_formal_and_without_a_clip_covers_only_uploads_within_
 
 
 def test_a_clip_of_half_the_radius_covers_all_datasets_of_one_hypothesis():
-    covering = guarantee_statement(laplace(radius=0.5, clip=0.25), 2).statement
+    covering = mechanism_of(laplace(radius=0.5, clip=0.25)).guarantee(n=2).statement
     assert "n/nu covers every two datasets that choose the same hypothesis" in covering
     # Two updates of norm 0.5 may lie 1.0 apart, which is two radii.
-    beyond = guarantee_statement(laplace(radius=0.5, clip=0.5), 2).statement
+    beyond = mechanism_of(laplace(radius=0.5, clip=0.5)).guarantee(n=2).statement
     assert "n/nu covers" not in beyond
     assert "bounded by 0.8, not by n/nu" in beyond
     # 2 * 0.4 / 0.7 * 3 = 3.4285714...: to six digits that is more than 3.42857.
-    stated = guarantee_statement(laplace(radius=0.7, clip=0.4, noise_multiplier=3), 9).statement
+    stated = (
+        mechanism_of(laplace(radius=0.7, clip=0.4, noise_multiplier=3)).guarantee(n=9).statement
+    )
     assert "bounded by 3.42858, not by n/nu" in stated
 
 
 def test_between_hypotheses_the_bound_grows_with_their_distance():
-    assert "||theta_i - theta_j||" in guarantee_statement(laplace(radius=0.5), 2).statement
-    alone = guarantee_statement(laplace(radius=0.5, hypotheses=1), 2).statement
+    assert "||theta_i - theta_j||" in mechanism_of(laplace(radius=0.5)).guarantee(n=2).statement
+    alone = mechanism_of(laplace(radius=0.5, hypotheses=1)).guarantee(n=2).statement
     assert "theta_i" not in alone
 
 
 @pytest.mark.parametrize(("hypotheses", "kind"), [(1, "formal"), (2, "heuristic")])
 def test_a_reported_choice_leaves_without_noise(hypotheses, kind):
     spec = laplace(radius=0.5, clip=0.25, clustering="reported", hypotheses=hypotheses)
-    found = guarantee_statement(spec, 2)
-    assert found.kind == kind == mechanism_parameters(spec, n=2).guarantee
+    found = mechanism_of(spec).guarantee(n=2)
+    assert found.kind == kind == mechanism_of(spec).inputs(n=2).guarantee
     assert ("without any noise" in found.statement) == (hypotheses > 1)
 
 
 @pytest.mark.parametrize("radius", ["adaptive", 0.5])
 def test_held_out_clients_are_not_covered(radius):
-    found = guarantee_statement(laplace(radius=radius), 2)
+    found = mechanism_of(laplace(radius=radius)).guarantee(n=2)
     assert "Nor are the clients held out for validation" in found.statement
 
 
 def test_an_adaptive_radius_is_bounded_by_floor_and_clip():
-    clipped = guarantee_statement(laplace(radius_floor=0.01, clip=2), 2).statement
+    clipped = mechanism_of(laplace(radius_floor=0.01, clip=2)).guarantee(n=2).statement
     assert "(at least 0.01, and at most 2, to which it is clipped)" in clipped
-    assert "at most" not in guarantee_statement(laplace(), 2).statement
+    assert "at most" not in mechanism_of(laplace()).guarantee(n=2).statement
 
 
 def test_simulated_noise_protects_no_model():
-    simulated = guarantee_statement(laplace(radius=0.5, noise="simulation"), 2)
+    simulated = mechanism_of(laplace(radius=0.5, noise="simulation")).guarantee(n=2)
     assert "not for release" in simulated.statement
-    assert "not for release" not in guarantee_statement(laplace(radius=0.5), 2).statement
+    assert "not for release" not in mechanism_of(laplace(radius=0.5)).guarantee(n=2).statement
 
 
 def test_the_ledger_records_public_numbers_only():
-    adaptive = mechanism_parameters(laplace(radius_floor=0.01), n=2)
+    adaptive = mechanism_of(laplace(radius_floor=0.01)).inputs(n=2)
     assert (adaptive.radius, adaptive.radius_floor) == (None, 0.01)
-    fixed = mechanism_parameters(laplace(radius=0.5, clip=0.25), n=2)
+    fixed = mechanism_of(laplace(radius=0.5, clip=0.25)).inputs(n=2)
     assert (fixed.radius, fixed.radius_floor, fixed.clip) == (0.5, None, 0.25)
     assert (fixed.noise, fixed.guarantee, fixed.n) == ("release", "formal", 2)
-    none = mechanism_parameters(a_spec({"mechanism": "none"}), n=2)
+    none = mechanism_of(a_spec({"mechanism": "none"})).inputs(n=2)
     assert (none.mechanism, none.noise_multiplier, none.guarantee) == ("none", None, "none")
 
 
@@ -135,7 +133,7 @@ def by_record(*, cohort=POISSON, **settings):
 
 
 def test_a_trusted_server_is_not_among_those_that_are_guarded_against():
-    found = guarantee_statement(central(), 2)
+    found = mechanism_of(central()).guarantee(n=2)
     assert (found.kind, found.unit, found.delta) == ("formal", "client", 1e-5)
     assert found.observers == ("final_model",)
     assert found.adjacency == "add-or-remove-one"
@@ -147,7 +145,7 @@ def test_a_trusted_server_is_not_among_those_that_are_guarded_against():
 
 
 def test_a_cohort_of_fixed_size_protects_against_replacement():
-    found = guarantee_statement(central(cohort={"clients": 7}), 2)
+    found = mechanism_of(central(cohort={"clients": 7})).guarantee(n=2)
     assert found.adjacency == "replace-one"
     assert "the whole data of one client" in found.statement
     assert "two clips" in found.statement
@@ -156,7 +154,7 @@ def test_a_cohort_of_fixed_size_protects_against_replacement():
 
 def test_a_moving_clip_and_a_choice_are_covered_with_the_updates():
     clip = {"adaptive": {"initial": 0.5, "count_noise": 5.0}}
-    found = guarantee_statement(central(clip=clip, hypotheses=2), 2)
+    found = mechanism_of(central(clip=clip, hypotheses=2)).guarantee(n=2)
     assert found.kind == "formal"
     assert "updates and count share the noise" in found.statement
     assert "one mechanism of noise multiplier 2;" in found.statement
@@ -165,7 +163,7 @@ def test_a_moving_clip_and_a_choice_are_covered_with_the_updates():
 
 
 def test_noise_of_the_clients_own_guards_against_the_server():
-    found = guarantee_statement(local(), 2)
+    found = mechanism_of(local()).guarantee(n=2)
     assert (found.kind, found.unit, found.adjacency) == ("formal", "client", "replace-one")
     assert found.observers == ("server",)
     assert "trusted" not in found.statement
@@ -175,7 +173,7 @@ def test_noise_of_the_clients_own_guards_against_the_server():
 
 
 def test_exact_rates_of_records_are_formal_before_both_observers():
-    found = guarantee_statement(by_record(), 2)
+    found = mechanism_of(by_record()).guarantee(n=2)
     assert (found.kind, found.unit, found.adjacency) == ("formal", "record", "add-or-remove-one")
     assert found.observers == ("final_model", "server")
     assert "the server may see more spent than a budget says" in found.statement
@@ -183,17 +181,17 @@ def test_exact_rates_of_records_are_formal_before_both_observers():
 
 
 def test_coins_that_always_fall_leave_nobody_in_doubt():
-    found = guarantee_statement(by_record(cohort={**POISSON, "rate": 1}), 2)
+    found = mechanism_of(by_record(cohort={**POISSON, "rate": 1})).guarantee(n=2)
     assert "both observers have the same figure" in found.statement
     assert "in doubt" not in found.statement
     assert "Budgets are kept against both." in found.statement
-    statement = guarantee_statement(by_record(), 2).statement
+    statement = mechanism_of(by_record()).guarantee(n=2).statement
     assert "leave in doubt" in statement
     assert "larger in the worst case and may be smaller after a run" in statement
 
 
 def test_a_fit_is_heuristic():
-    found = guarantee_statement(by_record(inversion="curve-fit"), 2)
+    found = mechanism_of(by_record(inversion="curve-fit")).guarantee(n=2)
     assert found.kind == "heuristic"
     assert found.statement.startswith("Heuristic.")
     assert "lets small budgets be passed" in found.statement
@@ -202,7 +200,7 @@ def test_a_fit_is_heuristic():
 
 @pytest.mark.parametrize("baseline", ["uniform", "strong-for-all", "dropout", "filter"])
 def test_a_baseline_names_what_it_takes_as_known(baseline):
-    found = guarantee_statement(by_record(baseline=baseline), 2)
+    found = mechanism_of(by_record(baseline=baseline)).guarantee(n=2)
     assert found.kind == "heuristic"
     for known in TREATED_AS_PUBLIC[baseline]:
         assert known in found.statement
@@ -211,33 +209,35 @@ def test_a_baseline_names_what_it_takes_as_known(baseline):
 
 def test_a_baseline_without_noise_guarantees_nothing():
     spec = by_record(baseline="privacy-free")
-    found = guarantee_statement(spec, 2)
+    found = mechanism_of(spec).guarantee(n=2)
     assert (found.kind, found.unit, found.delta, found.observers) == ("none", "record", None, ())
     assert set(found.reasons) == {"adjacency", "delta"}
-    inputs = mechanism_parameters(spec, n=2)
+    inputs = mechanism_of(spec).inputs(n=2)
     assert (inputs.guarantee, inputs.noise_multiplier, inputs.event) == ("none", None, None)
 
 
 @pytest.mark.parametrize("make", [central, local, by_record])
 def test_what_was_spent_is_told_with_who_looks(make):
     spec = make()
-    [observer, *_] = guarantee_statement(spec, 2).observers
+    [observer, *_] = mechanism_of(spec).guarantee(n=2).observers
     spent = ObserverEpsilon(observer=observer, delta=1e-5, adjacency="replace-one", value=1.25)
-    assert "epsilon = 1.25 against " in guarantee_statement(spec, 2, epsilons=[spent]).statement
-    assert "Spent" not in guarantee_statement(spec, 2).statement
+    assert (
+        "epsilon = 1.25 against " in mechanism_of(spec).guarantee(n=2, epsilons=[spent]).statement
+    )
+    assert "Spent" not in mechanism_of(spec).guarantee(n=2).statement
 
 
 @pytest.mark.parametrize("make", [central, local, by_record])
 def test_simulated_noise_protects_nobody_whatever_the_mechanism(make):
-    assert "not for release" not in guarantee_statement(make(), 2).statement
-    assert "not for release" in guarantee_statement(make(noise="simulation"), 2).statement
-    assert guarantee_kind(make(noise="simulation")) == "formal"
+    assert "not for release" not in mechanism_of(make()).guarantee(n=2).statement
+    assert "not for release" in mechanism_of(make(noise="simulation")).guarantee(n=2).statement
+    assert mechanism_of(make(noise="simulation")).guarantee_kind == "formal"
 
 
 def test_rows_held_out_are_named_where_rows_are_held_out():
     document = by_record().model_dump(mode="json")
     document["federation"]["validation_unit"] = "record"
-    found = guarantee_statement(parse_spec(document), 2).statement
+    found = mechanism_of(parse_spec(document)).guarantee(n=2).statement
     assert "The rows held out for validation are not covered" in found
 
 
@@ -247,20 +247,20 @@ def test_a_run_that_its_losses_may_end_is_proven_for_all_planned_rounds_only(mak
     document = spec.model_dump(mode="json")
     document["training"]["stopping"]["patience"] = 6
     stopping = parse_spec(document)
-    [observer, *_] = guarantee_statement(spec, 2).observers
+    [observer, *_] = mechanism_of(spec).guarantee(n=2).observers
     played = ObserverEpsilon(observer=observer, delta=1e-5, adjacency="replace-one", value=1.25)
     all_ = ObserverEpsilon(observer=observer, delta=1e-5, adjacency="replace-one", value=2.5)
     warning = "What is proven is then the epsilon of all rounds that were planned"
-    assert warning not in guarantee_statement(spec, 2, epsilons=[played]).statement
-    assert f"{warning}. " in guarantee_statement(stopping, 2, epsilons=[played]).statement
-    stated = guarantee_statement(stopping, 2, epsilons=[played], planned=[all_]).statement
+    assert warning not in mechanism_of(spec).guarantee(n=2, epsilons=[played]).statement
+    assert f"{warning}. " in mechanism_of(stopping).guarantee(n=2, epsilons=[played]).statement
+    stated = mechanism_of(stopping).guarantee(n=2, epsilons=[played], planned=[all_]).statement
     assert f"{warning}: epsilon = 2.5 against " in stated
     assert "epsilon = 1.25 against " in stated
 
 
 def test_who_trains_is_taken_as_known():
     for cohort in (POISSON, {"clients": 7}):
-        statement = guarantee_statement(central(cohort=cohort), 2).statement
+        statement = mechanism_of(central(cohort=cohort)).guarantee(n=2).statement
         assert "Which clients train and how many they are is taken as known" in statement
 
 

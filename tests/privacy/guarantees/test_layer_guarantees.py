@@ -8,11 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.privacy.accounting.mechanism_parameters import Component
-from fedaudit.privacy.mechanism_guarantees import (
-    guarantee_kind,
-    guarantee_statement,
-    mechanism_parameters,
-)
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from tests.privacy.specs_of_privacy import a_spec
 
 SIZES = (8, 3)
@@ -30,13 +26,13 @@ def layered(*, clustering="k-means", hypotheses=2, **settings):
 
 
 def said(sizes=SIZES, **settings):
-    return guarantee_statement(layered(**settings), sum(sizes), layers=sizes)
+    return mechanism_of(layered(**settings)).guarantee(n=sum(sizes), layers=sizes)
 
 
 def test_layers_change_nothing_about_how_far_a_figure_is_proven():
-    assert guarantee_kind(layered()) == "heuristic"
-    assert guarantee_kind(layered(radius=0.5)) == "formal"
-    assert guarantee_kind(layered(radius=0.5, clustering="reported")) == "heuristic"
+    assert mechanism_of(layered()).guarantee_kind == "heuristic"
+    assert mechanism_of(layered(radius=0.5)).guarantee_kind == "formal"
+    assert mechanism_of(layered(radius=0.5, clustering="reported")).guarantee_kind == "heuristic"
 
 
 def test_adaptive_radii_are_no_theorem_and_add_up_to_the_whole():
@@ -73,7 +69,9 @@ def test_a_clip_bounds_all_layers_together():
 
 def test_a_single_layer_reaches_as_far_as_the_whole_vector():
     for clip in (0.24, 0.26):
-        whole = guarantee_statement(layered(radius=0.5, clip=clip, per_layer=False), 11).statement
+        whole = (
+            mechanism_of(layered(radius=0.5, clip=clip, per_layer=False)).guarantee(n=11).statement
+        )
         single = said((11,), radius=0.5, clip=clip).statement
         assert ("n/nu covers" in whole) == ("n/nu covers" in single) == (clip < 0.25)
 
@@ -107,15 +105,15 @@ def test_simulated_noise_protects_no_model():
 
 
 def test_the_ledger_records_the_layers():
-    inputs = mechanism_parameters(layered(radius=0.5), n=11, layers=SIZES)
+    inputs = mechanism_of(layered(radius=0.5)).inputs(n=11, layers=SIZES)
     assert inputs.components == (Component("layer-1", 8), Component("layer-2", 3))
     assert inputs.component_sizes == SIZES
-    whole = mechanism_parameters(layered(per_layer=False), n=11, layers=SIZES)
+    whole = mechanism_of(layered(per_layer=False)).inputs(n=11, layers=SIZES)
     assert whole.components is None
     assert whole.component_sizes == ()
     with pytest.raises(ValueError, match="needs the parameters of each layer"):
-        mechanism_parameters(layered(), n=11)
+        mechanism_of(layered()).inputs(n=11)
     with pytest.raises(ValueError, match="needs the parameters of each layer"):
-        guarantee_statement(layered(), 11)
+        mechanism_of(layered()).guarantee(n=11)
     with pytest.raises(ValueError, match="do not add up to 12"):
-        mechanism_parameters(layered(), n=12, layers=SIZES)
+        mechanism_of(layered()).inputs(n=12, layers=SIZES)

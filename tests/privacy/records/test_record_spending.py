@@ -10,10 +10,9 @@ from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
 from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
 from fedaudit.privacy.accounting.accountants.two_stage import TwoStageAccountant, round_curve
 from fedaudit.privacy.accounting.epsilon_curves import RepeatedEvent, repeated_event_from_dict
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_groups import record_groups
 from fedaudit.privacy.records.record_use import drawn_budgets, record_settings, record_use
-from fedaudit.privacy.spending_plan import spending_plan
 from fedaudit.spec.errors import InvalidInputError
 from tests.privacy.specs_of_privacy import a_spec
 
@@ -44,7 +43,7 @@ def plan_of(spec, budgets=None):
     if budgets is None:
         budgets = drawn_budgets(spec, records=RECORDS)
     use = record_use(spec, budgets=budgets, client_of=CLIENT_OF)
-    return spending_plan(spec, training_clients=3, records=use)
+    return mechanism_of(spec).spending_plan(training_clients=3, records=use)
 
 
 BASELINES = [None, "uniform", "strong-for-all", "dropout", "filter"]
@@ -132,7 +131,7 @@ def test_a_plan_that_would_overspend_is_never_made():
     use = record_use(spec, budgets=drawn_budgets(spec, records=RECORDS), client_of=CLIENT_OF)
     wrong = replace(use, plan=replace(use.plan, budgets=use.plan.budgets / 2))
     with pytest.raises(RuntimeError, match="would pass their budgets"):
-        spending_plan(spec, training_clients=3, records=wrong)
+        mechanism_of(spec).spending_plan(training_clients=3, records=wrong)
 
 
 def test_a_filtered_record_spends_nothing_more_once_it_has_left():
@@ -160,7 +159,7 @@ def test_rounds_that_are_repeated_let_no_record_pass_its_budget():
 def test_without_noise_there_is_no_plan():
     assert plan_of(records_spec("privacy-free")) is None
     with pytest.raises(ValueError, match="record_use"):
-        spending_plan(records_spec(), training_clients=3)
+        mechanism_of(records_spec()).spending_plan(training_clients=3)
     with pytest.raises(ValueError, match="does not sample records"):
         record_settings(a_spec())
     with pytest.raises(ValueError, match="no distribution"):
@@ -186,7 +185,7 @@ def test_curves_bound_divergences_at_orders_between_whole_ones_too(observer):
 def test_the_ledger_keeps_the_courses_of_every_group():
     spec = records_spec("filter")
     plan = plan_of(spec)
-    kept = json.loads(mechanism_parameters(spec, n=3, plan=plan).event)
+    kept = json.loads(mechanism_of(spec).inputs(n=3, plan=plan).event)
     assert sorted(kept) == sorted(plan.subjects)
     for name, line in zip(plan.subjects, plan.lines["server"], strict=True):
         assert tuple(repeated_event_from_dict(one) for one in kept[name]) == line.repeated_events

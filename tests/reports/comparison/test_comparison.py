@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from fedaudit.privacy.spending_plan import spending_plan
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.comparison.compared_reports import Comparison, compare
 from tests.reports.reading_documents import FIXED, GAUSSIAN, documents, gaussian
@@ -292,7 +292,7 @@ def test_what_is_no_report_is_refused(material):
 
 def test_simulated_and_released_noise(material):
     plan_of = material({**GAUSSIAN, "privacy": {**GAUSSIAN["privacy"], "noise": "simulation"}})
-    plan = spending_plan(plan_of.spec, training_clients=30)
+    plan = mechanism_of(plan_of.spec).spending_plan(training_clients=30)
     simulated = assemble(
         material(
             {**GAUSSIAN, "privacy": {**GAUSSIAN["privacy"], "noise": "simulation"}},

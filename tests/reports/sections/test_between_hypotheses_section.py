@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.privacy.accounting.mechanism_parameters import layer_components
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import HypothesesFacts
 from fedaudit.reports.page.html import render
@@ -166,7 +166,7 @@ def test_exponents_of_layers_add_up(material):
 
 
 def test_parts_are_those_of_the_ledger():
-    inputs = mechanism_parameters(parse_spec({**SPEC, "fairness": {}, "gates": []}), n=3)
+    inputs = mechanism_of(parse_spec({**SPEC, "fairness": {}, "gates": []})).inputs(n=3)
     assert inputs.noised_sizes == (3,)
     layered = inputs.__class__(**{**vars(inputs), "components": layer_components((2, 1))})
     assert layered.noised_sizes == (2, 1)
@@ -191,7 +191,7 @@ def checked(report, *, radii=RADII, inputs=None):
     totals = LedgerTotals(60, best_round=report["utility"]["best_round"])
     totals.best_radii = radii
     totals.best_clusters = np.array([0, 1, 1], np.int16)
-    inputs = inputs or mechanism_parameters(spec, n=3)
+    inputs = inputs or mechanism_of(spec).inputs(n=3)
     return {one.name: one.outcome for one in hypotheses_checks(spec, report, totals, inputs)}
 
 
@@ -224,7 +224,7 @@ def test_exponents_of_layers_lie_within_what_the_ledger_allows(material, privacy
     hypotheses = np.array([[0, 0, 0], [3, 4, 12]], np.float32)
     radii = np.column_stack([RADII, RADII * 2])
     report = made(material, privacy=privacy, hypotheses=hypotheses, radii=radii, parts=(2, 1))
-    inputs = mechanism_parameters(parse_spec(report["spec"]), n=3)
+    inputs = mechanism_of(parse_spec(report["spec"])).inputs(n=3)
     layered = inputs.__class__(**{**vars(inputs), "components": layer_components((2, 1))})
     name = "report.privacy.between_hypotheses"
     assert checked(report, radii=radii, inputs=layered) == {name: "pass"}

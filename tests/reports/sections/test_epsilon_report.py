@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_use import drawn_budgets, record_use
-from fedaudit.privacy.spending_plan import spending_plan
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.document import Report, schema
 from fedaudit.reports.gates.gate_evaluation import evaluate
@@ -72,7 +72,7 @@ def with_plan(material, name, **privacy):
         client_of = np.repeat(np.arange(3), RECORDS)
         use = record_use(spec, budgets=drawn_budgets(spec, records=RECORDS), client_of=client_of)
     names = [f"client {number}" for number in range(60)]
-    plan = spending_plan(spec, training_clients=30, client_names=names, records=use)
+    plan = mechanism_of(spec).spending_plan(training_clients=30, client_names=names, records=use)
     releases = np.where(np.arange(60) < 30, np.arange(60) % 5, 0).astype(np.int32)
     compositions = {
         "central": {"final_model": 41},

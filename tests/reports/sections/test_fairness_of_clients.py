@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.privacy.spending_plan import spending_plan
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.document import Report
 from fedaudit.spec.parse import parse_spec
@@ -131,7 +131,9 @@ def test_with_an_epsilon_groups_have_an_epsilon(material):
     training = {**SPEC["training"], "hypotheses": 1}
     parts = {"training": training, "privacy": LOCAL, "gates": []}
     spec = parse_spec({**SPEC, **parts})
-    plan = spending_plan(spec, training_clients=30, client_names=[str(one) for one in range(60)])
+    plan = mechanism_of(spec).spending_plan(
+        training_clients=30, client_names=[str(one) for one in range(60)]
+    )
     made = material(parts, plan=plan)
     made = replace(made, compositions={"server": made.releases})
     report = assemble(made)
@@ -156,7 +158,7 @@ def test_where_it_is_secret_who_took_part_nobody_is_told_who_paid(material):
         "privacy": CENTRAL,
         "gates": [],
     }
-    plan = spending_plan(parse_spec({**SPEC, **parts}), training_clients=30)
+    plan = mechanism_of(parse_spec({**SPEC, **parts})).spending_plan(training_clients=30)
     found = section(material(parts, plan=plan, compositions={"final_model": 41}))
     assert found["privacy_cost_by_group"] is None
     assert "secret" in found["privacy_cost_by_group_reason"]

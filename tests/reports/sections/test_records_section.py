@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_groups import enclosing
 from fedaudit.privacy.records.record_use import record_use
-from fedaudit.privacy.spending_plan import spending_plan
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.page.html import render
 from fedaudit.reports.sections.record_budget_section import records_section
@@ -46,7 +46,7 @@ def material_of(material, budgets, *, column=True, **privacy):
     }
     spec = parse_spec({**SPEC, **parts})
     use = record_use(spec, budgets=np.array(budgets), client_of=np.zeros(len(budgets), np.int64))
-    plan = spending_plan(spec, training_clients=60, client_names=["town"], records=use)
+    plan = mechanism_of(spec).spending_plan(training_clients=60, client_names=["town"], records=use)
     found = material(parts, plan=plan, compositions={"final_model": 6, "server": 6})
     return replace(found, federation=replace(found.federation, training_clients=60))
 

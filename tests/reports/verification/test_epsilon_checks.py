@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.privacy.mechanism_guarantees import mechanism_parameters
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks
 from fedaudit.reports.verification.recompute import LedgerTotals
@@ -19,7 +19,7 @@ ROUNDS = {"central": 41, "local": 4, "records": 6}
 
 def entries_of(found, plan):
     """A ledger that fits the material: every round an entry for each observer."""
-    inputs = mechanism_parameters(found.spec, n=found.n, plan=plan)
+    inputs = mechanism_of(found.spec).inputs(n=found.n, plan=plan)
     everybody = np.arange(len(plan.subjects), dtype=np.int32)
     for observer in plan.observers:
         counts = np.broadcast_to(found.compositions[observer], everybody.shape)
