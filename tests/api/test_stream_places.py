@@ -11,7 +11,8 @@ import pytest
 from api.http.problems import ProblemError
 from api.shared import resources
 from api.shared.stream_places import StreamPlaces
-from tests.api.service import http, running_api, served, settings_for
+from benchmarks.served_api import http
+from tests.api.service import running_api, served, settings_for
 
 
 def test_places_are_counted_and_given_back() -> None:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from models.repositories import ReportRepository
-from tests.api.reports import Reports, gaps, leaks, spends
 from tests.api.service import Api, fail, finish
+from tests.api.stored_reports import Reports, gaps, leaks, spends
 
 
 def compared(api: Api, *ids: str, **options: Any) -> Any:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.reports import Reports, gaps, leaks, spends
 from tests.api.service import Api
+from tests.api.stored_reports import Reports, gaps, leaks, spends
 
 GAP = "equalized_odds_difference"
 

@@ -6,8 +6,8 @@ from sqlalchemy import text
 
 import migrations
 from models.repositories import ReportRepository
-from tests.api.reports import Reports, gaps, leaks, spends
 from tests.api.service import Api
+from tests.api.stored_reports import Reports, gaps, leaks, spends
 
 
 def _index(api: Api) -> tuple[list[Any], list[Any]]:
