@@ -28,7 +28,9 @@ _QUIET = (
 )
 
 
-@pytest.fixture(scope="session")
+# Closed with the last visit: while Playwright runs, its thread has a running event loop, and other
+# tests of this process could not start one.
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """Headless Chromium of the system."""
     path = next(filter(None, map(shutil.which, _NAMES)), None)

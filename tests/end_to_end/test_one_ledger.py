@@ -47,12 +47,11 @@ def figures_by_sql(database: Database, experiment_id: str) -> dict[str, Any]:
     )
     per_cluster = text(
         """
-        SELECT last.cluster, count(*) AS clients, max(total) AS leakage_max
-        FROM privacy_ledger AS last
-        JOIN (SELECT subject, max(round) AS round, max(leakage_total) AS total
-              FROM privacy_ledger WHERE experiment_id = :id AND outcome = 'released'
-              GROUP BY subject) AS ends ON ends.subject = last.subject AND ends.round = last.round
-        WHERE last.experiment_id = :id GROUP BY last.cluster ORDER BY last.cluster
+        SELECT cluster, count(*) AS clients, max(leakage_total) AS leakage_max
+        FROM (SELECT cluster, leakage_total,
+                     row_number() OVER (PARTITION BY subject ORDER BY round DESC) AS newest
+              FROM privacy_ledger WHERE experiment_id = :id AND outcome = 'released') AS releases
+        WHERE newest = 1 GROUP BY cluster ORDER BY cluster
         """
     )
     with database.read() as session:
