@@ -6,6 +6,7 @@ from typing import Any
 from fedaudit.reports.charts.chart import Chart, FigureTable, bound_text, figure_text, joined
 from fedaudit.reports.charts.ranges import Row, range_chart
 from fedaudit.reports.document.earlier_versions import rate_of, why_no_rate
+from fedaudit.reports.document.suppressed_counts import number_or_some
 from fedaudit.spec.metrics import RATES
 
 _MAX_GROUPS = 40
@@ -101,13 +102,13 @@ def _records_chart(records: Mapping[str, Any]) -> Chart:
     used = "largest share of a budget that was spent"
     within = "No record passed its budget"
     if records["overspent"] != 0:
-        within = f"{_number(records['overspent'])} records passed their budgets"
+        within = f"{number_or_some(records['overspent'])} records passed their budgets"
     return Chart(
         name="chart-records",
         title="Records' own budgets, and how much of them was spent",
         description=f"Dot chart of {len(groups)} groups of records: the {used}, in per cent. The "
         "figures are in the table below.",
-        caption=f"{within}. {_number(records['left_out'])} records were never sampled.",
+        caption=f"{within}. {number_or_some(records['left_out'])} records were never sampled.",
         drawing=range_chart(
             [
                 Row(f"budget {_budget(group)}", (100 * group["budget_used_share"],))
@@ -129,11 +130,6 @@ def _records_chart(records: Mapping[str, Any]) -> Chart:
             ],
         ),
     )
-
-
-def _number(records: int | None) -> str:
-    """A number of records for display; a suppressed number is positive."""
-    return "Some" if records is None else str(records)
 
 
 def _shown(groups: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -51,13 +51,13 @@ class Rates:
 
     def median(self, exponents_: NDArray[np.float64]) -> float:
         """Summary of a figure over the releases."""
-        return self._told(float(np.median(exponents_)))
+        return self._disclosed(float(np.median(exponents_)))
 
     def largest(self, exponents_: NDArray[np.float64]) -> float:
         """Summary of a figure over the releases."""
-        return self._told(float(exponents_.max()))
+        return self._disclosed(float(exponents_.max()))
 
-    def _told(self, value: float) -> float:
+    def _disclosed(self, value: float) -> float:
         # A secret rate is rounded to two digits: the exact one would reveal the norm of an update.
         return value if self.public else float(at_most(value, digits=2))
 

@@ -4,7 +4,8 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_spending import RecordSpending
 from fedaudit.reports.document.material import ReportMaterial
-from fedaudit.reports.sections.record_budget_section import counted, records_section
+from fedaudit.reports.document.suppressed_counts import number_or_some
+from fedaudit.reports.sections.record_budget_section import records_section
 
 SIMULATED = (
     "The noise was simulated and can be drawn again from the seed in the spec: the model of this "
@@ -66,12 +67,12 @@ def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[st
     section = records_section(material, records)
     if section.overspent != 0:
         found.append(
-            f"{counted(section.overspent)} records spent more than their own budgets allow."
+            f"{number_or_some(section.overspent)} records spent more than their own budgets allow."
         )
     if section.left_out != 0:
         found.append(
-            f"{counted(section.left_out)} records were never sampled: their budgets are too small "
-            "for the accountant, or the baseline drops them. The model has learnt nothing from "
-            "them."
+            f"{number_or_some(section.left_out)} records were never sampled: their budgets are "
+            "too small for the accountant, or the baseline drops them. The model has learnt "
+            "nothing from them."
         )
     return found
