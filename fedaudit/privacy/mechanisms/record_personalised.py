@@ -250,7 +250,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         if self._client_rate < 1:
             found.append(
                 "The server's figure is by the rounds of the client that took part most, which "
-                "tells how often that was; the figure for the models takes the clients' coins as "
+                "reveals how often that was; the figure for the models takes the clients' coins as "
                 "secret."
             )
         if distribution is not None:

@@ -105,13 +105,13 @@ def _limit_fairness(material: ReportMaterial) -> list[str]:
         "counts behind them can be worked out, and what they leave over bounds the groups left "
         "out, together and at times one by one.",
         "The largest gap among many groups is biased upward, and so is its interval: it cannot "
-        "show that there is no gap. A null tells how wide it comes out by chance alone; a small "
-        "p-value tells that groups differ, not why.",
+        "show that there is no gap. A null shows how wide it comes out by chance alone; a small "
+        "p-value shows that groups differ, not why.",
     ]
     if any(", in no group: " in note for note in material.federation.notes):
         found.append(
             "Rows without a value of an attribute are in no group, and no group is kept back for "
-            "them: where they are few, the totals less the groups shown tell their outcomes."
+            "them: where they are few, the totals less the groups shown reveal their outcomes."
         )
     if not material.spec.declares_outcome:
         found.append(
