@@ -12,7 +12,7 @@ Points = list[Point]
 
 
 class HypothesisPair(Part):
-    """How far one release hides which of two hypotheses a client chose."""
+    """How well one release hides which of two hypotheses a client chose."""
 
     first: int
     second: int

@@ -107,12 +107,14 @@ def _chance(null: Mapping[str, Any] | None) -> list[str]:
 
 def _chance_words(attribute: str, null: Mapping[str, Any]) -> str:
     who = "clients" if null["unit"] == "client" else "rows"
-    alike = " This takes rows of one client to be no more alike than rows of two."
+    alike = (
+        " This assumes that rows of one client are no more alike than rows of different clients."
+    )
     return (
         f"By chance: how wide the gap comes out on average, and in 95 of 100 cases at most, if "
         f"{attribute} has nothing to do with outcome and prediction; from {null['permutations']} "
         f"random exchanges of {who} between groups. The p-value is the share of gaps at least as "
-        f"wide as the observed one, which is counted too.{alike if who == 'rows' else ''}"
+        f"wide as the observed one, itself included.{alike if who == 'rows' else ''}"
     )
 
 
@@ -196,8 +198,8 @@ def _privacy_costs(section: Section) -> PageTable | None:
     remark = "Over the training clients of each group."
     if found["unit"] == "record":
         remark = (
-            "Clients have rows of several groups: a mean is that of a row of the group, a largest "
-            "figure that of the clients which have any."
+            "Clients have rows of several groups: a mean is over the group's rows, each with its "
+            "client's cost; a largest figure is over the clients that have rows of the group."
         )
     return PageTable(
         caption=f"What training cost the groups of {section['attribute']}",

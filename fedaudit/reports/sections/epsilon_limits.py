@@ -17,8 +17,8 @@ _FLOATS = (
     "7.5 standard deviations; nothing here prevents either."
 )
 _RELEASES_ONLY = (
-    "Epsilon counts this training alone: settings that were chosen by earlier runs on the same "
-    "data, and the choice itself, are counted with those runs or not at all."
+    "Epsilon covers this training alone: where its settings were chosen by earlier runs on the "
+    "same data, those runs and the choice have a cost of their own, which is not in it."
 )
 
 
@@ -26,8 +26,8 @@ def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
     """The sentences that apply to this run's mechanism."""
     mechanism = mechanism_of(material.spec)
     found = [
-        "Epsilon bounds how much likelier any outcome becomes by one "
-        f"{mechanism.facts.unit}, but for a chance delta. It is not leakage "
+        f"Epsilon bounds how much one {mechanism.facts.unit} can raise the probability of any "
+        "outcome: by a factor of at most exp(epsilon), plus delta. It is not leakage "
         "under metric privacy and must not be compared with it or added to it.",
         *_limit_delta(material, plan),
         *plan.warnings,
