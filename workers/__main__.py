@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from workers.start import start
 
     settings, database = start()
+    _check_libraries()
     _check_device(device)
     context = WorkerContext(settings, database, Queue(settings), device)
     if not settings.embedded:
@@ -51,6 +52,16 @@ def _limit_threads() -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = threads
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def _check_libraries() -> None:
+    """Exit where no run could end with a report: otherwise every unit would fail, one by one."""
+    from fedaudit.runs.worker_extra import MissingLibraryError, import_worker_extra
+
+    try:
+        import_worker_extra()
+    except MissingLibraryError as error:
+        raise SystemExit(str(error)) from None
 
 
 def _check_device(device: str) -> None:

@@ -8,6 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from api.http.problems import ProblemFault
 from api.schemas.base import Body, PageParameters
+from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from models.tables.federations import Federation
 from models.values import Budget, BudgetFigure, FederationStatus, Gap
@@ -134,7 +135,7 @@ def _why(budget: Budget, gap: Gap) -> str:
         "unbounded": "without noise nothing bounds what it reveals",
         "other-figure": f"its cost is counted as {other}, another figure that cannot be added",
         "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
-        "other-observer": f"it guarantees nothing against {budget.observer}",
+        "other-observer": f"it guarantees nothing against {observer_words(budget.observer or '')}",
         "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
         "be composed",
     }

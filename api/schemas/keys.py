@@ -17,7 +17,7 @@ class KeyBody(BaseModel):
     id: str
     name: str
     prefix: str
-    """Its first characters, to tell keys apart."""
+    """Its first characters, to distinguish keys."""
     scopes: list[str]
     created_at: datetime
     revoked_at: datetime | None

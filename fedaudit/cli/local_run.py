@@ -17,6 +17,7 @@ from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.memory_sink import MemorySink
 from fedaudit.runs.report_material import report_material
 from fedaudit.runs.run import Run, new_run
+from fedaudit.runs.worker_extra import MissingLibraryError, import_worker_extra
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.record_table import RecordTable
@@ -94,13 +95,14 @@ def _play(
 
 def _open_trainer(cell: Cell, device: str) -> "Trainer":
     try:
-        import torch
+        import_worker_extra()
+    except MissingLibraryError as error:
+        raise CommandError(str(error)) from None
+    # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
+    import torch
 
-        from fedaudit.training.trainer_choice import open_stack
-    except ImportError:
-        raise CommandError(
-            "training needs torch, which is not installed: pip install 'fedaudit[worker]'"
-        ) from None
+    from fedaudit.training.trainer_choice import open_stack
+
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise usage_error(f"device {device}: no CUDA device is available here; take --device cpu")
     return open_stack([cell], device=device)

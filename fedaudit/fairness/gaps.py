@@ -71,7 +71,7 @@ def gaps_between(
 ) -> list[list[Figure]]:
     """The METRICS of each of several counts [count, groups, 4] over the shown [count, groups].
 
-    `rows` [count, groups]: the scored rows that reasons may tell of.
+    `rows` [count, groups]: the scored rows that reasons may name.
     """
     groups = block.shape[1]
     values = gap_values(block, shown, reference=reference)

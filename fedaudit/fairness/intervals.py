@@ -1,9 +1,9 @@
 """How sure a gap is: percentile intervals from drawing clients anew with replacement.
 
 Rows of one client belong together, so clients are drawn, not rows (a cluster bootstrap). The groups
-shown are those of the point estimate. The interval tells of the clients drawn for validation,
-given the trained model; it does not tell how another training run would differ. The largest gap
-among many groups is biased upward, and its interval with it.
+shown are those of the point estimate. An interval shows how much a gap depends on which clients
+were drawn for validation, given the trained model; it does not show how another training run would
+differ. The largest gap among many groups is biased upward, and its interval with it.
 """
 
 from collections.abc import Callable, Collection, Iterator

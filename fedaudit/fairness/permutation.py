@@ -12,7 +12,7 @@ gap is drawn from the same distribution (a permutation test; Fisher 1935). What 
   unevenly over them, real nulls are wider than this one.
 
 The largest gap among many groups is well above 0 by chance alone, which the null's mean shows. Only
-rows of groups that are shown are exchanged, so that a null tells nothing of a hidden group. The
+rows of groups that are shown are exchanged, so that a null reveals nothing of a hidden group. The
 test is exact where rows are exchanged and where clients have equally many; otherwise it holds given
 which groups are large enough to be shown.
 """

@@ -106,7 +106,7 @@ def shown_cells(
 def _recoverable_from_totals(
     shown: NDArray[np.bool_], rows: NDArray[np.int64], minimum_group_size: int
 ) -> NDArray[np.bool_]:
-    """Where groups [..., groups] are hidden that a total less the others would tell: [...]."""
+    """Where groups [..., groups] are hidden that a total less the others would reveal: [...]."""
     hidden = np.where(shown, 0, rows)
     few = hidden.sum(axis=-1) < minimum_group_size
     count = np.count_nonzero(hidden, axis=-1)

@@ -56,7 +56,7 @@ def check_clients(clients: Levels, *, where: str) -> None:
         raise error_at(
             where,
             "every row belongs to one client; a federation needs at least two, so name a column "
-            "that tells clients apart",
+            "that identifies clients",
         )
 
 

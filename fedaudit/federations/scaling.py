@@ -40,7 +40,7 @@ def check_scales(
         elif name == target and isinstance(scale, Range):
             problem = (
                 "the target takes a divisor, not a range: values brought to the ends of a range "
-                "could not be told apart; give a number"
+                "could not be distinguished; give a number"
             )
         elif name not in (*features, target, EVERY_NUMBER):
             problem = (

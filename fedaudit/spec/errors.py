@@ -31,7 +31,7 @@ def refuse_at(pointer: str, message: str) -> PydanticCustomError:
     )
 
 
-# Fields by which the members of a union are told apart.
+# Fields by which the members of a union are distinguished.
 _DISCRIMINATORS = ("source", "kind", "mechanism", "method", "sampling")
 
 

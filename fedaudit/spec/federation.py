@@ -18,7 +18,7 @@ from fedaudit.spec.sources import (
 from fedaudit.spec.table import Table
 
 _GROUPS_ARE_DISTRIBUTIONS = (
-    "In these synthetic data the group is the distribution that the hypotheses tell apart, which "
+    "In these synthetic data the group is the distribution that the hypotheses separate, which "
     "in part explains why more hypotheses are fairer; set independent_attribute for the control."
 )
 

@@ -171,7 +171,7 @@ class Table(FileSource):
         if (self.client_key is None) == (self.partition is None):
             raise refuse_at(
                 "/federation/client_key",
-                "name the column that tells clients apart, or say under `partition` how rows are "
+                "name the column that identifies clients, or say under `partition` how rows are "
                 "dealt to clients; one of the two",
             )
         return self

@@ -18,7 +18,7 @@ class ApiKey(Base):
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
     name: Mapped[str] = mapped_column(Text)
     prefix: Mapped[str] = mapped_column(String(16))
-    """The key's first characters, to tell keys apart in a list."""
+    """The key's first characters, to distinguish keys in a list."""
     hash: Mapped[str] = mapped_column(String(64), unique=True)
     scopes: Mapped[list[Any]]
     created_at: Mapped[datetime]

@@ -37,7 +37,6 @@ def test_the_report_says_with_what_and_how_close(small_spec):
     [section] = run(small_spec).report["fairness"]
     check = section["cross_check"]
     assert (check["library"], check["version"]) == ("fairlearn", fairlearn.__version__)
-    assert check["rows"] == 500  # half of a hundred clients, ten rows each
     assert check["largest_difference"] <= 1e-12
     assert "equalized_odds_difference" in check["metrics"]
 

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from fedaudit.cli.display.summary import summary_table
+from fedaudit.privacy.accounting.observers import OBSERVERS
 
 
 @pytest.fixture
@@ -50,3 +51,13 @@ def test_what_only_one_report_has_leaves_the_other_column_empty(report):
 def test_names_are_no_markup(report):
     report["experiment"]["name"] = "[bold]loud[/bold] [x]"
     assert "[bold]loud[/bold] [x]" in text(report)
+
+
+def test_an_epsilon_names_against_whom_it_holds(report):
+    report["privacy"]["epsilon"] = [
+        {"observer": "final_model", "value": 1.5, "delta": 1e-5},
+        {"observer": "server", "value": 2.5, "delta": 1e-5},
+    ]
+    lines = [line for line in text(report).splitlines() if "at delta = 1e-05" in line]
+    for line, (observer, words) in zip(lines, OBSERVERS.items(), strict=True):
+        assert f"against {words}" in line, observer

@@ -10,7 +10,7 @@ export const whole = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202
 
 const shown = (value) => (value == null ? "–" : String(Number(value.toPrecision(4))));
 
-// What of a curve comes behind a round: two answers may tell of the same one.
+// What of a curve comes behind a round: two answers may hold the same one.
 function behind(data, round) {
   const from = data.rounds.findIndex((one) => one > round);
   const rest = (values) => (from < 0 ? [] : values.slice(from));
@@ -54,8 +54,8 @@ class Curve {
           values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? whole(tick) : "")) },
         { ...axis, size: 58, values: (_, ticks) => ticks.map(shown) },
       ],
-      // Away from the pointer the legend tells of the last round.
-      hooks: { setCursor: [(plot) => plot.cursor.idx == null && this.tellLast()] },
+      // Away from the pointer the legend shows the last round.
+      hooks: { setCursor: [(plot) => plot.cursor.idx == null && this.showLast()] },
       series: [{ label: "round", value: (_, round) => (round == null ? "–" : whole(round)) }, ...this.data.lines.map((line, place) => ({
         label: line.name,
         stroke: colour(`--c${place % 6}`),
@@ -104,12 +104,12 @@ class Curve {
     this.plot.setSize({ width: this.width, height: HEIGHT });
   }
 
-  tellLast() {
+  showLast() {
     this.plot?.setLegend({ idx: this.data.rounds.length - 1 });
   }
 
   describe() {
-    this.tellLast();
+    this.showLast();
     const { title, rounds, lines } = this.data;
     const last = rounds.at(-1);
     const values = lines.map((line) => `${line.name} ${shown(line.values.at(-1))}`).join(", ");

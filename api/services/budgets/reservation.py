@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
 from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.privacy.planning.plan import SpendingPlan
@@ -127,8 +128,8 @@ def _refused(
     why = {
         "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
         f"adjacency {plan.adjacency}",
-        "other-observer": f"against {budget.observer}, and the experiment guarantees nothing "
-        "against it",
+        "other-observer": f"against {observer_words(budget.observer or '')}, whom the "
+        "experiment's guarantee does not cover",
         "other-unit": "with figures of another unit in it, and the experiment's figures are for "
         f"a {unit}",
     }

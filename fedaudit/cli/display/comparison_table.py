@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.display.output import standard_output
 from fedaudit.cli.display.report_table import shown
+from fedaudit.privacy.accounting.observers import observer_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,10 +52,10 @@ def _figures(rows: Sequence[Json], numbers: Sequence[str]) -> "Table":
 
 
 def _label(row: Json) -> str:
-    """The figure and what tells it from others of its name."""
+    """The figure, and what distinguishes it from others of its name."""
     stated = [row["attribute"], row["guarantee"], row["loss"]]
     if row["delta"] is not None:
-        observer = row["observer"] or "all observers"
+        observer = observer_words(row["observer"] or "all observers")
         stated += [
             f"against {observer}",
             f"delta = {row['delta']:g}",
@@ -84,7 +85,8 @@ def _front(front: Json, numbers: Mapping[str, str]) -> Iterator[str]:
         for axis in front["axes"]
     ]
     kind = (
-        f"{front['guarantee']} {front['family']} of a {front['unit']} against {front['observer']}"
+        f"{front['guarantee']} {front['family']} of a {front['unit']} "
+        f"against {observer_words(front['observer'])}"
     )
     if front["delta"] is not None:
         kind += f", delta = {front['delta']:g}, {front['adjacency']}"

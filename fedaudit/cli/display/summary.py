@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.display.output import standard_output
+from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.document.endings import IN_TABLES
 from fedaudit.reports.document.outcomes import GateOutcome
@@ -89,22 +90,27 @@ def _experiment(report: Report) -> dict[str, str]:
 
 def _privacy(report: Report) -> dict[str, str]:
     guarantee, privacy = report["guarantee"], report["privacy"]
-    costs = {
-        f"epsilon, {_plain(one['observer'])}": (
-            f"{at_most(one['value'], digits=4)} at delta = {one['delta']:g}"
-        )
-        for one in privacy["epsilon"]
-    } or {
-        "leakage of a release": _cost(privacy, "leakage_per_release"),
-        "leakage, median client": _cost(privacy, "leakage_median"),
-        "leakage, largest": _cost(privacy, "leakage_max"),
-    }
+    epsilons = "\n".join(map(_epsilon, privacy["epsilon"]))
+    costs = (
+        {"epsilon": epsilons}
+        if epsilons
+        else {
+            "leakage of a release": _cost(privacy, "leakage_per_release"),
+            "leakage, median client": _cost(privacy, "leakage_median"),
+            "leakage, largest": _cost(privacy, "leakage_max"),
+        }
+    )
     return {
         "guarantee": f"{guarantee['kind']} ({guarantee['mechanism']})",
         **costs,
         "participations, largest": str(privacy["participations_max"]),
         "refused, withheld": f"{privacy['refusals']}, {privacy['withheld']}",
     }
+
+
+def _epsilon(one: Mapping[str, Any]) -> str:
+    value = f"{at_most(one['value'], digits=4)} at delta = {one['delta']:g}"
+    return f"{value}, against {_plain(observer_words(one['observer']))}"
 
 
 def _utility(report: Report) -> dict[str, str]:

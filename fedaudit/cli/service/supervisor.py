@@ -35,7 +35,7 @@ class Supervisor:
     """Starts services, starts again those that die, and stops them all.
 
     `log_folder` receives the output of each, `<name>.log`; None lets them write to ours. `report`
-    is told in plain language when a service has died.
+    is called with a plain sentence when a service has died.
     """
 
     def __init__(

@@ -99,7 +99,7 @@ class ClientTally:
             raise error_at(
                 self.where,
                 f"{self.name!r} is different in every one of the first {self._rows} rows, so each "
-                "client would have one row; name the column that tells clients apart, or deal rows "
+                "client would have one row; name the column that identifies clients, or deal rows "
                 "to clients by `partition`",
             )
 

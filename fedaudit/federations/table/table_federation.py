@@ -133,7 +133,7 @@ def _distinguishing(rows: TableRows, key: ClientKey) -> Levels:
         raise error_at(
             key.where,
             f"{key.name!r} is different in every one of the {count} rows, so each client would "
-            "have one row; name the column that tells clients apart, or deal rows to clients by "
+            "have one row; name the column that identifies clients, or deal rows to clients by "
             "`partition`",
         )
     return clients

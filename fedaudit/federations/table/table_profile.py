@@ -107,7 +107,7 @@ def _clients(found: TablePass, source: Table) -> dict[str, Any]:
             raise error_at(
                 found.clients.where,
                 "every row belongs to one client; a federation needs at least two, so name a "
-                "column that tells clients apart",
+                "column that identifies clients",
             )
         return {"clients": len(rows), "rows_per_client": spread(rows)}
     if source.dealt is None:

@@ -7,7 +7,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 
 SIMULATED = (
     "This run drew its noise from the experiment's seed, to be repeatable: whoever knows the seed "
-    "can subtract it. The statement tells what the mechanism gives with secret noise; the model "
+    "can subtract it. The statement is what the mechanism gives with secret noise; the model "
     "of this run is protected by nothing and is not for release."
 )
 NO_GUARANTEE = "no mechanism, no guarantee"

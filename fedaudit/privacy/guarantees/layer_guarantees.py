@@ -60,7 +60,7 @@ def layer_choice(privacy: LaplaceL2) -> str:
     if privacy.radius == "adaptive":
         return (
             "The hypothesis that a client chose is not hidden by noise of its own: the further "
-            "apart the hypotheses in any layer, the more surely an upload tells which one it was."
+            "apart the hypotheses in any layer, the more surely an upload reveals which one it was."
         )
     return (
         "Between datasets that choose different hypotheses i and j, each d_l is about the distance "

@@ -12,7 +12,7 @@ exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
   and j within 2c + ||theta_i - theta_j||.
 - With noise layer by layer the exponents of the layers add up (`privacy.layer_guarantees`).
 - The adaptive radius is the norm of the secret update. The rate is then secret itself, the scale
-  of the noise tells of it, and the proof does not apply: heuristic.
+  of the noise reveals it, and the proof does not apply: heuristic.
 - Where clients report the hypothesis that they chose, the report leaves without noise. The
   factor then bounds nothing between datasets that choose differently: called heuristic here.
 """
@@ -113,7 +113,7 @@ def choice_sentences(privacy: LaplaceL2, *, hypotheses: int, reported: bool) -> 
     if privacy.radius == "adaptive":
         return [
             "The hypothesis that a client chose is not hidden by noise of its own: the further "
-            "apart the hypotheses, the more surely an upload tells which one it was."
+            "apart the hypotheses, the more surely an upload reveals which one it was."
         ]
     most = "" if privacy.clip is None else f" (at most that plus {at_most(2 * privacy.clip)})"
     return [

@@ -47,7 +47,9 @@ _NOTHING_HIDDEN = (
     "Training without noise, to compare with: nothing bounds what the server, or whoever sees the "
     "model, learns about a record."
 )
-_NO_COST_OF_GROUPS = "who takes part in a round is secret, and records pay by budgets of their own"
+_NO_COST_OF_GROUPS = (
+    "who takes part in a round is secret, and each record spends a budget of its own"
+)
 
 
 @dataclass(frozen=True)
@@ -250,13 +252,13 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         if self._client_rate < 1:
             found.append(
                 "The server's figure is by the rounds of the client that took part most, which "
-                "tells how often that was; the figure for the models takes the clients' coins as "
+                "reveals how often that was; the figure for the models takes the clients' coins as "
                 "secret."
             )
         if distribution is not None:
             found.append(
                 f"The budgets were drawn from the distribution {distribution} with the "
-                "experiment's seed: nobody asked for them."
+                "experiment's seed; no person chose them."
             )
         return found
 

@@ -2,8 +2,8 @@
 
 Feldman and Zrnic, "Individual privacy accounting via a Renyi filter" (2021): with an order fixed
 for each record in advance, divergences add up even where each step's depends on the ones before,
-and stopping in time is as private as never having planned more. Who has left tells what was spent,
-so the set of records that are still in is as secret as the data.
+and stopping in time is as private as never having planned more. Who has left reveals what was
+spent, so the set of records that are still in is as secret as the data.
 """
 
 import numpy as np

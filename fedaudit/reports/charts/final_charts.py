@@ -6,6 +6,7 @@ from typing import Any
 from fedaudit.reports.charts.chart import Chart, FigureTable, bound_text, figure_text, joined
 from fedaudit.reports.charts.ranges import Row, range_chart
 from fedaudit.reports.document.earlier_versions import rate_of, why_no_rate
+from fedaudit.reports.document.suppressed_counts import number_or_some
 from fedaudit.spec.metrics import RATES
 
 _MAX_GROUPS = 40
@@ -99,15 +100,15 @@ def _leakage_chart(privacy: Mapping[str, Any]) -> Chart:
 def _records_chart(records: Mapping[str, Any]) -> Chart:
     groups = [one for one in records["groups"] if one["budget_used_share"] is not None]
     used = "largest share of a budget that was spent"
-    within = "No record passed its budget"
+    within = "No record exceeded its budget"
     if records["overspent"] != 0:
-        within = f"{_number(records['overspent'])} records passed their budgets"
+        within = f"{number_or_some(records['overspent'])} records exceeded their budgets"
     return Chart(
         name="chart-records",
         title="Records' own budgets, and how much of them was spent",
         description=f"Dot chart of {len(groups)} groups of records: the {used}, in per cent. The "
         "figures are in the table below.",
-        caption=f"{within}. {_number(records['left_out'])} records were never sampled.",
+        caption=f"{within}. {_left_out(records['left_out'])}.",
         drawing=range_chart(
             [
                 Row(f"budget {_budget(group)}", (100 * group["budget_used_share"],))
@@ -131,9 +132,10 @@ def _records_chart(records: Mapping[str, Any]) -> Chart:
     )
 
 
-def _number(records: int | None) -> str:
-    """A number of records for display; a suppressed number is positive."""
-    return "Some" if records is None else str(records)
+def _left_out(records: int | None) -> str:
+    if records == 0:
+        return "None was left out of the sampling"
+    return f"{number_or_some(records)} records were never sampled"
 
 
 def _shown(groups: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:

@@ -77,7 +77,7 @@ def training_charts(report: Mapping[str, Any], series: Series) -> list[Chart]:
             series.rounds,
             unit="own over nearest other distance",
             whole=(0, 0),
-            remark="Below 1, uploads lie closer to their own hypothesis than that does to the "
+            remark="Below 1, uploads lie closer to their own hypothesis than it lies to the "
             "nearest other.",
         ),
     ]
@@ -244,7 +244,7 @@ def _final_words(lines: Sequence[Line]) -> str:
     found = [one.final for one in lines if one.final is not None]
     if not found:
         return ""
-    stated = "Right of the rounds: the report's own values, over all held-out rows"
+    stated = "To the right of the rounds: the report's own values, over all held-out rows"
     if any(final.low is not None for final in found):
         stated += ", with their intervals; rounds have none"
     return f"{stated}."

@@ -5,6 +5,7 @@ from typing import Any
 
 from fedaudit.reports.charts.chart import Chart, FigureTable, bound_text, figure_text
 from fedaudit.reports.charts.ranges import Row, range_chart
+from fedaudit.reports.document.earlier_versions import privacy_cost_of
 
 _MAX_GROUPS = 40
 
@@ -14,8 +15,7 @@ def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None
 
     The cost is leakage where there is one, and otherwise participations.
     """
-    # Reports made under the older field name have only that field.
-    found = section.get("privacy_cost_by_group", section.get("who_pays"))
+    found = privacy_cost_of(section)
     if found is None:
         return None
     cost = "leakage"
@@ -28,7 +28,7 @@ def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None
     drawn = _drawn(visible, mean)
     rows = [Row(name=group["value"], marks=(group[mean], group[largest])) for group in drawn]
     return Chart(
-        name=f"chart-{name}-who-pays",
+        name=f"chart-{name}-privacy-cost",
         title=f"Privacy cost: {cost} by group of {section['attribute']}",
         description=f"Range chart of {len(drawn)} groups: mean and largest {cost} of the training "
         "clients of each. The figures are in the table below.",

@@ -40,7 +40,7 @@ def compare(
 def compare_reports(
     reports: Sequence[Report], *, fairness: str | None = None, utility: str | None = None
 ) -> Comparison:
-    """Like `compare_documents`, for reports that have been parsed."""
+    """Like `compare`, for reports that have been parsed."""
     made, without = fronts(reports, fairness=fairness, utility=utility)
     return Comparison(
         experiments=[_experiment(report) for report in reports],

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.reports.comparison.parts import Cell, FigureRow
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.document.report_figures import COUNTED, ReportFigure, Section, figures_of
@@ -104,7 +105,8 @@ def _otherwise(meaning: _Meaning, same: Sequence[_Meaning]) -> str:
     """How an experiment's figures of this name differ in meaning from the row's."""
     nearest = next((one for one in same if one.observer == meaning.observer), None)
     if nearest is None:
-        return f"it has no such figure against the observer {meaning.observer}"
+        against = observer_words(meaning.observer or "all observers")
+        return f"it has no such figure against {against}"
     stated = [
         f"{name} is {of_it:g}" if isinstance(of_it, float) else f"{name} is {of_it}"
         for name, of_row, of_it in zip(meaning._fields, meaning, nearest, strict=True)

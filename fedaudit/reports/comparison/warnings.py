@@ -98,7 +98,7 @@ _OF_LEAKAGE = (
 
 EARLY_END = (
     "Validation losses ended a run whose epsilon is reported: what is proven is the larger "
-    "epsilon of all rounds that were planned, which its guarantee's statement tells."
+    "epsilon of all rounds that were planned, which its guarantee's statement gives."
 )
 
 

@@ -1,4 +1,5 @@
-"""Earlier names of report fields: a report has both names, older reports only the earlier one."""
+"""Earlier fields of reports: renamed ones, which a report has under both names and an older report
+only under the earlier one, and retired ones, which only older reports have."""
 
 from typing import Any
 
@@ -19,3 +20,10 @@ def fill_cost_aliases(values: Any) -> Any:
         elif alias in filled:
             filled[name] = filled[alias]
     return filled
+
+
+def without_retired_rows(values: Any) -> Any:
+    """The values of a cross-check without the number of rows, which earlier reports stated."""
+    if not isinstance(values, dict):
+        return values
+    return {name: value for name, value in values.items() if name not in ("rows", "reasons")}

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.reports.document.aliases import fill_cost_aliases
+from fedaudit.reports.document.aliases import fill_cost_aliases, without_retired_rows
 from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, Plane
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.part import Part as _Part
@@ -265,18 +265,16 @@ class CrossCheck(_Part):
 
     A run whose figures differ by more than rounding has no report
     (`fedaudit.reports.sections.cross_check`). A bundle carries no rows, so verification cannot
-    repeat this.
+    repeat this. The number of rows is left out: counts are confidential.
     """
 
     library: str
     version: str
-    rows: Annotated[int, Field(ge=1)] | None
-    """Scored rows of the groups that are shown; None where a group is suppressed, because the
-    difference from the total would reveal its size."""
     largest_difference: Annotated[float, Field(ge=0)]
     metrics: list[str]
-    """The number of figures that both have: rates of groups, then gaps."""
-    reasons: Reasons = Field(default_factory=dict)
+    """The names of the figures that both have: rates of groups, then gaps."""
+
+    _without_rows = model_validator(mode="before")(without_retired_rows)
 
 
 class FairnessSection(_Part):
@@ -302,9 +300,10 @@ class FairnessSection(_Part):
     """Alias of `privacy_cost_by_group`, its name in earlier reports."""
     who_pays_reason: str | None = None
 
-    _filled = model_validator(mode="before")(fill_cost_aliases)
     cross_check: CrossCheck | None = None
     cross_check_reason: str | None = None
+
+    _filled = model_validator(mode="before")(fill_cost_aliases)
 
 
 class GateSection(_Part):

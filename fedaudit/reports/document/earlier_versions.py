@@ -1,4 +1,7 @@
-"""Rates and gaps that reports of earlier versions lack: null, with that as the reason."""
+"""Readers of fields that reports of earlier versions lack or have under another name.
+
+A rate or gap that is lacking is null, with that as the reason.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,4 +33,18 @@ def why_no_rate(group: Mapping[str, Any], name: str) -> str | None:
     if name not in group:
         return NOT_IN_REPORT
     found: str | None = group["reasons"].get(name)
+    return found
+
+
+def privacy_cost_of(section: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The privacy cost by group of a stored report, under its present name or its earlier one."""
+    found: Mapping[str, Any] | None = section.get("privacy_cost_by_group", section.get("who_pays"))
+    return found
+
+
+def why_no_privacy_cost(section: Mapping[str, Any]) -> str | None:
+    """Why a section of a stored report has no privacy cost by group; None where it has one, or
+    where the report was made before it was computed."""
+    earlier = section.get("who_pays_reason")
+    found: str | None = section.get("privacy_cost_by_group_reason", earlier)
     return found

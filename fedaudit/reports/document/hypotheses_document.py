@@ -12,7 +12,7 @@ Points = list[Point]
 
 
 class HypothesisPair(Part):
-    """How far one release hides which of two hypotheses a client chose."""
+    """How well one release hides which of two hypotheses a client chose."""
 
     first: int
     second: int
@@ -37,7 +37,7 @@ class HypothesisPair(Part):
 
 
 class BetweenHypotheses(Part):
-    """Between which hypotheses clients can be told apart; the choice has no noise of its own."""
+    """How well an upload hides its client's hypothesis; the choice has no noise of its own."""
 
     pairs: list[HypothesisPair]
     """All pairs, or with more than six hypotheses the nearest and the farthest pair."""

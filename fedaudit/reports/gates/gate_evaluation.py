@@ -22,7 +22,7 @@ _PROVEN: dict[Proof, str] = {
 _SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
 _EARLY_END = (
     ", for the rounds that were played; validation losses ended the run early, and what is proven "
-    "is the larger epsilon of all planned rounds, which the guarantee's statement tells"
+    "is the larger epsilon of all planned rounds, which the guarantee's statement gives"
 )
 
 

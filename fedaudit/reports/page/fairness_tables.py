@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedaudit.reports.charts.chart import bound_text, figure_text
-from fedaudit.reports.document.earlier_versions import rate_of, why_no_rate
+from fedaudit.reports.document.earlier_versions import privacy_cost_of, rate_of, why_no_rate
 from fedaudit.spec.metrics import RATES
 
 Section = Mapping[str, Any]
@@ -17,7 +17,7 @@ Section = Mapping[str, Any]
 _MAX_OPEN_ROWS = 60
 _LONG_NOTE = 20
 _SCORES = {"accuracy": "Accuracy", "loss": "Loss"}
-_PAID: dict[str, tuple[str, Callable[[float | None], str]]] = {
+_COST_COLUMNS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "clients": ("Clients", figure_text),
     "leakage_mean": ("Leakage, mean", figure_text),
     "leakage_max": ("Leakage, largest", bound_text),
@@ -51,10 +51,10 @@ class PageTable:
 def fairness_tables(section: Section) -> list[PageTable]:
     """The tables of one of the report's fairness sections."""
     found = [_gaps(section), _rates(section), _by_hypothesis(section), _privacy_costs(section)]
-    return [_told_once(table) for table in found if table is not None]
+    return [_with_shared_notes(table) for table in found if table is not None]
 
 
-def _told_once(table: PageTable) -> PageTable:
+def _with_shared_notes(table: PageTable) -> PageTable:
     """Replace a long note that several rows share by a mark."""
     often = Counter(row[-1] for row in table.rows if len(row[-1]) > _LONG_NOTE)
     repeated = [note for note, rows in often.items() if rows > 1]
@@ -107,12 +107,14 @@ def _chance(null: Mapping[str, Any] | None) -> list[str]:
 
 def _chance_words(attribute: str, null: Mapping[str, Any]) -> str:
     who = "clients" if null["unit"] == "client" else "rows"
-    alike = " This takes rows of one client to be no more alike than rows of two."
+    alike = (
+        " This assumes that rows of one client are no more alike than rows of different clients."
+    )
     return (
         f"By chance: how wide the gap comes out on average, and in 95 of 100 cases at most, if "
         f"{attribute} has nothing to do with outcome and prediction; from {null['permutations']} "
         f"random exchanges of {who} between groups. The p-value is the share of gaps at least as "
-        f"wide as the observed one, which is counted too.{alike if who == 'rows' else ''}"
+        f"wide as the observed one, itself included.{alike if who == 'rows' else ''}"
     )
 
 
@@ -181,14 +183,14 @@ def _by_hypothesis(section: Section) -> PageTable | None:
 
 
 def _privacy_costs(section: Section) -> PageTable | None:
-    found = section.get("privacy_cost_by_group", section.get("who_pays"))
+    found = privacy_cost_of(section)
     if found is None:
         return None
-    shown = [name for name in _PAID if _some(found["groups"], name)]
+    shown = [name for name in _COST_COLUMNS if _some(found["groups"], name)]
     rows = [
         (
             group["value"],
-            *(_PAID[name][1](group[name]) for name in shown),
+            *(_COST_COLUMNS[name][1](group[name]) for name in shown),
             _joined(group["reasons"].get(name) for name in ("clients", *shown)),
         )
         for group in found["groups"]
@@ -196,12 +198,12 @@ def _privacy_costs(section: Section) -> PageTable | None:
     remark = "Over the training clients of each group."
     if found["unit"] == "record":
         remark = (
-            "Clients have rows of several groups: a mean is that of a row of the group, a largest "
-            "figure that of the clients which have any."
+            "Clients have rows of several groups: a mean is over the group's rows, each with its "
+            "client's cost; a largest figure is over the clients that have rows of the group."
         )
     return PageTable(
         caption=f"What training cost the groups of {section['attribute']}",
-        head=("Group", *(_PAID[name][0] for name in shown), "Note"),
+        head=("Group", *(_COST_COLUMNS[name][0] for name in shown), "Note"),
         rows=rows,
         remark=remark,
     )

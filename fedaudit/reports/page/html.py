@@ -15,7 +15,7 @@ from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.reports.charts.chart import bound_text, figure_text
 from fedaudit.reports.charts.chart_choice import charts_of
 from fedaudit.reports.charts.series import Series
-from fedaudit.reports.document.earlier_versions import metric_of
+from fedaudit.reports.document.earlier_versions import metric_of, why_no_privacy_cost
 from fedaudit.reports.document.endings import ON_PAGES
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.page.fairness_tables import fairness_tables
@@ -80,6 +80,7 @@ def _template() -> Template:
         fairness_tables=fairness_tables,
         headline_metric=headline_metric,
         metric_of=metric_of,
+        why_no_privacy_cost=why_no_privacy_cost,
         style=Markup(_style()),
     )
     return environment.get_template("report.html")

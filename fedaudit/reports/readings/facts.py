@@ -20,7 +20,7 @@ from fedaudit.reports.readings.document_fields import (
 )
 
 NOT_FOR_RELEASE = (
-    "The noise was simulated from the experiment's seed: the figures tell what the mechanism gives "
+    "The noise was simulated from the experiment's seed: the figures are what the mechanism gives "
     "with secret noise, and the model of this run is protected by nothing and is not for release."
 )
 HELD_OUT = (

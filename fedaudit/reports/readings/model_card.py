@@ -143,14 +143,14 @@ def _privacy(document: Document) -> list[str]:
 
 
 def _evidence(document: Document) -> list[str]:
-    facts_told = {
+    stated = {
         "Experiment": text_at(document, "experiment", "id"),
         "Spec hash": text_at(document, "provenance", "spec_hash"),
         "Data fingerprint": text_at(document, "provenance", "data_fingerprint"),
         "Ledger hash": text_at(document, "integrity", "ledger_hash"),
         "Signing key": text_at(document, "integrity", "key_id") or "not signed",
     }
-    return bullets(f"{name}: {plain(value or 'unknown')}" for name, value in facts_told.items())
+    return bullets(f"{name}: {plain(value or 'unknown')}" for name, value in stated.items())
 
 
 def _data(document: Document) -> str:

@@ -36,7 +36,7 @@ def parameters_and_unit(document: Document) -> list[NistStatement]:
     """Epsilon and delta (or leakage), the unit of privacy, and other figures spent."""
     unit = text_at(document, "guarantee", "unit")
     key = facts.client_key(document)
-    stated = f"A {unit}" + (f", told apart by the column {key}" if key and unit == "client" else "")
+    stated = f"A {unit}" + (f", identified by the column {key}" if key and unit == "client" else "")
     return [
         _parameters(document),
         _statement(

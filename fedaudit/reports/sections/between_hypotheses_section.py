@@ -51,13 +51,13 @@ class Rates:
 
     def median(self, exponents_: NDArray[np.float64]) -> float:
         """Summary of a figure over the releases."""
-        return self._told(float(np.median(exponents_)))
+        return self._disclosed(float(np.median(exponents_)))
 
     def largest(self, exponents_: NDArray[np.float64]) -> float:
         """Summary of a figure over the releases."""
-        return self._told(float(exponents_.max()))
+        return self._disclosed(float(exponents_.max()))
 
-    def _told(self, value: float) -> float:
+    def _disclosed(self, value: float) -> float:
         # A secret rate is rounded to two digits: the exact one would reveal the norm of an update.
         return value if self.public else float(at_most(value, digits=2))
 
@@ -227,7 +227,7 @@ def _exponent(pair: HypothesisPair, *, adaptive: bool) -> str:
     if not adaptive:
         return most
     median = at_most(pair.indistinguishability_median or 0.0, digits=4)
-    return f"{median} for the release in the middle and {most} for the one with the least noise"
+    return f"{median} for the median release and {most} for the one with the least noise"
 
 
 def _bound_any_two(run: _Run, by_part: NDArray[np.float64]) -> str:
@@ -235,7 +235,7 @@ def _bound_any_two(run: _Run, by_part: NDArray[np.float64]) -> str:
     exponent."""
     rates, clip = run.rates, run.inputs.clip
     if rates is None or not rates.public or clip is None:
-        return "Datasets whose updates differ too are bounded by no number."
+        return "No figure bounds datasets whose updates differ as well."
     apart = float((by_part @ rates.values[0]).max())
     most = apart + float(clipped_reach(rates.values, clip=clip)[0])
     return (

@@ -48,8 +48,6 @@ _GAPS = {
 }
 """By family: the rates over which its worst gap is taken."""
 
-_GIVES_AWAY = "beside a total it would give the rows of the suppressed groups away"
-
 Labels = tuple[NDArray[Any], NDArray[Any]]
 """True and predicted, [rows] each."""
 
@@ -93,15 +91,12 @@ def _checked(
         if ours is not None:
             differences[metric] = max(difference, differences.get(metric, 0.0))
     if not differences:
-        return {"cross_check": None, "cross_check_reason": _why_nothing(rows, second.rows)}
-    suppressed = any(group["suppressed"] for group in section["groups"])
+        return {"cross_check": None, "cross_check_reason": _why_nothing(rows, second)}
     check = CrossCheck(
         library="fairlearn",
         version=fairlearn.__version__,
-        rows=None if suppressed else second.rows,
         largest_difference=max(differences.values()),
         metrics=list(differences),
-        reasons={"rows": _GIVES_AWAY} if suppressed else {},
     )
     return {"cross_check": check.model_dump(mode="json"), "cross_check_reason": None}
 
@@ -131,12 +126,12 @@ def _text(value: float | None) -> str:
     return "undefined" if value is None else repr(value)
 
 
-def _why_nothing(rows: PredictedRows, shown: int) -> str:
+def _why_nothing(rows: PredictedRows, second: "_SecondFigures") -> str:
     if rows.truth is None and rows.true_classes is None:
         return NO_OUTCOME
     if not len(rows.groups):
         return "no row was scored"
-    return "every group is suppressed" if not shown else "no figure is defined"
+    return "no figure is defined" if second.any_rows else "every group is suppressed"
 
 
 class _SecondFigures:
@@ -150,7 +145,7 @@ class _SecondFigures:
         self._all_have_rows = len(self._places) == len(shown)
         self._labels = {place: _labels(rows, rows.groups == place) for place in self._places}
         self._frame = _frame(self._labels) if self._places else None
-        self.rows = int(np.isin(rows.groups, shown).sum())
+        self.any_rows = bool(self._places)
 
     def pairs(self) -> Iterator[tuple[str, str | None, float | None, float | None]]:
         """Metric, group (None for a gap), the report's value and Fairlearn's."""

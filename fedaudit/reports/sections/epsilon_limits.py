@@ -4,7 +4,8 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_spending import RecordSpending
 from fedaudit.reports.document.material import ReportMaterial
-from fedaudit.reports.sections.record_budget_section import counted, records_section
+from fedaudit.reports.document.suppressed_counts import number_or_some
+from fedaudit.reports.sections.record_budget_section import records_section
 
 SIMULATED = (
     "The noise was simulated and can be drawn again from the seed in the spec: the model of this "
@@ -16,8 +17,8 @@ _FLOATS = (
     "7.5 standard deviations; nothing here prevents either."
 )
 _RELEASES_ONLY = (
-    "Epsilon counts this training alone: settings that were chosen by earlier runs on the same "
-    "data, and the choice itself, are counted with those runs or not at all."
+    "Epsilon covers this training alone: where its settings were chosen by earlier runs on the "
+    "same data, those runs and the choice have a cost of their own, which is not in it."
 )
 
 
@@ -25,8 +26,8 @@ def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
     """The sentences that apply to this run's mechanism."""
     mechanism = mechanism_of(material.spec)
     found = [
-        "Epsilon bounds how much likelier any outcome becomes by one "
-        f"{mechanism.facts.unit}, but for a chance delta. It is not leakage "
+        f"Epsilon bounds how much one {mechanism.facts.unit} can raise the probability of any "
+        "outcome: by a factor of at most exp(epsilon), plus delta. It is not leakage "
         "under metric privacy and must not be compared with it or added to it.",
         *_limit_delta(material, plan),
         *plan.warnings,
@@ -66,12 +67,12 @@ def _limit_records(material: ReportMaterial, records: RecordSpending) -> list[st
     section = records_section(material, records)
     if section.overspent != 0:
         found.append(
-            f"{counted(section.overspent)} records spent more than their own budgets allow."
+            f"{number_or_some(section.overspent)} records spent more than their own budgets allow."
         )
     if section.left_out != 0:
         found.append(
-            f"{counted(section.left_out)} records were never sampled: their budgets are too small "
-            "for the accountant, or the baseline drops them. The model has learnt nothing from "
-            "them."
+            f"{number_or_some(section.left_out)} records were never sampled: their budgets are "
+            "too small for the accountant, or the baseline drops them. The model has learnt "
+            "nothing from them."
         )
     return found

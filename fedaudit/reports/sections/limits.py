@@ -69,8 +69,8 @@ def _limit_leakage(material: ReportMaterial) -> list[str]:
 
 def _limit_data(material: ReportMaterial) -> list[str]:
     return [
-        "How many clients and rows there are, and a hash of the data, are disclosed without noise: "
-        "whoever can guess the data whole can confirm it.",
+        "The numbers of clients and rows and a hash of the data are disclosed without noise: "
+        "anyone who guesses the whole data set can confirm the guess.",
         *material.spec.federation.traits.data_limits,
     ]
 
@@ -86,7 +86,7 @@ def _limit_validation(material: ReportMaterial) -> list[str]:
         f"Validation losses, early stopping and fairness figures use {rows}, without noise or "
         "guarantee.",
         f"The {who} that decided when to stop also give the final figures, which are therefore "
-        "somewhat flattering; selection_loss, the smallest loss over hypotheses, is for stopping "
+        "somewhat optimistic; selection_loss, the smallest loss over hypotheses, is for stopping "
         "only.",
     ]
 
@@ -96,22 +96,23 @@ def _limit_fairness(material: ReportMaterial) -> list[str]:
     if not fairness.sensitive:
         return ["No sensitive attribute was named: nothing here says how groups fare."]
     found = [
-        "Rates and gaps are pooled over the rows of the validation clients; averaged over clients, "
-        "beside them under client_averaged, they are other figures.",
-        f"Groups with fewer than {fairness.minimum_group_size} scored rows are left out, and "
-        "another with them where only one would be or those left out have fewer together; a gap "
-        "may be larger among those left out.",
-        "Rates of groups above that size are exact and may rest on few rows with one outcome: "
-        "counts behind them can be worked out, and what they leave over bounds the groups left "
-        "out, together and at times one by one.",
+        "Rates and gaps are pooled over the scored rows; those averaged over clients, beside them "
+        "under client_averaged, are different figures.",
+        f"Groups with fewer than {fairness.minimum_group_size} scored rows are suppressed, and so "
+        "is another where only one would be, or where those suppressed have fewer together; a gap "
+        "may be larger among suppressed groups.",
+        "Rates of larger groups are exact and may rest on few rows with one outcome: the counts "
+        "behind them can be worked out, and what remains of the total bounds the counts of the "
+        "suppressed groups, together and at times one by one.",
         "The largest gap among many groups is biased upward, and so is its interval: it cannot "
-        "show that there is no gap. A null tells how wide it comes out by chance alone; a small "
-        "p-value tells that groups differ, not why.",
+        "show that there is no gap. A null shows how wide it comes out by chance alone; a small "
+        "p-value shows that groups differ, not why.",
     ]
     if any(", in no group: " in note for note in material.federation.notes):
         found.append(
-            "Rows without a value of an attribute are in no group, and no group is kept back for "
-            "them: where they are few, the totals less the groups shown tell their outcomes."
+            "Rows without a value of an attribute are in no group, and no group is suppressed to "
+            "protect them: where they are few, the totals less the groups shown reveal their "
+            "outcomes."
         )
     if not material.spec.declares_outcome:
         found.append(

@@ -43,11 +43,6 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
     )
 
 
-def counted(number: int | None) -> str:
-    """A positive number of records, at the beginning of a sentence."""
-    return "Some" if number is None else str(number)
-
-
 def _overspent(count: int, disclosure: Disclosure) -> int | None:
     """How many records exceeded their budgets, where that reveals no small number.
 
@@ -67,7 +62,7 @@ def _group(
     group, stated = found.group, not secret or disclosure.rule.is_large(found.records)
     low, high = (group.low, group.high) if stated else enclosing(group.low, group.high)
     if not stated:
-        why = f"suppressed: {disclosure.too_few}, whose budgets it would tell"
+        why = f"suppressed: {disclosure.too_few}, whose budgets it would reveal"
         reasons |= dict.fromkeys(("epsilon_max", "budget_used_share"), why)
     return RecordGroupSection(
         budget_low=low,

@@ -78,8 +78,9 @@ def _privacy(report: Mapping[str, Any]) -> list[str]:
         return stated + [_EARLY_END] * early
     return [
         f"The guarantee is {kind}. {took_part}, at a leakage of "
-        f"{privacy['leakage_per_release']:.4g} each: {privacy['leakage_max']:.4g} in all, median "
-        f"{privacy['leakage_median']:.4g}.",
+        f"{at_most(privacy['leakage_per_release'], digits=4)} each: "
+        f"{at_most(privacy['leakage_max'], digits=4)} in all, and "
+        f"{privacy['leakage_median']:.4g} for the median client.",
         _BASIS[kind],
     ]
 

@@ -19,7 +19,7 @@ from fedaudit.reports.document.checks import (
 )
 
 NO_CHECKPOINT = (
-    "there is no signed checkpoint, so nothing tells whether the newest entries are still there"
+    "there is no signed checkpoint, so nothing shows whether the newest entries are still there"
 )
 
 

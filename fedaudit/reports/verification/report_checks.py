@@ -24,6 +24,7 @@ from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.sections.privacy_section import log_ratio_max
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks
 from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks
+from fedaudit.reports.verification.noise_checks import noise_checks
 from fedaudit.reports.verification.recompute import LedgerTotals, recompute
 from fedaudit.reports.verification.report_signature import report_envelope
 from fedaudit.spec.errors import InvalidInputError
@@ -148,6 +149,7 @@ def _figures(
         yield check("ledger.inputs", False, good="", bad="the report gives no data.parameters")
     else:
         yield from _check_mechanism(spec, report, totals, parameters, evidence.names)
+    yield from noise_checks(spec, report)
     yield _gates(spec, report)
 
 

@@ -96,7 +96,7 @@ def evaluate(
     choose by.
     """
     outputs = network.forward(theta, lanes.features)
-    # In float64, so that a total less a row's own large value still tells hypotheses apart.
+    # In float64, so that a total less a row's own large value still distinguishes hypotheses.
     values = real_rows(loss.values(outputs, lanes.target), lanes).double()
     scores = score(loss, values, count=lanes.count, scored=lanes.scored, largest=largest)
     scored_outputs = scores.of_chosen(outputs)

@@ -206,7 +206,7 @@ def test_a_total_that_is_set_late_names_what_it_does_not_count(api_on_both: Api)
     assert ("gaussian-central", 2) in {
         (one["mechanism"], one["runs"]) for one in server["uncounted"]
     }
-    assert "nothing against server" in " ".join(one["why"] for one in server["uncounted"])
+    assert "nothing against the server" in " ".join(one["why"] for one in server["uncounted"])
     path = f"/v1/federations/{federation_id}/budget"
     items = api.get(path).json()["items"]
     [leakage] = [one for one in items if (one["book"], one["figure"]) == ("simulation", "leakage")]

@@ -241,6 +241,7 @@ def test_a_missing_entry_is_found(api_on_both: Api, done: str, round_: int) -> N
         ("privacy", "leakage_max", 1.0, {"report.leakage_max", "report.gates"}),
         ("privacy", "leakage_median", 1.0, {"report.leakage_median"}),
         ("privacy", "leakage_by_cluster", [], {"report.leakage_by_cluster"}),
+        ("privacy", "noise_multiplier", 9.5, {"report.noise_multiplier"}),
         ("privacy", "refusals", 0, {"report.refusals"}),
         ("privacy", "withheld", "no", {"report.withheld"}),
         ("integrity", "entries", 2, {"report.entries"}),

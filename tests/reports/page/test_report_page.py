@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from fedaudit.privacy.accounting.observers import OBSERVERS
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.page.html import render
 
@@ -47,7 +48,14 @@ def test_a_wide_table_scrolls_in_a_box_of_its_own(material):
     assert boxes == text.count("<table>") > 0
 
 
-def test_the_end_of_training_is_told_in_words(material):
+def test_the_observers_are_named_in_words(material):
+    document = assemble(material())
+    document["guarantee"]["observers"] = ["final_model", "server"]
+    words = "; ".join(OBSERVERS.values())
+    assert f"<dt>Against</dt><dd>{words}</dd>" in render(document)
+
+
+def test_the_end_of_training_is_given_in_words(material):
     assert "patience ran out" in render(assemble(material()))
 
 

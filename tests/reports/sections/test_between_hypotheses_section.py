@@ -56,7 +56,7 @@ def test_a_fixed_radius_gives_the_exponent_exactly(material):
     statement = privacy["between_hypotheses"]["statement"]
     assert "no noise of its own" in statement
     assert "the exponent is 15." in statement
-    assert "bounded by no number" in statement
+    assert "No figure bounds datasets" in statement
     assert "can be drawn again" in statement
 
 
@@ -174,7 +174,7 @@ def test_parts_are_those_of_the_ledger():
 
 def test_the_page_has_a_table_and_rounds_up(material):
     text = render(made(material, privacy={**FIXED, "radius": 0.7}, radii=None))
-    table = re.search(r"<caption>How far one release hides.*?</table>", text, re.DOTALL)
+    table = re.search(r"<caption>How well one release hides.*?</table>", text, re.DOTALL)
     assert table is not None
     # 3 / (5 * 0.7) = 0.857142..., five times that 4.285714...
     assert "0.8572" in table.group()

@@ -179,7 +179,7 @@ def test_a_baseline_without_noise_reports_no_figure_of_privacy(material):
 )
 def test_the_limits_are_those_of_the_mechanism(material, name, parts):
     stated = " ".join(assemble(with_plan(material, name)[0])["limits"])
-    for part in [*parts, "1 updates were withheld", "for a chance delta"]:
+    for part in [*parts, "1 updates were withheld", "exp(epsilon), plus delta"]:
         assert part in stated
     assert ("trusted" in stated) == (name == "central")
 

@@ -138,8 +138,8 @@ def test_limits_and_page_tell_no_more_than_the_section(material, small):
     assert ("Some" + sentence in report["limits"]) == (small == 3)
     assert (f"{small}{sentence}" in report["limits"]) == (small == 40)
     page = render(report)
-    assert ("some passed their budgets" in page) == (small == 3)
-    assert ("40 passed their budgets" in page) == (small == 40)
+    assert ("some exceeded their budgets" in page) == (small == 3)
+    assert ("40 exceeded their budgets" in page) == (small == 40)
 
 
 def test_reports_of_before_are_read_as_they_were_stored(material):

@@ -1,0 +1,56 @@
+"""What a run needs is tried before it: a missing library ends nothing halfway."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedaudit.cli.failures import CommandError
+from fedaudit.cli.local_run import run_locally
+from fedaudit.runs.worker_extra import LIBRARIES, MissingLibraryError, import_worker_extra
+from tests.privacy.specs_of_privacy import a_spec
+
+EXTRA = "pip install 'fedaudit[worker]'"
+
+
+@pytest.mark.parametrize("missing", LIBRARIES)
+def test_the_missing_library_and_its_extra_are_named(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_worker_extra()
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingLibraryError) as raised:
+        import_worker_extra()
+    assert f"training needs {missing}" in str(raised.value)
+    assert EXTRA in str(raised.value)
+
+
+@pytest.mark.parametrize("missing", LIBRARIES)
+def test_no_local_run_trains_without_them(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[int] = []
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(CommandError, match=f"needs {missing}"):
+        run_locally(a_spec(), sources_dir=None, device="cpu", progress=rounds.append)
+    assert rounds == []
+
+
+def test_no_worker_starts_without_them(sqlite_template: Path, tmp_path: Path) -> None:
+    (tmp_path / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "fairlearn.py").write_text("raise OSError('libgomp.so.1 is missing')\n")
+    paths = os.pathsep.join(filter(None, [str(broken), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "workers", "--device", "cpu"],
+        env={**os.environ, "FEDAUDIT_DATA_DIR": str(tmp_path), "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "training needs fairlearn" in done.stderr
+    assert "libgomp.so.1 is missing" in done.stderr
+    assert EXTRA in done.stderr
