@@ -71,6 +71,8 @@ class MechanismFacts:
     """Why there are no costs of groups of clients; None where there are."""
     unbounded: str | None
     """Why nothing bounds what a release reveals; None where noise always bounds it."""
+    unbounded_release: str | None
+    """How uploads then leave a client, as the end of a sentence; None where `unbounded` is."""
 
 
 @dataclass(frozen=True)

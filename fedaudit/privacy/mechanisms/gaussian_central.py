@@ -73,6 +73,7 @@ class GaussianCentralMechanism(EpsilonMechanism):
             "who takes part in a round is secret, so everybody is charged for all of them"
         ),
         unbounded=None,
+        unbounded_release=None,
     )
 
     privacy: GaussianCentral

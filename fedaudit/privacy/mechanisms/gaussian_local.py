@@ -44,6 +44,7 @@ class GaussianLocalMechanism(EpsilonMechanism):
         participation_is_visible=True,
         no_group_costs=None,
         unbounded=None,
+        unbounded_release=None,
     )
 
     privacy: GaussianLocal

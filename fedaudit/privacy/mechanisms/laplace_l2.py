@@ -81,6 +81,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         participation_is_visible=True,
         no_group_costs=None,
         unbounded=None,
+        unbounded_release=None,
     )
 
     privacy: LaplaceL2

@@ -10,7 +10,12 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
     MechanismParameters,
     unbounded_inputs,
 )
-from fedaudit.privacy.guarantees.guarantee import Guarantee, no_guarantee
+from fedaudit.privacy.guarantees.guarantee import (
+    NO_GUARANTEE,
+    UPDATES_AS_THEY_WERE,
+    Guarantee,
+    no_guarantee,
+)
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
 from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, Projection, unbounded_projection
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
@@ -44,6 +49,7 @@ class NoPrivacyMechanism(PrivacyMechanism):
         participation_is_visible=False,
         no_group_costs=None,
         unbounded=NO_MECHANISM,
+        unbounded_release="without noise",
     )
 
     privacy: NoMechanism
@@ -98,8 +104,10 @@ class NoPrivacyMechanism(PrivacyMechanism):
         layers: Sequence[int] = (),
     ) -> Guarantee:
         """The statement that there is no guarantee."""
-        return no_guarantee(self.facts.name, unit=self.facts.unit, statement=_STATEMENT)
+        return no_guarantee(
+            self.facts.name, unit=self.facts.unit, statement=_STATEMENT, reason=NO_GUARANTEE
+        )
 
     def limits(self) -> list[str]:
-        """Only the limits of every run without noise."""
-        return []
+        """That updates are unchanged."""
+        return [UPDATES_AS_THEY_WERE]

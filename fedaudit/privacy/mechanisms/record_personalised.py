@@ -21,7 +21,13 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
     unbounded_inputs,
 )
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-from fedaudit.privacy.guarantees.guarantee import Guarantee, no_guarantee, number
+from fedaudit.privacy.guarantees.guarantee import (
+    NO_GUARANTEE,
+    UPDATES_AS_THEY_WERE,
+    Guarantee,
+    no_guarantee,
+    number,
+)
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
 from fedaudit.privacy.mechanisms.with_epsilon import EpsilonMechanism
 from fedaudit.privacy.planning.cost_projection import (
@@ -75,6 +81,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         participation_is_visible=False,
         no_group_costs=_NO_COST_OF_GROUPS,
         unbounded=NO_NOISE,
+        unbounded_release="without noise",
     )
 
     privacy: RecordPersonalised
@@ -208,7 +215,12 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     ) -> Guarantee:
         """For every record with an epsilon of its own; none for the baseline without noise."""
         if self._is_without_noise:
-            return no_guarantee(self.facts.name, unit=self.facts.unit, statement=_NOTHING_HIDDEN)
+            return no_guarantee(
+                self.facts.name,
+                unit=self.facts.unit,
+                statement=_NOTHING_HIDDEN,
+                reason=NO_GUARANTEE,
+            )
         return super().guarantee(n=n, epsilons=epsilons, planned=planned, layers=layers)
 
     def sentences(self) -> list[str]:
@@ -245,7 +257,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def limits(self) -> list[str]:
         """What the server's figure means, and to whom the budgets belong."""
         if self._is_without_noise:
-            return []
+            return [UPDATES_AS_THEY_WERE]
         found, distribution = [], self.privacy.budgets.distribution
         if self._client_rate < 1:
             found.append(
