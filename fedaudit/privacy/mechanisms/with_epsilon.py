@@ -63,7 +63,8 @@ class EpsilonMechanism(PrivacyMechanism):
     ) -> Guarantee:
         """The mechanism's sentences, what was spent, and what is not covered."""
         sentences = [*self.sentences(), *_figures(epsilons)]
-        if self.spec.training.stopping.patience is not None:
+        # Without patience a loss can still end the run, by not being finite.
+        if self.spec.training.stopping.patience is not None or planned:
             sentences.append(_early_end(planned))
         sentences.append(_HELD_OUT[self.spec.federation.validation_unit])
         if self.spec.privacy.noise == "simulation":
