@@ -138,6 +138,17 @@ def test_a_personalised_record_that_leaves_is_found(material, lasts):
     assert outcomes["ledger.inputs"] == "fail"
 
 
+def test_too_many_events_of_records_are_left_unchecked(material):
+    found, plan = with_plan(material, "records")
+    kept = {
+        name: repeated_events * 5001
+        for name, repeated_events in json.loads(plan.events_json).items()
+    }
+    outcomes = checked(found, plan, change=changed_inputs(event=json.dumps(kept)))
+    assert outcomes["ledger.inputs"] == "unchecked"
+    assert "report.epsilon" not in outcomes
+
+
 def test_smaller_rates_in_the_ledger_do_not_give_the_reports_epsilon(material):
     found, plan = with_plan(material, "records")
     kept = json.loads(plan.events_json)
