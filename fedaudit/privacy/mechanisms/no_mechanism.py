@@ -47,7 +47,6 @@ class NoPrivacyMechanism(PrivacyMechanism):
             statement="Nobody adds noise.",
         ),
         participation_is_visible=False,
-        no_group_costs=None,
         unbounded=NO_MECHANISM,
         unbounded_release="without noise",
     )
@@ -63,6 +62,11 @@ class NoPrivacyMechanism(PrivacyMechanism):
     def cost_kind(self) -> CostKind:
         """Nothing bounds what a release reveals."""
         return "unbounded"
+
+    @property
+    def no_group_costs(self) -> str | None:
+        """None: who took part is no secret."""
+        return None
 
     @property
     def epsilon_budget(self) -> float | None:
@@ -87,6 +91,10 @@ class NoPrivacyMechanism(PrivacyMechanism):
         records: RecordUse | None = None,
     ) -> SpendingPlan | None:
         """There is no epsilon to plan."""
+        return None
+
+    def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
+        """None: there is nothing to spend."""
         return None
 
     def project_cost(

@@ -54,6 +54,7 @@ _NOTHING_HIDDEN = (
     "model, learns about a record."
 )
 _NO_COST_OF_GROUPS = "who takes part in a round is secret, and records pay by budgets of their own"
+_NO_COST_WITHOUT_NOISE = f"{NO_NOISE}, and no group has a cost that is counted"
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,6 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
             statement="Each client adds noise, and is trusted with its own records.",
         ),
         participation_is_visible=False,
-        no_group_costs=_NO_COST_OF_GROUPS,
         unbounded=NO_NOISE,
         unbounded_release="without noise",
     )
@@ -91,13 +91,18 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         """Formal with exact rates and no baseline; the baseline `privacy-free` has no guarantee."""
         if self._is_without_noise:
             return "none"
-        proven = self.privacy.baseline is None and self.privacy.inversion == "exact"
+        proven = self.privacy.baseline is None and self._rates_are_exact
         return "formal" if proven else "heuristic"
 
     @property
     def cost_kind(self) -> CostKind:
         """An epsilon with a delta, except for the baseline without noise."""
         return "unbounded" if self._is_without_noise else "epsilon"
+
+    @property
+    def no_group_costs(self) -> str | None:
+        """Records pay, and clients do not; without noise nobody pays."""
+        return _NO_COST_WITHOUT_NOISE if self._is_without_noise else _NO_COST_OF_GROUPS
 
     @property
     def epsilon_budget(self) -> float | None:
@@ -173,8 +178,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
             raise ValueError("a plan for records needs how they are used (record_use)")
         rounds = self.spec.training.rounds
         found = record_spending(records, rounds=rounds, delta=self.privacy.delta)
-        keeps = self.privacy.baseline != "uniform" and self.privacy.inversion == "exact"
-        if keeps and found.overspent(rounds):
+        if self._keeps_budgets and found.overspent(rounds):
             raise RuntimeError(f"{found.overspent(rounds)} records would pass their budgets")
         return plan_of_records(found, rounds=rounds, delta=self.privacy.delta)
 
@@ -277,6 +281,30 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         return self.privacy.baseline == "privacy-free"
 
     @property
+    def _keeps_budgets(self) -> bool:
+        """Whether no record may spend more than its budget against the final model."""
+        match self.privacy.baseline:
+            case None:
+                return self._rates_are_exact
+            case "strong-for-all" | "dropout" | "filter":
+                return True
+            case "uniform" | "privacy-free":
+                return False
+            case other:
+                assert_never(other)
+
+    @property
+    def _rates_are_exact(self) -> bool:
+        """Whether rates follow from budgets by the accountant itself; baselines do not ask."""
+        match self.privacy.inversion:
+            case "exact":
+                return True
+            case "curve-fit":
+                return False
+            case other:
+                assert_never(other)
+
+    @property
     def _client_rate(self) -> float:
         """The chance of a client in a round."""
         return client_rate(self.spec.training.cohort)
@@ -336,13 +364,21 @@ def _what_the_server_sees(rate: float) -> str:
 
 
 def _how_budgets_are_kept(privacy: RecordPersonalised, rate: float) -> str:
-    if privacy.baseline == "uniform":
-        return (
-            f"Every record spends up to {number(privacy.uniform_epsilon)} against `final_model`, "
-            "whatever its own budget."
-        )
-    if privacy.baseline is None and privacy.inversion == "curve-fit":
-        return "Budgets are aimed at, against `final_model`, and not always kept."
+    match privacy.baseline:
+        case "uniform":
+            return (
+                f"Every record spends up to {number(privacy.uniform_epsilon)} against "
+                "`final_model`, whatever its own budget."
+            )
+        case "privacy-free":
+            raise ValueError("without noise no budget is kept")
+        case None:
+            if privacy.inversion == "curve-fit":
+                return "Budgets are aimed at, against `final_model`, and not always kept."
+        case "strong-for-all" | "dropout" | "filter":
+            pass
+        case other:
+            assert_never(other)
     if rate == 1:
         return "Budgets are kept against both."
     return (

@@ -79,6 +79,14 @@ class EpsilonMechanism(PrivacyMechanism):
             statement=" ".join(sentences),
         )
 
+    def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
+        """The charges that the epsilon budget has room for, against every observer."""
+        if self.epsilon_budget is None:
+            return None
+        if plan is None:
+            raise ValueError(f"the epsilon budget of {self.facts.name} needs its spending plan")
+        return min(plan.steps_within(observer, self.epsilon_budget) for observer in plan.observers)
+
     def planned_inputs(
         self,
         plan: SpendingPlan | None,
