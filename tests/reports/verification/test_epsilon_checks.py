@@ -19,7 +19,7 @@ ROUNDS = {"central": 41, "local": 4, "records": 6}
 
 def entries_of(found, plan):
     """A ledger that fits the material: every round an entry for each observer."""
-    inputs = mechanism_of(found.spec).inputs(n=found.n, plan=plan)
+    inputs = mechanism_of(found.spec).inputs(n=found.inputs.n, plan=plan)
     everybody = np.arange(len(plan.subjects), dtype=np.int32)
     for observer in plan.observers:
         counts = np.broadcast_to(found.compositions[observer], everybody.shape)
@@ -48,7 +48,7 @@ def checked(found, plan, *, report=None, change=lambda entry: entry, names=None)
     for entry in entries_of(found, plan):
         totals.add(change(entry))
     report = report or assemble(found)
-    checks = epsilon_checks(found.spec, report, totals, found.n, names)
+    checks = epsilon_checks(found.spec, report, totals, found.inputs.n, names)
     return {one.name: one.outcome for one in checks}
 
 
