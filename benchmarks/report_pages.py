@@ -179,7 +179,6 @@ class _Run:
                 name=self._row.name,
                 status="succeeded",
                 spec=self._spec,
-                n=self._row.parameters,
                 inputs=mechanism_of(self._spec).inputs(n=self._row.parameters),
                 federation=FederationFacts(
                     fingerprint="f" * 64,

@@ -9,7 +9,6 @@ from fedaudit.federations.reading.source_files import Files, OpenUpload
 from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.source_kinds import source_kind
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.privacy import budget_column
 
 
 def load_federation(
@@ -32,6 +31,6 @@ def _load(spec: ExperimentSpec, files: Files) -> Federation:
         classification=spec.classifies,
         seed=spec.seed,
         files=files,
-        budgets=budget_column(spec.privacy),
+        budgets=spec.privacy.budget_column,
     )
     return source_kind(spec.federation).load(asked)

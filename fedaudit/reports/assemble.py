@@ -73,7 +73,10 @@ def _experiment(material: ReportMaterial) -> Experiment:
 
 def _guarantee(material: ReportMaterial) -> GuaranteeSection:
     found = mechanism_of(material.spec).guarantee(
-        n=material.n, epsilons=spent(material), planned=planned(material), layers=material.layers
+        n=material.inputs.n,
+        epsilons=spent(material),
+        planned=planned(material),
+        layers=material.inputs.component_sizes,
     )
     return GuaranteeSection(
         kind=found.kind,
@@ -122,7 +125,7 @@ def _data(material: ReportMaterial) -> Data:
         training_clients=facts.training_clients,
         validation_clients=facts.clients - facts.training_clients,
         rows=facts.rows,
-        parameters=material.n,
+        parameters=material.inputs.n,
         notes=list(facts.notes),
     )
 

@@ -23,7 +23,6 @@ def hypotheses_facts(run: Run, result: FinalResult, sink: RunSink) -> Hypotheses
     """The hypotheses, and the radii of the round that they came of."""
     return HypothesesFacts(
         hypotheses=result.hypotheses,
-        parts=run.ledger.inputs.noised_sizes,
         radii=_radii(run, sink, result.best_round),
     )
 

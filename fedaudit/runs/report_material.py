@@ -36,7 +36,6 @@ def report_material(
         name=run.name,
         status="failed" if has_diverged(result.stopped_by) else "succeeded",
         spec=run.spec,
-        n=ledger.inputs.n,
         inputs=ledger.inputs,
         federation=_federation_facts(run),
         releases=ledger.spending.releases,
@@ -52,7 +51,6 @@ def report_material(
         clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,
         compositions=ledger.compositions,
-        layers=ledger.inputs.component_sizes,
         hypotheses=hypotheses_facts(run, result, sink),
         plane=parameter_plot_of_run(run, result, sink),
     )

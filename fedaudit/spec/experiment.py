@@ -9,7 +9,7 @@ from fedaudit.spec.errors import pointer, refuse_at
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
-from fedaudit.spec.mechanism_rules import check_mechanism, one_client_rate
+from fedaudit.spec.mechanism_part import one_client_rate
 from fedaudit.spec.model import ModelSpec
 from fedaudit.spec.privacy import PrivacySpec
 from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
@@ -53,7 +53,7 @@ class ExperimentSpec(SpecPart):
         self._check_loss()
         self._check_fairness()
         self._check_gates()
-        check_mechanism(self.privacy, training=self.training, federation=self.federation)
+        self.privacy.check(training=self.training, federation=self.federation)
         return self
 
     def _check_clusters(self) -> None:

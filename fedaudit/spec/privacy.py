@@ -6,6 +6,15 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.federation import FederationSpec
+from fedaudit.spec.mechanism_part import (
+    MechanismPart,
+    UpdateMechanism,
+    check_no_coins,
+    check_one_hypothesis,
+    check_updates,
+)
+from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
 
 Noise = Literal["simulation", "release"]
 """`simulation` is repeatable from the seed; `release` comes from the system's entropy."""
@@ -40,14 +49,24 @@ def _adaptive_or_a_radius(value: object) -> object:
     raise ValueError("must be `adaptive`, or a public distance: a number of at least 1e-12")
 
 
-class NoMechanism(SpecPart):
+class NoMechanism(UpdateMechanism):
     """Updates leave as they are: no guarantee."""
 
     mechanism: Literal["none"]
     noise: Noise = "simulation"
 
+    @property
+    def has_noise_per_layer(self) -> bool:
+        """See `MechanismPart`."""
+        return False
 
-class LaplaceL2(SpecPart):
+    def check(self, *, training: Training, federation: FederationSpec) -> None:
+        """See `MechanismPart`."""
+        check_updates(self.mechanism, training=training, federation=federation)
+        check_no_coins(self.mechanism, training)
+
+
+class LaplaceL2(UpdateMechanism):
     """The Laplace mechanism under Euclidean distance (Galli et al., Lemma 4.1, Algorithm 2)."""
 
     mechanism: Literal["laplace-l2"]
@@ -67,6 +86,23 @@ class LaplaceL2(SpecPart):
     client_budget: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Leakage that no client may pass; it takes no further part before it would."""
     noise: Noise = "simulation"
+
+    @property
+    def has_noise_per_layer(self) -> bool:
+        """See `MechanismPart`."""
+        return self.per_layer
+
+    def check(self, *, training: Training, federation: FederationSpec) -> None:
+        """See `MechanismPart`."""
+        check_updates(self.mechanism, training=training, federation=federation)
+        check_no_coins(self.mechanism, training)
+        adaptive = self.radius == "adaptive"
+        if adaptive and self.clip is not None and self.clip < self.radius_floor:
+            raise refuse_at(
+                "/privacy/clip",
+                f"must not lie below radius_floor ({self.radius_floor}), which it would never "
+                "reach; raise the clip or lower the floor",
+            )
 
 
 class AdaptiveClip(SpecPart):
@@ -91,7 +127,7 @@ def _number_or_adaptive(clip: object) -> str:
     return "[adaptive]" if isinstance(clip, dict | Adaptive) else "[number]"
 
 
-class GaussianCentral(SpecPart):
+class GaussianCentral(UpdateMechanism):
     """Clipped updates are added up by a trusted server, which adds Gaussian noise to the sum.
 
     Protects clients against whoever sees models, not against the server. A Poisson cohort is
@@ -122,8 +158,53 @@ class GaussianCentral(SpecPart):
         """The clip of the first round."""
         return self.clip.adaptive.initial if isinstance(self.clip, Adaptive) else self.clip
 
+    @property
+    def has_noise_per_layer(self) -> bool:
+        """See `MechanismPart`."""
+        return False
 
-class GaussianLocal(SpecPart):
+    def check(self, *, training: Training, federation: FederationSpec) -> None:
+        """See `MechanismPart`."""
+        check_updates(self.mechanism, training=training, federation=federation)
+        self._check_accountant(training)
+        if training.hypotheses > 1 and not training.reports_choices:
+            raise refuse_at(
+                "/training/clustering/method",
+                "the server of gaussian-central sees sums and no single uploads to cluster: with "
+                "several hypotheses each client says which one it chose; use `method: reported`",
+            )
+        clip = self.adaptive_clip
+        if clip is not None and 2 * clip.count_noise <= self.noise_multiplier:
+            raise refuse_at(
+                "/privacy/clip/adaptive/count_noise",
+                "is too little: the count of clipped updates alone would spend what "
+                f"noise_multiplier = {self.noise_multiplier:g} allows for both; it must exceed "
+                f"{self.noise_multiplier / 2:g}",
+            )
+
+    def _check_accountant(self, training: Training) -> None:
+        match training.cohort:
+            case PoissonCohort():
+                return
+            case FixedCohort():
+                pass
+            case _:
+                assert_never(training.cohort)
+        match self.accountant:
+            case "rdp":
+                return
+            case "pld":
+                raise refuse_at(
+                    "/privacy/accountant",
+                    "a cohort of fixed size has a bound from `rdp` only, under replace-one: use "
+                    "`accountant: rdp`, or keep `pld` with `cohort: {sampling: poisson, rate: "
+                    "...}`, under add-or-remove-one",
+                )
+            case _:
+                assert_never(self.accountant)
+
+
+class GaussianLocal(UpdateMechanism):
     """Each client clips its own update and adds Gaussian noise before it leaves.
 
     Protects a client's dataset against the server and everybody after it, between any two datasets
@@ -138,6 +219,17 @@ class GaussianLocal(SpecPart):
     epsilon_budget: Epsilon | None = None
     """Epsilon at `delta` that no client may pass; it takes no further part before it would."""
     noise: Noise = "simulation"
+
+    @property
+    def has_noise_per_layer(self) -> bool:
+        """See `MechanismPart`."""
+        return False
+
+    def check(self, *, training: Training, federation: FederationSpec) -> None:
+        """See `MechanismPart`."""
+        check_updates(self.mechanism, training=training, federation=federation)
+        check_no_coins(self.mechanism, training)
+        check_one_hypothesis(self.mechanism, training)
 
 
 class RecordBudgets(SpecPart):
@@ -156,7 +248,7 @@ def _one_origin(budgets: RecordBudgets) -> RecordBudgets:
     return budgets
 
 
-class RecordPersonalised(SpecPart):
+class RecordPersonalised(MechanismPart):
     """Every record is sampled as often as its own budget allows (rPDP-FL, CCS 2024).
 
     The noise is the least with which a record in every batch spends at most `epsilon_max`, by
@@ -192,6 +284,82 @@ class RecordPersonalised(SpecPart):
             )
         return self
 
+    @property
+    def has_noise_per_layer(self) -> bool:
+        """See `MechanismPart`."""
+        return False
+
+    @property
+    def budget_column(self) -> str | None:
+        """See `MechanismPart`."""
+        return self.budgets.column
+
+    def check(self, *, training: Training, federation: FederationSpec) -> None:
+        """See `MechanismPart`."""
+        self._check_rates(training)
+        self._check_steps(training)
+        self._check_budgets(federation)
+
+    def _check_rates(self, training: Training) -> None:
+        cohort = training.cohort
+        match cohort:
+            case FixedCohort():
+                raise refuse_at(
+                    "/training/cohort/sampling",
+                    "record-personalised is accounted for with a coin for each client: use "
+                    "{sampling: poisson, rate: ...}, rate 1 for everyone in every round; a fixed "
+                    "number of clients goes with `gaussian-central` and `rdp`",
+                )
+            case PoissonCohort():
+                self._check_same_rate(cohort.rate)
+            case _:
+                assert_never(cohort)
+
+    def _check_same_rate(self, rate: float) -> None:
+        if self.client_rate is not None and self.client_rate != rate:
+            raise refuse_at(
+                "/privacy/client_rate",
+                f"is the rate of the cohort, which is {rate:g}; give one of the two, or both alike",
+            )
+
+    def _check_steps(self, training: Training) -> None:
+        check_one_hypothesis(self.mechanism, training)
+        if training.local.steps is None:
+            raise refuse_at(
+                "/training/local/steps",
+                "is required: records are drawn anew in every step, and epsilon counts steps; give "
+                "`steps` in place of `epochs`",
+            )
+        if training.root_mean:
+            raise refuse_at(
+                "/training/loss",
+                "the root of a mean has no gradient for each record to clip; use `mse` or "
+                "`cross-entropy`",
+            )
+        if self.baseline is not None and training.local.batch_size is None:
+            raise refuse_at(
+                "/training/local/batch_size",
+                f"is required: the baseline {self.baseline} draws so many records in each step on "
+                "average",
+            )
+
+    def _check_budgets(self, federation: FederationSpec) -> None:
+        column = self.budgets.column
+        if column is None:
+            return
+        training_columns = federation.traits.training_columns
+        if training_columns is None:
+            raise refuse_at(
+                "/privacy/budgets/column",
+                f"{federation.source} has no columns of its caller's; use a `distribution`, or the "
+                "source `table`",
+            )
+        if column in training_columns:
+            raise refuse_at(
+                "/privacy/budgets/column",
+                f"{column!r} is a feature or the target; budgets need a column of their own",
+            )
+
 
 PrivacySpec = Annotated[
     NoMechanism | LaplaceL2 | GaussianCentral | GaussianLocal | RecordPersonalised,
@@ -199,29 +367,7 @@ PrivacySpec = Annotated[
 ]
 
 
-def mechanism_parts() -> tuple[type[SpecPart], ...]:
+def mechanism_parts() -> tuple[type[MechanismPart], ...]:
     """The members of the union, in its order."""
-    parts: tuple[type[SpecPart], ...] = get_args(get_args(PrivacySpec)[0])
+    parts: tuple[type[MechanismPart], ...] = get_args(get_args(PrivacySpec)[0])
     return parts
-
-
-def is_per_layer(privacy: PrivacySpec) -> bool:
-    """Whether each layer of the network has noise of its own."""
-    match privacy:
-        case LaplaceL2():
-            return privacy.per_layer
-        case NoMechanism() | GaussianCentral() | GaussianLocal() | RecordPersonalised():
-            return False
-        case _:
-            assert_never(privacy)
-
-
-def budget_column(privacy: PrivacySpec) -> str | None:
-    """The column of the table with each record's budget; None where there is none."""
-    match privacy:
-        case RecordPersonalised():
-            return privacy.budgets.column
-        case NoMechanism() | LaplaceL2() | GaussianCentral() | GaussianLocal():
-            return None
-        case _:
-            assert_never(privacy)

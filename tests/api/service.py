@@ -358,7 +358,6 @@ def _report(row: Experiment, *, names: Sequence[str], hashed: str, head: bytes) 
             name=row.name,
             status="succeeded",
             spec=parse_spec(row.spec),
-            n=row.parameters,
             inputs=mechanism_of(parse_spec(row.spec)).inputs(n=row.parameters),
             federation=FederationFacts(
                 fingerprint="f" * 64,

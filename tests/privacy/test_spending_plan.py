@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.accountants.accountant_choice import accountant
 from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
 from fedaudit.privacy.accounting.accountants.pld import PldAccountant
 from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
@@ -19,6 +18,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     event_from_dict,
 )
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from tests.privacy.accounting.accountant_choice import accountant
 from tests.privacy.specs_of_privacy import a_spec
 
 DELTA = 1e-5

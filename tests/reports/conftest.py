@@ -48,14 +48,12 @@ def training_rows_of_clients() -> np.ndarray:
     return rows
 
 
-def inputs_of(
-    spec: ExperimentSpec, *, plan: SpendingPlan | None, layers: tuple[int, ...]
-) -> MechanismParameters:
+def inputs_of(spec: ExperimentSpec, *, plan: SpendingPlan | None) -> MechanismParameters:
     """What the ledger records; without its plan an epsilon is none, and only the spec counts."""
     mechanism = mechanism_of(spec)
     if mechanism.cost_kind == "epsilon" and plan is None:
         return unbounded_inputs(mechanism.facts.name, n=3, noise=spec.privacy.noise)
-    return mechanism.inputs(n=3, plan=plan, layers=layers)
+    return mechanism.inputs(n=3, plan=plan)
 
 
 @pytest.fixture
@@ -71,8 +69,7 @@ def material() -> Callable[..., ReportMaterial]:
             name=SPEC["name"],
             status="succeeded",
             spec=parsed,
-            n=3,
-            inputs=inputs_of(parsed, plan=changes.get("plan"), layers=changes.get("layers", ())),
+            inputs=inputs_of(parsed, plan=changes.get("plan")),
             federation=FederationFacts(
                 fingerprint="f" * 64,
                 clients=60,

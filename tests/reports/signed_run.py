@@ -132,7 +132,6 @@ def _report(
         name=SPEC.name,
         status="succeeded",
         spec=SPEC,
-        n=N,
         inputs=mechanism_of(SPEC).inputs(n=N),
         federation=FederationFacts(fingerprint="f" * 64, clients=8, training_clients=6, rows=32),
         releases=totals,

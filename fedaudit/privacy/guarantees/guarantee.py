@@ -11,6 +11,7 @@ SIMULATED = (
     "of this run is protected by nothing and is not for release."
 )
 NO_GUARANTEE = "no mechanism, no guarantee"
+UPDATES_AS_THEY_WERE = "There is no privacy mechanism: updates left the clients as they were."
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Guarantee:
     reasons: dict[str, str] = field(default_factory=dict)
 
 
-def no_guarantee(mechanism: str, *, unit: str, statement: str) -> Guarantee:
-    """The statement for a mechanism that bounds nothing."""
+def no_guarantee(mechanism: str, *, unit: str, statement: str, reason: str) -> Guarantee:
+    """The statement for a mechanism that bounds nothing; `reason`: why it has no figures."""
     return Guarantee(
         kind="none",
         mechanism=mechanism,
@@ -39,7 +40,7 @@ def no_guarantee(mechanism: str, *, unit: str, statement: str) -> Guarantee:
         delta=None,
         observers=(),
         statement=statement,
-        reasons={"adjacency": NO_GUARANTEE, "delta": NO_GUARANTEE},
+        reasons={"adjacency": reason, "delta": reason},
     )
 
 

@@ -10,7 +10,8 @@ exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
   release between datasets whose uploads lie within r of each other. Nothing but a clip keeps them
   there: with clip c two uploads from one hypothesis lie within 2c, and two from the hypotheses i
   and j within 2c + ||theta_i - theta_j||.
-- With noise layer by layer the exponents of the layers add up (`privacy.layer_guarantees`).
+- With noise layer by layer the exponents of the layers add up
+  (`fedaudit.privacy.guarantees.layer_guarantees`).
 - The adaptive radius is the norm of the secret update. The rate is then secret itself, the scale
   of the noise reveals it, and the proof does not apply: heuristic.
 - Where clients report the hypothesis that they chose, the report leaves without noise. The

@@ -67,10 +67,10 @@ class MechanismFacts:
     noise_origin: NoiseOrigin
     participation_is_visible: bool
     """Whether the server sees which clients took part, which the guarantee does not cover."""
-    no_group_costs: str | None
-    """Why there are no costs of groups of clients; None where there are."""
     unbounded: str | None
     """Why nothing bounds what a release reveals; None where noise always bounds it."""
+    unbounded_release: str | None
+    """How uploads then leave a client, as the end of a sentence; None where `unbounded` is."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,11 @@ class PrivacyMechanism(ABC):
     @abstractmethod
     def cost_kind(self) -> CostKind:
         """How the cost is counted."""
+
+    @property
+    @abstractmethod
+    def no_group_costs(self) -> str | None:
+        """Why there are no costs of groups of clients; None where there are."""
 
     @property
     @abstractmethod
@@ -128,6 +133,15 @@ class PrivacyMechanism(ABC):
         `client_names`: all clients of the federation; `records`: how its records are used, where
         they have their own budgets. Raises ValueError where these are needed and missing, and
         InvalidInputError where no record can be used.
+        """
+
+    @abstractmethod
+    def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
+        """How often a subject of the ledger may be charged before the run's budget is spent; None
+        without a budget.
+
+        `n`: parameters of the model; `plan`: that of the run. Raises ValueError where the budget is
+        an epsilon and there is no plan.
         """
 
     @abstractmethod

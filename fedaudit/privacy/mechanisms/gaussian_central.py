@@ -69,10 +69,8 @@ class GaussianCentralMechanism(EpsilonMechanism):
             statement="The server adds the noise, and is trusted with every update.",
         ),
         participation_is_visible=False,
-        no_group_costs=(
-            "who takes part in a round is secret, so everybody is charged for all of them"
-        ),
         unbounded=None,
+        unbounded_release=None,
     )
 
     privacy: GaussianCentral
@@ -86,6 +84,11 @@ class GaussianCentralMechanism(EpsilonMechanism):
     def cost_kind(self) -> CostKind:
         """An epsilon with a delta."""
         return "epsilon"
+
+    @property
+    def no_group_costs(self) -> str | None:
+        """Ledger and report do not tell who took part."""
+        return "who takes part in a round is secret, so everybody is charged for all of them"
 
     @property
     def epsilon_budget(self) -> float | None:

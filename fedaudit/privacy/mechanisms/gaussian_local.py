@@ -42,8 +42,8 @@ class GaussianLocalMechanism(EpsilonMechanism):
             statement="Each client adds noise before anything leaves it.",
         ),
         participation_is_visible=True,
-        no_group_costs=None,
         unbounded=None,
+        unbounded_release=None,
     )
 
     privacy: GaussianLocal
@@ -57,6 +57,11 @@ class GaussianLocalMechanism(EpsilonMechanism):
     def cost_kind(self) -> CostKind:
         """An epsilon with a delta."""
         return "epsilon"
+
+    @property
+    def no_group_costs(self) -> str | None:
+        """None: each client has a cost of its own."""
+        return None
 
     @property
     def epsilon_budget(self) -> float | None:

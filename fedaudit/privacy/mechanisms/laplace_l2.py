@@ -79,8 +79,8 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             statement="Each client adds noise before anything leaves it.",
         ),
         participation_is_visible=True,
-        no_group_costs=None,
         unbounded=None,
+        unbounded_release=None,
     )
 
     privacy: LaplaceL2
@@ -94,6 +94,11 @@ class LaplaceL2Mechanism(PrivacyMechanism):
     def cost_kind(self) -> CostKind:
         """Leakage."""
         return "leakage"
+
+    @property
+    def no_group_costs(self) -> str | None:
+        """None: each client has a cost of its own."""
+        return None
 
     @property
     def epsilon_budget(self) -> float | None:
@@ -131,19 +136,27 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         """None: leakage needs no plan, because it is a product."""
         return None
 
+    def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
+        """Whole releases of n / nu within the budget of a client."""
+        privacy = self.privacy
+        if privacy.client_budget is None:
+            return None
+        return largest_participation(
+            client_budget=privacy.client_budget, n=n, noise_multiplier=privacy.noise_multiplier
+        )
+
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
     ) -> Projection:
         """Leakage of a client drawn in every round, and of a client drawn as often as the
         average."""
-        nu, budget = self.privacy.noise_multiplier, self.privacy.client_budget
-        rounds = self.spec.training.rounds
+        nu, rounds = self.privacy.noise_multiplier, self.spec.training.rounds
+        allowed = self.participation_cap(n=n)
         reasons = {"epsilon": NO_EPSILON}
         most, ends = rounds, None
-        if budget is None:
+        if allowed is None:
             reasons["budget_ends_in_round"] = "privacy.client_budget is not set"
         else:
-            allowed = largest_participation(budget, n, nu)
             most = min(rounds, allowed)
             if allowed < rounds:
                 ends = allowed + 1
@@ -219,7 +232,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
     def _reports_choice(self) -> bool:
         """Whether clients report, without noise, which of several hypotheses they chose."""
         training = self.spec.training
-        return training.clustering.method == "reported" and training.hypotheses > 1
+        return training.reports_choices and training.hypotheses > 1
 
     @staticmethod
     def _needed(layers: Sequence[int]) -> Sequence[int]:

@@ -10,7 +10,12 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
     MechanismParameters,
     unbounded_inputs,
 )
-from fedaudit.privacy.guarantees.guarantee import Guarantee, no_guarantee
+from fedaudit.privacy.guarantees.guarantee import (
+    NO_GUARANTEE,
+    UPDATES_AS_THEY_WERE,
+    Guarantee,
+    no_guarantee,
+)
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
 from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, Projection, unbounded_projection
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
@@ -42,8 +47,8 @@ class NoPrivacyMechanism(PrivacyMechanism):
             statement="Nobody adds noise.",
         ),
         participation_is_visible=False,
-        no_group_costs=None,
         unbounded=NO_MECHANISM,
+        unbounded_release="without noise",
     )
 
     privacy: NoMechanism
@@ -57,6 +62,11 @@ class NoPrivacyMechanism(PrivacyMechanism):
     def cost_kind(self) -> CostKind:
         """Nothing bounds what a release reveals."""
         return "unbounded"
+
+    @property
+    def no_group_costs(self) -> str | None:
+        """None: who took part is no secret."""
+        return None
 
     @property
     def epsilon_budget(self) -> float | None:
@@ -83,6 +93,10 @@ class NoPrivacyMechanism(PrivacyMechanism):
         """There is no epsilon to plan."""
         return None
 
+    def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
+        """None: there is nothing to spend."""
+        return None
+
     def project_cost(
         self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
     ) -> Projection:
@@ -98,8 +112,10 @@ class NoPrivacyMechanism(PrivacyMechanism):
         layers: Sequence[int] = (),
     ) -> Guarantee:
         """The statement that there is no guarantee."""
-        return no_guarantee(self.facts.name, unit=self.facts.unit, statement=_STATEMENT)
+        return no_guarantee(
+            self.facts.name, unit=self.facts.unit, statement=_STATEMENT, reason=NO_GUARANTEE
+        )
 
     def limits(self) -> list[str]:
-        """Only the limits of every run without noise."""
-        return []
+        """That updates are unchanged."""
+        return [UPDATES_AS_THEY_WERE]

@@ -21,7 +21,13 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
     unbounded_inputs,
 )
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-from fedaudit.privacy.guarantees.guarantee import Guarantee, no_guarantee, number
+from fedaudit.privacy.guarantees.guarantee import (
+    NO_GUARANTEE,
+    UPDATES_AS_THEY_WERE,
+    Guarantee,
+    no_guarantee,
+    number,
+)
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
 from fedaudit.privacy.mechanisms.with_epsilon import EpsilonMechanism
 from fedaudit.privacy.planning.cost_projection import (
@@ -50,6 +56,7 @@ _NOTHING_HIDDEN = (
 _NO_COST_OF_GROUPS = (
     "who takes part in a round is secret, and each record spends a budget of its own"
 )
+_NO_COST_WITHOUT_NOISE = f"{NO_NOISE}, and no group has a cost that is counted"
 
 
 @dataclass(frozen=True)
@@ -75,8 +82,8 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
             statement="Each client adds noise, and is trusted with its own records.",
         ),
         participation_is_visible=False,
-        no_group_costs=_NO_COST_OF_GROUPS,
         unbounded=NO_NOISE,
+        unbounded_release="without noise",
     )
 
     privacy: RecordPersonalised
@@ -86,13 +93,18 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         """Formal with exact rates and no baseline; the baseline `privacy-free` has no guarantee."""
         if self._is_without_noise:
             return "none"
-        proven = self.privacy.baseline is None and self.privacy.inversion == "exact"
+        proven = self.privacy.baseline is None and self._rates_are_exact
         return "formal" if proven else "heuristic"
 
     @property
     def cost_kind(self) -> CostKind:
         """An epsilon with a delta, except for the baseline without noise."""
         return "unbounded" if self._is_without_noise else "epsilon"
+
+    @property
+    def no_group_costs(self) -> str | None:
+        """Records pay, and clients do not; without noise nobody pays."""
+        return _NO_COST_WITHOUT_NOISE if self._is_without_noise else _NO_COST_OF_GROUPS
 
     @property
     def epsilon_budget(self) -> float | None:
@@ -168,8 +180,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
             raise ValueError("a plan for records needs how they are used (record_use)")
         rounds = self.spec.training.rounds
         found = record_spending(records, rounds=rounds, delta=self.privacy.delta)
-        keeps = self.privacy.baseline != "uniform" and self.privacy.inversion == "exact"
-        if keeps and found.overspent(rounds):
+        if self._keeps_budgets and found.overspent(rounds):
             raise RuntimeError(f"{found.overspent(rounds)} records would pass their budgets")
         return plan_of_records(found, rounds=rounds, delta=self.privacy.delta)
 
@@ -210,7 +221,12 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     ) -> Guarantee:
         """For every record with an epsilon of its own; none for the baseline without noise."""
         if self._is_without_noise:
-            return no_guarantee(self.facts.name, unit=self.facts.unit, statement=_NOTHING_HIDDEN)
+            return no_guarantee(
+                self.facts.name,
+                unit=self.facts.unit,
+                statement=_NOTHING_HIDDEN,
+                reason=NO_GUARANTEE,
+            )
         return super().guarantee(n=n, epsilons=epsilons, planned=planned, layers=layers)
 
     def sentences(self) -> list[str]:
@@ -247,7 +263,7 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     def limits(self) -> list[str]:
         """What the server's figure means, and to whom the budgets belong."""
         if self._is_without_noise:
-            return []
+            return [UPDATES_AS_THEY_WERE]
         found, distribution = [], self.privacy.budgets.distribution
         if self._client_rate < 1:
             found.append(
@@ -265,6 +281,30 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
     @property
     def _is_without_noise(self) -> bool:
         return self.privacy.baseline == "privacy-free"
+
+    @property
+    def _keeps_budgets(self) -> bool:
+        """Whether no record may spend more than its budget against the final model."""
+        match self.privacy.baseline:
+            case None:
+                return self._rates_are_exact
+            case "strong-for-all" | "dropout" | "filter":
+                return True
+            case "uniform" | "privacy-free":
+                return False
+            case other:
+                assert_never(other)
+
+    @property
+    def _rates_are_exact(self) -> bool:
+        """Whether rates follow from budgets by the accountant itself; baselines do not ask."""
+        match self.privacy.inversion:
+            case "exact":
+                return True
+            case "curve-fit":
+                return False
+            case other:
+                assert_never(other)
 
     @property
     def _client_rate(self) -> float:
@@ -326,13 +366,21 @@ def _what_the_server_sees(rate: float) -> str:
 
 
 def _how_budgets_are_kept(privacy: RecordPersonalised, rate: float) -> str:
-    if privacy.baseline == "uniform":
-        return (
-            f"Every record spends up to {number(privacy.uniform_epsilon)} against `final_model`, "
-            "whatever its own budget."
-        )
-    if privacy.baseline is None and privacy.inversion == "curve-fit":
-        return "Budgets are aimed at, against `final_model`, and not always kept."
+    match privacy.baseline:
+        case "uniform":
+            return (
+                f"Every record spends up to {number(privacy.uniform_epsilon)} against "
+                "`final_model`, whatever its own budget."
+            )
+        case "privacy-free":
+            raise ValueError("without noise no budget is kept")
+        case None:
+            if privacy.inversion == "curve-fit":
+                return "Budgets are aimed at, against `final_model`, and not always kept."
+        case "strong-for-all" | "dropout" | "filter":
+            pass
+        case other:
+            assert_never(other)
     if rate == 1:
         return "Budgets are kept against both."
     return (

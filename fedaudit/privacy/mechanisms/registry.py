@@ -73,6 +73,16 @@ def known_facts(name: str | None) -> MechanismFacts | None:
     return None if name is None else _FACTS.get(name)
 
 
+def unbounded_release(name: str | None) -> str:
+    """How uploads left a client where nothing bounds them, as the end of a sentence.
+
+    The name is a stored one, as in `known_facts`.
+    """
+    facts = known_facts(name)
+    known = None if facts is None else facts.unbounded_release
+    return "without any known bound" if known is None else known
+
+
 def why_unbounded(inputs: MechanismParameters) -> str:
     """Why nothing bounds what a release reveals, for entries that count no cost."""
     facts = known_facts(inputs.mechanism)

@@ -63,7 +63,8 @@ class EpsilonMechanism(PrivacyMechanism):
     ) -> Guarantee:
         """The mechanism's sentences, what was spent, and what is not covered."""
         sentences = [*self.sentences(), *_figures(epsilons)]
-        if self.spec.training.stopping.patience is not None:
+        # Without patience a loss can still end the run, by not being finite.
+        if self.spec.training.stopping.patience is not None or planned:
             sentences.append(_early_end(planned))
         sentences.append(_HELD_OUT[self.spec.federation.validation_unit])
         if self.spec.privacy.noise == "simulation":
@@ -77,6 +78,14 @@ class EpsilonMechanism(PrivacyMechanism):
             observers=self.facts.observers,
             statement=" ".join(sentences),
         )
+
+    def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
+        """The charges that the epsilon budget has room for, against every observer."""
+        if self.epsilon_budget is None:
+            return None
+        if plan is None:
+            raise ValueError(f"the epsilon budget of {self.facts.name} needs its spending plan")
+        return min(plan.steps_within(observer, self.epsilon_budget) for observer in plan.observers)
 
     def planned_inputs(
         self,

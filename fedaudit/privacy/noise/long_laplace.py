@@ -1,7 +1,7 @@
 """The Laplace mechanism for one client's vector of a million parameters.
 
-The numbers equal those of `privacy.laplace`. The difference is memory: vectors are processed in
-parts, so that a release needs little memory beyond the upload itself.
+The numbers equal those of `fedaudit.privacy.noise.laplace`. The difference is memory: vectors are
+processed in parts, so that a release needs little memory beyond the upload itself.
 """
 
 from collections.abc import Sequence

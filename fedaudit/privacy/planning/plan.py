@@ -11,7 +11,8 @@ The plan's subjects, who are charged:
 - `gaussian-local`: every client, for each of its own uploads, against the server. It sees who
   sends, so no sampling amplifies.
 - `record-personalised`: groups of records by budget (`fedaudit.privacy.records.record_groups`), for
-  every round before the final model, and for the rounds of the busiest client against the server.
+  every round against the observer of the final model, and for the rounds of the busiest client
+  against the server.
 """
 
 from collections.abc import Mapping, Sequence

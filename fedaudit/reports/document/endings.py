@@ -41,9 +41,9 @@ def chosen_by_losses(stopped_by: StoppedBy | None) -> bool:
     version does not know, is not said to be one.
     """
     match stopped_by:
-        case "patience":
+        case "patience" | "diverged":
             return True
-        case "rounds" | "budget" | "diverged" | None:
+        case "rounds" | "budget" | None:
             return False
         case _:
             assert_never(stopped_by)

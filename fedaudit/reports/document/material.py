@@ -61,9 +61,6 @@ class HypothesesFacts:
 
     hypotheses: NDArray[np.float32]
     """[k, n], the best hypotheses."""
-    parts: tuple[int, ...]
-    """Parameters of each part of the vector that has its own noise; only n where one noise covers
-    all."""
     radii: NDArray[np.float64] | None = None
     """[releases, parts] of the best round, for an adaptive radius; None without one."""
 
@@ -76,8 +73,6 @@ class ReportMaterial:
     name: str
     status: str
     spec: ExperimentSpec
-    n: int
-    """Released parameters."""
     inputs: MechanismParameters
     """The mechanism, as in every entry of the run's ledger."""
     federation: FederationFacts
@@ -107,8 +102,6 @@ class ReportMaterial:
     """Or the reason why there is none."""
     refused: NDArray[np.int32] | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
-    layers: tuple[int, ...] = ()
-    """Parameters of each layer where each has its own noise; empty where one noise covers all."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""
 

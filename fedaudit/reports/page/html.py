@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.chart import bound_text, figure_text
 from fedaudit.reports.charts.chart_choice import charts_of
 from fedaudit.reports.charts.series import Series
@@ -82,5 +83,6 @@ def _template() -> Template:
         metric_of=metric_of,
         why_no_privacy_cost=why_no_privacy_cost,
         style=Markup(_style()),
+        unbounded_release=unbounded_release,
     )
     return environment.get_template("report.html")

@@ -73,7 +73,7 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
     if not np.isfinite(facts.hypotheses).all():
         return _NOT_FINITE
     run = _run(material, facts)
-    by_part = part_distances(facts.hypotheses, parts=facts.parts)
+    by_part = part_distances(facts.hypotheses, parts=material.inputs.noised_sizes)
     distances = np.linalg.norm(by_part, axis=-1)
     pairs = [_pair(run, pair, by_part[pair]) for pair in listed_pairs(distances)]
     k = len(distances)

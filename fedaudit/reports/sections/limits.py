@@ -42,11 +42,7 @@ def _limit_mechanism(material: ReportMaterial) -> list[str]:
         case "leakage":
             return _limit_leakage(material)
         case "unbounded":
-            limits = mechanism_of(material.spec).limits()
-            return [
-                "There is no privacy mechanism: updates left the clients as they were.",
-                *limits,
-            ]
+            return mechanism_of(material.spec).limits()
         case _:
             assert_never(cost_kind)
 

@@ -33,7 +33,7 @@ def privacy_cost_by_group(
     material: ReportMaterial, attribute: str, rule: DisclosureRule
 ) -> tuple[PrivacyCostSection | None, str | None]:
     """The section of one attribute, or None and the reason why there is none."""
-    secret = mechanism_of(material.spec).facts.no_group_costs
+    secret = mechanism_of(material.spec).no_group_costs
     if secret is not None:
         return None, secret
     rows = material.federation.training_rows.get(attribute)

@@ -147,10 +147,10 @@ def _with_leakage(material: ReportMaterial) -> Privacy:
     summary = summarise_leakage(
         material.releases,
         training_clients=material.federation.training_clients,
-        n=material.n,
+        n=material.inputs.n,
         noise_multiplier=nu,
     )
-    by_cluster = _by_cluster(material, nu)
+    by_cluster = _by_cluster(material)
     reasons = {"epsilon_max": NO_EPSILON, "records": _NOT_BY_RECORD}
     if by_cluster is None:
         reasons["leakage_by_cluster"] = "the clusters of the clients were not handed over"
@@ -168,7 +168,7 @@ def _with_leakage(material: ReportMaterial) -> Privacy:
         leakage_max=summary.maximum,
         leakage_quantiles=summary.quantiles,
         leakage_by_cluster=by_cluster,
-        leakage_per_release=leakage(1, n=material.n, noise_multiplier=nu),
+        leakage_per_release=material.inputs.leakage(1),
         log_ratio_max=None if isinstance(bounded, str) else bounded,
         leakage_by_component=_by_component(material.inputs),
         between_hypotheses=None if isinstance(between, str) else between,
@@ -234,7 +234,7 @@ def _ordered(material: ReportMaterial) -> NDArray[np.int64]:
     )
 
 
-def _by_cluster(material: ReportMaterial, nu: float) -> list[ClusterLeakage] | None:
+def _by_cluster(material: ReportMaterial) -> list[ClusterLeakage] | None:
     if material.clusters is None:
         return None
     found = []
@@ -245,10 +245,8 @@ def _by_cluster(material: ReportMaterial, nu: float) -> list[ClusterLeakage] | N
                 ClusterLeakage(
                     cluster=cluster,
                     clients=len(releases),
-                    leakage_median=leakage(
-                        float(np.median(releases)), n=material.n, noise_multiplier=nu
-                    ),
-                    leakage_max=leakage(int(releases.max()), n=material.n, noise_multiplier=nu),
+                    leakage_median=material.inputs.leakage(float(np.median(releases))),
+                    leakage_max=material.inputs.leakage(int(releases.max())),
                 )
             )
     return found

@@ -13,7 +13,6 @@ from fedaudit.privacy.records.record_groups import enclosing
 from fedaudit.privacy.records.record_spending import GroupSpending, RecordSpending
 from fedaudit.reports.document.document import RecordGroupSection, RecordsSection
 from fedaudit.reports.document.material import ReportMaterial
-from fedaudit.spec.privacy import budget_column
 
 
 def records_section(material: ReportMaterial, records: RecordSpending) -> RecordsSection:
@@ -22,7 +21,7 @@ def records_section(material: ReportMaterial, records: RecordSpending) -> Record
     Raises KeyError where the material lacks the compositions against that observer.
     """
     rounds = int(np.asarray(material.compositions["final_model"]).max(initial=0))
-    secret = budget_column(material.spec.privacy) is not None
+    secret = material.spec.privacy.budget_column is not None
     found = records.of_groups("final_model", rounds)
     # Records that were left out are a group too: otherwise the total minus the others reveals them.
     cells = np.array([records.left_out, *(one.records for one in found)])

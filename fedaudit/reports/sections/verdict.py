@@ -6,6 +6,7 @@ from typing import Any
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.endings import SENTENCES, chosen_by_losses, known_ending
 from fedaudit.reports.document.outcomes import GateOutcome
@@ -71,7 +72,8 @@ def _privacy(report: Mapping[str, Any]) -> list[str]:
     privacy, kind = report["privacy"], report["guarantee"]["kind"]
     took_part = f"A client took part in at most {privacy['participations_max']} rounds"
     if kind == "none":
-        return [f"There is no privacy guarantee. {took_part}, each time without noise."]
+        how = unbounded_release(report["guarantee"]["mechanism"])
+        return [f"There is no privacy guarantee. {took_part}, each time {how}."]
     if privacy["epsilon"]:
         stated = [f"The guarantee is {kind}. {_epsilons(report)}", _EPSILON_BASIS[kind]]
         early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))

@@ -17,7 +17,7 @@ from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.privacy.record_evidence import record_courses
+from fedaudit.privacy.records.record_evidence import TooManyEventsError, record_courses
 from fedaudit.reports.document.checks import Check, check, shown, unchecked
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
@@ -149,7 +149,10 @@ def _plan(
     mechanism = mechanism_of(spec)
     match mechanism.facts.subject_kind:
         case "record_group":
-            repeated_events = record_courses(spec, inputs, inputs.n, names)
+            try:
+                repeated_events = record_courses(spec, inputs, inputs.n, names)
+            except TooManyEventsError as error:
+                raise _UncheckedError(str(error)) from None
             rounds += _REPEATS
             if (
                 repeated_events is not None

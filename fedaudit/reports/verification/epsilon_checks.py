@@ -13,10 +13,10 @@ import numpy as np
 from fedaudit.federations.split import training_clients
 from fedaudit.privacy.accounting.epsilon_curves import worst_epsilons
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.record_evidence import record_courses
+from fedaudit.privacy.records.record_evidence import TooManyEventsError, record_courses
 from fedaudit.privacy.records.record_spending import RECORD_ADJACENCY, RECORD_OBSERVERS
 from fedaudit.privacy.records.record_use import record_settings
-from fedaudit.reports.document.checks import Check, check, same, shown, value_at
+from fedaudit.reports.document.checks import Check, check, same, shown, unchecked, value_at
 from fedaudit.reports.verification.recompute import LedgerTotals
 from fedaudit.spec.experiment import ExperimentSpec
 
@@ -51,7 +51,11 @@ def epsilon_checks(
     subject_kind = mechanism_of(spec).facts.subject_kind
     match subject_kind:
         case "record_group":
-            known = _epsilons_from_entries(spec, totals, parameters, names)
+            try:
+                known = _epsilons_from_entries(spec, totals, parameters, names)
+            except TooManyEventsError as error:
+                yield unchecked("ledger.inputs", str(error))
+                return
         case "client" | "population":
             known = _epsilons_from_spec(spec, totals, parameters, names, training)
         case _:

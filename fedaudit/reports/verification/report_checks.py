@@ -30,7 +30,6 @@ from fedaudit.reports.verification.report_signature import report_envelope
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
-from fedaudit.spec.privacy import is_per_layer
 
 
 def report_checks(
@@ -228,7 +227,7 @@ def _layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int, ...]:
     The data are not available, so the check against the spec is whether its model can have such
     layers. Raises ValueError where it cannot.
     """
-    if not is_per_layer(spec.privacy):
+    if not spec.privacy.has_noise_per_layer:
         return ()
     said = value_at(report, "privacy", "leakage_by_component")
     sizes = [value_at(part, "parameters") for part in said] if isinstance(said, list) else []

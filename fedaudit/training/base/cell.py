@@ -62,14 +62,14 @@ def charges_population(cell: Cell) -> bool:
 
     With a trusted server, ledger rows for participants would reveal who was drawn.
     """
-    role = mechanism_of(cell.spec).facts.applied_by
-    match role:
-        case "server":
+    kind = mechanism_of(cell.spec).facts.subject_kind
+    match kind:
+        case "population":
             return True
-        case "clients" | "local-steps":
+        case "client" | "record_group":
             return False
         case _:
-            assert_never(role)
+            assert_never(kind)
 
 
 def ledger_subjects(cell: Cell) -> int:

@@ -73,7 +73,7 @@ class RoundRecord:
     """What each subject has been charged against each observer, up to and including this round.
     Empty where there is only one observer, against whom it is `releases`."""
     plane: RoundPlot | None = None
-    """Of validated rounds, where the run can be drawn (`training.plane`)."""
+    """Of validated rounds, where the run can be drawn (`fedaudit.training.base.parameter_plot`)."""
 
 
 @dataclass(frozen=True)

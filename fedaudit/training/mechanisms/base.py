@@ -25,7 +25,6 @@ from fedaudit.spec.base import SpecPart
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.cohort import Block, Draws
 from fedaudit.training.base.record_steps import RecordSteps
-from fedaudit.training.base.run_spending import spending_of
 
 Privacy = TypeVar("Privacy", bound=SpecPart)
 
@@ -181,10 +180,6 @@ class ClientMechanism(ABC):
         Raises ValueError for cells of another mechanism.
         """
 
-    @abstractmethod
-    def participation_cap(self, cell: Cell) -> int | None:
-        """How often a client may release before its budget is spent; None without a budget."""
-
     def stack_key(self) -> tuple[object, ...]:
         """What cells of this mechanism must have in common to be stacked."""
         return ()
@@ -211,10 +206,6 @@ class ServerMechanism(ABC):
 
         Raises ValueError for cells of another mechanism.
         """
-
-    @abstractmethod
-    def participation_cap(self, cell: Cell) -> int | None:
-        """How many rounds the population's budget has room for; None without a budget."""
 
     def stack_key(self) -> tuple[object, ...]:
         """What cells of this mechanism must have in common to be stacked."""
@@ -279,15 +270,3 @@ def finite_uploads(uploads: Tensor) -> Tensor:
     if math.isfinite(uploads.sum().item()):
         return torch.ones(uploads.shape[:2], dtype=torch.bool, device=uploads.device)
     return torch.isfinite(uploads).all(-1)
-
-
-def steps_within(cell: Cell, epsilon: float) -> int:
-    """How many charges the observer's epsilon has room for.
-
-    Raises ValueError for a mechanism that counts no epsilon.
-    """
-    plan = spending_of(cell.spec, cell.federation)
-    if plan is None:
-        raise ValueError(f"{cell.spec.privacy.mechanism} counts no epsilon")
-    (observer,) = plan.observers
-    return plan.steps_within(observer, epsilon)

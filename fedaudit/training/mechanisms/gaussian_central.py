@@ -29,7 +29,6 @@ from fedaudit.training.mechanisms.base import (
     column,
     drawn,
     privacy_of,
-    steps_within,
 )
 
 _MIN_CLIP, _MAX_CLIP = 1e-12, 1e12
@@ -63,11 +62,6 @@ class GaussianCentralTraining(ServerMechanism):
             expected=expected,
             moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
         )
-
-    def participation_cap(self, cell: Cell) -> int | None:
-        """See `ServerMechanism`."""
-        budget = self.privacy.epsilon_budget
-        return None if budget is None else steps_within(cell, budget)
 
     def stack_key(self) -> tuple[object, ...]:
         """Whether the clip is adaptive."""

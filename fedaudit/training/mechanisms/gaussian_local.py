@@ -20,7 +20,6 @@ from fedaudit.training.mechanisms.base import (
     column,
     drawn,
     privacy_of,
-    steps_within,
 )
 
 
@@ -39,11 +38,6 @@ class GaussianLocalTraining(ClientMechanism):
             noise_multiplier=column([part.noise_multiplier for part in privacy], device),
         )
         return GaussianUploads(gaussian, n=cells[0].shape.n)
-
-    def participation_cap(self, cell: Cell) -> int | None:
-        """See `ClientMechanism`."""
-        budget = self.privacy.epsilon_budget
-        return None if budget is None else steps_within(cell, budget)
 
 
 @dataclass(frozen=True)

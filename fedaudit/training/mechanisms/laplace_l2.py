@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.shape import layer_sizes
-from fedaudit.privacy.metric.leakage import largest_participation
 from fedaudit.privacy.noise.laplace import Sanitiser, unit_laplace, unit_layers
 from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
 from fedaudit.privacy.noise.long_laplace import (
@@ -45,16 +44,6 @@ class LaplaceL2Training(ClientMechanism):
         if self.privacy.per_layer:
             return LayeredLaplace(_layer_sanitiser(privacy, layer_sizes(shape), device))
         return WholeVectorLaplace(_sanitiser(privacy, shape.n, device), n=shape.n)
-
-    def participation_cap(self, cell: Cell) -> int | None:
-        """See `ClientMechanism`: whole releases of n / nu within the budget."""
-        if self.privacy.client_budget is None:
-            return None
-        return largest_participation(
-            client_budget=self.privacy.client_budget,
-            n=cell.shape.n,
-            noise_multiplier=self.privacy.noise_multiplier,
-        )
 
     def stack_key(self) -> tuple[object, ...]:
         """Whether layers have noise of their own."""

@@ -33,10 +33,6 @@ class NoMechanismTraining(ClientMechanism):
         privacy_of(cells, NoMechanism)
         return Unprotected()
 
-    def participation_cap(self, cell: Cell) -> int | None:
-        """None: there is nothing to spend."""
-        return None
-
 
 class Unprotected(ClientProtection):
     """Uploads are sent unchanged, unless they are not finite."""

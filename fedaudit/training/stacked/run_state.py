@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.networks.initial import initial_hypotheses
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import Cell, ledger_subjects
+from fedaudit.training.base.run_spending import spending_of
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism
 
@@ -97,11 +99,8 @@ def _initial_clip(cell: Cell) -> float | None:
 
 def participation_cap(cell: Cell) -> int | None:
     """How often a subject may release before its budget is spent; None without a budget."""
-    mechanism = training_mechanism(cell.spec.privacy)
-    match mechanism:
-        case ClientMechanism() | ServerMechanism():
-            return mechanism.participation_cap(cell)
-        case RecordMechanism():
-            raise ValueError(f"{mechanism.name} gives budgets to records, and not to clients")
-        case _:
-            assert_never(mechanism)
+    mechanism = mechanism_of(cell.spec)
+    plan = None
+    if mechanism.epsilon_budget is not None:  # a plan takes time, and only such a budget needs it
+        plan = spending_of(cell.spec, cell.federation)
+    return mechanism.participation_cap(n=cell.shape.n, plan=plan)

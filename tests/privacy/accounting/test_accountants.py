@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedaudit.privacy.accounting.accountants.accountant_choice import accountant
 from fedaudit.privacy.accounting.accountants.base import UnsupportedEventError
 from fedaudit.privacy.accounting.accountants.pld import PldAccountant
 from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
@@ -20,6 +19,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     PoissonSampled,
     TwoStage,
 )
+from tests.privacy.accounting.accountant_choice import accountant
 from tests.privacy.gaussian_exact import exact_epsilon
 
 DELTA = 1e-5

@@ -50,6 +50,9 @@ SPECS: dict[str, ExperimentSpec] = {
     "laplace-fixed": a_spec(
         {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 1.0, "clip": 0.4}
     ),
+    "laplace-budget": a_spec(
+        {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 1.0, "client_budget": 4.0}
+    ),
     "central": a_spec({"mechanism": "gaussian-central", **GAUSSIAN}, clustering="reported"),
     "local": a_spec({"mechanism": "gaussian-local", **GAUSSIAN}, hypotheses=1),
     "local-budget": a_spec(

@@ -97,6 +97,30 @@ def test_a_budget_allows_as_much_as_stays_within_it(name: str) -> None:
             assert plan.largest(observer, allowed + 1) > mechanism.epsilon_budget
 
 
+def test_a_run_is_capped_where_a_budget_is_set_and_nowhere_else(name: str) -> None:
+    mechanism, plan = bound(name)
+    cap = mechanism.participation_cap(n=2, plan=plan)
+    budget = mechanism.spec.privacy.model_dump().get("client_budget") or mechanism.epsilon_budget
+    assert (cap is None) == (budget is None)
+    if mechanism.epsilon_budget is not None:
+        assert plan is not None
+        assert cap == min(
+            mechanism.compositions_within_budget(plan, observer) for observer in plan.observers
+        )
+        with pytest.raises(ValueError, match="needs its spending plan"):
+            mechanism.participation_cap(n=2)
+
+
+def test_the_reason_for_no_costs_of_groups_is_the_runs_own(name: str) -> None:
+    mechanism, _ = bound(name)
+    reason = mechanism.no_group_costs
+    if mechanism.facts.subject_kind == "client":
+        assert reason is None
+        return
+    assert reason is not None
+    assert ("is secret" in reason) == (mechanism.cost_kind == "epsilon")
+
+
 def test_limits_are_sentences(name: str) -> None:
     for sentence in bound(name)[0].limits():
         assert sentence[0].isupper()

@@ -11,6 +11,7 @@ from fedaudit.privacy.mechanisms.registry import (
     known_facts,
     mechanism_facts,
     mechanism_of,
+    unbounded_release,
     why_unbounded,
 )
 from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, NO_NOISE
@@ -59,6 +60,26 @@ def test_what_has_no_noise_says_why() -> None:
 def test_a_mechanism_that_lost_its_noise_is_not_worded_as_none() -> None:
     lost = unbounded_inputs("laplace-l2", n=3, noise="release")
     assert why_unbounded(lost) not in {NO_MECHANISM, NO_NOISE}
+
+
+def test_only_what_may_be_unbounded_says_how_uploads_then_leave() -> None:
+    for mechanism in MECHANISMS:
+        facts = mechanism.facts
+        assert (facts.unbounded_release is None) == (facts.unbounded is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("none", "without noise"),
+        ("record-personalised", "without noise"),
+        ("laplace-l2", "without any known bound"),
+        ("of-another-version", "without any known bound"),
+        (None, "without any known bound"),
+    ],
+)
+def test_a_stored_name_tells_how_uploads_left(name: str | None, words: str) -> None:
+    assert unbounded_release(name) == words
 
 
 def test_inputs_tell_how_their_cost_is_counted() -> None:

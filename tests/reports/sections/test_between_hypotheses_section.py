@@ -27,7 +27,7 @@ def made(material, *, privacy=None, training=None, hypotheses=HYPOTHESES, radii=
     changed = {} if privacy is None else {"privacy": privacy}
     if training is not None:
         changed["training"] = {**SPEC["training"], **training}
-    facts = HypothesesFacts(hypotheses=hypotheses, parts=parts, radii=radii)
+    facts = HypothesesFacts(hypotheses=hypotheses, radii=radii)
     found = material(spec=changed, hypotheses=facts)
     if len(parts) > 1:
         layered = replace(found.inputs, n=sum(parts), components=layer_components(parts))

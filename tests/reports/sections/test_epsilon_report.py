@@ -289,6 +289,36 @@ def test_a_run_that_its_losses_ended_is_proven_for_all_planned_rounds_only(mater
     assert planned(replace(found, result=replace(found.result, stopped_by="rounds"))) == ()
 
 
+@pytest.mark.parametrize("name", ["central", "local"])
+def test_a_run_that_diverged_is_proven_for_all_planned_rounds_only(material, name):
+    found, _ = with_plan(material, name)
+    stopping = found.spec.training.stopping.model_copy(update={"patience": None})
+    training = found.spec.training.model_copy(update={"stopping": stopping})
+    found = replace(
+        found,
+        spec=found.spec.model_copy(update={"training": training}),
+        result=replace(found.result, stopped_by="diverged"),
+    )
+    [early] = planned(found)
+    report = assemble(found)
+    assert early.value > report["privacy"]["epsilon_max"]
+    assert "the larger epsilon of all rounds that were planned" in report["verdict"]
+    statement = report["guarantee"]["statement"]
+    assert f"all rounds that were planned: epsilon = {at_most(early.value)}" in statement
+
+
+def test_a_run_that_no_loss_may_end_says_nothing_of_an_early_end(material):
+    found, _ = with_plan(material, "central")
+    stopping = found.spec.training.stopping.model_copy(update={"patience": None})
+    training = found.spec.training.model_copy(update={"stopping": stopping})
+    found = replace(
+        found,
+        spec=found.spec.model_copy(update={"training": training}),
+        result=replace(found.result, stopped_by="rounds"),
+    )
+    assert "end training early" not in assemble(found)["guarantee"]["statement"]
+
+
 def test_what_was_planned_stays_within_the_budget_of_the_run(material):
     found, plan = with_plan(material, "central", epsilon_budget=9.0)
     within = plan.steps_within("final_model", 9.0)

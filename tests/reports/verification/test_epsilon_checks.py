@@ -19,7 +19,7 @@ ROUNDS = {"central": 41, "local": 4, "records": 6}
 
 def entries_of(found, plan):
     """A ledger that fits the material: every round an entry for each observer."""
-    inputs = mechanism_of(found.spec).inputs(n=found.n, plan=plan)
+    inputs = mechanism_of(found.spec).inputs(n=found.inputs.n, plan=plan)
     everybody = np.arange(len(plan.subjects), dtype=np.int32)
     for observer in plan.observers:
         counts = np.broadcast_to(found.compositions[observer], everybody.shape)
@@ -48,7 +48,7 @@ def checked(found, plan, *, report=None, change=lambda entry: entry, names=None)
     for entry in entries_of(found, plan):
         totals.add(change(entry))
     report = report or assemble(found)
-    checks = epsilon_checks(found.spec, report, totals, found.n, names)
+    checks = epsilon_checks(found.spec, report, totals, found.inputs.n, names)
     return {one.name: one.outcome for one in checks}
 
 
@@ -136,6 +136,17 @@ def test_a_personalised_record_that_leaves_is_found(material, lasts):
         repeated_events[0]["lasts"] = lasts
     outcomes = checked(found, plan, change=changed_inputs(event=json.dumps(kept)))
     assert outcomes["ledger.inputs"] == "fail"
+
+
+def test_too_many_events_of_records_are_left_unchecked(material):
+    found, plan = with_plan(material, "records")
+    kept = {
+        name: repeated_events * 5001
+        for name, repeated_events in json.loads(plan.events_json).items()
+    }
+    outcomes = checked(found, plan, change=changed_inputs(event=json.dumps(kept)))
+    assert outcomes["ledger.inputs"] == "unchecked"
+    assert "report.epsilon" not in outcomes
 
 
 def test_smaller_rates_in_the_ledger_do_not_give_the_reports_epsilon(material):

@@ -1,13 +1,10 @@
 """The accountant that a spec names."""
 
-from typing import Literal
-
 from fedaudit.privacy.accounting.accountants.base import Accountant
 from fedaudit.privacy.accounting.accountants.pld import PldAccountant
 from fedaudit.privacy.accounting.accountants.rdp import RdpAccountant
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-
-AccountantName = Literal["rdp", "pld"]
+from fedaudit.spec.privacy import AccountantName
 
 
 def accountant(name: AccountantName, *, adjacency: Adjacency) -> Accountant:
