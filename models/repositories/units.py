@@ -8,7 +8,7 @@ lost its lease, however late it wakes, writes nothing.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
@@ -138,27 +138,29 @@ class UnitRepository(Repository):
         )
         return self._all(_locked(stale, limit))
 
+    def reclaimable(self, limit: int = 100, *, excluded: Collection[str] = ()) -> list[Unit]:
+        """Units that `reclaim_expired` would take now, not locked. `excluded`: ids to leave out."""
+        lost = and_(or_(_lease_ran_out(), _exhausted()), Unit.id.not_in(excluded))
+        return self._all(select(Unit).where(lost).order_by(Unit.id).limit(limit))
+
     def reclaim_expired(
-        self, limit: int = 100, *, backoff_seconds: float = 2.0
+        self, limit: int = 100, *, backoff_seconds: float = 2.0, unit_id: str | None = None
     ) -> list[ReclaimedUnit]:
         """Takes units from workers that are gone, and says what became of each.
 
         A unit with attempts left waits again, twice as long after every attempt; the others fail,
-        and the caller concludes their experiments (`recovery.fail_unit`).
+        and the caller concludes their experiments (`recovery.fail_unit`). `unit_id`: takes no
+        other unit.
         """
-        failed = self.fail_exhausted(limit)
+        these = true() if unit_id is None else Unit.id == unit_id
+        exhausted = self._all(_locked(and_(_exhausted(), these), limit))
+        failed = [self._fail(unit) for unit in exhausted]
         waiting = [
             self._take_back(unit, backoff_seconds)
-            for unit in self.expired(limit)
+            for unit in self._all(_locked(and_(_lease_ran_out(), these), limit))
             if unit.attempts < unit.max_attempts
         ]
         return failed + waiting
-
-    def fail_exhausted(self, limit: int = 100) -> list[ReclaimedUnit]:
-        """Fails the units that nobody may attempt again."""
-        idle = or_(Unit.state == "waiting", _lease_ran_out())
-        exhausted = and_(idle, Unit.attempts >= Unit.max_attempts)
-        return [self._fail(unit) for unit in self._all(_locked(exhausted, limit))]
 
     def _take_back(self, unit: Unit, backoff_seconds: float) -> ReclaimedUnit:
         wait = min(backoff_seconds * 2.0 ** (unit.attempts - 1), _MAX_BACKOFF_SECONDS)
@@ -197,6 +199,12 @@ class UnitRepository(Repository):
 
 def _lease_ran_out() -> ColumnElement[bool]:
     return and_(Unit.state == "leased", Unit.lease_until <= seconds_from_now())
+
+
+def _exhausted() -> ColumnElement[bool]:
+    """Nobody has the unit, and nobody may attempt it again."""
+    idle = or_(Unit.state == "waiting", _lease_ran_out())
+    return and_(idle, Unit.attempts >= Unit.max_attempts)
 
 
 def _locked(condition: ColumnElement[bool], limit: int) -> Select[Unit]:
