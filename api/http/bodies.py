@@ -22,7 +22,7 @@ _NOT_JSON = "is not JSON: "
 
 
 def media_type(request: Request) -> str:
-    """The media type of a request's body, without parameters; empty where none is told."""
+    """The media type of a request's body, without parameters; empty where none is stated."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 

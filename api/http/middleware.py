@@ -18,7 +18,7 @@ _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 
 class BodyLimit:
-    """Refuses bodies above a number of bytes: at once where their length is told, else counted.
+    """Refuses bodies above a number of bytes: at once where their length is stated, else counted.
 
     Uploads, which are the multipart bodies of one path, have a limit of their own.
     """

@@ -10,7 +10,7 @@ _CONTROLS = frozenset(map(chr, [*range(0x20), 0x7F]))
 
 
 def is_foreign(request: Request) -> bool:
-    """Whether another site's page sent the request, as far as the browser tells.
+    """Whether another site's page sent the request, as far as the browser states.
 
     `Sec-Fetch-Site` is the browser's own word for it, and is not sent over plain HTTP; `Origin` is
     compared by host and port, as a proxy may have changed the scheme. A page that hides its origin

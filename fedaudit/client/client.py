@@ -22,7 +22,7 @@ Json = dict[str, Any]
 Table = Literal["ledger", "rounds", "fairness"]
 
 _TABLES = {"ledger": "privacy-ledger", "rounds": "rounds", "fairness": "fairness"}
-# The service sends a comment every 15 seconds where there is nothing to tell.
+# The service sends a comment every 15 seconds where nothing happens.
 _SILENCE_SECONDS = 45.0
 _CONNECT_SECONDS = 10.0
 _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.2, 5.0

@@ -151,7 +151,7 @@ class ExperimentRepository(ScopedRepository):
         """Ends an experiment as `succeeded`, `failed` or `cancelled`; False where it has ended.
 
         Settles its reservations by what the ledger shows, open intents counted as spent; leakage
-        without a noise multiplier to compute it by counts as spent in full. `price` tells what
+        without a noise multiplier to compute it by counts as spent in full. `price` gives what
         releases cost.
         """
         experiment = self.get(id)

@@ -96,7 +96,7 @@ class UnitRepository(Repository):
         return self._fenced(unit_id, fence, worker=Unit.worker)
 
     def release(self, unit_id: str, fence: int, *, count_attempt: bool) -> bool:
-        """Gives the unit back to wait; a worker that was told to stop counts no attempt."""
+        """Gives the unit back to wait; a worker that was asked to stop counts no attempt."""
         back: dict[str, Any] = {} if count_attempt else {"attempts": Unit.attempts - 1}
         return self._fenced(
             unit_id,
@@ -119,7 +119,7 @@ class UnitRepository(Repository):
         return bool(self._execute(update(Unit).where(*waits).values(state="cancelled")))
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
-        """Notes that the queue was told of these units just now."""
+        """Notes that these units were published to the queue just now."""
         self._execute(
             update(Unit).where(Unit.id.in_(unit_ids)).values(published_at=seconds_from_now())
         )
@@ -129,12 +129,12 @@ class UnitRepository(Repository):
         return self._all(_locked(_lease_ran_out(), limit))
 
     def stale_waiting(self, older_than_seconds: float, limit: int = 100) -> list[Unit]:
-        """Units that could run, of which the queue has not been told for so long; locked too."""
-        last_told = func.coalesce(Unit.published_at, Unit.available_at)
+        """Units that could run, that were not published to the queue for so long; locked too."""
+        last_published = func.coalesce(Unit.published_at, Unit.available_at)
         stale = and_(
             Unit.state == "waiting",
             Unit.available_at <= seconds_from_now(),
-            last_told <= seconds_from_now(-older_than_seconds),
+            last_published <= seconds_from_now(-older_than_seconds),
         )
         return self._all(_locked(stale, limit))
 

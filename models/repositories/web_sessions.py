@@ -22,10 +22,10 @@ class FoundSession:
 
 
 class WebSessionRepository(Repository):
-    """Sessions across projects: the key of a session is what tells the project."""
+    """Sessions across projects: the key of a session determines the project."""
 
     def begin(self, key: ApiKey, *, seconds: float) -> str:
-        """The token of a new session, which is told this once. Sessions that expired are removed.
+        """The token of a new session, returned this once. Sessions that expired are removed.
 
         The database's clock decides when it ends.
         """

@@ -10,7 +10,7 @@ export const whole = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202
 
 const shown = (value) => (value == null ? "–" : String(Number(value.toPrecision(4))));
 
-// What of a curve comes behind a round: two answers may tell of the same one.
+// What of a curve comes behind a round: two answers may hold the same one.
 function behind(data, round) {
   const from = data.rounds.findIndex((one) => one > round);
   const rest = (values) => (from < 0 ? [] : values.slice(from));
@@ -54,7 +54,7 @@ class Curve {
           values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? whole(tick) : "")) },
         { ...axis, size: 58, values: (_, ticks) => ticks.map(shown) },
       ],
-      // Away from the pointer the legend tells of the last round.
+      // Away from the pointer the legend shows the last round.
       hooks: { setCursor: [(plot) => plot.cursor.idx == null && this.tellLast()] },
       series: [{ label: "round", value: (_, round) => (round == null ? "–" : whole(round)) }, ...this.data.lines.map((line, place) => ({
         label: line.name,

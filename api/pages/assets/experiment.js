@@ -1,5 +1,5 @@
-// Keeps the page of an experiment up to date while it runs: events tell that there is something
-// new, and the figures are then fetched behind the rounds that are shown.
+// Keeps the page of an experiment up to date while it runs: events announce that there is
+// something new, and the figures are then fetched behind the rounds that are shown.
 
 import { Curves, whole } from "./curves.js";
 
@@ -23,7 +23,7 @@ let after = host.dataset.after;
 let retryMs = FIRST_RETRY_MS;
 let retry = null;
 
-function tell(name, value, remark) {
+function showReading(name, value, remark) {
   const place = document.querySelector(`[data-reading="${CSS.escape(name)}"]`);
   if (!place) return;
   const shown = place.querySelector(".reading-value");
@@ -69,7 +69,7 @@ async function update() {
   showProgress(state);
   showCurves(state.curves, fromTheStart);
   last = state.last;
-  state.readings.forEach((one) => tell(one.name, one.value, one.remark));
+  state.readings.forEach((one) => showReading(one.name, one.value, one.remark));
 }
 
 // One request at a time, and a pause behind each: a fast run stores many rounds a second.

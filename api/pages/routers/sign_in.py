@@ -75,7 +75,7 @@ def _begin(resources: Resources, plain: str, earlier: str | None) -> str | None:
 
 
 def _wrong_key(request: Request, target: str) -> HTMLResponse:
-    """An address is told to wait after many, but a right key still lets it in: behind a proxy many
+    """An address has to wait after many, but a right key still lets it in: behind a proxy many
     people share one address, and none of them can lock the others out."""
     attempts: FailedAttempts = request.app.state.failed_sign_ins
     address = request.client.host if request.client else ""
