@@ -18,7 +18,7 @@ _GRACE_SECONDS = 3
 
 
 class _Server(uvicorn.Server):
-    """Tells event streams to end before it waits for requests in progress."""
+    """Asks event streams to end before it waits for requests in progress."""
 
     def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
         super().__init__(config)

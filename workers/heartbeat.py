@@ -4,8 +4,10 @@ The consumer gives one on each turn of its loop, and a unit on each renewal of i
 that waits for its broker, receives nothing or hangs gives none.
 """
 
+import fcntl
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, time
@@ -24,13 +26,17 @@ _QUIET_LEASES = 3.0
 
 
 class Heartbeat:
-    """The file of this process. If it cannot be written, the health check fails, but work goes
-    on."""
+    """The file of this process, locked while it runs: the system lets go of the lock with the
+    process, whose number another may have by then. If the file cannot be written, the health check
+    fails, but work goes on."""
 
     def __init__(self, settings: Settings) -> None:
         self._path = _folder(settings) / f"{_host()}.{os.getpid()}"
+        self._file: int | None = None
         self._beaten: float | None = None
         self._warned = False
+        # The consumer and the thread that renews a lease both give signs.
+        self._one_at_a_time = threading.Lock()
 
     def beat(self) -> None:
         """Record that the consumer is healthy; cheap enough for every turn of a loop."""
@@ -39,8 +45,8 @@ class Heartbeat:
             return
         self._beaten = now
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.touch()
+            with self._one_at_a_time:
+                os.utime(self._locked_file())
         except OSError as error:
             if not self._warned:
                 log.warning("no sign of life can be written", detail=str(error))
@@ -49,9 +55,32 @@ class Heartbeat:
     def end(self) -> None:
         """Remove the file, because this process is no longer a worker."""
         try:
-            self._path.unlink(missing_ok=True)
+            with self._one_at_a_time:
+                self._path.unlink(missing_ok=True)
+                self._close()
         except OSError as error:
             log.warning("sign of life not removed", detail=str(error))
+
+    def _locked_file(self) -> int:
+        """The descriptor of the file at the path; a file that was removed is made again."""
+        if self._file is not None and os.fstat(self._file).st_nlink:
+            return self._file
+        self._close()
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            # Not waited for: a check has a shared lock for a moment, and the next sign is soon.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            raise
+        self._file = file
+        return file
+
+    def _close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 def unwell(settings: Settings) -> str | None:
@@ -68,21 +97,30 @@ def unwell(settings: Settings) -> str | None:
 
 
 def _living(settings: Settings) -> Iterator[tuple[int, Path]]:
-    """The running processes of this machine that left a file."""
+    """The running processes of this machine that have a file; files of others are removed."""
     for path in sorted(_folder(settings).glob(f"{_host()}.*")):
         number = path.name.rpartition(".")[2]
-        if number.isdecimal() and _runs(int(number)):
+        if number.isdecimal() and _is_held(path):
             yield int(number), path
 
 
-def _runs(pid: int) -> bool:
+def _is_held(path: Path) -> bool:
+    """Whether a running process has locked the file; one that nobody has is removed."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
         return False
-    except PermissionError:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
-    return True
+    else:
+        # Another check may have removed it, and a new worker may have its own there by now.
+        if os.fstat(file).st_nlink:
+            path.unlink(missing_ok=True)
+        return False
+    finally:
+        os.close(file)
 
 
 def _folder(settings: Settings) -> Path:

@@ -13,22 +13,45 @@ from fedaudit.ledger.ledger_context import (
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.parse import parse_spec
+from models.database import Database
 from models.repositories import ExperimentRepository, LedgerRepository, SubjectSetRepository
 from models.tables.experiments import Experiment
 from workers.database_sink import ledger_row
 from workers.resume import interrupted_rounds, store_totals, stored_ledger
 
 
-def charge_interrupted_rounds(session: Session, experiment_id: str, project_id: str) -> int:
+def context_of_interrupted(
+    database: Database, experiment_id: str, project_id: str
+) -> LedgerContext | None:
+    """What `charge_interrupted_rounds` needs, built outside of any transaction: counting epsilons
+    may take long. None where there is nothing to charge.
+
+    Raises LookupError where there is no such experiment.
+    """
+    with database.read() as session:
+        if not interrupted_rounds(session, experiment_id):
+            return None
+        experiment = _experiment(session, experiment_id, project_id)
+        names = SubjectSetRepository(session).names(experiment.subject_set_id)
+    return _ledger_context(experiment, names)
+
+
+def charge_interrupted_rounds(
+    session: Session,
+    experiment_id: str,
+    project_id: str,
+    *,
+    ledger_context: LedgerContext | None = None,
+) -> int:
     """Write the ledger rows of an ended experiment's open intents; returns their number.
+
+    `ledger_context`: the experiment's own, which is built here unless given.
 
     A worker that resumes a run enters interrupted rounds before it goes on. The ledger of a run
     that failed with its workers, or was cancelled before another resumed it, would otherwise show
     less than was charged. Raises LookupError where there is no such experiment.
     """
-    experiment = ExperimentRepository(session, project_id).get(experiment_id)
-    if experiment is None:
-        raise LookupError(f"no experiment {experiment_id}")
+    experiment = _experiment(session, experiment_id, project_id)
     interrupted = interrupted_rounds(session, experiment_id)
     if not interrupted:
         return 0
@@ -36,13 +59,20 @@ def charge_interrupted_rounds(session: Session, experiment_id: str, project_id: 
     ledger = stored_ledger(
         session,
         experiment_id,
-        ledger_context=_ledger_context(experiment, names),
+        ledger_context=ledger_context or _ledger_context(experiment, names),
         training=np.arange(len(names), dtype=np.int32),
     )
     rows = [ledger_row(one) for lost in interrupted for one in ledger.record_interrupted(lost)]
     LedgerRepository(session).insert(experiment_id, project_id, rows)
     store_totals(session, experiment_id, project_id, ledger)
     return len(interrupted)
+
+
+def _experiment(session: Session, experiment_id: str, project_id: str) -> Experiment:
+    experiment = ExperimentRepository(session, project_id).get(experiment_id)
+    if experiment is None:
+        raise LookupError(f"no experiment {experiment_id}")
+    return experiment
 
 
 def _ledger_context(experiment: Experiment, names: Sequence[str]) -> LedgerContext:

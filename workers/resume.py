@@ -9,8 +9,10 @@ from sqlalchemy.orm import Session
 
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
+from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.checkpoints import subjects_hash
+from fedaudit.ledger.ed25519 import PublicKey
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.runs.ledger_writer import LedgerWriter
@@ -28,6 +30,7 @@ from models.repositories import (
     SubjectSetRepository,
 )
 from models.tables.experiments import Experiment
+from workers.ledger_witness import witness_of_resumed
 from workers.running_experiment import RunningExperiment
 
 _PAGE = 500
@@ -48,10 +51,13 @@ def load_cell(database: Database, row: Experiment, *, files: Files) -> Cell:
     return Cell(spec, federation)
 
 
-def resume_experiment(database: Database, row: Experiment, cell: Cell) -> RunningExperiment:
+def resume_experiment(
+    database: Database, row: Experiment, cell: Cell, *, key: PublicKey
+) -> RunningExperiment:
     """The experiment with its stored ledger; at its beginning where nothing is stored.
 
-    Raises InvalidInputError where the charged subjects differ from those at submission.
+    `key`: the one that this worker signs with. Raises InvalidInputError where the charged subjects
+    differ from those at submission.
     """
     ledger_context = cell_ledger_context(cell)
     with database.read() as session:
@@ -69,7 +75,16 @@ def resume_experiment(database: Database, row: Experiment, cell: Cell) -> Runnin
             ledger_context=ledger_context,
             training=training_subjects(cell, ledger_context),
         )
-        _follow_clients(session, row.id, ledger)
+        audit = _read_rows(session, row.id, ledger)
+        witness = witness_of_resumed(
+            session,
+            row,
+            ledger,
+            audit=audit,
+            key=key,
+            begun=checkpoint is not None,
+            interrupted=bool(interrupted),
+        )
     return RunningExperiment(
         run=Run(
             experiment_id=row.id,
@@ -83,6 +98,7 @@ def resume_experiment(database: Database, row: Experiment, cell: Cell) -> Runnin
         project_id=row.project_id,
         spec_hash=row.spec_hash,
         subjects_hash=subjects_hash(ledger_context.subjects),
+        witness=witness,
         checkpoint=None if checkpoint is None else checkpoint.data,
     )
 
@@ -138,17 +154,22 @@ def _same_inputs(stored: Mapping[str, Any] | None, inputs: MechanismParameters) 
     return stored is None or MechanismParameters.from_dict(stored) == inputs
 
 
-def _follow_clients(session: Session, experiment_id: str, ledger: LedgerWriter) -> None:
-    """The cluster of each client's newest upload and its number of refusals, from the stored
-    rows."""
+def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> LedgerAudit:
+    """Read the stored rows from the first to the last, and check each on the way.
+
+    The ledger takes over the cluster of each client's newest upload and its number of refusals.
+    """
     stored, after = LedgerRepository(session), None
+    audit = LedgerAudit(experiment_id, ledger.ledger_context.subjects, watch=())
     while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
         for row in rows:
+            audit.read(row)
             ledger.place_uploads(row.subjects, row.outcomes, row.clusters)
             if row.observer == ledger.ledger_context.observers[0]:
                 ledger.spending.count_refused(row.subjects, row.outcomes)
         last = rows[-1]
         after = (last.round, last.release, last.subject_kind, last.observer)
+    return audit
 
 
 def _changed(what: str) -> InvalidInputError:

@@ -96,7 +96,8 @@ class UnitRun(ClaimedUnit):
         self._lease.progressed()
         try:
             files = ProjectFiles(self._context, self._claim.project_id).files
-            return resume_experiment(database, row, load_cell(database, row, files=files))
+            cell = load_cell(database, row, files=files)
+            return resume_experiment(database, row, cell, key=self._context.signing_key.public)
         except InvalidInputError as error:
             detail = str(error)[:DETAIL_CHARACTERS]
             log.warning("data refused", experiment_id=row.id, detail=detail)

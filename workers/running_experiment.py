@@ -14,6 +14,9 @@ class RunningExperiment:
     project_id: str
     spec_hash: str
     subjects_hash: str
+    witness: str
+    """Of what is signed of its ledger: DATABASE where that began with rows that no verified
+    signature of a worker covers, else WORKER."""
     checkpoint: bytes | None = None
     """The trainer's state when the worker resumed it."""
 
@@ -33,4 +36,5 @@ class RunningExperiment:
             chain_head=ledger.head.hex(),
             spec_hash=self.spec_hash,
             subjects_hash=self.subjects_hash,
+            witness=self.witness,
         )

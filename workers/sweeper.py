@@ -8,12 +8,15 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
+from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.metric.leakage import leakage
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
 from infrastructure.settings import Settings
@@ -29,7 +32,7 @@ from models.repositories import (
 from models.tables.units import Unit
 from models.values import ReclaimedUnit
 from workers.checkpoint_signing import announce_key, load_signing_key, sign_as_stored
-from workers.interrupted_rounds import charge_interrupted_rounds
+from workers.interrupted_rounds import charge_interrupted_rounds, context_of_interrupted
 from workers.start import start
 
 log = structlog.get_logger()
@@ -42,6 +45,8 @@ _DUTY_TICKS = 5
 """A sweeper that misses this many ticks loses the duty."""
 _MAX_PAUSE_SECONDS = 10.0
 _MAX_RETRY_SECONDS = 300.0
+_AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
+"""The database does not respond: nothing was refused, and the next tick tries again."""
 
 
 class Sweeper:
@@ -52,6 +57,9 @@ class Sweeper:
         self._database = database
         self._queue = queue
         self.key = load_signing_key(settings)
+        self._refused: set[str] = set()
+        """Ids of units that could not be taken back, and of experiments whose ledgers refused their
+        interrupted rounds."""
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
 
     def tick(self) -> bool:
@@ -82,16 +90,63 @@ class Sweeper:
             SweeperLeaseRepository(session).release(_DUTY, holder=self._holder)
 
     def _take_back(self) -> list[tuple[str, str]]:
-        """End or free the units whose workers are gone; returns (unit, device) to wake."""
+        """End or free the units whose workers are gone; returns (unit, device) to wake.
+
+        Each in a transaction of its own: the database waits for none of the accounting, and a unit
+        that cannot be ended holds up no other.
+        """
+        with self._database.read() as session:
+            lost = UnitRepository(session).reclaimable(_BATCH, excluded=self._refused)
+        freed = []
+        for unit in lost:
+            try:
+                taken = self._take_back_one(unit)
+            except _AWAY:
+                raise
+            except Exception:
+                self._refuse(unit.id, "unit not taken back", unit_id=unit.id)
+                continue
+            freed += [(one.unit_id, one.device) for one in taken if one.state == "waiting"]
+        return freed
+
+    def _take_back_one(self, unit: Unit) -> list[ReclaimedUnit]:
+        """The unit, if it was taken; a worker that came back meanwhile keeps it."""
+        contexts = self._contexts_of(unit) if unit.attempts >= unit.max_attempts else {}
         with self._database.write() as session:
             # The lease itself was the pause, so a freed unit may be claimed at once.
-            taken = UnitRepository(session).reclaim_expired(_BATCH, backoff_seconds=0.0)
-            for unit in taken:
-                log.warning("unit taken back", unit_id=unit.unit_id, state=unit.state)
-                self._sign(session, unit)
-        return [(unit.unit_id, unit.device) for unit in taken if unit.state == "waiting"]
+            units = UnitRepository(session)
+            taken = units.reclaim_expired(1, backoff_seconds=0.0, unit_id=unit.id)
+            for one in taken:
+                log.warning("unit taken back", unit_id=one.unit_id, state=one.state)
+                self._sign(session, one, contexts)
+        return taken
 
-    def _sign(self, session: Session, unit: ReclaimedUnit) -> None:
+    def _contexts_of(self, unit: Unit) -> dict[str, LedgerContext]:
+        """The ledger contexts of the unit's experiments that have interrupted rounds, by id."""
+        with self._database.read() as session:
+            experiments = ExperimentRepository(session, unit.project_id).of_unit(unit.id)
+        contexts = {}
+        for experiment in experiments:
+            found = self._context_of(experiment.id, unit.project_id)
+            if found is not None:
+                contexts[experiment.id] = found
+        return contexts
+
+    def _context_of(self, experiment_id: str, project_id: str) -> LedgerContext | None:
+        """None where there is nothing to enter, or the ledger refuses it."""
+        if experiment_id in self._refused:
+            return None
+        try:
+            return context_of_interrupted(self._database, experiment_id, project_id)
+        except _AWAY:
+            raise
+        except Exception:
+            self._refuse(experiment_id, "lost rounds not entered", experiment_id=experiment_id)
+            return None
+
+    def _sign(
+        self, session: Session, unit: ReclaimedUnit, contexts: Mapping[str, LedgerContext]
+    ) -> None:
         """Sign the state of ledgers that lost their worker, which can no longer do it.
 
         An end is signed once, with the interrupted rounds: an earlier signed end would attest a
@@ -100,7 +155,7 @@ class Sweeper:
         owner = unit.project_id
         if unit.state == "failed":
             for ended in fail_unit(session, unit, price=leakage):
-                if _entered(session, ended, owner):
+                if self._enter(session, ended, owner, contexts.get(ended)):
                     sign_as_stored(session, ended, owner, key=self.key)
             return
         for experiment in ExperimentRepository(session, owner).of_unit(unit.unit_id):
@@ -111,10 +166,45 @@ class Sweeper:
         """Enter interrupted rounds of runs that their callers ended without a worker; none are
         signed."""
         with self._database.read() as session:
-            ended = LedgerRepository(session).ended_with_open_intents(_BATCH)
+            ledger = LedgerRepository(session)
+            ended = ledger.ended_with_open_intents(_BATCH, excluded=self._refused)
         for experiment_id, project_id in ended:
-            with self._database.write() as session:
-                _entered(session, experiment_id, project_id)
+            ledger_context = self._context_of(experiment_id, project_id)
+            if ledger_context is not None:
+                with self._database.write() as session:
+                    self._enter(session, experiment_id, project_id, ledger_context)
+
+    def _enter(
+        self,
+        session: Session,
+        experiment_id: str,
+        project_id: str,
+        ledger_context: LedgerContext | None,
+    ) -> bool:
+        """Enter an experiment's interrupted rounds; False where its ledger refuses them.
+
+        A refusal undoes what was entered of this ledger, and nothing else of the transaction.
+        """
+        if experiment_id in self._refused:
+            return False
+        try:
+            with session.begin_nested():
+                rounds = charge_interrupted_rounds(
+                    session, experiment_id, project_id, ledger_context=ledger_context
+                )
+        except _AWAY:
+            raise
+        except Exception:
+            self._refuse(experiment_id, "lost rounds not entered", experiment_id=experiment_id)
+            return False
+        if rounds:
+            log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
+        return True
+
+    def _refuse(self, refused: str, event: str, **of: str) -> None:
+        """Log the error in hand, once: what was refused is left out until this process ends."""
+        self._refused.add(refused)
+        log.exception(event, **of)
 
     def _publish_outbox(self) -> None:
         with self._database.write() as session:
@@ -154,26 +244,11 @@ class Sweeper:
             UnitRepository(session).mark_published([unit_id for unit_id, _ in units])
 
 
-def _entered(session: Session, experiment_id: str, project_id: str) -> bool:
-    """Enter an experiment's interrupted rounds; a ledger that refuses them must not block the
-    others."""
-    try:
-        rounds = charge_interrupted_rounds(session, experiment_id, project_id)
-    except SQLAlchemyError:
-        raise
-    except Exception:
-        log.exception("lost rounds not entered", experiment_id=experiment_id)
-        return False
-    if rounds:
-        log.warning("lost rounds entered", experiment_id=experiment_id, rounds=rounds)
-    return True
-
-
 def _is_due(unit: Unit, now: datetime) -> bool:
     if unit.published_at is None:
         return True
-    told_after = unit.published_at - unit.available_at
-    return now - unit.published_at >= min(told_after, timedelta(seconds=_MAX_RETRY_SECONDS))
+    waited = unit.published_at - unit.available_at
+    return now - unit.published_at >= min(waited, timedelta(seconds=_MAX_RETRY_SECONDS))
 
 
 def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:

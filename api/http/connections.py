@@ -5,13 +5,13 @@ sends half a header, or nothing.
 """
 
 import asyncio
-import json
 import resource
-from typing import Any
+from http import HTTPStatus
 
+from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from api.http.problems import MEDIA_TYPE
+from api.http.problems import ProblemError, problem_response
 
 HEADER_SECONDS = 15.0
 """Within so long the header of a request is whole."""
@@ -72,21 +72,20 @@ def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> ty
     return _Bounded
 
 
-def _answer(problem: dict[str, Any]) -> bytes:
-    body = json.dumps(problem).encode("ascii")
-    head = (
-        "HTTP/1.1 503 Service Unavailable\r\n"
-        f"content-type: {MEDIA_TYPE}\r\ncontent-length: {len(body)}\r\n"
-        "retry-after: 5\r\nconnection: close\r\n\r\n"
+def _raw(response: Response) -> bytes:
+    """The bytes of an answer that also ends its connection."""
+    head = [
+        f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}".encode(),
+        *(name + b": " + value for name, value in response.raw_headers),
+        b"connection: close",
+    ]
+    return b"\r\n".join(head) + b"\r\n\r\n" + bytes(response.body)
+
+
+_FULL = _raw(
+    problem_response(
+        ProblemError(
+            503, "unavailable", "there are too many connections", headers={"Retry-After": "5"}
+        )
     )
-    return head.encode("ascii") + body
-
-
-_FULL = _answer(
-    {
-        "type": "/problems/unavailable",
-        "title": "The service cannot answer just now",
-        "status": 503,
-        "detail": "there are too many connections",
-    }
 )

@@ -43,7 +43,7 @@ class BudgetView:
 
     budget: BudgetBody
     key: str
-    """Tells budgets apart on one page; letters, digits and `-`."""
+    """Distinguishes budgets on one page; letters, digits and `-`."""
     title: str
     detail: str
     parts: list[tuple[str, float]] | None

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self
 
 import httpx
 
-from fedaudit.client.errors import NotConfiguredError, UnreachableError
+from fedaudit.client.errors import NotConfiguredError, ProblemError, UnreachableError
 from fedaudit.client.events import ENDED, Event, lines_of, parse_events
 from fedaudit.client.transport import Transport, path_part
 
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 Table = Literal["ledger", "rounds", "fairness"]
 
 _TABLES = {"ledger": "privacy-ledger", "rounds": "rounds", "fairness": "fairness"}
-# The service sends a comment every 15 seconds where there is no news.
+# The service sends a comment every 15 seconds where nothing happens.
 _SILENCE_SECONDS = 45.0
 _CONNECT_SECONDS = 10.0
 _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS = 0.2, 5.0
@@ -126,12 +126,14 @@ class Client:
     ) -> Iterator[Event]:
         """The experiment's events above number `after`, as they happen, until it ends.
 
-        A broken connection is taken up again where it was left. Raises UnreachableError after
-        `patience_seconds` without the service.
+        A broken connection is taken up again where it was left. So is a stream for which the
+        service has no place, or that it cannot serve just now (429, 503), once the time that it
+        names is over. Raises UnreachableError after `patience_seconds` without the service, and
+        ProblemError where a place would take longer.
         """
         heard, wait, ended = monotonic(), _FIRST_WAIT_SECONDS, False
         while True:
-            first = after
+            first, asked = after, 0.0
             try:
                 for event in self._events(experiment_id, after):
                     after, heard, wait = event.id, monotonic(), _FIRST_WAIT_SECONDS
@@ -149,7 +151,11 @@ class Client:
             except UnreachableError:
                 if monotonic() - heard > patience_seconds:
                     raise
-            sleep(wait)
+            except ProblemError as error:
+                asked = error.retry_after_seconds or 0.0
+                if not error.is_temporary or monotonic() + asked - heard > patience_seconds:
+                    raise
+            sleep(max(wait, asked))
             wait = min(2 * wait, _MAX_WAIT_SECONDS)
 
     def wait(self, experiment_id: str) -> Json:

@@ -26,6 +26,8 @@ class ProblemError(ClientError):
         type: str,  # noqa: A002 the standard's name
         detail: str,
         errors: Sequence[FieldError] = (),
+        *,
+        retry_after_seconds: float | None = None,
     ) -> None:
         faults = "".join(f"\n  {error.pointer or '(body)'}: {error.message}" for error in errors)
         super().__init__(f"{detail} ({status} {type.rpartition('/')[2]}){faults}")
@@ -35,6 +37,14 @@ class ProblemError(ClientError):
         self.detail = detail
         self.errors = tuple(errors)
         """For invalid input: each field and its fault."""
+        self.retry_after_seconds = retry_after_seconds
+        """When the service asks to be called again; None where it does not say."""
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same call may succeed later: too many calls, or a service that cannot answer
+        just now."""
+        return self.status in (429, 503)
 
     @property
     def slug(self) -> str:

@@ -115,7 +115,14 @@ def _check(response: httpx.Response) -> None:
         str(problem.get("type", "about:blank")),
         str(problem.get("detail") or problem.get("title") or response.reason_phrase),
         errors,
+        retry_after_seconds=_retry_after(response.headers.get("retry-after", "")),
     )
+
+
+def _retry_after(value: str) -> float | None:
+    """The seconds of a Retry-After header; None for a date, which this service never sends."""
+    value = value.strip()
+    return float(value) if value.isascii() and value.isdigit() else None
 
 
 def _media_type(response: httpx.Response) -> str:

@@ -90,6 +90,13 @@ class LedgerAudit:
         """The ledger hash of the entries so far, in hexadecimal."""
         return self._hash.hexdigest()
 
+    @property
+    def consistent(self) -> bool:
+        """Whether every row so far is readable, in its place, and as its digest, link and counts
+        say."""
+        faults = (self.unreadable, self.altered, self.miscounted, self.disordered)
+        return self.unchained is None and not any(found.count for found in faults)
+
     def _lose(self, row: UnreadableRow) -> None:
         self.unreadable.add(f"{row.place}: {row.reason}")
         if self.unchained is None:

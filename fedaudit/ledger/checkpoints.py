@@ -18,9 +18,11 @@ PAYLOAD_TYPE = "application/vnd.fedaudit.checkpoint+json"
 VERSION = 1
 STATUSES = ("running", "succeeded", "failed", "cancelled")
 WORKER = "worker"
-"""The witness is the worker that had the ledger in memory when it was signed."""
+"""The witness is a worker, which had the ledger in memory when it was signed: from its first entry
+on, or from a state that a worker had signed before."""
 DATABASE = "database"
-"""The witness is the database alone: anyone able to change it decided what was signed."""
+"""The witness of some entries is the database alone: anyone able to change it could decide what was
+signed."""
 _WITNESSES = (WORKER, DATABASE)
 
 

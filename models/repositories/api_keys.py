@@ -17,7 +17,7 @@ _SHOWN_CHARACTERS = 10
 
 
 class ApiKeyRepository(Repository):
-    """Keys across projects: it is a key that names the project."""
+    """Keys across projects: a key determines the project."""
 
     def create(self, *, project_id: str, name: str, scopes: Sequence[str]) -> tuple[ApiKey, str]:
         """A new key and its plain text, which is shown this once and cannot be read back."""

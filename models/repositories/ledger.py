@@ -1,6 +1,6 @@
 """The packed ledger: inserted in blocks, read by round."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -208,11 +208,13 @@ class LedgerRepository(ExperimentPartRepository):
         )
         return [Intent(row.round, row.release, row.subjects) for row in rows]
 
-    def ended_with_open_intents(self, limit: int) -> list[tuple[str, str]]:
+    def ended_with_open_intents(
+        self, limit: int, *, excluded: Collection[str] = ()
+    ) -> list[tuple[str, str]]:
         """Experiments that failed or were cancelled with open intents: (id, project id).
 
         Not those that diverged or succeeded: their worker lived, and knows that the rest of its
-        last block was never played.
+        last block was never played. `excluded`: ids of others to leave out.
         """
         rows = self.session.execute(
             select(ReleaseIntent.experiment_id, ReleaseIntent.project_id)
@@ -221,6 +223,7 @@ class LedgerRepository(ExperimentPartRepository):
                 ~_FOLLOWED,
                 Experiment.status.in_(("failed", "cancelled")),
                 func.coalesce(Experiment.status_reason, "") != "diverged",
+                ReleaseIntent.experiment_id.not_in(excluded),
             )
             .distinct()
             .limit(limit)

@@ -8,7 +8,7 @@ lost its lease, however late it wakes, writes nothing.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
@@ -96,7 +96,7 @@ class UnitRepository(Repository):
         return self._fenced(unit_id, fence, worker=Unit.worker)
 
     def release(self, unit_id: str, fence: int, *, count_attempt: bool) -> bool:
-        """Gives the unit back to wait; a worker that was told to stop counts no attempt."""
+        """Gives the unit back to wait; a worker that was asked to stop counts no attempt."""
         back: dict[str, Any] = {} if count_attempt else {"attempts": Unit.attempts - 1}
         return self._fenced(
             unit_id,
@@ -119,7 +119,7 @@ class UnitRepository(Repository):
         return bool(self._execute(update(Unit).where(*waits).values(state="cancelled")))
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
-        """Notes that the queue was told of these units just now."""
+        """Notes that these units were published to the queue just now."""
         self._execute(
             update(Unit).where(Unit.id.in_(unit_ids)).values(published_at=seconds_from_now())
         )
@@ -129,36 +129,38 @@ class UnitRepository(Repository):
         return self._all(_locked(_lease_ran_out(), limit))
 
     def stale_waiting(self, older_than_seconds: float, limit: int = 100) -> list[Unit]:
-        """Units that could run, of which the queue has not been told for so long; locked too."""
-        last_told = func.coalesce(Unit.published_at, Unit.available_at)
+        """Units that could run, that were not published to the queue for so long; locked too."""
+        last_published = func.coalesce(Unit.published_at, Unit.available_at)
         stale = and_(
             Unit.state == "waiting",
             Unit.available_at <= seconds_from_now(),
-            last_told <= seconds_from_now(-older_than_seconds),
+            last_published <= seconds_from_now(-older_than_seconds),
         )
         return self._all(_locked(stale, limit))
 
+    def reclaimable(self, limit: int = 100, *, excluded: Collection[str] = ()) -> list[Unit]:
+        """Units that `reclaim_expired` would take now, not locked. `excluded`: ids to leave out."""
+        lost = and_(or_(_lease_ran_out(), _exhausted()), Unit.id.not_in(excluded))
+        return self._all(select(Unit).where(lost).order_by(Unit.id).limit(limit))
+
     def reclaim_expired(
-        self, limit: int = 100, *, backoff_seconds: float = 2.0
+        self, limit: int = 100, *, backoff_seconds: float = 2.0, unit_id: str | None = None
     ) -> list[ReclaimedUnit]:
         """Takes units from workers that are gone, and says what became of each.
 
         A unit with attempts left waits again, twice as long after every attempt; the others fail,
-        and the caller concludes their experiments (`recovery.fail_unit`).
+        and the caller concludes their experiments (`recovery.fail_unit`). `unit_id`: takes no
+        other unit.
         """
-        failed = self.fail_exhausted(limit)
+        these = true() if unit_id is None else Unit.id == unit_id
+        exhausted = self._all(_locked(and_(_exhausted(), these), limit))
+        failed = [self._fail(unit) for unit in exhausted]
         waiting = [
             self._take_back(unit, backoff_seconds)
-            for unit in self.expired(limit)
+            for unit in self._all(_locked(and_(_lease_ran_out(), these), limit))
             if unit.attempts < unit.max_attempts
         ]
         return failed + waiting
-
-    def fail_exhausted(self, limit: int = 100) -> list[ReclaimedUnit]:
-        """Fails the units that nobody may attempt again."""
-        idle = or_(Unit.state == "waiting", _lease_ran_out())
-        exhausted = and_(idle, Unit.attempts >= Unit.max_attempts)
-        return [self._fail(unit) for unit in self._all(_locked(exhausted, limit))]
 
     def _take_back(self, unit: Unit, backoff_seconds: float) -> ReclaimedUnit:
         wait = min(backoff_seconds * 2.0 ** (unit.attempts - 1), _MAX_BACKOFF_SECONDS)
@@ -197,6 +199,12 @@ class UnitRepository(Repository):
 
 def _lease_ran_out() -> ColumnElement[bool]:
     return and_(Unit.state == "leased", Unit.lease_until <= seconds_from_now())
+
+
+def _exhausted() -> ColumnElement[bool]:
+    """Nobody has the unit, and nobody may attempt it again."""
+    idle = or_(Unit.state == "waiting", _lease_ran_out())
+    return and_(idle, Unit.attempts >= Unit.max_attempts)
 
 
 def _locked(condition: ColumnElement[bool], limit: int) -> Select[Unit]:

@@ -22,10 +22,10 @@ class FoundSession:
 
 
 class WebSessionRepository(Repository):
-    """Sessions across projects: it is the key of a session that names the project."""
+    """Sessions across projects: the key of a session determines the project."""
 
     def begin(self, key: ApiKey, *, seconds: float) -> str:
-        """The token of a new session, which is shown this once. Sessions that expired are removed.
+        """The token of a new session, returned this once. Sessions that expired are removed.
 
         The database's clock decides when it ends.
         """

@@ -296,6 +296,54 @@ def test_a_stream_that_is_no_event_stream_is_told_apart() -> None:
         list(client.watch("x", patience_seconds=0))
 
 
+@pytest.mark.parametrize(("status", "asked"), [(429, "7"), (503, "7"), (503, None)])
+def test_watching_waits_for_a_place_as_long_as_it_is_asked_to(
+    monkeypatch: pytest.MonkeyPatch, status: int, asked: str | None
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("fedaudit.client.client.sleep", slept.append)
+    refusals = iter(range(2))
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if next(refusals, None) is not None:
+            return _refusal(status, retry_after=asked)
+        after = int(request.headers["last-event-id"])
+        return httpx.Response(200, stream=_Stream(after + 1, 9, breaks=False))
+
+    with _client(answer) as client:
+        assert [event.id for event in client.watch("x", after=6)] == [7, 8, 9]
+    assert slept == ([7.0, 7.0] if asked else [0.2, 0.4])
+
+
+def test_watching_gives_up_where_there_is_no_place_for_long() -> None:
+    with (
+        _client(lambda _: _refusal(429, retry_after="500")) as client,
+        pytest.raises(ProblemError, match="too-many-streams"),
+    ):
+        list(client.watch("x"))
+
+
+def test_watching_does_not_repeat_what_is_refused_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("fedaudit.client.client.sleep", slept.append)
+    with _client(lambda _: _refusal(403, retry_after="5")) as client, pytest.raises(ProblemError):
+        list(client.watch("x"))
+    assert slept == []
+
+
+def _refusal(status: int, *, retry_after: str | None) -> httpx.Response:
+    return httpx.Response(
+        status,
+        headers={
+            "Content-Type": "application/problem+json",
+            **({} if retry_after is None else {"Retry-After": retry_after}),
+        },
+        json={"type": "/problems/too-many-streams", "detail": "full"},
+    )
+
+
 def test_watching_follows_a_real_experiment(live: tuple[Api, Client]) -> None:
     api, client = live
     id_ = client.submit(SPEC)["id"]

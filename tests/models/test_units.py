@@ -97,9 +97,9 @@ def test_leases_are_judged_by_the_clock_of_the_database(database: Database) -> N
     unit_id = _waiting(database)
     claim = _claim(database, unit_id, lease_seconds=-0.05)
     assert claim is not None
-    assert [unit.id for unit in _in_units(database, lambda units: units.expired())] == [unit_id]
+    assert [one.id for one in _in_units(database, lambda units: units.reclaimable())] == [unit_id]
     assert _in_units(database, lambda units: units.renew(unit_id, claim.fence, 30))
-    assert _in_units(database, lambda units: units.expired()) == []
+    assert _in_units(database, lambda units: units.reclaimable()) == []
 
 
 def test_a_released_unit_waits_again(database: Database) -> None:
@@ -154,9 +154,22 @@ def test_a_unit_without_attempts_left_is_failed_rather_than_claimed(database: Da
     assert _claim(database, unit_id) is None
     _in_units(database, lambda units: units.release(unit_id, claim.fence, count_attempt=True))
     assert _claim(database, unit_id) is None
-    assert [back.unit_id for back in _in_units(database, lambda units: units.fail_exhausted())] == [
-        unit_id
-    ]
+    assert [one.id for one in _in_units(database, lambda units: units.reclaimable())] == [unit_id]
+    (back,) = _in_units(database, lambda units: units.reclaim_expired())
+    assert (back.unit_id, back.state) == (unit_id, "failed")
+
+
+def test_one_unit_is_taken_back_alone(database: Database) -> None:
+    lost = [_waiting(database), _waiting(database, max_attempts=1)]
+    for unit_id in lost:
+        assert _claim(database, unit_id, lease_seconds=-1) is not None
+    for unit_id, state in zip(lost, ("waiting", "failed"), strict=True):
+        (back,) = _in_units(
+            database, lambda units, unit_id=unit_id: units.reclaim_expired(unit_id=unit_id)
+        )
+        assert (back.unit_id, back.state) == (unit_id, state)
+        assert _in_units(database, lambda units: units.reclaim_expired(unit_id=lost[0])) == []
+    assert _in_units(database, lambda units: units.reclaimable()) == []
 
 
 def test_units_that_the_queue_forgot_are_found(database: Database) -> None:

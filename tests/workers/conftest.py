@@ -1,13 +1,17 @@
 """Workers that run in the test's own process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from celery.worker import state as celery_state
 
+import workers.run_loop
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from models.database import Database
+from workers.checkpoint_signing import CheckpointClock
 from workers.context import WorkerContext
 
 LEASE_SECONDS = 2.0
@@ -34,3 +38,33 @@ def make_context(tmp_path: Path, signing_key_file: Path) -> Callable[[Database],
 def context(database: Database, make_context: Callable[[Database], WorkerContext]) -> WorkerContext:
     """A worker; the test runs once on each kind of database."""
     return make_context(database)
+
+
+@pytest.fixture
+def not_stopping() -> Iterator[None]:
+    """Forgets a request to stop that the test made."""
+    yield
+    celery_state.should_stop = None
+
+
+@pytest.fixture
+def flushing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
+    """One round a flush, a checkpoint with each, and something that happens after some of them."""
+
+    def install(flushes: int, act: Callable[[], None]) -> None:
+        counted = iter(range(1, 100_000))
+        store = workers.run_loop.store_block
+
+        def counting(*arguments: Any, **options: Any) -> bool:
+            cancelled = store(*arguments, **options)
+            if next(counted) == flushes:
+                act()
+            return cancelled
+
+        monkeypatch.setattr(workers.run_loop, "store_block", counting)
+        monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
+        monkeypatch.setattr(
+            workers.run_loop, "CheckpointClock", lambda: CheckpointClock(seconds=0.0)
+        )
+
+    return install

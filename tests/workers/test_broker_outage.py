@@ -94,6 +94,7 @@ def test_an_embedded_worker_gives_signs_of_life(
         assert len(signs_of_life(processes)) == 1
         expected = (1, "no worker of this machine has given a sign of life")
         assert health_of(processes) == expected
+        assert signs_of_life(processes) == []
 
 
 def outage_service(

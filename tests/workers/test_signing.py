@@ -1,6 +1,6 @@
 """Who writes ledger rows signs them: during a run, at its end, and after its worker was lost."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,11 +35,7 @@ from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
-
-@pytest.fixture(autouse=True)
-def _not_stopping() -> Iterator[None]:
-    yield
-    celery_state.should_stop = None
+pytestmark = pytest.mark.usefixtures("not_stopping")
 
 
 def checkpoints_of(database: Database, submitted: Submitted) -> list[Checkpoint]:
@@ -54,29 +50,6 @@ def judged(database: Database, submitted: Submitted, context: WorkerContext) -> 
     document = None if report is None else report.document
     evidence = evidence_of(database, experiment_of(database, submitted), document)
     return verify(evidence, trusted=[context.signing_key.public])
-
-
-@pytest.fixture
-def flushing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
-    """One round a flush, a checkpoint with each, and something that happens after some of them."""
-
-    def install(flushes: int, act: Callable[[], None]) -> None:
-        counted = iter(range(1, 100_000))
-        store = workers.run_loop.store_block
-
-        def counting(*arguments: Any, **options: Any) -> bool:
-            cancelled = store(*arguments, **options)
-            if next(counted) == flushes:
-                act()
-            return cancelled
-
-        monkeypatch.setattr(workers.run_loop, "store_block", counting)
-        monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
-        monkeypatch.setattr(
-            workers.run_loop, "CheckpointClock", lambda: CheckpointClock(seconds=0.0)
-        )
-
-    return install
 
 
 def crash() -> None:

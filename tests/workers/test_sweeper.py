@@ -1,22 +1,33 @@
 """One sweeper, tick by tick, on both databases."""
 
 import threading
+from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
+import workers.interrupted_rounds
+import workers.run_loop
+import workers.sweeper
+from fedaudit.ledger.checkpoints import Checkpoint
+from fedaudit.ledger.envelope import Envelope
 from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.training.stack import Stack
 from infrastructure.queue import Queue, QueueUnavailableError
 from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import (
     ExperimentRepository,
+    LedgerCheckpointRepository,
+    LedgerRepository,
     OutboxRepository,
     SweeperLeaseRepository,
     UnitRepository,
 )
 from models.tables.units import Unit
-from tests.workers.admission import Submitted, events_of, experiment_of, submit
+from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper, sweep
@@ -152,6 +163,123 @@ def test_a_cancelled_experiment_ends_when_its_lost_worker_is_given_up(
     assert experiment_of(database, submitted).status == "cancelling"
     run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).status == "cancelled"
+
+
+@pytest.fixture
+def lost_in_a_block(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> Submitted:
+    """Two experiments whose last worker died after their noise was drawn, and before the flush."""
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
+    advance, blocks = Stack.advance, iter(range(1, 100))
+
+    def dying(stack: Stack, rounds: int) -> Any:
+        records = advance(stack, rounds)
+        if next(blocks) == 2:
+            raise SystemError("power cut")
+        return records
+
+    monkeypatch.setattr(Stack, "advance", dying)
+    release = {"privacy__noise": "release"}
+    specs = [spec_with(**release), spec_with(**release, privacy__noise_multiplier=4.0)]
+    submitted = submit(database, *specs, max_attempts=2)
+    run_unit(context, submitted.unit_id)
+    lose(database, submitted)
+    return submitted
+
+
+def interrupted_entries(database: Database, experiment_id: str) -> int:
+    with database.read() as session:
+        rows = LedgerRepository(session).rows_after(experiment_id, limit=1000)
+    return sum(row.interrupted for row in rows)
+
+
+def signed_status(database: Database, experiment_id: str) -> list[str]:
+    with database.read() as session:
+        values = LedgerCheckpointRepository(session).envelopes(experiment_id)
+    return [Checkpoint.of(Envelope.from_dict(value)).status for value in values]
+
+
+def test_a_ledger_that_refuses_its_lost_rounds_holds_up_no_other(
+    database: Database,
+    sweeper: Sweeper,
+    lost_in_a_block: Submitted,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusing, sound = lost_in_a_block.experiment_ids
+    store, attempts = workers.interrupted_rounds.store_totals, []
+
+    def failing(session: Session, experiment_id: str, *arguments: Any) -> None:
+        attempts.append(experiment_id)
+        if experiment_id == refusing:
+            raise ValueError("totals of another shape")
+        store(session, experiment_id, *arguments)
+
+    monkeypatch.setattr(workers.interrupted_rounds, "store_totals", failing)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            assert sweeper.tick()
+    assert sorted(attempts) == sorted([refusing, sound])
+    refused = [one for one in logs if one["event"] == "lost rounds not entered"]
+    assert [one["experiment_id"] for one in refused] == [refusing]
+    for position in (0, 1):
+        assert experiment_of(database, lost_in_a_block, position).status == "failed"
+    # Its rows were inserted before it failed.
+    assert interrupted_entries(database, refusing) == 0
+    assert "failed" not in signed_status(database, refusing)
+    assert interrupted_entries(database, sound) == 3
+    assert signed_status(database, sound)[-1] == "failed"
+
+
+def test_a_unit_that_cannot_be_taken_back_holds_up_no_other(
+    database: Database,
+    sweeper: Sweeper,
+    queue: RecordingQueue,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken, sound = submit(database), submit(database)
+    for submitted in (broken, sound):
+        lose(database, submitted)
+    sign, attempts = workers.sweeper.sign_as_stored, []
+
+    def failing(session: Session, experiment_id: str, *arguments: Any, **options: Any) -> None:
+        attempts.append(experiment_id)
+        if experiment_id == broken.id:
+            raise ValueError("no such names")
+        sign(session, experiment_id, *arguments, **options)
+
+    monkeypatch.setattr(workers.sweeper, "sign_as_stored", failing)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(3):
+            assert sweeper.tick()
+    assert sorted(attempts) == sorted([broken.id, sound.id])
+    assert [one["unit_id"] for one in logs if one["event"] == "unit not taken back"] == [
+        broken.unit_id
+    ]
+    assert unit_of(database, broken).state == "leased"
+    assert unit_of(database, sound).state == "waiting"
+    assert (sound.unit_id, "auto") in queue.published
+
+
+def test_others_may_write_while_ledger_contexts_are_built(
+    database: Database,
+    sweeper: Sweeper,
+    lost_in_a_block: Submitted,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    build, written = workers.interrupted_rounds.build_metric_context, []
+
+    def writing(*arguments: Any, **options: Any) -> Any:
+        # On SQLite this fails where the sweeper holds the database.
+        with database.write() as session:
+            OutboxRepository(session).add(lost_in_a_block.project_id, "carrier-pigeon", {})
+        written.append(True)
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(workers.interrupted_rounds, "build_metric_context", writing)
+    sweeper.tick()
+    assert len(written) == 2
+    assert [interrupted_entries(database, one) for one in lost_in_a_block.experiment_ids] == [3, 3]
 
 
 def test_only_the_holder_of_the_duty_sweeps(

@@ -1,11 +1,13 @@
-// Keeps the page of an experiment up to date while it runs: events say that there is something
-// new, and the figures are then fetched behind the rounds that are shown.
+// Keeps the page of an experiment up to date while it runs: events announce that there is
+// something new, and the figures are then fetched behind the rounds that are shown.
 
 import { Curves, whole } from "./curves.js";
 
 const PAUSE_MS = 600;
 const ANNOUNCE_MS = 15000;
 const MAX_POINTS = 4000;
+const FIRST_RETRY_MS = 2000;
+const MAX_RETRY_MS = 60000;
 const ENDED = ["succeeded", "failed", "cancelled"];
 
 const host = document.getElementById("curves");
@@ -17,6 +19,9 @@ let busy = false;
 let asked = false;
 let announced = 0;
 let stream = null;
+let after = host.dataset.after;
+let retryMs = FIRST_RETRY_MS;
+let retry = null;
 
 function showReading(name, value, remark) {
   const place = document.querySelector(`[data-reading="${CSS.escape(name)}"]`);
@@ -85,28 +90,47 @@ async function keepUp() {
 }
 
 function follow() {
-  stream = new EventSource(`${host.dataset.stream}?after=${host.dataset.after}`);
-  stream.addEventListener("round.completed", keepUp);
+  stream = new EventSource(`${host.dataset.stream}?after=${after}`);
+  stream.addEventListener("round.completed", (event) => {
+    after = event.lastEventId;
+    keepUp();
+  });
   stream.addEventListener("status.changed", (event) => {
+    after = event.lastEventId;
     if (!ENDED.includes(JSON.parse(event.data).status)) {
       keepUp();
       return;
     }
-    stream.close();
+    leave();
     location.reload();
   });
-  stream.addEventListener("open", () => byId("lost")?.setAttribute("hidden", ""));
-  stream.addEventListener("error", () => {
-    if (stream.readyState === EventSource.CLOSED) byId("lost")?.removeAttribute("hidden");
+  stream.addEventListener("open", () => {
+    retryMs = FIRST_RETRY_MS;
+    byId("lost")?.setAttribute("hidden", "");
   });
+  stream.addEventListener("error", () => {
+    if (stream.readyState === EventSource.CLOSED) followLater();
+  });
+}
+
+// A browser connects anew by itself where a connection breaks, but not after a refusal: there may
+// be too many streams, or the service may be starting.
+function followLater() {
+  byId("lost")?.removeAttribute("hidden");
+  clearTimeout(retry);
+  retry = setTimeout(follow, retryMs);
+  retryMs = Math.min(2 * retryMs, MAX_RETRY_MS);
+}
+
+function leave() {
+  clearTimeout(retry);
+  stream?.close();
 }
 
 // A browser has six connections to a service: pages in tabs that nobody looks at give theirs back.
 function followWhileSeen() {
-  if (document.hidden) {
-    stream?.close();
-    return;
-  }
+  leave();
+  if (document.hidden) return;
   keepUp();
   follow();
 }

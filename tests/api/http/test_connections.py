@@ -99,7 +99,15 @@ def test_beyond_the_bound_a_connection_is_told_so(address: tuple[str, int]) -> N
             head, _, body = everything(client).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 5" in head
-        assert json.loads(body)["detail"] == "there are too many connections"
+        assert b"content-type: application/problem+json" in head
+        assert b"connection: close" in head
+        assert f"content-length: {len(body)}".encode() in head
+        assert json.loads(body) == {
+            "type": "/problems/unavailable",
+            "title": "The service cannot answer just now",
+            "status": 503,
+            "detail": "there are too many connections",
+        }
     # They were silent: soon there is room.
     deadline = monotonic() + 20
     while monotonic() < deadline:
