@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most
+from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most, force_reasons
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.planning.cost_projection import (
     LEAKAGE_FIGURES,
@@ -66,16 +66,20 @@ class EpsilonMechanism(PrivacyMechanism):
         if self.spec.training.stopping.patience is not None:
             sentences.append(_early_end(planned))
         sentences.append(_HELD_OUT[self.spec.federation.validation_unit])
-        if self.spec.privacy.noise == "simulation":
+        if not self.noise_is_secret:
             sentences.append(SIMULATED)
         return Guarantee(
             kind=self.guarantee_kind,
+            label=self.guarantee_kind,
+            in_force=self.noise_is_secret,
+            conditions={},
             mechanism=self.facts.name,
             unit=self.facts.unit,
             adjacency=self.adjacency,
             delta=self.delta,
             observers=self.facts.observers,
             statement=" ".join(sentences),
+            reasons=force_reasons(in_force=self.noise_is_secret),
         )
 
     def planned_inputs(
