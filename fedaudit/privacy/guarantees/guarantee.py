@@ -15,7 +15,6 @@ SIMULATED = (
     "round follow from the training data, and anyone with two candidate datasets can train on "
     "both and see which one gives them."
 )
-NOT_SECRET = "the noise was simulated from the experiment's seed, which anyone can repeat"
 NO_GUARANTEE = "no mechanism, no guarantee"
 
 GuaranteeLabel = Literal["formal", "formal within the radius", "heuristic", "none"]
@@ -58,13 +57,8 @@ def no_guarantee(mechanism: str, *, unit: str, statement: str) -> Guarantee:
         delta=None,
         observers=(),
         statement=statement,
-        reasons=dict.fromkeys(("adjacency", "delta", "in_force"), NO_GUARANTEE),
+        reasons={"adjacency": NO_GUARANTEE, "delta": NO_GUARANTEE},
     )
-
-
-def force_reasons(*, in_force: bool) -> dict[str, str]:
-    """Why a guarantee is not in force, for the `reasons` of its section; empty where it is."""
-    return {} if in_force else {"in_force": NOT_SECRET}
 
 
 def number(value: float) -> str:

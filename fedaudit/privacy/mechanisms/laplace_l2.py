@@ -19,7 +19,6 @@ from fedaudit.privacy.guarantees.guarantee import (
     SIMULATED,
     Guarantee,
     GuaranteeLabel,
-    force_reasons,
 )
 from fedaudit.privacy.guarantees.layer_guarantees import LAYER_ADJACENCY
 from fedaudit.privacy.guarantees.metric_guarantees import (
@@ -205,7 +204,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             delta=None,
             observers=self.facts.observers,
             statement=" ".join(sentences),
-            reasons={"delta": _NO_DELTA, **force_reasons(in_force=self.noise_is_secret)},
+            reasons={"delta": _NO_DELTA},
         )
 
     def limits(self) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.accounting.privacy_events import Adjacency
-from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most, force_reasons
+from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.planning.cost_projection import (
     LEAKAGE_FIGURES,
@@ -79,7 +79,6 @@ class EpsilonMechanism(PrivacyMechanism):
             delta=self.delta,
             observers=self.facts.observers,
             statement=" ".join(sentences),
-            reasons=force_reasons(in_force=self.noise_is_secret),
         )
 
     def planned_inputs(

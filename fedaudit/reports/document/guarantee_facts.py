@@ -10,6 +10,7 @@ from typing import Any
 _EARLIER_RADIUS = (
     "n/nu holds within the radius, and the report does not show that a clip keeps uploads there"
 )
+_ROUNDING = 1e-12
 _EARLIER_CHOICE = "it bounds datasets that choose the same hypothesis in every round"
 
 
@@ -58,8 +59,9 @@ def condition_of(report: Mapping[str, Any], figure: str) -> str | None:
     privacy = report["privacy"]
     if privacy.get("leakage_max") is None:
         return None
-    bound = privacy.get("log_ratio_max")
-    if figure != "log_ratio_max" and (bound is None or bound > privacy["leakage_max"]):
+    bound, charged = privacy.get("log_ratio_max"), privacy["leakage_max"]
+    # Where 2c = r the two are equal, but for rounding.
+    if figure != "log_ratio_max" and (bound is None or bound > charged * (1 + _ROUNDING)):
         return _EARLIER_RADIUS
     several = report["spec"]["training"].get("hypotheses", 1) > 1
     return _EARLIER_CHOICE if several else None

@@ -47,6 +47,7 @@ class ReportFigure:
 
 def parsed(document: Mapping[str, Any]) -> Report:
     """Parse the report in a stored document. Raises ValueError where it does not have that form."""
+    Report.model_validate(document)
     return Report.model_validate(with_guarantee_facts(document))
 
 

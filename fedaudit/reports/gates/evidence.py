@@ -40,6 +40,15 @@ def doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | No
             assert_never(kind)
 
 
+def as_earlier_versions_judged(gate: Gate) -> Gate:
+    """The gate as it was decided before reports recorded whether a guarantee is in force.
+
+    For verification alone, which asks whether a report's gates follow from its figures by the rules
+    of its time.
+    """
+    return gate.model_copy(update={"allow_simulation": True, "allow_conditional": True})
+
+
 def _not_in_force(gate: Gate, report: Mapping[str, Any]) -> str | None:
     if gate.allow_simulation or is_in_force(report):
         return None

@@ -23,8 +23,8 @@ _COUNTS: dict[GateOutcome, str] = {
     "insufficient_evidence": "lacked evidence",
 }
 _SIMULATED = (
-    "The noise was simulated, so the guarantee is not in force: neither this run's model nor this "
-    "report, whose figures follow from the training data, is for release."
+    "The noise was simulated, so the guarantee is not in force: this run's model is not for "
+    "release, and neither is this report, whose figures follow from the training data."
 )
 _THEOREM = "This rests on a theorem for the public, fixed radius."
 _CONVENTION = "This rests on the paper's convention, not on a theorem."
