@@ -37,7 +37,7 @@ demo:
 		examples/synthetic-groups-k1.yaml examples/synthetic-groups-k2.yaml
 
 test:
-	$(PYTHON) -m pytest -m "not slow" -n auto --dist loadfile $(PYTEST_ARGS)
+	$(PYTHON) -m pytest -m "not slow" -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-slow:
 	$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)

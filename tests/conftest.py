@@ -31,6 +31,30 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
+# Whole services that are started, killed and waited for. A file runs on one process, so those that
+# take minutes go first: begun last, one would keep a single process busy while the others idle.
+_LONG_FILES = (
+    "tests/cli/test_up.py",
+    "tests/cli/test_remote.py",
+    "tests/workers/test_processes.py",
+    "tests/workers/test_broker_outage.py",
+    "tests/end_to_end/",
+    "tests/browser/",
+    "tests/workers/",
+    "tests/cli/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Longest files first; the order within a file stays."""
+    items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(test: str) -> int:
+    places = (place for place, name in enumerate(_LONG_FILES) if test.startswith(name))
+    return next(places, len(_LONG_FILES))
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
     """One Postgres for the session."""
