@@ -91,6 +91,7 @@ class ReportFilters:
     mechanism: str | None = None
     gate_outcome: str | None = None
     guarantee: str | None = None
+    in_force: bool | None = None
     unit: str | None = None
     attribute: str | None = None
     observer: str | None = None
@@ -121,6 +122,7 @@ class ReportIndex:
     """What a stored report is found by, and what a list shows of it."""
 
     guarantee_kind: str
+    in_force: bool
     unit: str
     summary: Mapping[str, Any]
     figures: Sequence[IndexedFigure]
@@ -149,6 +151,7 @@ class FinalFigures:
 
     leakage_max: float | None = None
     leakage_median: float | None = None
+    log_ratio_max: float | None = None
     epsilon_max: float | None = None
     delta: float | None = None
     validation_loss: float | None = None

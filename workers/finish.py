@@ -34,7 +34,7 @@ from workers.running_experiment import RunningExperiment
 GATE_EVALUATED = "gate.evaluated"
 DIVERGED = "diverged"
 
-_PRIVACY = ("leakage_max", "leakage_median", "epsilon_max")
+_PRIVACY = ("leakage_max", "leakage_median", "log_ratio_max", "epsilon_max")
 
 
 def report_of(

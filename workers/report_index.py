@@ -12,6 +12,7 @@ def report_index(document: Mapping[str, Any]) -> ReportIndex:
     report = parsed(document)
     return ReportIndex(
         guarantee_kind=report.guarantee.kind,
+        in_force=report.guarantee.in_force is True,
         unit=report.guarantee.unit,
         summary={
             "verdict": report.verdict,

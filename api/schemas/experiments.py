@@ -29,6 +29,7 @@ class Figures(BaseModel):
 
     leakage_max: float | None
     leakage_median: float | None
+    log_ratio_max: float | None
     epsilon_max: float | None
     delta: float | None
     validation_loss: float | None
@@ -136,6 +137,8 @@ class ExperimentParameters(PageParameters):
     leakage_max_gte: Bound = Field(None, alias="leakage_max[gte]")
     leakage_median_lte: Bound = Field(None, alias="leakage_median[lte]")
     leakage_median_gte: Bound = Field(None, alias="leakage_median[gte]")
+    log_ratio_max_lte: Bound = Field(None, alias="log_ratio_max[lte]")
+    log_ratio_max_gte: Bound = Field(None, alias="log_ratio_max[gte]")
     epsilon_max_lte: Bound = Field(None, alias="epsilon_max[lte]")
     epsilon_max_gte: Bound = Field(None, alias="epsilon_max[gte]")
     validation_loss_lte: Bound = Field(None, alias="validation_loss[lte]")

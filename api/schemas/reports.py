@@ -92,6 +92,10 @@ class ReportFilters(PageParameters):
     federation_id: Text | None = None
     mechanism: Text | None = None
     guarantee: GuaranteeKind | None = None
+    in_force: Annotated[
+        bool | None,
+        Field(description="Only reports whose guarantee is in force: its noise was secret."),
+    ] = None
     unit: Literal["client", "record"] | None = None
     gate_outcome: Outcome | None = None
     attribute: Annotated[

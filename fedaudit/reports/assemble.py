@@ -52,7 +52,7 @@ def assemble(material: ReportMaterial) -> dict[str, Any]:
     }
     sections["gates"] = evaluate(spec.gates, sections)
     sections["gate_outcome"] = overall(sections["gates"])
-    sections["verdict"] = verdict(sections, simulated=spec.privacy.noise == "simulation")
+    sections["verdict"] = verdict(sections)
     document: dict[str, Any] = Report.model_validate(sections).model_dump(mode="json")
     return document
 
@@ -80,6 +80,9 @@ def _guarantee(material: ReportMaterial) -> GuaranteeSection:
     )
     return GuaranteeSection(
         kind=found.kind,
+        label=found.label,
+        in_force=found.in_force,
+        conditions=dict(found.conditions),
         mechanism=found.mechanism,
         unit=found.unit,
         adjacency=found.adjacency,

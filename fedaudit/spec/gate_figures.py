@@ -10,6 +10,7 @@ from typing import Literal
 PlainFigure = Literal[
     "leakage_max",
     "leakage_median",
+    "log_ratio_max",
     "participations_max",
     "epsilon_max",
     "validation_loss",
@@ -36,6 +37,7 @@ class GateFigure:
 PLAIN_FIGURES: Mapping[PlainFigure, GateFigure] = {
     "leakage_max": GateFigure(section="privacy"),
     "leakage_median": GateFigure(section="privacy"),
+    "log_ratio_max": GateFigure(section="privacy"),
     "participations_max": GateFigure(section="privacy", rests_on_guarantee=False),
     "epsilon_max": GateFigure(section="privacy", proof="exact rates", has_delta=True),
     "validation_loss": GateFigure(section="utility", rests_on_guarantee=False),

@@ -28,6 +28,12 @@ class Gate(SpecPart):
     """Which sensitive attribute, where the experiment has several."""
     allow_heuristic: bool = False
     """Whether a heuristic guarantee is evidence enough."""
+    allow_conditional: bool = False
+    """Whether a figure is evidence that bounds some datasets only, such as n/nu within a radius in
+    which nothing keeps the uploads."""
+    allow_simulation: bool = False
+    """Whether a guarantee is evidence that is not in force, because the noise was simulated: for
+    research. Such a run protects nobody."""
 
     @field_validator("attribute")
     @classmethod

@@ -13,6 +13,7 @@ from models.values import Cursor, ExperimentFilters
 FIGURES = (
     "leakage_max",
     "leakage_median",
+    "log_ratio_max",
     "epsilon_max",
     "validation_loss",
     "accuracy",

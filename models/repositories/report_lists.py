@@ -67,6 +67,8 @@ def filtered(statement: Select[Any], filters: ReportFilters, *, project_id: str)
             statement = statement.where(_experiments[name] == value)
     if filters.guarantee is not None:
         statement = statement.where(_summaries.guarantee_kind == filters.guarantee)
+    if filters.in_force is not None:
+        statement = statement.where(_summaries.in_force == filters.in_force)
     if filters.unit is not None:
         statement = statement.where(_summaries.unit == filters.unit)
     if filters.tag is not None:

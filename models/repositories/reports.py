@@ -45,7 +45,7 @@ class ReportRepository(ExperimentPartRepository):
         )
         if not stored:
             return False
-        summary: dict[str, Any] = dict.fromkeys(("guarantee_kind", "unit", "summary"))
+        summary: dict[str, Any] = dict.fromkeys(("guarantee_kind", "in_force", "unit", "summary"))
         if index is not None:
             summary = {name: getattr(index, name) for name in summary}
             self._insert(ReportFigure, [{**owner, **asdict(one)} for one in index.figures])

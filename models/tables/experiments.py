@@ -72,6 +72,7 @@ class Experiment(Base):
     gate_outcome: Mapped[str | None] = mapped_column(Word)
     leakage_max: Mapped[float | None] = mapped_column(Double)
     leakage_median: Mapped[float | None] = mapped_column(Double)
+    log_ratio_max: Mapped[float | None] = mapped_column(Double)
     epsilon_max: Mapped[float | None] = mapped_column(Double)
     delta: Mapped[float | None] = mapped_column(Double)
     validation_loss: Mapped[float | None] = mapped_column(Double)

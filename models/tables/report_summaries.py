@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, String
+from sqlalchemy import JSON, Boolean, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.tables.base import Base, Word
@@ -24,6 +24,8 @@ class ReportSummary(Base):
     report_hash: Mapped[str] = mapped_column(String(64))
     guarantee_kind: Mapped[str | None] = mapped_column(Word)
     """formal, heuristic or none."""
+    in_force: Mapped[bool | None] = mapped_column(Boolean)
+    """Whether the noise was secret, so that the guarantee protects somebody."""
     unit: Mapped[str | None] = mapped_column(Word)
     """Whose data the guarantee speaks of."""
     summary: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))

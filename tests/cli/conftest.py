@@ -70,7 +70,13 @@ def small_spec() -> dict[str, Any]:
             "intervals": {"samples": 100},
         },
         "gates": [
-            {"figure": "leakage_max", "op": "le", "value": 100, "allow_heuristic": True},
+            {
+                "figure": "leakage_max",
+                "op": "le",
+                "value": 100,
+                "allow_heuristic": True,
+                "allow_simulation": True,
+            },
             {"figure": "equalized_odds_difference", "op": "le", "value": 1.0},
         ],
     }

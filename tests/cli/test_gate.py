@@ -5,9 +5,21 @@ from xml.etree import ElementTree
 
 import pytest
 
-LEAKAGE = {"figure": "leakage_max", "op": "le", "value": 1000.0, "allow_heuristic": True}
+LEAKAGE = {
+    "figure": "leakage_max",
+    "op": "le",
+    "value": 1000.0,
+    "allow_heuristic": True,
+    "allow_simulation": True,
+}
 TOO_LOW = {**LEAKAGE, "value": 0.5}
-EPSILON = {"figure": "epsilon_max", "op": "le", "value": 1000.0, "allow_heuristic": True}
+EPSILON = {
+    "figure": "epsilon_max",
+    "op": "le",
+    "value": 1000.0,
+    "allow_heuristic": True,
+    "allow_simulation": True,
+}
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 4.0, "clip": 1.0, "delta": 1e-5}
 
 

@@ -185,7 +185,13 @@ def test_gates_of_the_experiment_and_of_a_policy(call, finished, tmp_path):
     assert own.returncode == 0, own.stderr
     assert json.loads(own.stdout)["outcome"] == "pass"
     policy = tmp_path / "policy.yaml"
-    gate = {"figure": "leakage_max", "op": "le", "value": 0.1, "allow_heuristic": True}
+    gate = {
+        "figure": "leakage_max",
+        "op": "le",
+        "value": 0.1,
+        "allow_heuristic": True,
+        "allow_simulation": True,
+    }
     policy.write_text(yaml.safe_dump({"experiment_id": finished["id"], "gates": [gate]}))
     failed = call("gate", "--policy", policy)
     assert failed.returncode == 1

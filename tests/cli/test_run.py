@@ -55,7 +55,13 @@ def test_the_same_spec_gives_the_same_ledger(run):
 
 
 def test_a_failed_gate_exits_with_one(run):
-    gate = {"figure": "leakage_max", "op": "le", "value": 0.5, "allow_heuristic": True}
+    gate = {
+        "figure": "leakage_max",
+        "op": "le",
+        "value": 0.5,
+        "allow_heuristic": True,
+        "allow_simulation": True,
+    }
     done, report = run(gates=[gate])
     assert (done.returncode, report["gate_outcome"]) == (1, "fail")
 

@@ -56,7 +56,13 @@ def test_from_submission_to_report(live: tuple[Api, Client]) -> None:
     assert client.report_page(id_).startswith("<!")
     assert client.verification(id_)["valid"]
     assert client.evaluate_gates(id_)["outcome"] == "pass"
-    gate = {"figure": "leakage_max", "op": "le", "value": 0, "allow_heuristic": True}
+    gate = {
+        "figure": "leakage_max",
+        "op": "le",
+        "value": 0,
+        "allow_heuristic": True,
+        "allow_simulation": True,
+    }
     assert client.evaluate_gates(id_, [gate])["outcome"] == "fail"
 
 
@@ -109,7 +115,13 @@ def test_policies(live: tuple[Api, Client]) -> None:
     api, client = live
     id_ = client.submit(SPEC)["id"]
     finish(api, id_)
-    gate = {"figure": "leakage_max", "op": "le", "value": 0.5, "allow_heuristic": True}
+    gate = {
+        "figure": "leakage_max",
+        "op": "le",
+        "value": 0.5,
+        "allow_heuristic": True,
+        "allow_simulation": True,
+    }
     for number in range(101):
         client.put_policy(f"p{number:03}", {"gates": [gate]})
     assert [one["name"] for one in client.policies()] == [f"p{number:03}" for number in range(101)]

@@ -110,7 +110,8 @@ def _add_gates(built: Built, typed: Mapping[str, str]) -> None:
             gate["value"] = number(value)
         if attribute := typed.get(f"{name}/attribute", ""):
             gate["attribute"] = attribute
-        gate["allow_heuristic"] = bool(typed.get(f"{name}/allow_heuristic"))
+        for allowed in ("allow_heuristic", "allow_conditional", "allow_simulation"):
+            gate[allowed] = bool(typed.get(f"{name}/{allowed}"))
         built.rows[f"{fields.GATES}/{len(gates)}"] = name
         gates.append(gate)
     if gates:

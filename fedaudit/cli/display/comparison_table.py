@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fedaudit.cli.display.output import standard_output
 from fedaudit.cli.display.report_table import shown
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.reports.document.guarantee_facts import guarantee_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,7 +26,7 @@ def show_comparison(comparison: Json) -> None:
         guarantee = one["guarantee"]
         console.print(
             f"[bold]{numbers[one['id']]}[/bold]  {one['id']}  {escape(one['name'])}  "
-            f"{guarantee['kind']} ({guarantee['mechanism']})"
+            f"{guarantee_words(guarantee)} ({guarantee['mechanism']})"
         )
     console.print(_figures(comparison["figures"], list(numbers.values())))
     if comparison["spec_differences"]:

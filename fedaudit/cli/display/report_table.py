@@ -5,11 +5,12 @@ from typing import Any
 
 from fedaudit.cli.display.output import print_table
 from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.reports.document.guarantee_facts import guarantee_words
 
 Json = Mapping[str, Any]
 
-_ALWAYS = ("leakage_max", "epsilon_max", "validation_loss", "accuracy")
-_BOUNDS = ("leakage_max", "leakage_median", "leakage_per_release", "epsilon_max")
+_ALWAYS = ("leakage_max", "log_ratio_max", "epsilon_max", "validation_loss", "accuracy")
+_BOUNDS = ("leakage_max", "leakage_median", "leakage_per_release", "log_ratio_max", "epsilon_max")
 
 
 def show_reports(reports: Sequence[Json], asked: Sequence[str]) -> None:
@@ -72,4 +73,4 @@ def _guarantee(report: Json) -> str:
     guarantee = report["guarantee"]
     if guarantee is None:
         return "unreadable"
-    return f"{guarantee['kind']}\n{guarantee['mechanism']}"
+    return f"{guarantee_words(guarantee)}\n{guarantee['mechanism']}"

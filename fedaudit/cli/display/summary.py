@@ -7,6 +7,7 @@ from fedaudit.cli.display.output import standard_output
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.document.endings import IN_TABLES
+from fedaudit.reports.document.guarantee_facts import guarantee_words
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
 
@@ -98,10 +99,11 @@ def _privacy(report: Report) -> dict[str, str]:
             "leakage of a release": _cost(privacy, "leakage_per_release"),
             "leakage, median client": _cost(privacy, "leakage_median"),
             "leakage, largest": _cost(privacy, "leakage_max"),
+            "theorem's sum, largest": _log_ratio(privacy),
         }
     )
     return {
-        "guarantee": f"{guarantee['kind']} ({guarantee['mechanism']})",
+        "guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})",
         **costs,
         "participations, largest": str(privacy["participations_max"]),
         "refused, withheld": f"{privacy['refusals']}, {privacy['withheld']}",
@@ -160,6 +162,11 @@ def _brief_outcome(gate: Mapping[str, Any]) -> str:
 def _cost(section: Mapping[str, Any], name: str) -> str:
     value = section[name]
     return _figure(section, name) if value is None else at_most(value, digits=4)
+
+
+def _log_ratio(privacy: Mapping[str, Any]) -> str:
+    """Reports of the first version have no such figure."""
+    return _cost(privacy, "log_ratio_max") if "log_ratio_max" in privacy else _NOTHING
 
 
 def _figure(section: Mapping[str, Any], name: str) -> str:

@@ -1,17 +1,26 @@
 """The form of a guarantee, and sentences that all guarantees share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context
+from typing import Literal
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 
 SIMULATED = (
-    "This run drew its noise from the experiment's seed, to be repeatable: whoever knows the seed "
-    "can subtract it. The statement is what the mechanism gives with secret noise; the model "
-    "of this run is protected by nothing and is not for release."
+    "This guarantee is not in force: the run drew its noise from the experiment's seed, to be "
+    "repeatable, so anyone with the seed can subtract it. The statement says what the mechanism "
+    "gives with secret noise. The model of this run is protected by nothing and is not for "
+    "release, and neither is this report: its losses, accuracy, gaps and the figures of every "
+    "round follow from the training data, and anyone with two candidate datasets can train on "
+    "both and see which one gives them."
 )
 NO_GUARANTEE = "no mechanism, no guarantee"
 UPDATES_AS_THEY_WERE = "There is no privacy mechanism: updates left the clients as they were."
+
+GuaranteeLabel = Literal["formal", "formal within the radius", "heuristic", "none"]
+"""The kind, and whether a proof covers all datasets or only uploads within a radius that nothing
+keeps them in."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +28,13 @@ class Guarantee:
     """Who is protected against whom, and how far. A None has its reason in `reasons`."""
 
     kind: GuaranteeKind
+    label: GuaranteeLabel
     mechanism: str
+    in_force: bool
+    """Whether this run's noise was secret. A guarantee that is not in force protects nobody."""
+    conditions: Mapping[str, str]
+    """By figure of the report, why it bounds some datasets only; a figure without a condition
+    bounds every two datasets of the adjacency."""
     unit: str
     """Whose data the guarantee speaks of."""
     adjacency: str | None
@@ -34,7 +49,10 @@ def no_guarantee(mechanism: str, *, unit: str, statement: str, reason: str) -> G
     """The statement for a mechanism that bounds nothing; `reason`: why it has no figures."""
     return Guarantee(
         kind="none",
+        label="none",
         mechanism=mechanism,
+        in_force=False,
+        conditions={},
         unit=unit,
         adjacency=None,
         delta=None,

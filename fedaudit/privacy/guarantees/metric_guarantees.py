@@ -18,6 +18,7 @@ exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
   factor then bounds nothing between datasets that choose differently: called heuristic here.
 """
 
+import math
 from collections.abc import Sequence
 
 from fedaudit.privacy.guarantees.guarantee import at_most, number
@@ -41,12 +42,16 @@ def release_sentences(
     theorem.
     """
     adaptive = privacy.radius == "adaptive"
-    label = "Formal" if proven else "Heuristic as a whole"
+    label = _label(privacy) if proven else "Heuristic as a whole"
     if privacy.per_layer:
         if adaptive:
             return adaptive_layers(privacy, layers)
         return fixed_layers(privacy, layers, label=label)
     return _adaptive(privacy, n) if adaptive else _fixed(privacy, n, label=label)
+
+
+def _label(privacy: LaplaceL2) -> str:
+    return "Formal within the radius" if privacy.clip is None else "Formal"
 
 
 def _adaptive(privacy: LaplaceL2, n: int) -> list[str]:
@@ -94,6 +99,28 @@ def _reach(clip: float | None, radius: float, cost: float) -> str:
     return reach + (
         f"within {at_most(2 * clip)}, which exceeds r: over all datasets that choose the same "
         f"hypothesis a release is bounded by {at_most(2 * clip / radius * cost)}, not by n/nu."
+    )
+
+
+def within_the_radius(privacy: LaplaceL2, layers: Sequence[int]) -> str | None:
+    """Why n/nu covers only datasets whose uploads lie within the fixed radius of each other; None
+    where the clip keeps the uploads of one hypothesis there.
+
+    `layers` as in `release_sentences`.
+    """
+    radius, clip = float(privacy.radius), privacy.clip
+    if clip is None:
+        return "n/nu holds within the radius, and without a clip nothing keeps uploads there"
+    if privacy.per_layer:
+        # Over layers: 2c/r times the norm of the n_l, against their sum.
+        covered = 2 * clip * math.hypot(*layers) <= radius * sum(layers)
+    else:
+        covered = 2 * clip <= radius
+    if covered:
+        return None
+    return (
+        f"n/nu holds within the radius of {number(radius)}, and a clip of {number(clip)} only "
+        f"keeps two uploads within {at_most(2 * clip)} of each other; log_ratio_max bounds them all"
     )
 
 

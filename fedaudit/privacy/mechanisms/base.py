@@ -12,7 +12,7 @@ No torch: the service uses this module without it. The half with torch is
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import (
     CostKind,
@@ -101,6 +101,17 @@ class PrivacyMechanism(ABC):
     def epsilon_budget(self) -> float | None:
         """The epsilon that no subject may exceed; None where none was set, or there is no
         epsilon."""
+
+    @property
+    def noise_is_secret(self) -> bool:
+        """Whether noise comes from the system's entropy, so that nobody can draw it again."""
+        match self.spec.privacy.noise:
+            case "release":
+                return True
+            case "simulation":
+                return False
+            case _:
+                assert_never(self.spec.privacy.noise)
 
     @abstractmethod
     def noise_multiplier(self) -> float | str:

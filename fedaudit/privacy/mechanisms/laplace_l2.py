@@ -15,12 +15,17 @@ from fedaudit.privacy.accounting.mechanism_parameters import (
     MechanismParameters,
     layer_components,
 )
-from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee
+from fedaudit.privacy.guarantees.guarantee import (
+    SIMULATED,
+    Guarantee,
+    GuaranteeLabel,
+)
 from fedaudit.privacy.guarantees.layer_guarantees import LAYER_ADJACENCY
 from fedaudit.privacy.guarantees.metric_guarantees import (
     ADJACENCY,
     choice_sentences,
     release_sentences,
+    within_the_radius,
 )
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
 from fedaudit.privacy.metric.leakage import largest_participation, leakage
@@ -39,6 +44,11 @@ _NOT_COVERED = (
     "Which clients took part, were refused over their budget, or had an update withheld for "
     "not being finite is visible to the server and not covered. Nor are the clients held out "
     "for validation, whose losses and fairness counts are used without noise."
+)
+_LEAKAGE_FIGURES = ("leakage_max", "leakage_median")
+_SAME_HYPOTHESIS = (
+    "it bounds datasets that choose the same hypothesis in every round; between others the bound "
+    "grows with the distance of the hypotheses"
 )
 _SECRET_RADIUS = (
     "The adaptive radius depends on the secret update, so its leakage is heuristic: "
@@ -194,10 +204,13 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             privacy, hypotheses=self.spec.training.hypotheses, reported=self._reports_choice
         )
         sentences.append(_NOT_COVERED)
-        if privacy.noise == "simulation":
+        if not self.noise_is_secret:
             sentences.append(SIMULATED)
         return Guarantee(
             kind=self.guarantee_kind,
+            label=self._label,
+            in_force=self.noise_is_secret,
+            conditions=self._conditions(layers),
             mechanism=privacy.mechanism,
             unit=self.facts.unit,
             adjacency=LAYER_ADJACENCY if privacy.per_layer else ADJACENCY,
@@ -223,6 +236,24 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             if self._is_adaptive:
                 found.append(_SECRET_EPSILON)
         return found
+
+    @property
+    def _label(self) -> GuaranteeLabel:
+        """With a fixed radius and no clip, nothing is proven beyond the radius."""
+        kind = self.guarantee_kind
+        if kind == "formal" and self.privacy.clip is None:
+            return "formal within the radius"
+        return kind
+
+    def _conditions(self, layers: Sequence[int]) -> dict[str, str]:
+        """Of a proven figure, what the datasets must share for it to bound them."""
+        if self.guarantee_kind != "formal":
+            return {}
+        alike = _SAME_HYPOTHESIS if self.spec.training.hypotheses > 1 else None
+        within = within_the_radius(self.privacy, layers)
+        of_leakage = "; ".join(one for one in (within, alike) if one is not None)
+        found = dict.fromkeys(_LEAKAGE_FIGURES, of_leakage) if of_leakage else {}
+        return found if alike is None else {**found, "log_ratio_max": alike}
 
     @property
     def _is_adaptive(self) -> bool:

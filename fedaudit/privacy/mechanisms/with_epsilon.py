@@ -67,10 +67,13 @@ class EpsilonMechanism(PrivacyMechanism):
         if self.spec.training.stopping.patience is not None or planned:
             sentences.append(_early_end(planned))
         sentences.append(_HELD_OUT[self.spec.federation.validation_unit])
-        if self.spec.privacy.noise == "simulation":
+        if not self.noise_is_secret:
             sentences.append(SIMULATED)
         return Guarantee(
             kind=self.guarantee_kind,
+            label=self.guarantee_kind,
+            in_force=self.noise_is_secret,
+            conditions={},
             mechanism=self.facts.name,
             unit=self.facts.unit,
             adjacency=self.adjacency,

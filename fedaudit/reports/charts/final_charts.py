@@ -80,8 +80,9 @@ def _leakage_chart(privacy: Mapping[str, Any]) -> Chart:
         table.append((f"{_cluster(one)}, median", figure_text(one["leakage_median"])))
         table.append((f"{_cluster(one)}, largest", figure_text(one["leakage_max"])))
     stated = (
-        f"Half of the training clients leaked at most {figure_text(quantiles['p50'])}, nineteen in "
-        f"twenty at most {figure_text(quantiles['p95'])}, and nobody more than {figure_text(most)}."
+        f"By the convention n/nu, half of the training clients were charged at most "
+        f"{bound_text(quantiles['p50'])}, nineteen in twenty at most "
+        f"{bound_text(quantiles['p95'])}, and none more than {bound_text(most)}."
         " The thick bar spans the middle half of all clients."
     )
     if clusters:

@@ -7,6 +7,7 @@ has its reason beside it.
 from typing import Any, Literal
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.document.document import Outcome, Reasons
 from fedaudit.reports.document.part import Part
 
@@ -31,6 +32,9 @@ class ComparedGuarantee(Part):
     """What an experiment guarantees, in the words of its report."""
 
     kind: GuaranteeKind
+    label: GuaranteeLabel | None = None
+    in_force: bool | None = None
+    conditions: dict[str, str] | None = None
     mechanism: str
     unit: str
     """Whose data the guarantee speaks of."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.document.aliases import fill_cost_aliases, without_retired_rows
 from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, Plane
 from fedaudit.reports.document.outcomes import GateOutcome
@@ -36,6 +37,15 @@ class GuaranteeSection(_Part):
     """Who is protected against whom, and how far."""
 
     kind: GuaranteeKind
+    label: GuaranteeLabel | None = None
+    """The kind, with *within the radius* where the proof goes no further. Reports of earlier
+    versions have none, and neither of the two below."""
+    in_force: bool | None = None
+    """Whether the noise was secret. False for simulated noise, which protects nobody, and where
+    there is no guarantee."""
+    conditions: dict[str, str] | None = None
+    """By figure, why it bounds some datasets only; gates on such a figure ask for
+    `allow_conditional`."""
     mechanism: str
     unit: str
     adjacency: str | None

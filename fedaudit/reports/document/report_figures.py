@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedaudit.reports.document.document import Report
+from fedaudit.reports.document.guarantee_facts import with_guarantee_facts
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 Section = Literal["privacy", "utility", "fairness"]
@@ -13,6 +14,7 @@ PRIVACY = (
     "leakage_median",
     "leakage_max",
     "leakage_per_release",
+    "log_ratio_max",
     "epsilon_max",
     "participations_max",
     "refusals",
@@ -45,7 +47,8 @@ class ReportFigure:
 
 def parsed(document: Mapping[str, Any]) -> Report:
     """Parse the report in a stored document. Raises ValueError where it does not have that form."""
-    return Report.model_validate(document)
+    Report.model_validate(document)
+    return Report.model_validate(with_guarantee_facts(document))
 
 
 def figures_of(report: Report) -> list[ReportFigure]:

@@ -7,18 +7,13 @@ a bundle is verified.
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import known_guarantee_kind
 from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.endings import chosen_by_losses, known_ending
 from fedaudit.reports.document.outcomes import FAIL, INSUFFICIENT, PASS, GateOutcome
-from fedaudit.spec.gate_figures import GateFigure, Proof
+from fedaudit.reports.gates.evidence import doubt
 from fedaudit.spec.gates import Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
-_PROVEN: dict[Proof, str] = {
-    "fixed radius": "use a fixed radius",
-    "exact rates": "use exact rates without a baseline",
-}
 _SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
 _EARLY_END = (
     ", for the rounds that were played; validation losses ended the run early, and what is proven "
@@ -29,8 +24,8 @@ _EARLY_END = (
 def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Each gate's figure, attribute, op, bound, value, outcome and reason.
 
-    `report` is the JSON document. A figure that is null, a privacy figure without a guarantee, or
-    one with a heuristic guarantee that the gate does not allow, is insufficient evidence.
+    `report` is the JSON document. A figure that is null, or that its guarantee does not make
+    evidence (`evidence.doubt`), is insufficient evidence.
     """
     return [_evaluate(gate, report) for gate in gates]
 
@@ -72,9 +67,9 @@ def _judge(
     if value is None:
         return INSUFFICIENT, reason or NOT_IN_REPORT
     figure = gate.plain_figure
-    doubt = None if figure is None else _doubt(gate, figure, report)
-    if doubt is not None:
-        return INSUFFICIENT, doubt
+    why_not = None if figure is None else doubt(gate, figure, report)
+    if why_not is not None:
+        return INSUFFICIENT, why_not
     met = _is_met(value, gate)
     relation = "is" if met else "is not"
     shown, bound = _apart(value, gate.value)
@@ -82,29 +77,6 @@ def _judge(
     if figure is not None and figure.has_delta:
         sentence += _at_delta(report)
     return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
-
-
-def _doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | None:
-    """Why the guarantee does not make the figure evidence; None where it does."""
-    if not figure.rests_on_guarantee:
-        return None
-    kind = known_guarantee_kind(report["guarantee"]["kind"])
-    match kind:
-        case None:
-            return "the report names no known kind of guarantee, so the figure bounds nothing"
-        case "none":
-            return "there is no guarantee, so the figure bounds nothing"
-        case "heuristic":
-            if gate.allow_heuristic:
-                return None
-            return (
-                "the guarantee is heuristic and the gate does not allow that; set allow_heuristic, "
-                f"or {_PROVEN[figure.proof]}"
-            )
-        case "formal":
-            return None
-        case _:
-            assert_never(kind)
 
 
 def _is_met(value: float, gate: Gate) -> bool:

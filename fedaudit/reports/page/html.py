@@ -18,6 +18,7 @@ from fedaudit.reports.charts.chart_choice import charts_of
 from fedaudit.reports.charts.series import Series
 from fedaudit.reports.document.earlier_versions import metric_of, why_no_privacy_cost
 from fedaudit.reports.document.endings import ON_PAGES
+from fedaudit.reports.document.guarantee_facts import guarantee_words
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.sections.verdict import headline_metric
@@ -74,6 +75,7 @@ def _template() -> Template:
     environment.filters["figure"] = figure_text
     environment.filters["bound"] = bound_text
     environment.filters["observer"] = observer_words
+    environment.filters["guarantee_words"] = guarantee_words
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(
         outcomes=_OUTCOMES,

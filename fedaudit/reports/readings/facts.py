@@ -20,8 +20,9 @@ from fedaudit.reports.readings.document_fields import (
 )
 
 NOT_FOR_RELEASE = (
-    "The noise was simulated from the experiment's seed: the figures are what the mechanism gives "
-    "with secret noise, and the model of this run is protected by nothing and is not for release."
+    "The noise was simulated from the experiment's seed, so the guarantee is not in force: the "
+    "privacy figures are what the mechanism gives with secret noise. The model of this run is not "
+    "for release, and neither is its report, whose figures follow from the training data."
 )
 HELD_OUT = (
     "Losses, the choice of the best round and the fairness rates are taken from held-out rows "

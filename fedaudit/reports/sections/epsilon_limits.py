@@ -9,7 +9,9 @@ from fedaudit.reports.sections.record_budget_section import records_section
 
 SIMULATED = (
     "The noise was simulated and can be drawn again from the seed in the spec: the model of this "
-    "run is protected by nothing and must not be released."
+    "run is protected by nothing and must not be released. This report is itself unprotected: "
+    "losses, accuracy, gaps and every round's figures follow from training data, and anyone with "
+    "two candidate datasets can replay the seed and see which one gives them."
 )
 _FLOATS = (
     "The mechanism is proven for real numbers. The low bits of floating-point noise can leak "

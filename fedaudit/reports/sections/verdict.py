@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.endings import SENTENCES, chosen_by_losses, known_ending
@@ -22,15 +23,13 @@ _COUNTS: dict[GateOutcome, str] = {
     "fail": "failed",
     "insufficient_evidence": "lacked evidence",
 }
-_BASIS = {
-    "formal": (
-        "This rests on a theorem for the public, fixed radius; it bounds datasets whose uploads "
-        "stay within that radius of each other."
-    ),
-    "heuristic": "This rests on the paper's convention, not on a theorem.",
-}
-
-_EPSILON_BASIS = {
+_SIMULATED = (
+    "The noise was simulated, so the guarantee is not in force: this run's model is not for "
+    "release, and neither is this report, whose figures follow from the training data."
+)
+_THEOREM = "This rests on a theorem for the public, fixed radius."
+_CONVENTION = "This rests on the paper's convention, not on a theorem."
+_EPSILON_BASIS: dict[GuaranteeKind, str] = {
     "formal": "This rests on theorems about the mechanism and its accountant.",
     "heuristic": (
         "This takes for known, or leaves to a fit, what the guarantee's statement names, and rests "
@@ -43,11 +42,9 @@ _EARLY_END = (
 )
 
 
-def verdict(report: Mapping[str, Any], *, simulated: bool) -> str:
-    """The verdict on an otherwise complete report; `simulated` means noise from the seed."""
+def verdict(report: Mapping[str, Any]) -> str:
+    """The verdict on an otherwise complete report."""
     sentences = [_gates(report["gates"], report["gate_outcome"]), *_privacy(report)]
-    if simulated and report["guarantee"]["kind"] != "none":
-        sentences.append("The noise was simulated, so this run's model is not for release.")
     sentences += [_fairness(section) for section in report["fairness"]]
     sentences.append(_utility(report["utility"]))
     return " ".join(sentence for sentence in sentences if sentence)
@@ -69,22 +66,50 @@ def _gates(gates: Sequence[Mapping[str, Any]], outcome: GateOutcome | None) -> s
 
 
 def _privacy(report: Mapping[str, Any]) -> list[str]:
-    privacy, kind = report["privacy"], report["guarantee"]["kind"]
-    took_part = f"A client took part in at most {privacy['participations_max']} rounds"
-    if kind == "none":
-        how = unbounded_release(report["guarantee"]["mechanism"])
-        return [f"There is no privacy guarantee. {took_part}, each time {how}."]
+    privacy, guarantee = report["privacy"], report["guarantee"]
+    if guarantee["kind"] == "none":
+        how = unbounded_release(guarantee["mechanism"])
+        return [f"There is no privacy guarantee. {_took_part(privacy)}, each time {how}."]
+    in_force = [] if guarantee["in_force"] else [_SIMULATED]
+    kind = f"The guarantee is {guarantee['label']}."
     if privacy["epsilon"]:
-        stated = [f"The guarantee is {kind}. {_epsilons(report)}", _EPSILON_BASIS[kind]]
         early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
-        return stated + [_EARLY_END] * early
-    return [
-        f"The guarantee is {kind}. {took_part}, at a leakage of "
-        f"{at_most(privacy['leakage_per_release'], digits=4)} each: "
-        f"{at_most(privacy['leakage_max'], digits=4)} in all, and "
-        f"{privacy['leakage_median']:.4g} for the median client.",
-        _BASIS[kind],
+        stated = [f"{kind} {_epsilons(report)}", _EPSILON_BASIS[guarantee["kind"]]]
+        return stated + [_EARLY_END] * early + in_force
+    return [kind, *_leakage(report), *in_force]
+
+
+def _took_part(privacy: Mapping[str, Any]) -> str:
+    return f"A client took part in at most {privacy['participations_max']} rounds"
+
+
+def _leakage(report: Mapping[str, Any]) -> list[str]:
+    """The convention's figure, and beside it the distance within which it holds and the theorem's
+    own sum."""
+    privacy, asked = report["privacy"], report["spec"]["privacy"]
+    each, most = (at_most(privacy[f"leakage_{name}"], digits=4) for name in ("per_release", "max"))
+    stated = [
+        f"{_took_part(privacy)}. By the convention n/nu it was charged a leakage of {each} for "
+        f"each and {most} in all, and the median client {privacy['leakage_median']:.4g}."
     ]
+    clip = asked["clip"]
+    clipped = "are not clipped" if clip is None else f"are clipped to {number(clip)}"
+    if asked["radius"] == "adaptive":
+        return [*stated, f"The radius follows each update, and updates {clipped}.", _CONVENTION]
+    stated.append(
+        f"n/nu holds between uploads within the radius of {number(asked['radius'])}, and updates "
+        f"{clipped}."
+    )
+    bound = privacy["log_ratio_max"]
+    if bound is None:
+        stated.append("Over all datasets of a client nothing is bounded.")
+    else:
+        several = report["spec"]["training"]["hypotheses"] > 1
+        alike = " that choose the same hypothesis" if several else ""
+        stated.append(
+            f"Over all datasets of a client{alike} the theorem's sum is {at_most(bound, digits=4)}."
+        )
+    return [*stated, _THEOREM if report["guarantee"]["kind"] == "formal" else _CONVENTION]
 
 
 def _epsilons(report: Mapping[str, Any]) -> str:

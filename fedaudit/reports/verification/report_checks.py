@@ -20,6 +20,7 @@ from fedaudit.reports.document.checks import (
     unknown_key,
     value_at,
 )
+from fedaudit.reports.gates.evidence import as_earlier_versions_judged
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.sections.privacy_section import log_ratio_max
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks
@@ -238,8 +239,11 @@ def _layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int, ...]:
 
 def _gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:
     fields = ("figure", "attribute", "op", "bound", "value", "outcome")
+    gates = spec.gates
+    if value_at(report, "guarantee", "in_force") is None:
+        gates = [as_earlier_versions_judged(gate) for gate in gates]
     try:
-        found = [{name: gate[name] for name in fields} for gate in evaluate(spec.gates, report)]
+        found = [{name: gate[name] for name in fields} for gate in evaluate(gates, report)]
         said = [{name: gate[name] for name in fields} for gate in report["gates"]]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return check("report.gates", False, good="", bad="the report lacks what its gates need")

@@ -7,7 +7,13 @@ import pytest
 from tests.api.service import SPEC, Api, finish, spec
 
 PATH = "/v1/gates/policies"
-LEAKAGE = {"figure": "leakage_max", "op": "le", "value": 40, "allow_heuristic": True}
+LEAKAGE = {
+    "figure": "leakage_max",
+    "op": "le",
+    "value": 40,
+    "allow_heuristic": True,
+    "allow_simulation": True,
+}
 STRICT = {**LEAKAGE, "value": 0.5}
 
 

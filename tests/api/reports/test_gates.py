@@ -4,7 +4,13 @@ import pytest
 
 from tests.api.service import Api, finish, spec
 
-LEAKAGE = {"figure": "leakage_max", "op": "le", "value": 40, "allow_heuristic": True}
+LEAKAGE = {
+    "figure": "leakage_max",
+    "op": "le",
+    "value": 40,
+    "allow_heuristic": True,
+    "allow_simulation": True,
+}
 ODDS = {"figure": "equalized_odds_difference", "op": "le", "value": 0.9, "attribute": "group"}
 
 

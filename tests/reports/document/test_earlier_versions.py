@@ -94,7 +94,7 @@ def test_a_gap_that_is_missing_is_no_evidence_and_breaks_nothing(document, metri
     gate = Gate(figure=metric, op="le", value=1.0, attribute="group")
     [found] = evaluate([gate], old)
     assert (found["outcome"], found["reason"]) == ("insufficient_evidence", NOT_IN_REPORT)
-    assert verdict(old, simulated=True)
+    assert verdict(old)
     assert "<h1" in render(old)
     assert charts(old) == charts(document)
     other = copy.deepcopy(document)
@@ -103,7 +103,7 @@ def test_a_gap_that_is_missing_is_no_evidence_and_breaks_nothing(document, metri
 
 
 def test_a_verdict_without_its_gap_says_so(document):
-    stated = verdict(without_metric(document, "equalized_odds_difference"), simulated=False)
+    stated = verdict(without_metric(document, "equalized_odds_difference"))
     assert f"equalized_odds_difference by group is unknown: {NOT_IN_REPORT}." in stated
 
 

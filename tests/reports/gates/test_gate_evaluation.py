@@ -10,7 +10,18 @@ from fedaudit.reports.gates.gate_evaluation import evaluate, overall
 from fedaudit.spec.gate_figures import PLAIN_FIGURES, GateFigure, PlainFigure
 from fedaudit.spec.gates import Gate
 
-FIXED = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5, "radius": 1.0}}
+ONE = {"loss": "rmse", "hypotheses": 1, "rounds": 50, "cohort": {"clients": 7}}
+FIXED = {
+    "training": ONE,
+    "privacy": {
+        "mechanism": "laplace-l2",
+        "noise_multiplier": 5,
+        "radius": 1.0,
+        "clip": 0.5,
+        "noise": "release",
+    },
+}
+SECRET = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5, "noise": "release"}}
 NONE = {"privacy": {"mechanism": "none"}, "gates": []}
 
 
@@ -40,7 +51,7 @@ def test_a_figure_just_beyond_its_bound_does_not_read_like_it(material):
 
 
 def test_heuristic_figures_are_evidence_only_where_the_gate_says_so(material):
-    report = assemble(material())
+    report = assemble(material(SECRET))
     assert outcome(report, figure="leakage_max") == "insufficient_evidence"
     assert outcome(report, figure="leakage_median", value=0.0) == "insufficient_evidence"
     assert outcome(report, figure="leakage_max", allow_heuristic=True) == "pass"

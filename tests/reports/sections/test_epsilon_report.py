@@ -216,7 +216,7 @@ def test_the_verdict_tells_epsilon_delta_unit_and_who_looks(material, name):
     assert f"delta = {report['guarantee']['delta']:g}" in stated
     assert "rests on theorems" in stated
     assert "leakage" not in stated
-    assert "not for release" in stated
+    assert "the guarantee is not in force: this run's model is not for release" in stated
 
 
 def test_a_fit_rests_on_no_theorem(material):
@@ -245,13 +245,13 @@ def test_a_gate_on_the_wrong_kind_of_figure_has_no_evidence(material):
 
 
 def test_a_gate_on_epsilon_says_for_which_delta_and_neighbours(material):
-    report = assemble(with_plan(material, "central")[0])
+    report = assemble(with_plan(material, "central", noise="release")[0])
     assert report["gate_outcome"] == "pass"
     found, reason = outcome(report, figure="epsilon_max")
     assert found == "pass"
     assert "at delta = 1e-05 under add-or-remove-one" in reason
     assert outcome(report, figure="epsilon_max", value=0.1)[0] == "fail"
-    fitted = assemble(with_plan(material, "records", inversion="curve-fit")[0])
+    fitted = assemble(with_plan(material, "records", inversion="curve-fit", noise="release")[0])
     found, reason = outcome(fitted, figure="epsilon_max")
     assert found == "insufficient_evidence"
     assert "use exact rates without a baseline" in reason

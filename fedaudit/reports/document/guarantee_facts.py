@@ -1,0 +1,67 @@
+"""What a stored report says of its guarantee, whichever version wrote it.
+
+Earlier versions recorded neither whether the noise was secret nor the conditions of a figure. Both
+follow from the spec and the figures in the report, and are never taken to be better than these say.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+_EARLIER_RADIUS = (
+    "n/nu holds within the radius, and the report does not show that a clip keeps uploads there"
+)
+_ROUNDING = 1e-12
+_EARLIER_CHOICE = "it bounds datasets that choose the same hypothesis in every round"
+
+
+def is_in_force(report: Mapping[str, Any]) -> bool:
+    """Whether the guarantee protects somebody: there is one, and the noise was secret."""
+    guarantee = report["guarantee"]
+    if guarantee["kind"] == "none":
+        return False
+    found = guarantee.get("in_force")
+    if found is None:
+        return bool(report["spec"]["privacy"].get("noise") == "release")
+    return found is True
+
+
+def label_of(report: Mapping[str, Any]) -> str:
+    """The kind of the guarantee, with *within the radius* where the proof goes no further."""
+    guarantee, privacy = report["guarantee"], report["spec"]["privacy"]
+    found = guarantee.get("label")
+    if found is not None:
+        return str(found)
+    unclipped = privacy.get("mechanism") == "laplace-l2" and privacy.get("clip") is None
+    if guarantee["kind"] == "formal" and unclipped:
+        return "formal within the radius"
+    return str(guarantee["kind"])
+
+
+def guarantee_words(guarantee: Mapping[str, Any]) -> str:
+    """The label of a section, or of its copy in a list, and whether it is not in force."""
+    label = str(guarantee.get("label") or guarantee["kind"])
+    suspended = guarantee["kind"] != "none" and guarantee.get("in_force") is False
+    return f"{label}, not in force" if suspended else label
+
+
+def with_guarantee_facts(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The report, with what an earlier version did not record of its guarantee."""
+    facts = {"label": label_of(report), "in_force": is_in_force(report)}
+    return {**report, "guarantee": {**report["guarantee"], **facts}}
+
+
+def condition_of(report: Mapping[str, Any], figure: str) -> str | None:
+    """Why this figure of a formal guarantee bounds some datasets only; None where it bounds all."""
+    conditions = report["guarantee"].get("conditions")
+    if conditions is not None:
+        found: str | None = conditions.get(figure)
+        return found
+    privacy = report["privacy"]
+    if privacy.get("leakage_max") is None:
+        return None
+    bound, charged = privacy.get("log_ratio_max"), privacy["leakage_max"]
+    # Where 2c = r the two are equal, but for rounding.
+    if figure != "log_ratio_max" and (bound is None or bound > charged * (1 + _ROUNDING)):
+        return _EARLIER_RADIUS
+    several = report["spec"]["training"].get("hypotheses", 1) > 1
+    return _EARLIER_CHOICE if several else None

@@ -1,0 +1,91 @@
+"""The theorem's sum of an experiment, and whether a report's guarantee is in force.
+
+Both are filled in for what is stored: an experiment's noise was secret where its spec asks for
+release noise, and the sum stands in the report.
+
+Revision ID: 0012
+"""
+
+import json
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy import Connection
+
+revision = "0012"
+down_revision = "0010"
+branch_labels = None
+depends_on = None
+
+_AT_ONCE = 200
+_SUM = "log_ratio_max"
+
+_experiments = sa.table("experiments", *map(sa.column, ("id", "project_id", _SUM)))
+_figures = sa.table(
+    "report_figures",
+    *map(
+        sa.column,
+        ("experiment_id", "project_id", "figure", "attribute", "observer", "value", "reason"),
+    ),
+)
+_summaries = sa.table(
+    "report_summaries", *map(sa.column, ("experiment_id", "guarantee_kind", "in_force"))
+)
+_reports = sa.table("reports", *map(sa.column, ("experiment_id", "project_id")))
+# As text: a document that somebody has changed need not be JSON.
+_document = sa.cast(sa.literal_column("document"), sa.Text()).label("document")
+
+
+def upgrade() -> None:
+    """Adds the columns, and fills them from stored reports."""
+    op.add_column("experiments", sa.Column(_SUM, sa.Double(), nullable=True))
+    op.add_column("report_summaries", sa.Column("in_force", sa.Boolean(), nullable=True))
+    connection, last = op.get_bind(), ""
+    while rows := connection.execute(
+        sa.select(_reports.c.experiment_id, _reports.c.project_id, _document)
+        .where(_reports.c.experiment_id > last)
+        .order_by(_reports.c.experiment_id)
+        .limit(_AT_ONCE)
+    ).all():
+        for experiment_id, project_id, document in rows:
+            _fill(connection, experiment_id, project_id, document)
+        last = rows[-1].experiment_id
+
+
+def downgrade() -> None:
+    """Drops the columns and the stored figure."""
+    op.get_bind().execute(sa.delete(_figures).where(_figures.c.figure == _SUM))
+    for table, column in (("report_summaries", "in_force"), ("experiments", _SUM)):
+        op.drop_column(table, column)
+
+
+def _fill(connection: Connection, experiment_id: str, project_id: str, document: str) -> None:
+    """From a report that can be read; of any other nothing is claimed."""
+    try:
+        report = json.loads(document)
+        privacy, kind = report["privacy"], report["guarantee"]["kind"]
+        noise = report["spec"]["privacy"]["noise"]
+    except (ValueError, KeyError, TypeError):
+        return
+    connection.execute(
+        sa.update(_summaries)
+        .where(_summaries.c.experiment_id == experiment_id)
+        .values(in_force=kind in ("formal", "heuristic") and noise == "release")
+    )
+    value = privacy.get(_SUM)
+    if not isinstance(value, int | float):
+        value = None
+    connection.execute(
+        sa.update(_experiments).where(_experiments.c.id == experiment_id).values({_SUM: value})
+    )
+    connection.execute(
+        sa.insert(_figures).values(
+            experiment_id=experiment_id,
+            project_id=project_id,
+            figure=_SUM,
+            attribute="",
+            observer="",
+            value=value,
+            reason=privacy.get("reasons", {}).get(_SUM),
+        )
+    )
