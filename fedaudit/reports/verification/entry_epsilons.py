@@ -15,9 +15,9 @@ from fedaudit.ledger.audit import Places
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.mechanisms.record_evidence import TooManyEventsError, record_courses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.privacy.records.record_evidence import TooManyEventsError, record_courses
 from fedaudit.reports.document.checks import Check, check, shown, unchecked
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec

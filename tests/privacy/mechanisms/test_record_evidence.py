@@ -8,9 +8,9 @@ import pytest
 
 from fedaudit.privacy.accounting.epsilon_curves import RepeatedEvent
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.mechanisms.record_evidence import TooManyEventsError, record_courses
 from fedaudit.privacy.mechanisms.record_personalised import RecordPersonalisedMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.privacy.records.record_evidence import TooManyEventsError, record_courses
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.privacy import RecordPersonalised
 from tests.privacy.mechanisms.specs import CLIENTS, records_of, records_spec
