@@ -25,6 +25,7 @@ def add_report(
     project_id: str,
     *figures: IndexedFigure,
     kind: str = "heuristic",
+    in_force: bool = True,
     **experiment: Any,
 ) -> str:
     """The id of an experiment with a report of these figures."""
@@ -36,7 +37,11 @@ def add_report(
             document={},
             report_hash="a" * 64,
             index=ReportIndex(
-                guarantee_kind=kind, unit="client", summary={"verdict": "fine"}, figures=figures
+                guarantee_kind=kind,
+                in_force=in_force,
+                unit="client",
+                summary={"verdict": "fine"},
+                figures=figures,
             ),
         )
     return new.id
@@ -194,3 +199,12 @@ def test_tags_names_and_times(database: Database) -> None:
     assert two in ids(database, project_id, created_after=created.created_at)
     assert ids(database, project_id, finished_after=created.created_at) == []
     assert ids(database, project_id, mechanism="none") == []
+
+
+def test_guarantees_in_force(database: Database) -> None:
+    project_id = project(database)
+    secret = add_report(database, project_id)
+    simulated = add_report(database, project_id, in_force=False)
+    assert ids(database, project_id, in_force=True) == [secret]
+    assert ids(database, project_id, in_force=False) == [simulated]
+    assert ids(database, project_id) == [simulated, secret]

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.endings import chosen_by_losses, known_ending
 from fedaudit.reports.document.outcomes import FAIL, INSUFFICIENT, PASS, GateOutcome
-from fedaudit.reports.gates.evidence import doubt
+from fedaudit.reports.gates.gate_evidence import doubt
 from fedaudit.spec.gates import Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
@@ -25,7 +25,7 @@ def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str,
     """Each gate's figure, attribute, op, bound, value, outcome and reason.
 
     `report` is the JSON document. A figure that is null, or that its guarantee does not make
-    evidence (`evidence.doubt`), is insufficient evidence.
+    evidence (`gate_evidence.doubt`), is insufficient evidence.
     """
     return [_evaluate(gate, report) for gate in gates]
 

@@ -20,8 +20,8 @@ from fedaudit.reports.document.checks import (
     unknown_key,
     value_at,
 )
-from fedaudit.reports.gates.evidence import as_earlier_versions_judged
 from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.reports.gates.gate_evidence import as_earlier_versions_judged
 from fedaudit.reports.sections.privacy_section import log_ratio_max
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks
 from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks

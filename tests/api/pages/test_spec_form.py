@@ -175,7 +175,8 @@ def test_gates_of_empty_rows_are_left_out_and_faults_find_the_row() -> None:
         "op": "le",
         "value": 40,
         "allow_heuristic": True,
-        "allow_simulation": True,
+        "allow_conditional": False,
+        "allow_simulation": False,
     }
     assert set(faults(**rows)) == {"/gates/3/value"}
 

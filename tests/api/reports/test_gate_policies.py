@@ -33,7 +33,9 @@ def test_a_policy_is_stored_replaced_and_deleted(api_on_both: Api) -> None:
     stored = made.json()
     assert (stored["name"], stored["description"]) == ("release", "Before a model\nleaves.")
     # Every default is explicit.
-    assert stored["gates"] == [{**LEAKAGE, "value": 40.0, "attribute": None}]
+    assert stored["gates"] == [
+        {**LEAKAGE, "value": 40.0, "attribute": None, "allow_conditional": False}
+    ]
     assert api.get(f"{PATH}/release").json() == stored
     # What a read gives can be put again.
     again = {field: stored[field] for field in ("name", "description", "gates")}
