@@ -13,6 +13,7 @@ is meant to be released: there nobody may be able to draw the noise again.
 """
 
 import os
+import threading
 from collections.abc import Sequence
 from enum import IntEnum
 from itertools import pairwise
@@ -37,6 +38,7 @@ _BELOW_ONE = np.float32(1.0 - 2.0**-24)
 _WIDE_BELOW_ONE = 1.0 - 2.0**-53
 _CIPHER_CHUNK = 1 << 14  # blocks of 16 bytes at a time
 _CIPHER_BLOCK = 16
+_MAX_CIPHERS = 1024
 
 
 class Purpose(IntEnum):
@@ -171,7 +173,6 @@ class _Rows:
     ) -> None:
         self._seeds, self._rounds, self._clients = seeds, rounds, clients
         self._purpose = purpose
-        self._ciphers: dict[int, CipherContext] = {}
 
     def encrypted(self, rows: slice, blocks: NDArray[np.uint32]) -> WideWords:
         """The words of these rows and blocks: uint64 [rows, 2 * blocks]."""
@@ -188,15 +189,29 @@ class _Rows:
         for start, end in pairwise(starts):
             if start < end:
                 target = found.data[start * width : end * width + _CIPHER_BLOCK]
-                self._cipher(int(seeds[start])).update_into(plain[start:end].data.cast("B"), target)
+                cipher = _ciphers.with_key(int(seeds[start]))
+                cipher.update_into(plain[start:end].data.cast("B"), target)
         return found[: plain.nbytes].view("<u8").reshape(len(seeds), -1)
 
-    def _cipher(self, seed: int) -> CipherContext:
-        if seed not in self._ciphers:
-            # One block at a time by itself is no way to hide a text, and just what a generator is.
+
+class _Ciphers(threading.local):
+    """Ciphers by seed, since making one takes longer than a small draw; each thread has its own."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, CipherContext] = {}
+
+    def with_key(self, seed: int) -> CipherContext:
+        """AES-128 of one block at a time, which is no way to hide a text, and just what a
+        generator is: it remembers nothing from block to block."""
+        if seed not in self._made:
+            if len(self._made) >= _MAX_CIPHERS:
+                self._made.clear()
             key = seed.to_bytes(_CIPHER_BLOCK, "little")
-            self._ciphers[seed] = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
-        return self._ciphers[seed]
+            self._made[seed] = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+        return self._made[seed]
+
+
+_ciphers = _Ciphers()
 
 
 class EntropySource:

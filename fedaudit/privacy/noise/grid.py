@@ -6,7 +6,7 @@ significant bits for differential privacy", 2012). So what leaves is the nearest
 power of two that is coarse against the errors of float64 noise, 2^-49 standard deviations on
 average, and fine against the noise itself: 2^-12 to 2^-11 of a standard deviation. That a number
 falls into another cell than its real one would then has a chance of at most 2 * 2^-49 / 2^-12, and
-no more than n * 2^-35 for n of them, all other roundings of noise included.
+no more than n * 2^-34 for n of them, all other roundings of noise included.
 
 The spacing follows from public numbers alone, the standard deviation that the noise has or, where a
 secret scales it, the least that it can have. Rounding what is noised already costs no epsilon, and

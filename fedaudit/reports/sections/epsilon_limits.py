@@ -4,16 +4,12 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_spending import RecordSpending
 from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.sections.floating_point import floating_point_limits
 from fedaudit.reports.sections.record_budget_section import counted, records_section
 
 SIMULATED = (
     "The noise was simulated and can be drawn again from the seed in the spec: the model of this "
     "run is protected by nothing and must not be released."
-)
-_FLOATS = (
-    "The mechanism is proven for real numbers. The low bits of floating-point noise can leak "
-    "(Mironov 2012), and noise is made from random numbers of 32 bits, so it never passes about "
-    "7.5 standard deviations; nothing here prevents either."
 )
 _RELEASES_ONLY = (
     "Epsilon counts this training alone: settings that were chosen by earlier runs on the same "
@@ -36,7 +32,7 @@ def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
     found += mechanism.limits()
     if plan.records is not None:
         found += _limit_records(material, plan.records)
-    return [*found, _RELEASES_ONLY, _FLOATS, *withheld_updates(material)]
+    return [*found, _RELEASES_ONLY, *floating_point_limits(material), *withheld_updates(material)]
 
 
 def withheld_updates(material: ReportMaterial) -> list[str]:
