@@ -21,16 +21,19 @@ _FLOOR = (
 
 def floating_point_limits(material: ReportMaterial) -> list[str]:
     """What the numbers of this run's noise are, and the chance by which they miss the theorem."""
-    numbers, inputs = material.inputs.n, material.inputs
+    numbers, more = material.inputs.n, list[str]()
+    if material.inputs.radius_floor is not None:
+        more.append(_FLOOR)
     applied_by = mechanism_of(material.spec).facts.applied_by
     match applied_by:
         case "clients":
-            noised, bare = "an upload", []
+            noised = "an upload"
         case "server":
-            noised, bare = "the noised sums of a round", []
+            noised = "the noised sums of a round"
             numbers *= material.spec.training.hypotheses
         case "local-steps":
-            noised, bare = "a noised step of a client", [_BARE_SUMS]
+            noised = "a noised step of a client"
+            more.append(_BARE_SUMS)
         case _:
             assert_never(applied_by)
     stated = (
@@ -42,7 +45,7 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
         f"{_above(numbers * _CHANCE)}, if logarithm, sine and cosine are right to one unit in the "
         "last place. How long anything takes is not hidden either."
     )
-    return [stated, *([_FLOOR] if inputs.radius_floor is not None else []), *bare]
+    return [stated, *more]
 
 
 def _above(chance: float) -> str:
