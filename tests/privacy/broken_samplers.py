@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.privacy.noise.gaussian import unit_gaussian
 from fedaudit.privacy.noise.laplace import unit_laplace
+from fedaudit.privacy.noise.normal_numbers import unit_gaussian
 from fedaudit.privacy.records.record_sampling import tossed_coins
 from fedaudit.randomness import CounterSource
 

@@ -39,6 +39,7 @@ def layer_sanitiser(
 ) -> LayerSanitiser:
     """Of one cell."""
     whole = Sanitiser(
+        n=sum(sizes),
         noise_scale=column(nu),
         fixed_radius=None if radius is None else column(radius),
         radius_floor=column(floor),
@@ -46,7 +47,7 @@ def layer_sanitiser(
     )
     return LayerSanitiser(
         sizes=sizes,
-        parts=tuple(replace(whole, noise_scale=column(nu / size)) for size in sizes),
+        parts=tuple(replace(whole, n=size, noise_scale=column(nu / size)) for size in sizes),
         clip=None if clip is None else column(clip),
     )
 
@@ -57,7 +58,7 @@ def an_update() -> Tensor:
     return torch.cat(parts)[None, None]
 
 
-def layered(sanitise: LayerSanitiser, unit: Callable[[], NDArray[np.float32]]) -> Numbers:
+def layered(sanitise: LayerSanitiser, unit: Callable[[], NDArray[np.float64]]) -> Numbers:
     """What is added to an update that is released again and again: [draws, n]."""
     update = an_update()
     start, updated = torch.zeros_like(update), update.expand(1, DRAWS, -1)
@@ -66,7 +67,7 @@ def layered(sanitise: LayerSanitiser, unit: Callable[[], NDArray[np.float32]]) -
     return noise
 
 
-def unit_noise(sizes: tuple[int, ...] = SIZES) -> NDArray[np.float32]:
+def unit_noise(sizes: tuple[int, ...] = SIZES) -> NDArray[np.float64]:
     """As it is drawn: [draws, n]."""
     return unit_layers(CounterSource(4), sizes=sizes, round_=1, counters=np.arange(DRAWS))
 
@@ -76,19 +77,19 @@ def mechanism() -> Numbers:
     return layered(layer_sanitiser(), unit_noise)
 
 
-def whole_norm() -> NDArray[np.float32]:
+def whole_norm() -> NDArray[np.float64]:
     """One draw of the whole vector, cut into layers."""
     return unit_laplace(CounterSource(4), n=sum(SIZES), round_=1, counters=np.arange(DRAWS))
 
 
-def one_draw_for_equal_layers() -> NDArray[np.float32]:
+def one_draw_for_equal_layers() -> NDArray[np.float64]:
     """The first layer's noise in the third layer too."""
     noise, (first, _, third, _) = unit_noise(), layer_slices(SIZES)
     noise[:, third] = noise[:, first]
     return noise
 
 
-def one_norm_for_equal_layers() -> NDArray[np.float32]:
+def one_norm_for_equal_layers() -> NDArray[np.float64]:
     """Independent directions, and the norm of the first layer in the third."""
     noise, (first, _, third, _) = unit_noise(), layer_slices(SIZES)
     length = np.linalg.norm(noise[:, first], axis=1) / np.linalg.norm(noise[:, third], axis=1)

@@ -5,9 +5,11 @@ a new seed, once in a million draws of that seed.
 """
 
 import itertools
+import struct
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -21,6 +23,7 @@ from fedaudit.randomness import (
     permutation,
     sample_without_replacement,
     uniforms,
+    wide_uniforms,
 )
 
 FALSE_ALARM = 1e-6
@@ -99,6 +102,62 @@ def test_seeds_purposes_rounds_and_clients_share_no_numbers() -> None:
         for client in (0, 1, 999_999)
     }
     assert len(blocks) == 6 * len(Purpose) * 3 * 3
+
+
+# -- words of 64 bits ----------------------------------------------------------------------------
+
+
+def test_wide_words_are_aes_of_the_counter_with_the_seed_as_key() -> None:
+    """Counter (block, client, round, purpose) as little endian words of 32 bits."""
+    seed = 2**63 + 12345
+    words = CounterSource(seed).wide_words(purpose=Purpose.GAUSSIAN, round_=9, counters=7, count=5)
+    cipher = Cipher(algorithms.AES(seed.to_bytes(16, "little")), modes.ECB()).encryptor()
+    plain = b"".join(struct.pack("<4I", block, 7, 9, Purpose.GAUSSIAN) for block in range(3))
+    assert words.tobytes() == cipher.update(plain)[:40]
+
+
+def test_wide_words_do_not_depend_on_what_they_are_drawn_beside() -> None:
+    """One seed for many rows, rows of more blocks than are encrypted at a time, and repeats."""
+    seeds, rounds, clients = np.array([3, 0, 3, 2**40], dtype=np.uint64), [1, 8], [0, 5, 999_999]
+    for count in (1, 13, 40_001):
+        together = CounterSource(seeds.reshape(-1, 1, 1)).wide_words(
+            purpose=Purpose.DIRECTION,
+            round_=np.reshape(rounds, (-1, 1)),
+            counters=np.array(clients),
+            count=count,
+        )
+        assert together.shape == (4, 2, 3, count)
+        for (i, seed), (j, round_), (k, client) in itertools.product(
+            enumerate(seeds.tolist()), enumerate(rounds), enumerate(clients)
+        ):
+            alone = CounterSource(seed).wide_words(
+                purpose=Purpose.DIRECTION, round_=round_, counters=client, count=count + 3
+            )
+            assert np.array_equal(together[i, j, k], alone[:count])
+
+
+def test_wide_words_of_seeds_purposes_rounds_and_clients_differ() -> None:
+    found = {
+        CounterSource(seed)
+        .wide_words(purpose=purpose, round_=round_, counters=client, count=2)
+        .tobytes()
+        for seed in (0, 1, 2**32, 2**53 - 1, 2**64 - 1)
+        for purpose in Purpose
+        for round_ in (0, 1, 1_000_000)
+        for client in (0, 1, 999_999)
+    }
+    assert len(found) == 5 * len(Purpose) * 3 * 3
+
+
+def test_wide_uniforms_are_uniform_fine_near_0_and_below_1() -> None:
+    words = CounterSource(11).wide_words(
+        purpose=Purpose.DATA, round_=0, counters=np.arange(2000), count=50
+    )
+    assert stats.kstest(wide_uniforms(words).ravel(), "uniform").pvalue > FALSE_ALARM
+    secret = EntropySource().wide_words(purpose=Purpose.DATA, round_=0, counters=0, count=100_000)
+    assert stats.kstest(wide_uniforms(secret), "uniform").pvalue > FALSE_ALARM
+    extremes = wide_uniforms(np.array([0, 2, 2**63, 2**64 - 1], dtype=np.uint64))
+    assert extremes.tolist() == [2.0**-64, 3 * 2.0**-64, 0.5, 1 - 2.0**-53]
 
 
 def test_uniforms_lie_strictly_between_0_and_1() -> None:

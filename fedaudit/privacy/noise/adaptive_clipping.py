@@ -12,6 +12,7 @@ for the update, both together are one Gaussian mechanism of noise multiplier z.
 
 import math
 
+from fedaudit.privacy.noise.grid_spacing import rounded
 from fedaudit.spec.errors import FieldError, InvalidInputError
 
 _COUNT_NOISE = "/privacy/clip/adaptive/count_noise"
@@ -45,17 +46,21 @@ def update_noise_multiplier(*, noise_multiplier: float, count_noise: float) -> f
     return multiplier
 
 
-def noised_share_within(*, within: int, taking_part: int, noise: float, expected: float) -> float:
+def noised_share_within(
+    *, within: int, taking_part: int, noise: float, deviation: float, expected: float
+) -> float:
     """The share of updates within the clip, as it leaves the clients; may pass 0 or 1.
 
     `within` of `taking_part` updates had a norm of at most the clip. `noise`: a draw of standard
-    deviation `count_noise`. `expected`: the public size of a cohort, never the realised one.
+    deviation `deviation`, which is `count_noise`; the noised sum is rounded to the grid of
+    `privacy.noise.grid`. `expected`: the public size of a cohort, never the realised one.
     """
     if not 0 <= within <= taking_part:
         raise ValueError(f"within = {within} must lie between 0 and {taking_part}")
     if not (math.isfinite(expected) and expected > 0):
         raise ValueError(f"expected = {expected} must be positive and finite")
-    return (within - taking_part / 2 + noise) / expected + 0.5
+    noised = rounded(within - taking_part / 2 + noise, deviation=deviation)
+    return noised / expected + 0.5
 
 
 def next_clip(clip: float, *, share_within: float, quantile: float, step_size: float) -> float:

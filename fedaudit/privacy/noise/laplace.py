@@ -2,14 +2,17 @@
 
 Its density is K exp(-epsilon ||x||). A draw is a norm from Gamma(shape n, scale 1/epsilon) times a
 direction uniform on the sphere (section 4.2). Noise is drawn here for epsilon = 1 and scaled by
-1/epsilon = nu * radius / n where it is added, so it can be drawn before the radius is known.
+1/epsilon = nu * radius / n where it is added, so it can be drawn before the radius is known. All of
+that is float64, and what has its noise is rounded once, onto the grid of `privacy.noise.grid`.
 
 Layer by layer, each layer's part of the vector has a draw of its own dimension, independent of the
 others.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -17,40 +20,38 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fedaudit.randomness import Purpose, Source, normals, uniforms
+from fedaudit.privacy.noise.grid import grid_spacing, round_to_grid
+from fedaudit.privacy.noise.normal_numbers import drawn_normals, wide_normals
+from fedaudit.randomness import Purpose, Source, wide_uniforms
 
 # Up to this shape a gamma number is minus the logarithm of a product of uniforms.
 _MAX_PRODUCT_SHAPE = 16
 _ATTEMPT_WORDS = 4
+# Norms and products round upwards too, by less than this even for millions of numbers.
+_SHORTENED = 1 - 2.0**-30
 
 
 def unit_laplace(
     source: Source, *, n: int, round_: ArrayLike, counters: ArrayLike
-) -> NDArray[np.float32]:
-    """Draws with epsilon = 1: float32 [..., n] over broadcast(seeds, round_, counters).
-
-    The norm is drawn, and the direction normalised, in float64.
-    """
+) -> NDArray[np.float64]:
+    """Draws with epsilon = 1: float64 [..., n] over broadcast(seeds, round_, counters)."""
     return unit_layers(source, sizes=(n,), round_=round_, counters=counters)
 
 
 def unit_layers(
     source: Source, *, sizes: Sequence[int], round_: ArrayLike, counters: ArrayLike
-) -> NDArray[np.float32]:
+) -> NDArray[np.float64]:
     """As `unit_laplace`, with a draw of its own for each of the layers, which have these sizes.
 
     A single layer gets the noise of the whole vector.
     """
-    n = sum(sizes)
-    words = source.words(
-        purpose=Purpose.DIRECTION, round_=round_, counters=counters, count=n + n % 2
+    noise = drawn_normals(
+        source, purpose=Purpose.DIRECTION, n=sum(sizes), round_=round_, counters=counters
     )
-    direction = normals(words)[..., :n]
-    noise = np.empty(direction.shape, dtype=np.float32)
     for layer, part in enumerate(layer_slices(sizes)):
         norm = layer_gamma(source, sizes=sizes, layer=layer, round_=round_, counters=counters)
-        length = np.sqrt(np.square(direction[..., part], dtype=np.float64).sum(-1))
-        noise[..., part] = direction[..., part] * (norm / length)[..., None]
+        length = np.sqrt(np.square(noise[..., part]).sum(-1))
+        noise[..., part] *= (norm / length)[..., None]
     return noise
 
 
@@ -82,8 +83,8 @@ def unit_gamma(
 ) -> NDArray[np.float64]:
     """Gamma(shape, 1) numbers in float64 over broadcast(seeds, round_, counters)."""
     if shape <= _MAX_PRODUCT_SHAPE:
-        words = source.words(purpose=purpose, round_=round_, counters=counters, count=shape)
-        product: NDArray[np.float64] = uniforms(words).prod(-1)
+        words = source.wide_words(purpose=purpose, round_=round_, counters=counters, count=shape)
+        product: NDArray[np.float64] = wide_uniforms(words).prod(-1)
         return -np.log(product)
     return _marsaglia_tsang(source, shape=shape, round_=round_, counters=counters, purpose=purpose)
 
@@ -93,22 +94,22 @@ def _marsaglia_tsang(
 ) -> NDArray[np.float64]:
     """Rejection for large shapes (Marsaglia and Tsang 2000); attempt a reads the a-th four words.
 
-    An attempt fails with probability below 2e-3 for these shapes, so eight are drawn at first.
+    An attempt fails with probability below 2e-3 for these shapes, so two are drawn at first.
     """
     d = shape - 1 / 3
     c = 1 / np.sqrt(9 * d)
-    attempts = 8
+    attempts = 2
     while True:
-        words = source.words(
+        words = source.wide_words(
             purpose=purpose,
             round_=round_,
             counters=counters,
             count=attempts * _ATTEMPT_WORDS,
         )
         words = words.reshape(*words.shape[:-1], attempts, _ATTEMPT_WORDS)
-        x = normals(words[..., :2], np.float64)[..., 0]
+        x = wide_normals(words[..., :2])[..., 0]
         v = np.maximum((1 + c * x) ** 3, np.finfo(np.float64).tiny)
-        u = uniforms(words[..., 2])
+        u = wide_uniforms(words[..., 2])
         accepted = np.log(u) < 0.5 * x * x + d - d * v + d * np.log(v)
         if accepted.any(-1).all():
             first = accepted.argmax(-1)[..., None]
@@ -120,6 +121,8 @@ def _marsaglia_tsang(
 class Sanitiser:
     """SanitizeUpdate for a stack of cells; every tensor float64 [cells, 1]."""
 
+    n: int
+    """Parameters of the vector that has noise of its own."""
     noise_scale: Tensor
     """nu / n: times the radius it is 1/epsilon."""
     fixed_radius: Tensor | None
@@ -128,16 +131,30 @@ class Sanitiser:
     clip: Tensor | None
     """Infinite in cells that do not clip; None where none does."""
 
+    @cached_property
+    def spacing(self) -> Tensor:
+        """Of the grid that uploads lie on: float64 [cells, 1, 1].
+
+        By the standard deviation of a component, which is sqrt(n + 1) / epsilon, at the fixed
+        radius. An adaptive one follows from the update, and so would its grid: there it is the
+        floor's, the least that the noise can be.
+        """
+        radius = self.radius_floor
+        if self.fixed_radius is not None:
+            radius = torch.where(self.fixed_radius.isnan(), radius, self.fixed_radius)
+        return grid_spacing(radius * self.noise_scale * math.sqrt(self.n + 1))[..., None]
+
     def __call__(self, start: Tensor, updated: Tensor, unit_noise: Tensor) -> tuple[Tensor, Tensor]:
         """What leaves the clients, and the radius of each release.
 
-        `start`, `updated`, `unit_noise`: float32 [cells, clients, n]: the hypothesis a client
-        chose, what it made of it, and noise with epsilon = 1. Returns the uploads, float32, and
-        the radii, float64 [cells, clients].
+        `start`, `updated`: float32, `unit_noise`: float64, all [cells, clients, n]: the hypothesis
+        a client chose, what it made of it, and noise with epsilon = 1. Returns the uploads,
+        float32, and the radii, float64 [cells, clients].
         """
-        norm = norms(updated - start)
-        radius = self.radii(norm)
-        return self.release(start, updated, unit_noise, norm=norm, radius=radius), radius
+        update = updated - start
+        norm = norms(update)
+        radius, kept = self.radii(norm), kept_share(norm, self.clip)
+        return self.release(start, update, unit_noise, radius=radius, kept=kept), radius
 
     def radii(self, norm: Tensor) -> Tensor:
         """The radius of each release, float64 [cells, clients], from the norms of the updates."""
@@ -149,23 +166,34 @@ class Sanitiser:
         return radius
 
     def release(
-        self, start: Tensor, updated: Tensor, unit_noise: Tensor, *, norm: Tensor, radius: Tensor
+        self,
+        start: Tensor,
+        update: Tensor,
+        unit_noise: Tensor,
+        *,
+        radius: Tensor,
+        kept: Tensor | None,
     ) -> Tensor:
-        """The uploads, from the norms and radii of whole updates; the vectors may be parts."""
-        if self.clip is not None:
-            updated = clipped(start, updated, clip=self.clip, norm=norm)
-        noise = unit_noise * (radius * self.noise_scale)[..., None]
-        return (updated + noise).float()
+        """The uploads, float32, from the radii of whole updates and what the clip keeps of them.
+
+        `start`, `update`, `unit_noise` may be parts of vectors; `update`, float32, is what a client
+        added to its start.
+        """
+        if kept is not None:
+            update = update * kept[..., None]
+        # The start comes last: next to large parameters an update would be rounded while it is
+        # still bare, and could be longer than the clip.
+        noised = (unit_noise * (radius * self.noise_scale)[..., None]).add_(update).add_(start)
+        return round_to_grid(noised, self.spacing).float()
 
 
-def clipped(start: Tensor, updated: Tensor, *, clip: Tensor, norm: Tensor) -> Tensor:
-    """`updated` [cells, clients, n] with updates of these norms [cells, clients] cut to `clip`.
+def kept_share(norm: Tensor, clip: Tensor | None) -> Tensor | None:
+    """What updates of these norms [cells, clients] are multiplied by, so that none is longer than
+    `clip` [cells, 1]; None without a clip.
 
-    The vectors may be parts of those with these norms.
+    An update whose norm is not finite keeps numbers that are not, and is withheld.
     """
-    shrink = (clip / norm)[..., None]
-    # A norm that is not finite compares false and stays, to be withheld.
-    return torch.where(shrink < 1, start + (updated - start) * shrink, updated)
+    return None if clip is None else (clip * _SHORTENED / norm).clamp_(max=1.0)
 
 
 def norms(vectors: Tensor) -> Tensor:

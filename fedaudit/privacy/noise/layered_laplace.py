@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedaudit.privacy.noise.laplace import Sanitiser, clipped, layer_slices, norms
+from fedaudit.privacy.noise.laplace import Sanitiser, kept_share, layer_slices, norms
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,21 @@ class LayerSanitiser:
     def __call__(self, start: Tensor, updated: Tensor, unit_noise: Tensor) -> tuple[Tensor, Tensor]:
         """What leaves the clients, and the radius of each layer's release.
 
-        `start`, `updated`, `unit_noise`: float32 [cells, clients, n] as for `Sanitiser`, the noise
-        from `unit_layers`. Returns the uploads, float32, and the radii, float64 [cells, clients,
+        `start`, `updated`, `unit_noise`: [cells, clients, n] as for `Sanitiser`, the noise from
+        `unit_layers`. Returns the uploads, float32, and the radii, float64 [cells, clients,
         layers]. An adaptive radius is the norm of the layer's own update, the whole being clipped.
         """
         slices = layer_slices(self.sizes)
-        lengths = torch.stack([norms((updated - start)[..., part]) for part in slices], dim=-1)
-        radii = self.radii(lengths)
-        if self.clip is not None:
-            updated = clipped(start, updated, clip=self.clip, norm=whole_norm(lengths))
+        update = updated - start
+        lengths = torch.stack([norms(update[..., part]) for part in slices], dim=-1)
+        radii, kept = self.radii(lengths), kept_share(whole_norm(lengths), self.clip)
         released = [
             sanitise.release(
                 start[..., part],
-                updated[..., part],
+                update[..., part],
                 unit_noise[..., part],
-                norm=lengths[..., layer],
                 radius=radii[..., layer],
+                kept=kept,
             )
             for layer, (sanitise, part) in enumerate(zip(self.parts, slices, strict=True))
         ]

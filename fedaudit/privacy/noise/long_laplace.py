@@ -12,78 +12,56 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.privacy.noise.distances import squared_distances
-from fedaudit.privacy.noise.laplace import Sanitiser, clipped, layer_gamma, layer_slices
+from fedaudit.privacy.noise.laplace import Sanitiser, kept_share, layer_gamma, layer_slices
 from fedaudit.privacy.noise.layered_laplace import LayerSanitiser, whole_norm
-from fedaudit.randomness import Purpose, Source, normals
+from fedaudit.privacy.noise.normal_numbers import drawn_normals
+from fedaudit.randomness import Purpose, Source
 
 _PART = 1 << 16
 
 
 def unit_laplace_vector(
     source: Source, *, sizes: Sequence[int], round_: int, client: int
-) -> NDArray[np.float32]:
-    """One draw with epsilon = 1: float32 [n], as `unit_layers` gives it to this client.
+) -> NDArray[np.float64]:
+    """One draw with epsilon = 1: float64 [n], as `unit_layers` gives it to this client.
 
     A single size is that of a whole vector. `source` is that of a stack of one. Besides the result
-    it takes room for as many numbers of the largest layer in double precision, for a norm that is
-    summed in the same order.
+    it takes room for as many numbers of the largest layer, for a norm that is summed in the same
+    order.
     """
-    direction = _direction(source, sum(sizes), round_, client)
+    direction = drawn_normals(
+        source, purpose=Purpose.DIRECTION, n=sum(sizes), round_=round_, counters=client
+    )
+    (vector,) = direction.reshape(1, -1)
     for layer, own in enumerate(layer_slices(sizes)):
-        noise = direction[own]
         norm = layer_gamma(source, sizes=sizes, layer=layer, round_=round_, counters=client)
-        length = np.sqrt(np.square(noise, dtype=np.float64).sum(-1))
-        scale = norm / length
-        for start in range(0, len(noise), _PART):
-            part = noise[start : start + _PART]
-            part[:] = part * scale
-    return direction
-
-
-def _direction(source: Source, n: int, round_: int, client: int) -> NDArray[np.float32]:
-    """Standard normal numbers; each pair of words gives one to either half of the vector."""
-    half = (n + 1) // 2
-    words = source.words(
-        purpose=Purpose.DIRECTION, round_=round_, counters=client, count=2 * half
-    ).reshape(2, half)
-    numbers = np.empty((2, half), dtype=np.float32)
-    for start in range(0, half, _PART):
-        part = slice(start, start + _PART)
-        numbers[:, part] = normals(words[:, part].ravel()).reshape(2, -1)
-    return numbers.ravel()[:n]
+        vector[own] *= norm / np.sqrt(np.square(vector[own]).sum(-1))
+    return vector
 
 
 def release_layers_in_place(
-    sanitise: LayerSanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float32]
+    sanitise: LayerSanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float64]
 ) -> Tensor:
     """As `release_in_place`, layer by layer. Returns the radii, float64 [1, 1, layers]."""
     slices = layer_slices(sanitise.sizes)
     lengths = torch.stack(
         [squared_distances(updated[None, own], start[own]).sqrt() for own in slices], dim=-1
     )[None]
-    radii = sanitise.radii(lengths)
-    if sanitise.clip is not None:
-        norm = whole_norm(lengths)
-        for first in range(0, len(updated), _PART):
-            part = slice(first, first + _PART)
-            cut = clipped(
-                start[None, None, part], updated[None, None, part], clip=sanitise.clip, norm=norm
-            )
-            updated[part] = cut[0, 0]
+    radii, kept = sanitise.radii(lengths), kept_share(whole_norm(lengths), sanitise.clip)
     for layer, (one, own) in enumerate(zip(sanitise.parts, slices, strict=True)):
         _release(
             one,
             start[own],
             updated[own],
             unit_noise[own],
-            norm=lengths[..., layer],
             radius=radii[..., layer],
+            kept=kept,
         )
     return radii
 
 
 def release_in_place(
-    sanitise: Sanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float32]
+    sanitise: Sanitiser, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float64]
 ) -> Tensor:
     """Turns a client's updated hypothesis, `updated` [n], into its protected upload, in place.
 
@@ -91,7 +69,8 @@ def release_in_place(
     """
     norm = squared_distances(updated[None], start).sqrt()[None]
     radius = sanitise.radii(norm)
-    _release(sanitise, start, updated, unit_noise, norm=norm, radius=radius)
+    kept = kept_share(norm, sanitise.clip)
+    _release(sanitise, start, updated, unit_noise, radius=radius, kept=kept)
     return radius
 
 
@@ -99,16 +78,15 @@ def _release(
     sanitise: Sanitiser,
     start: Tensor,
     updated: Tensor,
-    unit_noise: NDArray[np.float32],
+    unit_noise: NDArray[np.float64],
     *,
-    norm: Tensor,
     radius: Tensor,
+    kept: Tensor | None,
 ) -> None:
-    """Writes the protected upload into `updated`, part by part; norm and radius [1, 1]."""
+    """Writes the protected upload into `updated`, part by part; `radius` and `kept` [1, 1]."""
     for first in range(0, len(updated), _PART):
         part = slice(first, first + _PART)
         noise = torch.from_numpy(unit_noise[part]).to(updated.device)
-        released = sanitise.release(
-            start[None, None, part], updated[None, None, part], noise, norm=norm, radius=radius
-        )
+        origin, update = start[None, None, part], (updated[part] - start[part])[None, None]
+        released = sanitise.release(origin, update, noise, radius=radius, kept=kept)
         updated[part] = released[0, 0]

@@ -5,6 +5,7 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.records.record_spending import RecordSpending
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.document.suppressed_counts import number_or_some
+from fedaudit.reports.sections.floating_point import floating_point_limits
 from fedaudit.reports.sections.record_budget_section import records_section
 
 SIMULATED = (
@@ -12,11 +13,6 @@ SIMULATED = (
     "run is protected by nothing and must not be released. This report is itself unprotected: "
     "losses, accuracy, gaps and every round's figures follow from training data, and anyone with "
     "two candidate datasets can replay the seed and see which one gives them."
-)
-_FLOATS = (
-    "The mechanism is proven for real numbers. The low bits of floating-point noise can leak "
-    "(Mironov 2012), and noise is made from random numbers of 32 bits, so it never passes about "
-    "7.5 standard deviations; nothing here prevents either."
 )
 _RELEASES_ONLY = (
     "Epsilon covers this training alone: where its settings were chosen by earlier runs on the "
@@ -39,7 +35,7 @@ def epsilon_limits(material: ReportMaterial, plan: SpendingPlan) -> list[str]:
     found += mechanism.limits()
     if plan.records is not None:
         found += _limit_records(material, plan.records)
-    return [*found, _RELEASES_ONLY, _FLOATS, *withheld_updates(material)]
+    return [*found, _RELEASES_ONLY, *floating_point_limits(material), *withheld_updates(material)]
 
 
 def withheld_updates(material: ReportMaterial) -> list[str]:

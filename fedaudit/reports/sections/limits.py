@@ -5,6 +5,7 @@ from typing import assert_never
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.epsilon_limits import SIMULATED, epsilon_limits, withheld_updates
+from fedaudit.reports.sections.floating_point import floating_point_limits
 from fedaudit.spec.training import StoppedBy
 
 _UNSIGNED = (
@@ -55,12 +56,7 @@ def _limit_leakage(material: ReportMaterial) -> list[str]:
     if material.inputs.noise == "simulation":
         found.append(SIMULATED)
     found += mechanism_of(material.spec).limits()
-    found.append(
-        "The mechanism is proven for real numbers. The low bits of floating-point noise can leak "
-        "(Mironov 2012), and noise is made from random numbers of 32 bits, so tails rarer than "
-        "about 1 in 10^10 are cut off; nothing here prevents either."
-    )
-    return [*found, *withheld_updates(material)]
+    return [*found, *floating_point_limits(material), *withheld_updates(material)]
 
 
 def _limit_data(material: ReportMaterial) -> list[str]:

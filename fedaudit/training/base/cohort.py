@@ -67,10 +67,10 @@ class Block:
     axis, after those who do. None where all take part."""
     validation: NDArray[np.int64] | None
     """[rounds, cells, clients]: client indices; None where every validation client is used."""
-    noise: NDArray[np.float32] | None = None
+    noise: NDArray[np.float64] | None = None
     """[rounds, cells, vectors, n], unscaled: a vector for each client, or for each hypothesis of a
     trusted server; drawn by `draw_noise`."""
-    count_noise: NDArray[np.float32] | None = None
+    count_noise: NDArray[np.float64] | None = None
     """[rounds, cells], unscaled: for the number of updates within a clip that moves."""
     position: int = 0
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.networks.record_gradients import ClippedGradients, RecordBatch
-from fedaudit.privacy.noise.gaussian import unit_gaussian
+from fedaudit.privacy.noise.grid import grid_spacing, round_to_grid
+from fedaudit.privacy.noise.normal_numbers import unit_gaussian
 from fedaudit.privacy.records.record_sampling import sampled_rows, tossed_coins
 from fedaudit.randomness import Source
 from fedaudit.training.base.optimisers import Optimiser, OptimiserState
@@ -88,10 +89,11 @@ class RecordSteps:
         """
         theta = theta.expand(len(records.silos), self.gradients.n)
         state = state or self.optimiser.start(theta)
+        spacing = grid_spacing(self._deviations(records).to(theta.device))
         for batch, noise in self._draws(records, source, round_):
             total = self.gradients(theta, batch, clip=self.clip)
             if noise is not None:
-                total += noise
+                total = round_to_grid(noise.add_(total), spacing).float()
             theta, state = self.optimiser.step(theta, total / self.normaliser, state)
         return theta, state
 
@@ -113,12 +115,17 @@ class RecordSteps:
     def _noise(
         self, source: Source, numbers: NDArray[np.int64], records: SiloRecords
     ) -> Iterable[Tensor | None]:
-        """Of each step, float32 [silos, n] with the mechanism's standard deviation."""
-        noisy = records.noise_multipliers > 0
-        if not noisy.any():
+        """Of each step, float64 [silos, n] with the mechanism's standard deviation."""
+        deviations = self._deviations(records)
+        if not deviations.any():
             return [None] * len(numbers)
-        deviations = np.zeros(len(noisy), dtype=np.float32)
-        deviations[noisy] = records.noise_multipliers[noisy] * self.clip
         noise = unit_gaussian(source, n=self.gradients.n, round_=numbers, counters=records.silos)
-        noise *= deviations[:, None]
+        noise *= deviations.numpy()
         return torch.from_numpy(noise).to(records.features.device)
+
+    def _deviations(self, records: SiloRecords) -> Tensor:
+        """Of each silo's noise, float64 [silos, 1]; 0 is no privacy."""
+        noisy = records.noise_multipliers > 0
+        deviations = np.zeros((len(noisy), 1))
+        deviations[noisy, 0] = records.noise_multipliers[noisy] * self.clip
+        return torch.from_numpy(deviations)

@@ -56,13 +56,13 @@ class ClientProtection(ABC):
     @abstractmethod
     def draw(
         self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float32] | None:
-        """Unscaled noise, float32 [..., cells, clients, n], for rounds [..., cells] and clients
+    ) -> NDArray[np.float64] | None:
+        """Unscaled noise, float64 [..., cells, clients, n], for rounds [..., cells] and clients
         [..., cells, clients]; None from a mechanism without noise."""
 
     @abstractmethod
     def protect(
-        self, start: Tensor, updated: Tensor, noise: NDArray[np.float32] | None
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:
         """The protected uploads of many clients at once.
 
@@ -90,9 +90,9 @@ class ClientProtection(ABC):
 class ServerNoise:
     """The unscaled noise of a trusted server."""
 
-    sums: NDArray[np.float32]
+    sums: NDArray[np.float64]
     """[..., cells, k, n]: for the sum of the updates of those who chose each hypothesis."""
-    counts: NDArray[np.float32] | None
+    counts: NDArray[np.float64] | None
     """[..., cells]: for the number of updates within a clip that moves; None where none does."""
 
 
@@ -127,7 +127,7 @@ class TrustedServer(ABC):
 
     @abstractmethod
     def average(
-        self, theta: Tensor, sums: Tensor, noise: NDArray[np.float32] | None, *, clips: Tensor
+        self, theta: Tensor, sums: Tensor, noise: NDArray[np.float64] | None, *, clips: Tensor
     ) -> Tensor:
         """The next hypotheses, float32 [cells, k, n].
 
@@ -143,7 +143,7 @@ class TrustedServer(ABC):
         *,
         within: Sequence[int],
         taking_part: Sequence[int],
-        noise: NDArray[np.float32] | None,
+        noise: NDArray[np.float64] | None,
     ) -> NDArray[np.float64]:
         """The clips of the next round, one a cell, of a server whose clip moves.
 
@@ -254,7 +254,7 @@ def column(values: Sequence[float], device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=torch.float64, device=device)[:, None]
 
 
-def drawn(noise: NDArray[np.float32] | None) -> NDArray[np.float32]:
+def drawn(noise: NDArray[np.float64] | None) -> NDArray[np.float64]:
     """The noise that was drawn. Raises RuntimeError if it is missing: nothing is sent
     unprotected."""
     if noise is None:

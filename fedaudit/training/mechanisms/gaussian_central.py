@@ -18,7 +18,8 @@ from fedaudit.privacy.noise.adaptive_clipping import (
     noised_share_within,
     update_noise_multiplier,
 )
-from fedaudit.privacy.noise.gaussian import CentralGaussian, clip_to_norm, unit_gaussian
+from fedaudit.privacy.noise.gaussian import CentralGaussian, clip_to_norm
+from fedaudit.privacy.noise.normal_numbers import unit_gaussian
 from fedaudit.spec.privacy import AdaptiveClip, GaussianCentral
 from fedaudit.training.base.cell import Cell, expected_cohort
 from fedaudit.training.base.cohort import Draws
@@ -109,7 +110,7 @@ class GaussianServer(TrustedServer):
         return within
 
     def average(
-        self, theta: Tensor, sums: Tensor, noise: NDArray[np.float32] | None, *, clips: Tensor
+        self, theta: Tensor, sums: Tensor, noise: NDArray[np.float64] | None, *, clips: Tensor
     ) -> Tensor:
         """See `TrustedServer`."""
         release = CentralGaussian(
@@ -123,7 +124,7 @@ class GaussianServer(TrustedServer):
         *,
         within: Sequence[int],
         taking_part: Sequence[int],
-        noise: NDArray[np.float32] | None,
+        noise: NDArray[np.float64] | None,
     ) -> NDArray[np.float64]:
         """See `TrustedServer`; they stay between 1e-12 and 1e12."""
         moved, unit = clips.copy(), drawn(noise)
@@ -132,6 +133,7 @@ class GaussianServer(TrustedServer):
                 within=within[cell],
                 taking_part=taking_part[cell],
                 noise=float(unit[cell]) * rule.count_noise,
+                deviation=rule.count_noise,
                 expected=self.expected,
             )
             clip = next_clip(

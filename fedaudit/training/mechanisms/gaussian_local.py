@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.privacy.noise.gaussian import LocalGaussian, unit_gaussian
+from fedaudit.privacy.noise.gaussian import LocalGaussian
+from fedaudit.privacy.noise.normal_numbers import unit_gaussian
 from fedaudit.randomness import Source
 from fedaudit.spec.privacy import GaussianLocal
 from fedaudit.training.base.cell import Cell
@@ -49,12 +50,12 @@ class GaussianUploads(ClientProtection):
 
     def draw(
         self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float32] | None:
+    ) -> NDArray[np.float64] | None:
         """See `ClientProtection`."""
         return unit_gaussian(draws.source(1), n=self.n, round_=rounds[..., None], counters=clients)
 
     def protect(
-        self, start: Tensor, updated: Tensor, noise: NDArray[np.float32] | None
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:
         """See `ClientProtection`."""
         unit = torch.from_numpy(drawn(noise)).to(start.device)

@@ -59,12 +59,12 @@ class WholeVectorLaplace(ClientProtection):
 
     def draw(
         self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float32] | None:
+    ) -> NDArray[np.float64] | None:
         """See `ClientProtection`."""
         return unit_laplace(draws.source(1), n=self.n, round_=rounds[..., None], counters=clients)
 
     def protect(
-        self, start: Tensor, updated: Tensor, noise: NDArray[np.float32] | None
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:
         """See `ClientProtection`."""
         unit = torch.from_numpy(drawn(noise)).to(start.device)
@@ -87,13 +87,13 @@ class LayeredLaplace(ClientProtection):
 
     def draw(
         self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float32] | None:
+    ) -> NDArray[np.float64] | None:
         """See `ClientProtection`."""
         sizes = self.sanitise.sizes
         return unit_layers(draws.source(1), sizes=sizes, round_=rounds[..., None], counters=clients)
 
     def protect(
-        self, start: Tensor, updated: Tensor, noise: NDArray[np.float32] | None
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:
         """See `ClientProtection`."""
         unit = torch.from_numpy(drawn(noise)).to(start.device)
@@ -116,6 +116,7 @@ class LayeredLaplace(ClientProtection):
 def _sanitiser(privacy: Sequence[LaplaceL2], n: int, device: torch.device) -> Sanitiser:
     fixed = [np.nan if part.radius == "adaptive" else part.radius for part in privacy]
     return Sanitiser(
+        n=n,
         noise_scale=column([part.noise_multiplier / n for part in privacy], device),
         fixed_radius=None if np.isnan(fixed).all() else column(fixed, device),
         radius_floor=column([part.radius_floor for part in privacy], device),

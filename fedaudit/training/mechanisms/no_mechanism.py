@@ -39,12 +39,12 @@ class Unprotected(ClientProtection):
 
     def draw(
         self, draws: Draws, rounds: NDArray[np.int64], clients: NDArray[np.int64]
-    ) -> NDArray[np.float32] | None:
+    ) -> NDArray[np.float64] | None:
         """None: there is no noise."""
         return None
 
     def protect(
-        self, start: Tensor, updated: Tensor, noise: NDArray[np.float32] | None
+        self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:
         """See `ClientProtection`."""
         return ProtectedUploads(updated, radii=None, finite=finite_uploads(updated))

@@ -45,9 +45,9 @@ class Cohort:
     allowed: NDArray[np.bool_]
     """[cells, clients]: whether the client's budget has room for this round; with coins, whether
     the client was drawn at all."""
-    noise: NDArray[np.float32] | None
+    noise: NDArray[np.float64] | None
     """[cells, vectors, n] as in `Block`; None where it was not drawn ahead."""
-    count_noise: NDArray[np.float32] | None = None
+    count_noise: NDArray[np.float64] | None = None
     """[cells]."""
 
 

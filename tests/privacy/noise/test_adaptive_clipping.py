@@ -14,6 +14,7 @@ from fedaudit.privacy.noise.adaptive_clipping import (
     noised_share_within,
     update_noise_multiplier,
 )
+from fedaudit.privacy.noise.grid_spacing import spacing_of
 from fedaudit.spec.errors import InvalidInputError
 
 
@@ -56,18 +57,32 @@ def test_noises_are_positive_and_finite(noise, count_noise, pointer):
 
 
 def test_the_share_is_normalised_by_the_public_cohort():
-    share = noised_share_within(within=6, taking_part=10, noise=0.0, expected=10)
+    share = noised_share_within(within=6, taking_part=10, noise=0.0, deviation=1, expected=10)
     assert share == pytest.approx(0.6)
     # Half as many came as expected, all within: 5 halves over 10, and one half.
-    assert noised_share_within(within=5, taking_part=5, noise=0.0, expected=10) == 0.75
-    assert noised_share_within(within=0, taking_part=0, noise=0.0, expected=10) == 0.5
-    assert noised_share_within(within=0, taking_part=0, noise=-20.0, expected=10) == -1.5
+    public = {"deviation": 1.0, "expected": 10}
+    assert noised_share_within(within=5, taking_part=5, noise=0.0, **public) == 0.75
+    assert noised_share_within(within=0, taking_part=0, noise=0.0, **public) == 0.5
+    assert noised_share_within(within=0, taking_part=0, noise=-20.0, **public) == -1.5
+
+
+@given(st.floats(-50, 50), st.floats(0.1, 20))
+def test_the_noised_count_lies_on_the_grid_of_its_noise(noise, deviation):
+    """And within half a cell of what it was, which is fine against the noise."""
+    share = noised_share_within(
+        within=6, taking_part=10, noise=noise, deviation=deviation, expected=1.0
+    )
+    cells = (share - 0.5) / spacing_of(deviation)
+    assert cells == round(cells)
+    assert abs(share - 0.5 - 1 - noise) <= deviation * 2.0**-12 + 1e-12
 
 
 @given(st.integers(0, 50), st.booleans())
 def test_one_client_moves_the_sum_by_one_half(others, within):
     def total(taking_part, inside):
-        share = noised_share_within(within=inside, taking_part=taking_part, noise=0, expected=100)
+        share = noised_share_within(
+            within=inside, taking_part=taking_part, noise=0, deviation=1.0, expected=100
+        )
         return 100 * (share - 0.5)
 
     moved = total(others + 1, others // 2 + within) - total(others, others // 2)
@@ -84,6 +99,7 @@ def test_the_clip_settles_at_the_quantile():
             within=int((norms <= clip).sum()),
             taking_part=200,
             noise=random.normal(0, 10),
+            deviation=10.0,
             expected=200,
         )
         clip = next_clip(clip, share_within=share, quantile=0.5, step_size=0.2)
@@ -115,7 +131,13 @@ def test_the_clip_moves_against_the_share_and_stays_positive(clip, share, quanti
 def test_numbers_out_of_range_are_named(function, arguments):
     good = {
         next_clip: {"clip": 1.0, "share_within": 0.5, "quantile": 0.5, "step_size": 0.2},
-        noised_share_within: {"within": 5, "taking_part": 10, "noise": 0.0, "expected": 10.0},
+        noised_share_within: {
+            "within": 5,
+            "taking_part": 10,
+            "noise": 0.0,
+            "deviation": 1.0,
+            "expected": 10.0,
+        },
     }[function]
     with pytest.raises(ValueError, match=next(iter(arguments))):
         function(**good | arguments)

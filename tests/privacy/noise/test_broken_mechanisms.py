@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedaudit.privacy.noise.gaussian import LocalGaussian, unit_gaussian
+from fedaudit.privacy.noise.gaussian import LocalGaussian
 from fedaudit.privacy.noise.laplace import Sanitiser, unit_laplace
+from fedaudit.privacy.noise.normal_numbers import unit_gaussian
 from fedaudit.randomness import CounterSource
 from tests.privacy.broken_samplers import (
     BROKEN_GAUSSIAN,
@@ -109,7 +110,7 @@ def laplace_releases(
     noise = unit_laplace(CounterSource(seed), n=n, round_=1, counters=np.arange(DRAWS))
     one = torch.ones(1, 1, dtype=torch.float64)
     sanitise = Sanitiser(
-        noise_scale=one / 2, fixed_radius=radius * one, radius_floor=one, clip=None
+        n=n, noise_scale=one / 2, fixed_radius=radius * one, radius_floor=one, clip=None
     )
     updated = torch.zeros(1, DRAWS, n)
     updated[..., 0] = at

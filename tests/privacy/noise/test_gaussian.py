@@ -14,14 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from fedaudit.privacy.noise import gaussian
-from fedaudit.privacy.noise.gaussian import (
-    CentralGaussian,
-    LocalGaussian,
-    clip_to_norm,
-    unit_gaussian,
-)
-from fedaudit.randomness import CounterSource, EntropySource
+from fedaudit.privacy.noise import normal_numbers
+from fedaudit.privacy.noise.gaussian import CentralGaussian, LocalGaussian, clip_to_norm
+from fedaudit.privacy.noise.normal_numbers import unit_gaussian, wide_normals
+from fedaudit.randomness import CounterSource, EntropySource, Purpose
 
 FALSE_ALARM = 1e-6
 LONG = 40_001  # odd, and beyond the numbers that are drawn at a time
@@ -29,9 +25,9 @@ LONG = 40_001  # odd, and beyond the numbers that are drawn at a time
 
 def draw(source: CounterSource | EntropySource, n: int, draws: int) -> NDArray[np.float64]:
     numbers = unit_gaussian(source, n=n, round_=1, counters=np.arange(draws))
-    assert numbers.dtype == np.float32
+    assert numbers.dtype == np.float64
     assert numbers.shape == (draws, n)
-    return numbers.astype(np.float64)
+    return numbers
 
 
 @pytest.mark.parametrize("source", [CounterSource(1), EntropySource()], ids=["counter", "entropy"])
@@ -51,17 +47,17 @@ def test_components_and_draws_are_independent(n: int, draws: int) -> None:
     numbers = draw(CounterSource(2), n, draws)
     flat = numbers.ravel()
     # Neighbours, partners of Box and Muller, and the same place of the next draw.
-    lags = {1, max(1, (n + 1) // 2), n, gaussian._CHUNK // 2 if n == LONG else 1}
+    lags = {1, max(1, (n + 1) // 2), n, normal_numbers._CHUNK // 2 if n == LONG else 1}
     for lag in lags:
         for one, other in ((flat[:-lag], flat[lag:]), (flat[:-lag] ** 2, flat[lag:] ** 2)):
             assert stats.pearsonr(one, other).pvalue > FALSE_ALARM
 
 
 def test_tails_reach_where_no_delta_sees_their_end() -> None:
-    smallest = np.array([0, 0], dtype=np.uint32)
-    assert abs(gaussian._normals(smallest)).max() > 7.5
-    largest = np.array([[2**32 - 1, 0], [2**32 - 1, 0xFF], [2**32 - 1, 2**32 - 1]], np.uint32)
-    numbers = gaussian._normals(largest)
+    smallest = np.array([0, 0], dtype=np.uint64)
+    assert abs(wide_normals(smallest)).max() > 9.4
+    largest = np.array([[2**64 - 1, 0], [2**64 - 1, 2**63], [2**64 - 1, 2**64 - 1]], np.uint64)
+    numbers = wide_normals(largest)
     assert np.isfinite(numbers).all()
     assert np.all(np.hypot(numbers[:, 0], numbers[:, 1]) > 0)
     # As many numbers beyond 4 as there should be.
@@ -69,6 +65,51 @@ def test_tails_reach_where_no_delta_sees_their_end() -> None:
     beyond = np.count_nonzero(np.abs(found) > 4)
     expected = stats.binom(found.size, 2 * stats.norm.sf(4))
     assert expected.ppf(FALSE_ALARM / 2) <= beyond <= expected.isf(FALSE_ALARM / 2)
+
+
+def real_normals(
+    words: NDArray[np.uint64],
+) -> tuple[NDArray[np.longdouble], NDArray[np.longdouble]]:
+    """What words [..., 2] stand for, and the radius, in extended precision."""
+    wide = np.longdouble
+    u = ((words[..., 0] >> np.uint64(1)).astype(wide) + wide(0.5)) * wide(2) ** -63
+    radius = np.sqrt(-2 * np.log(u))
+    pi = wide("3.14159265358979323846264338327950288")
+    angle = words[..., 1].view(np.int64).astype(wide) * pi * wide(2) ** -63
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1), radius
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).nmant < 63, reason="no extended precision here")
+@pytest.mark.parametrize("bits", [0, 20, 40])
+def test_a_number_lies_near_the_real_one_that_it_stands_for(bits: int) -> None:
+    """With the radius far out in the tail too, where the words of the radius have 64 - bits."""
+    words = CounterSource(5).wide_words(
+        purpose=Purpose.GAUSSIAN, round_=1, counters=np.arange(50_000), count=2
+    )
+    words[:, 0] >>= np.uint64(bits)
+    exact, radius = real_normals(words)
+    error = np.abs(wide_normals(words) - exact).max(-1)
+    assert (error <= 2.0**-49 * radius + 2.0**-53 / radius).all()
+    assert bits or error.mean() < 2.0**-52
+
+
+@pytest.mark.parametrize("bits", [0, 8, 24])
+def test_the_next_word_gives_a_number_nearby(bits: int) -> None:
+    """No step is wider than 2^-39 up to a radius of 6: no cell of the grid, 2^-12, is skipped."""
+    words = CounterSource(6).wide_words(
+        purpose=Purpose.GAUSSIAN, round_=1, counters=np.arange(50_000), count=2
+    )
+    words[:, 0] >>= np.uint64(bits)
+    here = wide_normals(words)
+    radius = np.hypot(here[:, 0], here[:, 1])
+    # The next u that a float64 tells from this one, and the next angle.
+    step = 2 ** np.maximum(1, np.frexp(words[:, 0].astype(np.float64))[1] - 52)
+    for place, by in ((0, step), (1, 2**11)):
+        after = words.copy()
+        after[:, place] += np.broadcast_to(by, len(words)).astype(np.uint64)
+        near = (radius > 2.0**-12) & (radius < 6) & (after[:, place] > words[:, place])
+        assert near.sum() > 20_000
+        assert np.abs(wide_normals(after) - here)[near].max() <= 2.0**-39
 
 
 @pytest.mark.parametrize("n", [1, 13, LONG])
@@ -108,8 +149,8 @@ def test_clipped_vectors_are_never_longer_than_the_clip(values: list[float], cli
     assert clipped.dtype == torch.float32
     assert finite
     norm = vector.double().norm().item()
-    assert clipped.double().norm().item() <= clip or torch.equal(clipped, vector[0])
-    if norm <= clip:
+    assert clipped.double().norm().item() <= clip
+    if norm <= clip * (1 - 2.0**-20):
         assert torch.equal(clipped, vector[0])
     elif clip > 1e-3:
         assert clipped.double().norm().item() == pytest.approx(clip, rel=1e-5)
@@ -147,9 +188,9 @@ def test_a_client_releases_its_clipped_update_and_noise() -> None:
     uploads, released = release(start, start + torch.tensor([3.0, 4.0]), noise)
     assert released.all()
     assert uploads.dtype == torch.float32
-    # Standard deviations 2 * 1 and 0.5 * 10.
+    # Standard deviations 2 * 1 and 0.5 * 10; half a cell of the wider grid.
     expected = torch.tensor([[[1 + 0.6 + 1.0, 1 + 0.8 - 0.5]], [[1 + 3 + 2.5, 1 + 4 - 1.25]]])
-    torch.testing.assert_close(uploads, expected, rtol=2e-6, atol=0)
+    torch.testing.assert_close(uploads, expected, rtol=0, atol=2.0**-10)
 
 
 def test_an_update_that_is_not_finite_is_withheld() -> None:

@@ -30,8 +30,8 @@ def draw(n: int, *, eps: float = 1.0, seed: int = 1, draws: int | None = None) -
     """[draws, n] from the mechanism under test."""
     counters = np.arange(draws or DRAWS[n])
     noise = unit_laplace(CounterSource(seed), n=n, round_=1, counters=counters)
-    assert noise.dtype == np.float32
-    return noise.astype(np.float64) / eps
+    assert noise.dtype == np.float64
+    return noise / eps
 
 
 def deviations(noise: Draws, *, eps: float) -> set[str]:
@@ -152,11 +152,12 @@ def test_large_shapes(shape: int) -> None:
 class Unlucky:
     """Words with which the first eight attempts at a gamma number fail."""
 
-    def words(self, *, purpose: Purpose, round_: object, counters: object, count: int):  # type: ignore[no-untyped-def]
-        found = CounterSource(1).words(
+    def wide_words(self, *, purpose: Purpose, round_: object, counters: object, count: int):  # type: ignore[no-untyped-def]
+        found = CounterSource(1).wide_words(
             purpose=purpose, round_=0, counters=np.arange(3), count=count
         )
-        found[:, : 8 * 4] = [0, 0, 2**32 - 1, 0] * 8  # a normal number of 6.8, and u near 1
+        bad = np.array([0, 0, 2**64 - 1, 0] * 8, dtype=np.uint64)
+        found[:, : 8 * 4] = bad[:count]  # a normal number of 9.4, and u near 1
         return found
 
 
@@ -202,7 +203,7 @@ def outputs(updated: NDArray[np.float32], *, shrink: float, seed: int) -> Draws:
     n, draws = len(updated), 400_000
     noise = unit_laplace(CounterSource(seed), n=n, round_=1, counters=np.arange(draws))
     one = torch.ones(1, 1, dtype=torch.float64)
-    sanitise = Sanitiser(noise_scale=one, fixed_radius=one, radius_floor=one, clip=None)
+    sanitise = Sanitiser(n=n, noise_scale=one, fixed_radius=one, radius_floor=one, clip=None)
     uploads, _ = sanitise(
         torch.zeros(1, draws, n),
         torch.from_numpy(updated).expand(1, draws, n),

@@ -19,6 +19,7 @@ def sanitiser(
         return torch.tensor([[value]], dtype=torch.float64)
 
     return Sanitiser(
+        n=n,
         noise_scale=column(nu / n),
         fixed_radius=None if radius is None else column(radius),
         radius_floor=column(floor),
@@ -70,7 +71,8 @@ def test_a_clip_shortens_the_update_and_the_radius() -> None:
 def test_a_clip_also_holds_under_a_fixed_radius() -> None:
     uploads, radii = sanitiser(n=2, clip=0.5, radius=2.0)(START, START + UPDATE, 0 * NOISE)
     assert radii.item() == 2.0
-    assert norms(uploads - START).item() == pytest.approx(0.5)
+    # A standard deviation is 3^(1/2): half a cell of its grid is 2^-12.
+    assert norms(uploads - START).item() == pytest.approx(0.5, abs=2.0**-11)
 
 
 def test_settings_may_differ_from_cell_to_cell() -> None:
@@ -78,6 +80,7 @@ def test_settings_may_differ_from_cell_to_cell() -> None:
         return torch.tensor(values, dtype=torch.float64)[:, None]
 
     stacked = Sanitiser(
+        n=2,
         noise_scale=column(0.5, 1.0, 2.0),
         fixed_radius=column(math.nan, 2.0, math.nan),
         radius_floor=column(1e-6, 1e-6, 7.0),
@@ -89,7 +92,9 @@ def test_settings_may_differ_from_cell_to_cell() -> None:
     assert radii.flatten().tolist() == [5.0, 2.0, 7.0]
     torch.testing.assert_close(uploads[0], (START + UPDATE + NOISE * 2.5)[0])
     torch.testing.assert_close(uploads[1], (START + UPDATE + NOISE * 2.0)[0])
-    torch.testing.assert_close(uploads[2], (START + UPDATE / 5 + NOISE * 14.0)[0])
+    # The grid is that of the floor, at which a standard deviation is 14 * 3^(1/2).
+    released = (START + UPDATE / 5 + NOISE * 14.0)[0]
+    torch.testing.assert_close(uploads[2], released, rtol=0, atol=2.0**-8)
 
 
 @given(
@@ -103,8 +108,10 @@ def test_before_noise_no_upload_is_farther_than_the_clip(
     n = len(update)
     start = torch.zeros(1, 1, n)
     updated = torch.tensor(update)[None, None]
-    uploads, radii = sanitiser(n=n, clip=clip, radius=radius)(start, updated, torch.zeros(1, 1, n))
-    assert norms(uploads).item() <= clip * (1 + 1e-6)
+    sanitise = sanitiser(n=n, clip=clip, radius=radius)
+    uploads, radii = sanitise(start, updated, torch.zeros(1, 1, n))
+    cell = float(sanitise.spacing) / 2 * math.sqrt(n)
+    assert norms(uploads).item() <= clip * (1 + 1e-6) + cell
     if radius is None:
         assert 1e-6 <= radii.item() <= max(clip, 1e-6)
 

@@ -20,7 +20,7 @@ def test_noise_is_that_of_a_stack(n: int) -> None:
     )
     for place, client in enumerate((4, 8)):
         alone = unit_laplace_vector(CounterSource(seeds), sizes=(n,), round_=9, client=client)
-        assert alone.dtype == np.float32
+        assert alone.dtype == np.float64
         assert alone.tobytes() == together[0, place].tobytes()
 
 
@@ -47,13 +47,15 @@ def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, 
         return torch.full((1, 1), value, dtype=torch.float64)
 
     sanitise = Sanitiser(
+        n=n,
         noise_scale=column(0.5 / n),
         fixed_radius=None if radius is None else column(radius),
         radius_floor=column(1e-6),
         clip=None if clip is None else column(clip),
     )
     random = np.random.default_rng(n)
-    start, updated, noise = (random.normal(size=n).astype(np.float32) for _ in range(3))
+    start, updated = (random.normal(size=n).astype(np.float32) for _ in range(2))
+    noise = random.normal(size=n)
     expected, radii = sanitise(*(torch.from_numpy(x)[None, None] for x in (start, updated, noise)))
     upload = torch.from_numpy(updated.copy())
     found = release_in_place(sanitise, torch.from_numpy(start), upload, noise)
@@ -64,10 +66,10 @@ def test_a_release_is_that_of_a_stack(radius: float | None, clip: float | None, 
 @pytest.mark.parametrize("clip", [None, 0.5])
 def test_an_update_that_is_not_finite_does_not_become_so(clip: float | None) -> None:
     one = torch.ones(1, 1, dtype=torch.float64)
-    sanitise = Sanitiser(one, None, one, None if clip is None else one * clip)
+    sanitise = Sanitiser(3, one, None, one, None if clip is None else one * clip)
     for broken in (np.nan, np.inf):
         upload = torch.tensor([1.0, broken, 2.0])
-        release_in_place(sanitise, torch.zeros(3), upload, np.ones(3, dtype=np.float32))
+        release_in_place(sanitise, torch.zeros(3), upload, np.ones(3))
         assert not torch.isfinite(upload).all()
 
 

@@ -162,7 +162,8 @@ def test_the_verdict_tells_in_words_how_training_ended(material, stopped_by, sta
 
 def test_the_limits_are_those_of_the_run(material):
     stated = " ".join(assemble(material())["limits"])
-    for part in ("Mironov 2012", "32 bits", "simulated", "heuristic", "||theta_i - theta_j||",
+    for part in ("Mironov 2012", "64 random bits", "adaptive and the grid", "simulated",
+                 "heuristic", "||theta_i - theta_j||",
                  "5 of 41", "4 validation clients have one row", "1 updates were withheld",
                  "real rows", "No attack"):  # fmt: skip
         assert part in stated

@@ -165,13 +165,14 @@ def test_a_baseline_without_noise_reports_no_figure_of_privacy(material):
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
-        ("central", ["The server is trusted", "7.5 standard deviations", "simulated"]),
-        ("local", ["not leakage under metric privacy", "7.5 standard deviations"]),
+        ("central", ["The server is trusted", "noised sums of a round", "simulated"]),
+        ("local", ["not leakage under metric privacy", "64 random bits"]),
         (
             "records",
             [
                 "drawn from the distribution three-levels",
                 "the client that took part most",
+                "added up in single precision",
                 "the rows held out of every client",
             ],
         ),
