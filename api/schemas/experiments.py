@@ -79,6 +79,9 @@ class ProjectionBody(BaseModel):
 
     leakage_worst_case: float | None
     leakage_expected: float | None
+    log_ratio_worst_case: float | None
+    """The theorem's own sum, between any two datasets of a client that choose alike: what a leakage
+    says nothing about, because its radius is free."""
     epsilon: list[dict[str, Any]]
     budget_ends_in_round: int | None
     noise_multiplier: float | None

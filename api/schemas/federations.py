@@ -9,6 +9,8 @@ from pydantic_core import PydanticCustomError
 from api.http.problems import ProblemFault
 from api.schemas.base import Body, PageParameters
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
+from fedaudit.spec.privacy import Clip, Radius
+from models.leakage_terms import LeakageRadius, LeakageTerms
 from models.tables.federations import Federation
 from models.values import Budget, BudgetFigure, FederationStatus, Gap
 
@@ -105,6 +107,12 @@ class BudgetBody(BaseModel):
     spent: float
     remaining: float | None
     """Of what this budget can count. It is not all that was spent where `uncounted` has runs."""
+    radius: LeakageRadius | None
+    """Of leakage, which adds up over runs of the same radius and clip only: `adaptive`, or the
+    distance of uploads within which n/nu holds. Null of leakage means that the total was set before
+    it was recorded: such a total refuses every run until one is set anew."""
+    clip: float | None
+    """Of leakage: what updates are clipped to; null where they are not."""
     unit: str | None
     """Of an epsilon: `client` or `record`, whom the figures are about; null of anything else, and
     where nothing is counted."""
@@ -121,18 +129,26 @@ class BudgetBody(BaseModel):
             for one in budget.uncounted
         ]
         figures = {**vars(budget), "remaining": budget.remaining, "uncounted": uncounted}
-        return cls(**figures, reason=reason)
+        terms = figures.pop("terms")
+        radius, clip = (None, None) if terms is None else (terms.radius, terms.clip)
+        return cls(**figures, radius=radius, clip=clip, reason=reason)
 
 
-_OTHER_FIGURE: dict[BudgetFigure, str] = {"epsilon": "leakage", "leakage": "an epsilon"}
-"""What a cost is counted as that is not counted as the budget's figure."""
+_OTHER_FIGURE: dict[BudgetFigure, str] = {
+    "epsilon": "its cost is counted as leakage, another figure that cannot be added",
+    "leakage": "its cost is counted as an epsilon, another figure that cannot be added",
+    "log_ratio": "the theorem has no sum for it: that needs laplace-l2 with a fixed radius and a "
+    "clip",
+}
+"""Why a cost is not counted as the budget's figure."""
 
 
 def _why(budget: Budget, gap: Gap) -> str:
-    other = _OTHER_FIGURE[budget.figure]
     words: dict[Gap, str] = {
         "unbounded": "without noise nothing bounds what it reveals",
-        "other-figure": f"its cost is counted as {other}, another figure that cannot be added",
+        "other-figure": _OTHER_FIGURE[budget.figure],
+        "other-terms": "its leakage is of another radius or clip, and n/nu of different radii "
+        "cannot be added",
         "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
         "other-observer": f"it guarantees nothing against {budget.observer}",
         "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
@@ -147,7 +163,7 @@ class BudgetList(BaseModel):
     items: list[BudgetBody]
 
 
-_HAS_PARTS: dict[BudgetFigure, bool] = {"epsilon": True, "leakage": False}
+_HAS_PARTS: dict[BudgetFigure, bool] = {"epsilon": True, "leakage": False, "log_ratio": False}
 """Whether a figure means something only with a delta, an adjacency and an observer."""
 
 
@@ -161,6 +177,10 @@ class BudgetSetting(Body):
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     adjacency: Adjacency | None = None
     observer: Observer | None = None
+    radius: Literal["adaptive"] | Radius | None = None
+    """Of leakage: which radius the total is for; `adaptive` unless given, as in a spec."""
+    clip: Clip | None = None
+    """Of leakage: which clip the total is for; none unless given, as in a spec."""
 
     @model_validator(mode="after")
     def _figure_has_its_parts(self) -> Self:
@@ -168,10 +188,27 @@ class BudgetSetting(Body):
             given = getattr(self, field) is not None
             if given != _HAS_PARTS[self.figure]:
                 message = (
-                    "leakage is metric privacy and has none; leave it out"
+                    f"{self.figure} is metric privacy and has none; leave it out"
                     if given
                     else "an epsilon means something only with it; give it"
                 )
-                context = {"pointer": f"/{field}", "message": message}
-                raise PydanticCustomError("inconsistent", "{message}", context)
+                raise _inconsistent(field, message)
+        for field in ("radius", "clip"):
+            if self.figure != "leakage" and getattr(self, field) is not None:
+                message = "only leakage is kept apart by radius and clip; leave it out"
+                raise _inconsistent(field, message)
         return self
+
+    def stored_fields(self) -> dict[str, Any]:
+        """What the repository of budgets is told."""
+        values = self.model_dump()
+        radius, clip = values.pop("radius"), values.pop("clip")
+        if self.figure == "leakage":
+            values["terms"] = LeakageTerms("adaptive" if radius is None else radius, clip)
+        return values
+
+
+def _inconsistent(field: str, message: str) -> PydanticCustomError:
+    return PydanticCustomError(
+        "inconsistent", "{message}", {"pointer": f"/{field}", "message": message}
+    )

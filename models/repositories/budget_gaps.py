@@ -11,6 +11,7 @@ from typing import assert_never
 
 from sqlalchemy import and_, or_, select
 
+from models.leakage_terms import LeakageTerms
 from models.repositories.base import ScopedRepository
 from models.repositories.epsilon_budgets import counts_for
 from models.repositories.experiments import ENDED
@@ -99,11 +100,20 @@ def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
         return "other-figure"
     match budget.figure:
         case "leakage":
+            return _why_no_leakage(budget, costs)
+        case "log_ratio":
             return None
         case "epsilon":
             return _why_no_epsilon(budget, costs)
         case _:
             assert_never(budget.figure)
+
+
+def _why_no_leakage(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
+    terms = budget.terms
+    return (
+        None if any(LeakageTerms.read(cost.adjacency) == terms for cost in costs) else "other-terms"
+    )
 
 
 def _why_no_epsilon(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:

@@ -87,6 +87,14 @@ def _cost_lines(planned: ExperimentPlan) -> list[CostLine]:
                     "of a client drawn in every round that its budget lets it take part in",
                 ),
                 CostLine(
+                    "Theorem's sum, worst case",
+                    cost(projection.log_ratio_worst_case),
+                    projection.reasons.get(
+                        "log_ratio_worst_case",
+                        "of the same client, between any two datasets that choose alike",
+                    ),
+                ),
+                CostLine(
                     "Leakage, expected",
                     cost(projection.leakage_expected),
                     "mean of a training client",

@@ -7,7 +7,6 @@ from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.budgets.reservation import reserve
 from api.shared.federation_files import Uploads, ready_federation
 from api.shared.resources import Resources
-from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.experiment import ExperimentSpec
 from models.identifiers import new_id
@@ -79,9 +78,7 @@ def admit_to_unit(
         project_id,
         federation_id,
         experiment_id=experiment_id,
-        mechanism=mechanism_of(planned.spec),
-        projection=planned.projection,
-        plan=ledger_context.plan,
+        planned=planned,
     )
     experiment = NewExperiment(
         **planned.stored_fields(),
@@ -114,9 +111,7 @@ def refusal(resources: Resources, project_id: str, planned: ExperimentPlan) -> s
                 project_id,
                 federation_id,
                 experiment_id=new_id(),
-                mechanism=mechanism_of(planned.spec),
-                projection=planned.projection,
-                plan=planned.ledger_context.plan,
+                planned=planned,
             )
             raise _RolledBack
     except _RolledBack:
