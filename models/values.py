@@ -176,7 +176,14 @@ class NewFile:
 
 
 Gap = Literal[
-    "unbounded", "other-figure", "other-terms", "other-adjacency", "other-observer", "other-unit"
+    "unbounded",
+    "other-figure",
+    "other-terms",
+    "other-adjacency",
+    "other-observer",
+    "other-unit",
+    "simulated",
+    "profile",
 ]
 
 

@@ -67,6 +67,18 @@ class ExperimentBody(BaseModel):
         return cls(**same, tags=tags, progress=progress, figures=_figures(row))
 
 
+class SubmittedBody(ExperimentBody):
+    """An experiment that was accepted."""
+
+    warnings: list[str]
+    """What its acceptance does not say: such as a budget for release that does not count it."""
+
+    @classmethod
+    def accepted(cls, row: Experiment, tags: list[str], warnings: list[str]) -> Self:
+        """The body of an experiment that was queued just now, or by the same request before."""
+        return cls(**vars(ExperimentBody.of(row, tags)), warnings=warnings)
+
+
 class ExperimentPage(BaseModel):
     """Some experiments."""
 
@@ -108,6 +120,8 @@ class ValidationBody(BaseModel):
     training_clients: int
     projection: ProjectionBody
     budget: BudgetRoom
+    warnings: list[str]
+    """What a submission would be accepted with all the same."""
 
 
 class SubmissionParameters(Parameters):

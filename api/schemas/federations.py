@@ -12,7 +12,7 @@ from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from fedaudit.spec.privacy import Clip, Radius
 from models.leakage_terms import LeakageRadius, LeakageTerms
 from models.tables.federations import Federation
-from models.values import Budget, BudgetFigure, FederationStatus, Gap
+from models.values import Budget, BudgetFigure, FederationStatus, Gap, Simulation
 
 _MAX_VALUE = 1e300
 
@@ -39,6 +39,8 @@ class FederationBody(BaseModel):
     """Null unless it is ready."""
     created_at: datetime
     profiled_at: datetime | None
+    simulation: Simulation
+    """Whether experiments are admitted whose noise anyone can draw again from the seed."""
     deleted_at: datetime | None
 
     @classmethod
@@ -69,6 +71,12 @@ def shown_profile(row: Federation) -> dict[str, Any] | None:
     return {name: value for name, value in row.profile.items() if name != "attributes"}
 
 
+class SimulationSetting(Body):
+    """Whether experiments on a federation may simulate their noise."""
+
+    simulation: Simulation
+
+
 class FederationParameters(PageParameters):
     """Which page of which federations."""
 
@@ -83,15 +91,26 @@ class FederationPage(BaseModel):
 
 
 class UncountedRuns(BaseModel):
-    """Experiments on the same data, in the same book, that a budget's figures leave out."""
+    """What was done with the same data and a budget's figures leave out.
+
+    Experiments of the same book that it cannot count; and of a total for release also the
+    experiments whose noise was simulated, and the profile.
+    """
 
     mechanism: str
+    """The mechanism of the experiments; `profile` for the published profile."""
     runs: int
     why: str
 
 
+_SCOPE = (
+    "what this project spends on this content; another project of the service that has the same "
+    "content has budgets of its own, and neither counts what the other spends"
+)
+
+
 class BudgetBody(BaseModel):
-    """One budget; `total` is null where nobody has set a bound.
+    """One budget of a project on a content; `total` is null where nobody has set a bound.
 
     An epsilon is composed over experiments and not added up: `reserved` is what all that is held
     adds to what is `spent`.
@@ -117,6 +136,8 @@ class BudgetBody(BaseModel):
     """Of an epsilon: `client` or `record`, whom the figures are about; null of anything else, and
     where nothing is counted."""
     uncounted: list[UncountedRuns]
+    scope: str = _SCOPE
+    """Whose spending is counted."""
     reason: str | None
     """Why `total` and `remaining` are null."""
 
@@ -147,6 +168,9 @@ def _why(budget: Budget, gap: Gap) -> str:
     words: dict[Gap, str] = {
         "unbounded": "without noise nothing bounds what it reveals",
         "other-figure": _OTHER_FIGURE[budget.figure],
+        "simulated": "its noise was simulated from its seed, so what it published is protected by "
+        "nothing, and it is in the simulation book",
+        "profile": "the profile of the data was published, exact and without noise",
         "other-terms": "its leakage is of another radius or clip, and n/nu of different radii "
         "cannot be added",
         "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
