@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.identifiers import new_id
+from models.leakage_terms import LeakageTerms
 
 Item = TypeVar("Item")
 Cursor = tuple[Any, ...]
@@ -16,9 +17,11 @@ Cursor = tuple[Any, ...]
 Bound = tuple[str, Literal["lte", "gte"], float]
 """A final figure's column, the side, and the bound itself, which is included."""
 
-BudgetFigure = Literal["leakage", "epsilon"]
-"""What a budget counts."""
+BudgetFigure = Literal["leakage", "log_ratio", "epsilon"]
+"""What a budget counts: n/nu by the paper's convention, the theorem's own sum, or an epsilon."""
 FederationStatus = Literal["profiling", "ready", "rejected", "deleted"]
+Simulation = Literal["allowed", "forbidden"]
+"""Whether a federation admits runs whose noise is drawn from the experiment's seed."""
 UnitKind = Literal["run", "profile"]
 """An experiment, or a stack of experiments of one shape; a federation to be read and described."""
 
@@ -175,7 +178,16 @@ class NewFile:
     storage_key: str | None
 
 
-Gap = Literal["unbounded", "other-figure", "other-adjacency", "other-observer", "other-unit"]
+Gap = Literal[
+    "unbounded",
+    "other-figure",
+    "other-terms",
+    "other-adjacency",
+    "other-observer",
+    "other-unit",
+    "simulated",
+    "profile",
+]
 
 
 @dataclass(frozen=True)
@@ -203,6 +215,8 @@ class Budget:
     """Of an epsilon: `client` or `record`, whom what is counted is about; None of nothing."""
     uncounted: tuple[Uncounted, ...] = ()
     """What ran, or is to run, in the same book and is not in these figures."""
+    terms: LeakageTerms | None = None
+    """Of leakage: None of a total that was set before radius and clip were recorded."""
 
     @property
     def remaining(self) -> float | None:

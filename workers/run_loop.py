@@ -140,7 +140,7 @@ class RunLoop:
             return True
         spent = leakage(most[0], n=inputs.n, noise_multiplier=inputs.noise_multiplier)
         budgets = BudgetRepository(session, experiment.project_id)
-        return budgets.draw(experiment.id, spent=spent)
+        return budgets.draw(experiment.id, spent=spent, releases=most[0])
 
     # -- storing ----------------------------------------------------------------------------------
 

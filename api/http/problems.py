@@ -33,6 +33,7 @@ _TITLES = {
     "method-not-allowed": "The method is not allowed here",
     "conflict": "The request does not fit the present state",
     "budget-exhausted": "The federation's budget has no room",
+    "simulation-forbidden": "The federation admits no simulated noise",
     "idempotency-mismatch": "The idempotency key was used with another body",
     "payload-too-large": "The body is too large",
     "unsupported-media-type": "The body has the wrong media type",

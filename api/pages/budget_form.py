@@ -8,8 +8,9 @@ from api.pages.session import CheckedForm
 from api.schemas.federations import BudgetSetting
 from fedaudit.spec.errors import FieldError, InvalidInputError
 
-_NUMBERS = ("total", "delta")
+_NUMBERS = ("total", "delta", "clip")
 _OF_AN_EPSILON = ("delta", "adjacency", "observer")
+_OF_LEAKAGE = ("radius", "clip")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class BudgetDraft:
     delta: str = "1e-5"
     adjacency: str = "add-or-remove-one"
     observer: str = "server"
+    radius: str = "adaptive"
+    clip: str = ""
 
     @classmethod
     def of(cls, form: CheckedForm) -> Self:
@@ -35,9 +38,13 @@ def setting_of(draft: BudgetDraft) -> BudgetSetting:
     Raises InvalidInputError naming the field.
     """
     values: dict[str, Any] = dict(vars(draft))
-    if draft.figure == "leakage":
-        # The form always sends them; leakage has none.
+    # The form always sends all of them.
+    if draft.figure != "epsilon":
         values |= dict.fromkeys(_OF_AN_EPSILON)
+    if draft.figure != "leakage":
+        values |= dict.fromkeys(_OF_LEAKAGE)
+    elif draft.radius != "adaptive":
+        values["radius"] = _number("radius", draft.radius)
     for name in _NUMBERS:
         if values[name] is not None:
             values[name] = _number(name, values[name])

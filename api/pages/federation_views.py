@@ -96,9 +96,27 @@ def _wording(budget: BudgetBody) -> tuple[str, str]:
                 f"of (epsilon, delta)-differential privacy; neighbours: {adjacency}",
             )
         case "leakage":
-            return "Leakage", "of metric privacy, added up over releases"
+            return "Leakage", f"of metric privacy, added up over releases; {_terms(budget)}"
+        case "log_ratio":
+            return (
+                "Log-ratio by the theorem",
+                "of metric privacy, between any two datasets that choose alike; added up over "
+                "releases of any radius and clip",
+            )
         case _:
             assert_never(budget.figure)
+
+
+def _terms(budget: BudgetBody) -> str:
+    """The radius and the clip of a leakage."""
+    match budget.radius:
+        case None:
+            return "radius and clip not recorded, so it counts no run: set a total anew"
+        case "adaptive":
+            radius = "adaptive radius"
+        case distance:
+            radius = f"radius {distance:g}"
+    return f"{radius}, {'no clip' if budget.clip is None else f'clip {budget.clip:g}'}"
 
 
 def _parts(budget: BudgetBody, total: float, *, over: bool) -> list[tuple[str, float]]:

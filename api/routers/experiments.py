@@ -15,12 +15,13 @@ from api.schemas.experiments import (
     ExperimentParameters,
     ProjectionBody,
     SubmissionParameters,
+    SubmittedBody,
     ValidationBody,
 )
 from api.services.base.dispatch import dispatch
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
-from api.services.experiments.admission import plan, refusal
+from api.services.experiments.admission import Trial, plan, try_admission
 from api.services.experiments.experiment_lists import experiment_page
 from api.services.experiments.submission import Submitted, cancel, retry, submit
 from api.shared.resources import Resources, Shared
@@ -39,7 +40,7 @@ _LOCATION = {"Location": {"description": "The experiment.", "schema": {"type": "
 @router.post(
     "",
     status_code=202,
-    response_model=ExperimentBody,
+    response_model=SubmittedBody,
     responses={
         **problems(409, 415),
         200: {"model": ValidationBody, "description": "Valid; nothing was stored."},
@@ -56,11 +57,11 @@ def submit_experiment(
     background: BackgroundTasks,
     response: Response,
     idempotency_key: IdempotencyHeader = None,
-) -> ExperimentBody | JSONResponse:
+) -> SubmittedBody | JSONResponse:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
     if parameters.validate_only:
         planned = plan(resources, caller.project_id, parse_spec(value))
-        checked = _validation(planned, refusal(resources, caller.project_id, planned))
+        checked = _validation(planned, try_admission(resources, caller.project_id, planned))
         return JSONResponse(checked.model_dump(mode="json"))
     idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
     submitted = submit(resources, caller, value, idempotency)
@@ -110,7 +111,7 @@ def retry_experiment(
     background: BackgroundTasks,
     response: Response,
     idempotency_key: IdempotencyHeader = None,
-) -> ExperimentBody:
+) -> SubmittedBody:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
     with resources.database.read() as session:
         row = find_experiment(session, caller, experiment_id)
@@ -122,15 +123,15 @@ def retry_experiment(
 
 def _accepted(
     submitted: Submitted, resources: Resources, background: BackgroundTasks, response: Response
-) -> ExperimentBody:
+) -> SubmittedBody:
     if submitted.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
         background.add_task(dispatch, resources, submitted.unit_message)
     response.headers["Location"] = f"/v1/experiments/{submitted.experiment.id}"
-    return ExperimentBody.of(submitted.experiment, submitted.tags)
+    return SubmittedBody.accepted(submitted.experiment, submitted.tags, submitted.warnings)
 
 
-def _validation(planned: ExperimentPlan, refused: str | None) -> ValidationBody:
+def _validation(planned: ExperimentPlan, trial: Trial) -> ValidationBody:
     return ValidationBody(
         spec=planned.spec.model_dump(mode="json"),
         spec_hash=spec_hash(planned.spec),
@@ -138,5 +139,6 @@ def _validation(planned: ExperimentPlan, refused: str | None) -> ValidationBody:
         clients=planned.federation.clients,
         training_clients=planned.training_clients,
         projection=ProjectionBody(**vars(planned.projection)),
-        budget=BudgetRoom(has_room=refused is None, detail=refused),
+        budget=BudgetRoom(has_room=trial.refusal is None, detail=trial.refusal),
+        warnings=trial.warnings,
     )

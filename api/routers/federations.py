@@ -18,6 +18,7 @@ from api.schemas.federations import (
     FederationBody,
     FederationPage,
     FederationParameters,
+    SimulationSetting,
     shown_profile,
 )
 from api.services.base.dispatch import dispatch
@@ -31,6 +32,7 @@ from api.services.federations.registrations import (
     register_upload,
     remove,
 )
+from api.services.federations.simulated_noise import set_simulation as change_simulation
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, FederationsReader, FederationsWriter
 from fedaudit.spec.base import Text
@@ -188,3 +190,20 @@ def set_budget(
     """Set one budget. A total below what is spent only stops what is still to come."""
     setting = validated(BudgetSetting, value)
     return BudgetList(items=change_budget(resources, caller, federation_id, setting))
+
+
+@router.put(
+    "/{federation_id}/simulation",
+    responses=problems(404, 415),
+    openapi_extra=request_body(SimulationSetting),
+)
+def set_simulation(
+    federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
+) -> FederationBody:
+    """Allow or forbid experiments whose noise is drawn from their seed.
+
+    Where it is forbidden, so are experiments without noise. It holds for what is submitted from
+    then on.
+    """
+    setting = validated(SimulationSetting, value)
+    return FederationBody.of(change_simulation(resources, caller, federation_id, setting))

@@ -68,6 +68,18 @@ class ExperimentBody(BaseModel):
         return cls(**same, tags=tags, progress=progress, figures=_figures(row))
 
 
+class SubmittedBody(ExperimentBody):
+    """An experiment that was accepted."""
+
+    warnings: list[str]
+    """What its acceptance does not say: such as a budget for release that does not count it."""
+
+    @classmethod
+    def accepted(cls, row: Experiment, tags: list[str], warnings: list[str]) -> Self:
+        """The body of an experiment that was queued just now, or by the same request before."""
+        return cls(**vars(ExperimentBody.of(row, tags)), warnings=warnings)
+
+
 class ExperimentPage(BaseModel):
     """Some experiments."""
 
@@ -80,6 +92,9 @@ class ProjectionBody(BaseModel):
 
     leakage_worst_case: float | None
     leakage_expected: float | None
+    log_ratio_worst_case: float | None
+    """The theorem's own sum, between any two datasets of a client that choose alike: what a leakage
+    says nothing about, because its radius is free."""
     epsilon: list[dict[str, Any]]
     budget_ends_in_round: int | None
     noise_multiplier: float | None
@@ -106,6 +121,8 @@ class ValidationBody(BaseModel):
     training_clients: int
     projection: ProjectionBody
     budget: BudgetRoom
+    warnings: list[str]
+    """What a submission would be accepted with all the same."""
 
 
 class SubmissionParameters(Parameters):

@@ -10,8 +10,10 @@ from api.http.problems import ProblemFault
 from api.schemas.base import Body, PageParameters
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
+from fedaudit.spec.privacy import Clip, Radius
+from models.leakage_terms import LeakageRadius, LeakageTerms
 from models.tables.federations import Federation
-from models.values import Budget, BudgetFigure, FederationStatus, Gap
+from models.values import Budget, BudgetFigure, FederationStatus, Gap, Simulation
 
 _MAX_VALUE = 1e300
 
@@ -38,6 +40,8 @@ class FederationBody(BaseModel):
     """Null unless it is ready."""
     created_at: datetime
     profiled_at: datetime | None
+    simulation: Simulation
+    """Whether experiments are admitted whose noise anyone can draw again from the seed."""
     deleted_at: datetime | None
 
     @classmethod
@@ -68,6 +72,12 @@ def shown_profile(row: Federation) -> dict[str, Any] | None:
     return {name: value for name, value in row.profile.items() if name != "attributes"}
 
 
+class SimulationSetting(Body):
+    """Whether experiments on a federation may simulate their noise."""
+
+    simulation: Simulation
+
+
 class FederationParameters(PageParameters):
     """Which page of which federations."""
 
@@ -82,15 +92,26 @@ class FederationPage(BaseModel):
 
 
 class UncountedRuns(BaseModel):
-    """Experiments on the same data, in the same book, that a budget's figures leave out."""
+    """What was done with the same data and a budget's figures leave out.
+
+    Experiments of the same book that it cannot count; and of a total for release also the
+    experiments whose noise was simulated, and the profile.
+    """
 
     mechanism: str
+    """The mechanism of the experiments; `profile` for the published profile."""
     runs: int
     why: str
 
 
+_SCOPE = (
+    "what this project spends on this content; another project of the service that has the same "
+    "content has budgets of its own, and neither counts what the other spends"
+)
+
+
 class BudgetBody(BaseModel):
-    """One budget; `total` is null where nobody has set a bound.
+    """One budget of a project on a content; `total` is null where nobody has set a bound.
 
     An epsilon is composed over experiments and not added up: `reserved` is what all that is held
     adds to what is `spent`.
@@ -106,10 +127,18 @@ class BudgetBody(BaseModel):
     spent: float
     remaining: float | None
     """Of what this budget can count. It is not all that was spent where `uncounted` has runs."""
+    radius: LeakageRadius | None
+    """Of leakage, which adds up over runs of the same radius and clip only: `adaptive`, or the
+    distance of uploads within which n/nu holds. Null of leakage means that the total was set before
+    it was recorded: such a total refuses every run until one is set anew."""
+    clip: float | None
+    """Of leakage: what updates are clipped to; null where they are not."""
     unit: str | None
     """Of an epsilon: `client` or `record`, whom the figures are about; null of anything else, and
     where nothing is counted."""
     uncounted: list[UncountedRuns]
+    scope: str = _SCOPE
+    """Whose spending is counted."""
     reason: str | None
     """Why `total` and `remaining` are null."""
 
@@ -122,18 +151,29 @@ class BudgetBody(BaseModel):
             for one in budget.uncounted
         ]
         figures = {**vars(budget), "remaining": budget.remaining, "uncounted": uncounted}
-        return cls(**figures, reason=reason)
+        terms = figures.pop("terms")
+        radius, clip = (None, None) if terms is None else (terms.radius, terms.clip)
+        return cls(**figures, radius=radius, clip=clip, reason=reason)
 
 
-_OTHER_FIGURE: dict[BudgetFigure, str] = {"epsilon": "leakage", "leakage": "an epsilon"}
-"""What a cost is counted as that is not counted as the budget's figure."""
+_OTHER_FIGURE: dict[BudgetFigure, str] = {
+    "epsilon": "its cost is counted as leakage, another figure that cannot be added",
+    "leakage": "its cost is counted as an epsilon, another figure that cannot be added",
+    "log_ratio": "the theorem has no sum for it: that needs laplace-l2 with a fixed radius and a "
+    "clip",
+}
+"""Why a cost is not counted as the budget's figure."""
 
 
 def _why(budget: Budget, gap: Gap) -> str:
-    other = _OTHER_FIGURE[budget.figure]
     words: dict[Gap, str] = {
         "unbounded": "without noise nothing bounds what it reveals",
-        "other-figure": f"its cost is counted as {other}, another figure that cannot be added",
+        "other-figure": _OTHER_FIGURE[budget.figure],
+        "simulated": "its noise was simulated from its seed, so what it published is protected by "
+        "nothing, and it is in the simulation book",
+        "profile": "the profile of the data was published, exact and without noise",
+        "other-terms": "its leakage is of another radius or clip, and n/nu of different radii "
+        "cannot be added",
         "other-adjacency": f"its figures are of another adjacency than {budget.adjacency}",
         "other-observer": f"it guarantees nothing against {observer_words(budget.observer or '')}",
         "other-unit": f"its figures are of another unit than a {budget.unit}, and the two cannot "
@@ -148,7 +188,7 @@ class BudgetList(BaseModel):
     items: list[BudgetBody]
 
 
-_HAS_PARTS: dict[BudgetFigure, bool] = {"epsilon": True, "leakage": False}
+_HAS_PARTS: dict[BudgetFigure, bool] = {"epsilon": True, "leakage": False, "log_ratio": False}
 """Whether a figure means something only with a delta, an adjacency and an observer."""
 
 
@@ -162,6 +202,10 @@ class BudgetSetting(Body):
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     adjacency: Adjacency | None = None
     observer: Observer | None = None
+    radius: Literal["adaptive"] | Radius | None = None
+    """Of leakage: which radius the total is for; `adaptive` unless given, as in a spec."""
+    clip: Clip | None = None
+    """Of leakage: which clip the total is for; none unless given, as in a spec."""
 
     @model_validator(mode="after")
     def _figure_has_its_parts(self) -> Self:
@@ -169,10 +213,27 @@ class BudgetSetting(Body):
             given = getattr(self, field) is not None
             if given != _HAS_PARTS[self.figure]:
                 message = (
-                    "leakage is metric privacy and has none; leave it out"
+                    f"{self.figure} is metric privacy and has none; leave it out"
                     if given
                     else "an epsilon means something only with it; give it"
                 )
-                context = {"pointer": f"/{field}", "message": message}
-                raise PydanticCustomError("inconsistent", "{message}", context)
+                raise _inconsistent(field, message)
+        for field in ("radius", "clip"):
+            if self.figure != "leakage" and getattr(self, field) is not None:
+                message = "only leakage is kept apart by radius and clip; leave it out"
+                raise _inconsistent(field, message)
         return self
+
+    def stored_fields(self) -> dict[str, Any]:
+        """What the repository of budgets is told."""
+        values = self.model_dump()
+        radius, clip = values.pop("radius"), values.pop("clip")
+        if self.figure == "leakage":
+            values["terms"] = LeakageTerms("adaptive" if radius is None else radius, clip)
+        return values
+
+
+def _inconsistent(field: str, message: str) -> PydanticCustomError:
+    return PydanticCustomError(
+        "inconsistent", "{message}", {"pointer": f"/{field}", "message": message}
+    )

@@ -332,6 +332,12 @@ class Client:
         items: Sequence[Json] = self._transport.json("PUT", path, json=budget)["items"]
         return items
 
+    def set_simulation(self, federation_id: str, simulation: str) -> Json:
+        """Whether experiments may simulate their noise: `allowed` or `forbidden`; the answer is the
+        federation."""
+        path = f"{_federation(federation_id)}/simulation"
+        return self._transport.json("PUT", path, json={"simulation": simulation})
+
     def keys(self) -> "Sequence[Json]":
         """The project's API keys, without their secrets."""
         items: Sequence[Json] = self._transport.json("GET", "api-keys")["items"]

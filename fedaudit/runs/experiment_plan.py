@@ -67,9 +67,12 @@ def plan_experiment(spec: ExperimentSpec, federation: Federation) -> ExperimentP
     n, training = cell.shape.n, training_clients(federation.clients, spec.federation)
     ledger_context = cell_ledger_context(cell)
     projection = mechanism_of(spec).project_cost(
-        n=n, training_clients=training, plan=ledger_context.plan
+        n=n,
+        training_clients=training,
+        plan=ledger_context.plan,
+        layers=ledger_context.inputs.component_sizes,
     )
-    costs = [projection.leakage_worst_case or 0.0]
+    costs = [projection.leakage_worst_case or 0.0, projection.log_ratio_worst_case or 0.0]
     costs += [float(str(entry["value"])) for entry in projection.epsilon]
     if not max(costs) <= _MAX_COST:
         message = "is so small that the cost exceeds what can be counted; use a larger one"

@@ -1,7 +1,9 @@
 """What the budgets of a federation leave out: runs whose cost one of them cannot count.
 
-A budget with a total refuses such runs. One whose total was set late, or that has none, has them
-behind it: whoever reads what remains must know of them.
+A budget with a total refuses such runs of its book. One whose total was set late, or that has none,
+has them behind it: whoever reads what remains must know of them. A total for release does not
+refuse simulation, nor the profile of the data, and both publish what follows from the data: it
+lists them.
 """
 
 from collections import Counter
@@ -11,12 +13,15 @@ from typing import assert_never
 
 from sqlalchemy import and_, or_, select
 
+from models.leakage_terms import LeakageTerms
 from models.repositories.base import ScopedRepository
 from models.repositories.epsilon_budgets import counts_for
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
-from models.tables.federations import Reservation
+from models.tables.federations import Federation, Reservation
 from models.values import Budget, BudgetFigure, Gap, Uncounted
+
+_RELEASE = "release"
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,17 @@ class BudgetGapRepository(ScopedRepository):
 
     def uncounted(self, federation_id: str, budgets: Sequence[Budget]) -> list[Budget]:
         """The same budgets, each with the runs that are not in its figures."""
-        runs = self._runs(federation_id)
-        return [replace(budget, uncounted=_uncounted(budget, runs)) for budget in budgets]
+        runs, profiles = self._runs(federation_id), self._profiles(federation_id)
+        return [
+            replace(one, uncounted=_uncounted(one, runs) + _shown(one, profiles)) for one in budgets
+        ]
+
+    def _profiles(self, federation_id: str) -> int:
+        """How many profiles were published that are still known of: one, or none."""
+        found = self._one(self._select(Federation).where(Federation.id == federation_id))
+        if found is None or found.profiled_at is None:
+            return 0
+        return int(bool(found.profile) or found.status == "deleted")
 
     def _runs(self, federation_id: str) -> list[_Run]:
         mine = and_(
@@ -83,11 +97,27 @@ class BudgetGapRepository(ScopedRepository):
 def _uncounted(budget: Budget, runs: Iterable[_Run]) -> tuple[Uncounted, ...]:
     found: Counter[tuple[str, Gap]] = Counter()
     for run in runs:
-        if run.book == budget.book and (why := _why(budget, run.costs)) is not None:
+        why: Gap | None = None
+        if run.book == budget.book:
+            why = _why(budget, run.costs)
+        elif _bounds_release(budget):
+            why = "simulated"
+        if why is not None:
             found[run.mechanism, why] += 1
     return tuple(
         Uncounted(mechanism, count, why) for (mechanism, why), count in sorted(found.items())
     )
+
+
+def _shown(budget: Budget, profiles: int) -> tuple[Uncounted, ...]:
+    """A profile is exact: a bound on what is released does not bound it."""
+    if not profiles or not _bounds_release(budget):
+        return ()
+    return (Uncounted("profile", profiles, "profile"),)
+
+
+def _bounds_release(budget: Budget) -> bool:
+    return budget.book == _RELEASE and budget.total is not None
 
 
 def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
@@ -99,11 +129,20 @@ def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
         return "other-figure"
     match budget.figure:
         case "leakage":
+            return _why_no_leakage(budget, costs)
+        case "log_ratio":
             return None
         case "epsilon":
             return _why_no_epsilon(budget, costs)
         case _:
             assert_never(budget.figure)
+
+
+def _why_no_leakage(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
+    terms = budget.terms
+    return (
+        None if any(LeakageTerms.read(cost.adjacency) == terms for cost in costs) else "other-terms"
+    )
 
 
 def _why_no_epsilon(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:

@@ -179,16 +179,14 @@ class ExperimentRepository(ScopedRepository):
     def _settle(self, experiment: Experiment, price: LeakagePrice) -> None:
         ledger = LedgerRepository(self.session)
         budgets = BudgetRepository(self.session, self.project_id)
-        for reservation in budgets.held(experiment.id):
-            spent = reservation.amount
-            if experiment.noise_multiplier is not None:
+        if budgets.held(experiment.id):
+            nu = experiment.noise_multiplier
+            if nu is None:
+                budgets.settle_in_full(experiment.id)
+            else:
                 [releases] = ledger.charged_releases(experiment.id)
-                spent = price(
-                    releases,
-                    n=experiment.parameters,
-                    noise_multiplier=experiment.noise_multiplier,
-                )
-            budgets.settle(experiment.id, spent=spent)
+                spent = price(releases, n=experiment.parameters, noise_multiplier=nu)
+                budgets.settle(experiment.id, spent=spent, releases=releases)
         epsilons = EpsilonBudgetRepository(self.session, self.project_id)
         observers = sorted(one.observer for one in epsilons.held(experiment.id))
         if observers:

@@ -11,7 +11,7 @@ from models.repositories.budgets import BudgetRepository
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
-from models.values import Cursor, NewFile, Page
+from models.values import Cursor, NewFile, Page, Simulation
 
 _OPEN = ("queued", "running", "cancelling")
 _IN_GOOD_ORDER = ("profiling", "ready")
@@ -86,6 +86,18 @@ class FederationRepository(BudgetRepository):
     def lock(self, id: str) -> Federation | None:  # noqa: A002
         """The same, locked for this (write) transaction: it is not deleted under an admission."""
         return self._one(_locked(self._select(Federation).where(Federation.id == id)))
+
+    def set_simulation(self, id: str, simulation: Simulation) -> Federation:  # noqa: A002
+        """Whether noise may be simulated in what is admitted from now on; the row as it then is.
+
+        Raises LookupError where the project has no such federation.
+        """
+        found = self.lock(id)
+        if found is None:
+            raise LookupError(f"federation {id}: this project has no such federation")
+        self._set(id, {"simulation": simulation})
+        self.session.refresh(found)
+        return found
 
     def of_unit(self, unit_id: str) -> Federation | None:
         """The federation that a unit is to profile.

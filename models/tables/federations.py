@@ -18,7 +18,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.arrays import Packed, PackedArray
 from models.tables.base import Base, Identifier, Word
-from models.values import BudgetFigure, FederationStatus
+from models.values import BudgetFigure, FederationStatus, Simulation
 
 
 class Federation(Base):
@@ -49,6 +49,8 @@ class Federation(Base):
     file_name: Mapped[str | None] = mapped_column(Text)
     size_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """Of the file as it was sent, perhaps compressed."""
+    simulation: Mapped[Simulation] = mapped_column(Word, server_default="allowed")
+    """Whether runs are admitted whose noise anyone can draw again from the seed."""
     created_at: Mapped[datetime]
     profiled_at: Mapped[datetime | None]
     deleted_at: Mapped[datetime | None]
@@ -58,7 +60,9 @@ class FederationBudget(Base):
     """One budget: what may be spent, what is reserved and what is spent.
 
     `delta`, `adjacency` and `observer` are part of the key, and a key holds no nulls: 0 and ''
-    stand for a figure that has none.
+    stand for a figure that has none. Leakage, which has no adjacency, has its radius and clip in
+    its place (`LeakageTerms.key`); '' there is a total whose radius and clip nobody recorded, which
+    no run matches.
     """
 
     __tablename__ = "federation_budgets"
@@ -101,16 +105,17 @@ class Reservation(Base):
     amount: Mapped[float] = mapped_column(Double)
     """Of an epsilon: that of the experiment by itself, at its own delta."""
     spent: Mapped[float] = mapped_column(Double)
-    """Leakage only: an epsilon is composed from what follows, and not stored."""
+    """Of sums only: an epsilon is composed from what follows, and not stored."""
     state: Mapped[str] = mapped_column(Word)
 
     unit: Mapped[str | None] = mapped_column(Word)
-    """Of an epsilon, as is the rest: `client` or `record`, whom its adjacency is about."""
+    """Of an epsilon, as are the curve and the counts: `client` or `record`, whom its adjacency is
+    about."""
     curve: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
     """Renyi divergences, at orders that are the same for all: at most so much while it is held,
     and what was spent once it is settled. They add up over experiments, whatever their deltas."""
     step: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
-    """The same for one composition, at most."""
+    """The same for one composition, at most. Of the theorem's sum: [1], what one release adds."""
     planned: Mapped[int | None] = mapped_column(Integer)
     """How many compositions `curve` was reserved for."""
     compositions: Mapped[int | None] = mapped_column(Integer)

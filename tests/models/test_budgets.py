@@ -8,11 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.database import Database
+from models.leakage_terms import LeakageTerms
 from models.repositories import FederationRepository
+from models.tables.federations import FederationBudget
 from models.values import Budget
 from tests.models.rows import add_federation, add_project
 
-_LEAKAGE = {"book": "simulation", "figure": "leakage"}
+_TERMS = LeakageTerms("adaptive", None)
+_LEAKAGE = {"book": "simulation", "figure": "leakage", "terms": _TERMS}
 
 
 def _federation(database: Database, *, total: float | None) -> tuple[str, str]:
@@ -28,7 +31,7 @@ def _federation(database: Database, *, total: float | None) -> tuple[str, str]:
 def _reserve(database: Database, owner: tuple[str, str], experiment_id: str, amount: float) -> bool:
     with database.write() as session:
         return FederationRepository(session, owner[0]).reserve(
-            owner[1], experiment_id=experiment_id, book="simulation", amount=amount
+            owner[1], experiment_id=experiment_id, book="simulation", amount=amount, terms=_TERMS
         )
 
 
@@ -79,9 +82,9 @@ def test_settling_returns_what_was_not_spent_once(database: Database) -> None:
     owner = _federation(database, total=10.0)
     assert _reserve(database, owner, "e1", 8.0)
     with database.write() as session:
-        assert FederationRepository(session, owner[0]).settle("e1", spent=3.0)
+        assert FederationRepository(session, owner[0]).settle("e1", spent=3.0, releases=3)
     with database.write() as session:
-        assert not FederationRepository(session, owner[0]).settle("e1", spent=5.0)
+        assert not FederationRepository(session, owner[0]).settle("e1", spent=5.0, releases=5)
     budget = _budget(database, owner)
     assert (budget.reserved, budget.spent, budget.remaining) == (0.0, 3.0, 7.0)
 
@@ -92,15 +95,15 @@ def test_drawing_books_before_the_release_and_stops_at_the_bound(database: Datab
     assert _reserve(database, owner, "e2", 2.0)
     with database.write() as session:
         federations = FederationRepository(session, owner[0])
-        assert federations.draw("e1", spent=4.0)
-        assert federations.draw("e1", spent=4.0)
+        assert federations.draw("e1", spent=4.0, releases=4)
+        assert federations.draw("e1", spent=4.0, releases=4)
     budget = _budget(database, owner)
     assert (budget.reserved, budget.spent) == (4.0, 4.0)
     with database.write() as session:
         federations = FederationRepository(session, owner[0])
-        assert federations.draw("e1", spent=8.0)
-        assert not federations.draw("e1", spent=8.5)
-        assert federations.settle("e1", spent=5.0)
+        assert federations.draw("e1", spent=8.0, releases=8)
+        assert not federations.draw("e1", spent=8.5, releases=9)
+        assert federations.settle("e1", spent=5.0, releases=5)
     budget = _budget(database, owner)
     assert (budget.reserved, budget.spent) == (2.0, 8.0)
 
@@ -111,13 +114,102 @@ def test_books_and_figures_are_apart(database: Database) -> None:
         federations = FederationRepository(session, owner[0])
         epsilon = {"figure": "epsilon", "delta": 1e-5, "adjacency": "replace-one"}
         federations.set_budget(owner[1], book="release", **epsilon, observer="server", total=2.0)
-        assert federations.reserve(owner[1], experiment_id="e1", book="release", amount=2.0)
+        assert federations.reserve(
+            owner[1], experiment_id="e1", book="release", amount=2.0, terms=_TERMS
+        )
         books = {(one.book, one.figure): one for one in federations.budgets(owner[1])}
     assert books["simulation", "leakage"].total == 1.0
     assert books["simulation", "leakage"].reserved == 0.0
     assert books["release", "leakage"].reserved == 2.0
     found = books["release", "epsilon"]
     assert (found.delta, found.adjacency, found.observer) == (1e-5, "replace-one", "server")
+
+
+def test_leakages_of_different_radii_are_different_budgets(database: Database) -> None:
+    owner = _federation(database, total=1.0)
+    fixed = LeakageTerms(0.5, 0.25)
+    with database.write() as session:
+        federations = FederationRepository(session, owner[0])
+        one = {"book": "simulation", "amount": 9.0}
+        assert federations.reserve(owner[1], experiment_id="e1", **one, terms=fixed)
+        assert not federations.reserve(owner[1], experiment_id="e2", **one, terms=_TERMS)
+        found = {budget.terms: budget for budget in federations.budgets(owner[1])}
+    assert (found[fixed].total, found[fixed].reserved) == (None, 9.0)
+    assert (found[_TERMS].total, found[_TERMS].reserved) == (1.0, 0.0)
+
+
+def _hold_both(database: Database, owner: tuple[str, str], *, log_ratio: float | None) -> None:
+    """Six releases, each of leakage 1 and a sum of 2; `log_ratio`: the total for that."""
+    with database.write() as session:
+        federations = FederationRepository(session, owner[0])
+        mine = {"experiment_id": "e1", "book": "simulation"}
+        assert federations.reserve(owner[1], **mine, amount=6.0, terms=LeakageTerms(0.5, 0.25))
+        if log_ratio is not None:
+            bound = {"book": "simulation", "figure": "log_ratio", "total": log_ratio}
+            federations.set_budget(owner[1], **bound)
+        assert federations.reserve_log_ratio(owner[1], **mine, amount=12.0, of_one_release=2.0)
+
+
+def _sums(database: Database, owner: tuple[str, str]) -> dict[str, tuple[float, float]]:
+    with database.read() as session:
+        budgets = FederationRepository(session, owner[0]).budgets(owner[1])
+    return {one.figure: (one.reserved, one.spent) for one in budgets}
+
+
+def test_the_theorems_sum_is_drawn_and_settled_by_releases(database: Database) -> None:
+    owner = _federation(database, total=None)
+    _hold_both(database, owner, log_ratio=None)
+    with database.write() as session:
+        assert FederationRepository(session, owner[0]).draw("e1", spent=2.0, releases=2)
+    assert _sums(database, owner) == {"leakage": (4.0, 2.0), "log_ratio": (8.0, 4.0)}
+    with database.write() as session:
+        assert FederationRepository(session, owner[0]).settle("e1", spent=3.0, releases=3)
+    assert _sums(database, owner) == {"leakage": (0.0, 3.0), "log_ratio": (0.0, 6.0)}
+
+
+def test_a_settlement_in_full_spends_all_that_was_held(database: Database) -> None:
+    owner = _federation(database, total=None)
+    _hold_both(database, owner, log_ratio=None)
+    with database.write() as session:
+        assert FederationRepository(session, owner[0]).settle_in_full("e1")
+    with database.write() as session:
+        assert not FederationRepository(session, owner[0]).settle_in_full("e1")
+    assert _sums(database, owner) == {"leakage": (0.0, 6.0), "log_ratio": (0.0, 12.0)}
+
+
+def test_a_draw_that_one_of_two_budgets_refuses_takes_nothing_from_the_other(
+    database: Database,
+) -> None:
+    owner = _federation(database, total=None)
+    _hold_both(database, owner, log_ratio=13.0)
+    before = _sums(database, owner)
+    with database.write() as session:
+        assert not FederationRepository(session, owner[0]).draw("e1", spent=7.0, releases=7)
+    assert _sums(database, owner) == before
+
+
+def test_a_total_of_unknown_radius_ends_with_the_next_one_that_is_set(database: Database) -> None:
+    owner = _federation(database, total=None)
+    values = {"project_id": owner[0], "federation_id": owner[1], "book": "simulation"}
+    old = {**values, "figure": "leakage", "delta": 0.0, "adjacency": "", "observer": ""}
+    with database.write() as session:
+        session.add(FederationBudget(**old, total=5.0, reserved=0.0, spent=3.0))
+        session.flush()
+        federations = FederationRepository(session, owner[0])
+        [budget] = federations.budgets(owner[1])
+        assert (budget.terms, budget.total) == (None, 5.0)
+        federations.set_budget(owner[1], **_LEAKAGE, total=2.0)
+        found = {one.terms: (one.total, one.spent) for one in federations.budgets(owner[1])}
+    assert found == {None: (None, 3.0), _TERMS: (2.0, 0.0)}
+
+
+def test_leakage_and_nothing_else_has_a_radius_and_a_clip(database: Database) -> None:
+    owner = _federation(database, total=None)
+    for setting in ({"figure": "leakage"}, {"figure": "log_ratio", "terms": _TERMS}):
+        with database.write() as session, pytest.raises(ValueError, match="terms"):
+            FederationRepository(session, owner[0]).set_budget(
+                owner[1], book="release", total=1.0, **setting
+            )
 
 
 def test_a_federation_belongs_to_its_project(database: Database) -> None:
@@ -128,7 +220,9 @@ def test_a_federation_belongs_to_its_project(database: Database) -> None:
         assert stranger.budgets(owner[1]) == []
         assert stranger.list().items == []
         with pytest.raises(LookupError, match=owner[1]):
-            stranger.reserve(owner[1], experiment_id="e", book="simulation", amount=0.1)
+            stranger.reserve(
+                owner[1], experiment_id="e", book="simulation", amount=0.1, terms=_TERMS
+            )
         with pytest.raises(LookupError, match=owner[1]):
             stranger.set_budget(owner[1], **_LEAKAGE, total=100.0)
 

@@ -6,6 +6,7 @@ from sqlalchemy.exc import IntegrityError
 
 from fedaudit.privacy.metric.leakage import leakage
 from models.database import Database
+from models.leakage_terms import LeakageTerms
 from models.repositories import (
     EventRepository,
     ExperimentRepository,
@@ -100,6 +101,7 @@ def test_cancelling_without_a_worker_is_immediate_and_returns_the_budget(
             experiment_id=new.id,
             book="simulation",
             amount=90.0,
+            terms=LeakageTerms("adaptive", None),
         )
     with database.write() as session:
         cancelled = ExperimentRepository(session, project_id).request_cancel(new.id, price=leakage)
@@ -165,6 +167,7 @@ def lost(database: Database) -> tuple[Database, str, str, str]:
             experiment_id=new.id,
             book="simulation",
             amount=90.0,
+            terms=LeakageTerms("adaptive", None),
         )
     claim = _claim(database, unit_id, lease_seconds=-1)
     with database.write() as session:

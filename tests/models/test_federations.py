@@ -6,6 +6,7 @@ import pytest
 
 from fedaudit.privacy.metric.leakage import leakage
 from models.database import Database
+from models.leakage_terms import LeakageTerms
 from models.repositories import FederationRepository, UnitRepository, fail_unit
 from models.tables import Federation
 from models.values import NewFile, ReclaimedUnit
@@ -91,7 +92,10 @@ def test_registering_anew_keeps_row_file_and_budget_and_withdraws_the_unit(
     project_id, first = _register(database)
     with database.write() as session:
         federations = FederationRepository(session, project_id)
-        federations.set_budget(first.id, book="simulation", figure="leakage", total=5.0)
+        terms = LeakageTerms("adaptive", None)
+        federations.set_budget(
+            first.id, book="simulation", figure="leakage", total=5.0, terms=terms
+        )
     _, second = _register(database, name="renamed", storage_key="federations/p/second")
     assert (second.id, second.name) == (first.id, "renamed")
     assert second.storage_key == "federations/p/first"

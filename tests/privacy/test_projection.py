@@ -18,7 +18,34 @@ def test_without_a_budget_every_round_may_cost_a_client():
     assert found.leakage_expected == pytest.approx(50 * 7 / 100 * 0.4)
     assert found.epsilon == []
     assert found.budget_ends_in_round is None
-    assert set(found.reasons) == {"epsilon", "budget_ends_in_round"}
+    assert set(found.reasons) == {"epsilon", "budget_ends_in_round", "log_ratio_worst_case"}
+
+
+def test_the_theorem_has_a_sum_where_radius_and_clip_are_public():
+    fixed = {"radius": 0.5, "clip": 0.25}
+    found = mechanism_of(laplace(**fixed)).project_cost(n=2, training_clients=100)
+    assert found.log_ratio_worst_case == pytest.approx(50 * 2 / (5 * 0.5) * 2 * 0.25)
+    # The same noise under a radius of another size: n/nu is smaller, the theorem's sum is not.
+    twin = laplace(noise_multiplier=5 * 2**20, radius=0.5 / 2**20, clip=0.25)
+    same = mechanism_of(twin).project_cost(n=2, training_clients=100)
+    assert same.leakage_worst_case < found.leakage_worst_case / 1e6
+    assert same.log_ratio_worst_case == found.log_ratio_worst_case
+    fewer = mechanism_of(laplace(**fixed, client_budget=1.2)).project_cost(
+        n=2, training_clients=100
+    )
+    assert fewer.log_ratio_worst_case == pytest.approx(3 * 0.4)
+    for missing, named in (({"radius": 0.5}, "not clipped"), ({"clip": 0.25}, "adaptive")):
+        without = mechanism_of(laplace(**missing)).project_cost(n=2, training_clients=100)
+        assert without.log_ratio_worst_case is None
+        assert named in without.reasons["log_ratio_worst_case"]
+
+
+def test_noise_layer_by_layer_needs_the_layers():
+    mechanism = mechanism_of(laplace(radius=0.5, clip=0.25, per_layer=True))
+    found = mechanism.project_cost(n=7, training_clients=100, layers=(3, 4))
+    assert found.log_ratio_worst_case == pytest.approx(50 * 5 / (5 * 0.5) * 2 * 0.25)
+    with pytest.raises(ValueError, match="layer by layer"):
+        mechanism.project_cost(n=7, training_clients=100)
 
 
 def test_a_budget_ends_in_the_round_after_the_last_that_it_allows():
@@ -71,6 +98,7 @@ def test_without_a_mechanism_nothing_is_projected_and_each_null_says_why():
     assert set(found.reasons) == {
         "leakage_worst_case",
         "leakage_expected",
+        "log_ratio_worst_case",
         "epsilon",
         "budget_ends_in_round",
         "noise_multiplier",
@@ -138,6 +166,7 @@ def test_an_epsilon_is_projected_for_whoever_looks():
     assert set(found.reasons) == {
         "leakage_worst_case",
         "leakage_expected",
+        "log_ratio_worst_case",
         "budget_ends_in_round",
     }
 

@@ -15,6 +15,7 @@ from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.parse import parse_spec
 from models.database import Database
 from models.identifiers import new_id
+from models.leakage_terms import LeakageTerms
 from models.repositories import (
     EventRepository,
     ExperimentRepository,
@@ -128,7 +129,9 @@ def _set_budget(
     federations = FederationRepository(session, project_id)
     book, plan = planned.spec.privacy.noise, planned.ledger_context.plan
     if plan is None:
-        federations.set_budget(federation_id, book=book, figure="leakage", total=total)
+        inputs = planned.ledger_context.inputs
+        terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
+        federations.set_budget(federation_id, book=book, figure="leakage", total=total, terms=terms)
         return
     federations.set_budget(
         federation_id,

@@ -14,6 +14,7 @@ from models.repositories import (
     BudgetRepository,
     ExperimentRepository,
     LedgerRepository,
+    ReportRepository,
     RoundRepository,
 )
 from models.values import LedgerRow
@@ -87,6 +88,27 @@ def test_an_undisturbed_run_is_charged_once(database: Database, context: WorkerC
     ]
     check_running_counts(rows)
     assert spent_of(database, submitted) == pytest.approx(max_released(rows) * PER_RELEASE)
+
+
+def test_the_theorems_sum_is_spent_beside_the_leakage(
+    database: Database, context: WorkerContext, crash_in_block: Any
+) -> None:
+    clipped = spec_with(
+        privacy__noise="release", privacy__radius=0.5, privacy__clip=2.0, training__hypotheses=1
+    )
+    submitted = submit(database, clipped)
+    crash_in_block(2)
+    for _ in range(2):
+        run_unit(context, submitted.unit_id)
+    with database.read() as session:
+        document = ReportRepository(session).get(submitted.id).document
+        budgets = BudgetRepository(session, submitted.project_id).budgets(submitted.federation_id)
+    bounded = document["privacy"]["log_ratio_max"]
+    assert bounded == pytest.approx(8 * document["privacy"]["leakage_max"])
+    found = {one.figure: one.spent for one in budgets}
+    assert found["log_ratio"] == pytest.approx(bounded)
+    assert found["log_ratio"] >= bounded * (1 - 1e-12)
+    assert [one.reserved for one in budgets] == pytest.approx([0, 0], abs=1e-9)
 
 
 @pytest.mark.parametrize("attempts_lost", [1, 2])

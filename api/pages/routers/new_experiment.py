@@ -16,7 +16,7 @@ from api.pages.templates import page
 from api.services.base.dispatch import dispatch
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
-from api.services.experiments.admission import plan, refusal
+from api.services.experiments.admission import plan, try_admission
 from api.services.experiments.submission import submit
 from api.shared.resources import Resources, Shared
 from fedaudit.spec.errors import InvalidInputError
@@ -96,7 +96,7 @@ def post_new_experiment(
 
 def _preview(resources: Resources, visitor: Visitor, spec: ExperimentSpec) -> Preview:
     planned = plan(resources, visitor.caller.project_id, spec)
-    return preview(planned, refusal(resources, visitor.caller.project_id, planned))
+    return preview(planned, try_admission(resources, visitor.caller.project_id, planned))
 
 
 def _submit(

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 import yaml
 
 from api.pages.wording import cost, small_number
+from api.services.experiments.admission import Trial
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -36,13 +37,14 @@ class Preview:
     training_clients: int
     refusal: str | None
     """Why the federation's budgets would refuse it; None where they have room."""
+    warnings: tuple[str, ...]
     document: str
     """The spec as YAML, every default explicit."""
     spec_hash: str
 
 
-def preview(planned: ExperimentPlan, refusal: str | None) -> Preview:
-    """The preview of a plan."""
+def preview(planned: ExperimentPlan, trial: Trial) -> Preview:
+    """The preview of a plan, and of what its submission would meet."""
     return Preview(
         guarantee=mechanism_of(planned.spec).guarantee_kind,
         mechanism=planned.spec.privacy.mechanism,
@@ -50,7 +52,8 @@ def preview(planned: ExperimentPlan, refusal: str | None) -> Preview:
         parameters=planned.parameters,
         clients=planned.federation.clients,
         training_clients=planned.training_clients,
-        refusal=refusal,
+        refusal=trial.refusal,
+        warnings=tuple(trial.warnings),
         document=as_yaml(planned.spec.model_dump(mode="json")),
         spec_hash=spec_hash(planned.spec),
     )
@@ -85,6 +88,14 @@ def _cost_lines(planned: ExperimentPlan) -> list[CostLine]:
                     "Leakage, worst case",
                     cost(projection.leakage_worst_case),
                     "of a client drawn in every round that its budget lets it take part in",
+                ),
+                CostLine(
+                    "Theorem's sum, worst case",
+                    cost(projection.log_ratio_worst_case),
+                    projection.reasons.get(
+                        "log_ratio_worst_case",
+                        "of the same client, between any two datasets that choose alike",
+                    ),
                 ),
                 CostLine(
                     "Leakage, expected",

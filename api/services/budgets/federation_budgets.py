@@ -19,7 +19,7 @@ def set_budget(
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
-        federations.set_budget(found.id, **setting.model_dump())
+        federations.set_budget(found.id, **setting.stored_fields())
         budgets = composed_budgets(session, caller.project_id, found.id)
     return [BudgetBody.of(budget) for budget in budgets]
 

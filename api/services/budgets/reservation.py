@@ -1,25 +1,31 @@
 """Reserve the worst case of an experiment on the budgets of its data, or refuse it."""
 
-from typing import Any, assert_never
+from collections.abc import Sequence
+from typing import assert_never
 
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError
+from api.services.budgets.budget_refusals import (
+    exhausted,
+    not_composable,
+    other_terms,
+    unbounded,
+    unlike,
+    without_theorem,
+)
 from fedaudit.ledger.composition import composed_epsilon
-from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
-from fedaudit.privacy.planning.cost_projection import Projection
+from fedaudit.privacy.mechanisms.base import PrivacyMechanism
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.privacy.planning.theorem_sum import theorem_sum
+from fedaudit.runs.experiment_plan import ExperimentPlan
+from models.leakage_terms import LeakageTerms
 from models.repositories import (
     BudgetGapRepository,
     EpsilonBudgetRepository,
     FederationRepository,
 )
-from models.repositories.budgets import of_figure
-from models.values import Budget, BudgetFigure, EpsilonCost, EpsilonRefusal
-
-_LEAKAGE: BudgetFigure = "leakage"
-_EPSILON: BudgetFigure = "epsilon"
+from models.values import Budget, EpsilonCost
 
 
 def reserve(
@@ -28,9 +34,7 @@ def reserve(
     federation_id: str,
     *,
     experiment_id: str,
-    mechanism: PrivacyMechanism,
-    projection: Projection,
-    plan: SpendingPlan | None,
+    planned: ExperimentPlan,
 ) -> None:
     """Reserve the worst case, in the caller's transaction.
 
@@ -39,44 +43,106 @@ def reserve(
     """
     federations = FederationRepository(session, project_id)
     federations.lock(federation_id)
-    book = mechanism.spec.privacy.noise
-    budgets = [one for one in federations.budgets(federation_id) if one.total is not None]
-    limited = {
-        figure: [_composed(session, project_id, federation_id, one) for one in found]
-        for figure in (_LEAKAGE, _EPSILON)
-        if (found := of_figure(budgets, book, figure))
-    }
-    if plan is not None:
-        if _LEAKAGE in limited:
-            raise _unlike(limited[_LEAKAGE][0], federation_id, _EPSILON)
-        epsilons = EpsilonBudgetRepository(session, project_id)
-        refusal = epsilons.reserve(
-            federation_id,
-            experiment_id=experiment_id,
-            book=book,
-            costs=epsilon_costs(mechanism, plan),
-            price=composed_epsilon,
-        )
-        if refusal is not None:
-            raise _refused(refusal, federation_id, plan, unit=mechanism.facts.unit)
-        return
-    amount = projection.leakage_worst_case
-    for figure, found in limited.items():
-        if amount is None:
-            # Nothing bounds what an update without noise reveals, so no budget can have room for
-            # one.
-            raise _unbounded(found[0], federation_id)
-        match figure:
+    book = planned.spec.privacy.noise
+    totals = [
+        _composed(session, project_id, federation_id, one)
+        for one in federations.budgets(federation_id)
+        if one.book == book and one.total is not None
+    ]
+    match planned.ledger_context.inputs.cost_kind:
+        case "unbounded":
+            if totals:
+                # Nothing bounds what an update without noise reveals, so no budget can have room
+                # for one.
+                raise unbounded(totals[0], federation_id)
+        case "epsilon":
+            _reserve_epsilon(
+                EpsilonBudgetRepository(session, project_id),
+                federation_id,
+                experiment_id,
+                planned,
+                totals,
+            )
+        case "leakage":
+            _reserve_leakage(federations, federation_id, experiment_id, planned, totals)
+        case other:
+            assert_never(other)
+
+
+def _reserve_epsilon(
+    epsilons: EpsilonBudgetRepository,
+    federation_id: str,
+    experiment_id: str,
+    planned: ExperimentPlan,
+    totals: Sequence[Budget],
+) -> None:
+    plan, mechanism = planned.ledger_context.plan, mechanism_of(planned.spec)
+    if plan is None:
+        raise ValueError(f"{mechanism.facts.name} counts an epsilon and has no spending plan")
+    for budget in totals:
+        match budget.figure:
+            case "leakage" | "log_ratio":
+                raise unlike(budget, federation_id, "an epsilon")
+            case "epsilon":
+                pass
+            case _:
+                assert_never(budget.figure)
+    refusal = epsilons.reserve(
+        federation_id,
+        experiment_id=experiment_id,
+        book=planned.spec.privacy.noise,
+        costs=epsilon_costs(mechanism, plan),
+        price=composed_epsilon,
+    )
+    if refusal is not None:
+        raise not_composable(refusal, federation_id, plan, unit=mechanism.facts.unit)
+
+
+def _reserve_leakage(
+    federations: FederationRepository,
+    federation_id: str,
+    experiment_id: str,
+    planned: ExperimentPlan,
+    totals: Sequence[Budget],
+) -> None:
+    """Leakage under its radius and clip; and, where there is one, the theorem's own sum."""
+    inputs, projection = planned.ledger_context.inputs, planned.projection
+    leakage, log_ratio = projection.leakage_worst_case, projection.log_ratio_worst_case
+    of_one_release = theorem_sum(inputs, 1)
+    if leakage is None:
+        raise ValueError(f"{inputs.mechanism} counts leakage, and none was projected")
+    terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
+    book = planned.spec.privacy.noise
+    for budget in totals:
+        match budget.figure:
+            case "epsilon":
+                raise unlike(budget, federation_id, "leakage")
+            case "log_ratio":
+                if isinstance(of_one_release, str):
+                    raise without_theorem(budget, federation_id, of_one_release)
             case "leakage":
                 pass
-            case "epsilon":
-                raise _unlike(found[0], federation_id, _LEAKAGE)
             case _:
-                assert_never(figure)
-    if amount is not None and not federations.reserve(
-        federation_id, experiment_id=experiment_id, book=book, amount=amount
+                assert_never(budget.figure)
+    of_leakage = [one for one in totals if one.figure == "leakage"]
+    mine = [one for one in of_leakage if one.terms == terms]
+    if of_leakage and not mine:
+        raise other_terms(of_leakage, federation_id, terms)
+    if not federations.reserve(
+        federation_id, experiment_id=experiment_id, book=book, amount=leakage, terms=terms
     ):
-        raise _exhausted(limited[_LEAKAGE][0], federation_id, amount)
+        raise exhausted(mine[0], federation_id, leakage)
+    if log_ratio is None or isinstance(of_one_release, str):
+        return
+    if not federations.reserve_log_ratio(
+        federation_id,
+        experiment_id=experiment_id,
+        book=book,
+        amount=log_ratio,
+        of_one_release=of_one_release,
+    ):
+        [budget] = [one for one in totals if one.figure == "log_ratio"]
+        raise exhausted(budget, federation_id, log_ratio)
 
 
 def composed_budgets(session: Session, project_id: str, federation_id: str) -> list[Budget]:
@@ -110,109 +176,10 @@ def epsilon_costs(mechanism: PrivacyMechanism, plan: SpendingPlan) -> list[Epsil
 
 def _composed(session: Session, project_id: str, federation_id: str, budget: Budget) -> Budget:
     match budget.figure:
-        case "leakage":
+        case "leakage" | "log_ratio":
             return budget
         case "epsilon":
             epsilons = EpsilonBudgetRepository(session, project_id)
             return epsilons.composed(federation_id, budget, composed_epsilon)
         case _:
             assert_never(budget.figure)
-
-
-def _refused(
-    refusal: EpsilonRefusal, federation_id: str, plan: SpendingPlan, *, unit: PrivacyUnit
-) -> ProblemError:
-    budget = refusal.budget
-    if refusal.requested is not None and refusal.composed_total is not None:
-        return _no_room(budget, federation_id, refusal.requested, refusal.composed_total)
-    why = {
-        "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
-        f"adjacency {plan.adjacency}",
-        "other-observer": f"against {observer_words(budget.observer or '')}, whom the "
-        "experiment's guarantee does not cover",
-        "other-unit": "with figures of another unit in it, and the experiment's figures are for "
-        f"a {unit}",
-    }
-    return _problem(
-        budget,
-        federation_id,
-        f"{_name(budget)} has a total for an epsilon {why.get(refusal.shortage, '')}: the two "
-        "cannot be composed; use a mechanism that fits, or remove the budget's total",
-    )
-
-
-def _no_room(
-    budget: Budget, federation_id: str, requested: float, composed_total: float
-) -> ProblemError:
-    return _problem(
-        budget,
-        federation_id,
-        f"in the worst case the experiment by itself spends an epsilon of {requested:.6g}, and "
-        f"composed with all that {_name(budget)} counts it would be {composed_total:.6g} of "
-        f"{budget.total:.6g}, with {budget.remaining:.6g} left; ask for fewer rounds or more "
-        "noise, set privacy.epsilon_budget, or raise the budget",
-        requested=requested,
-        composed_total=composed_total,
-    )
-
-
-def _exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemError:
-    return _problem(
-        budget,
-        federation_id,
-        f"in the worst case the experiment costs a leakage of {requested:.6g}, and "
-        f"{_name(budget)} has {budget.remaining:.6g} left; ask for fewer rounds or more noise, "
-        "set privacy.client_budget, or raise the budget",
-        requested=requested,
-        composed_total=budget.reserved + budget.spent + requested,
-    )
-
-
-def _unbounded(budget: Budget, federation_id: str) -> ProblemError:
-    return _problem(
-        budget,
-        federation_id,
-        f"{_name(budget)} has a total, and without noise nothing bounds what the experiment "
-        "reveals; give privacy.mechanism a mechanism, or remove the budget's total",
-    )
-
-
-def _unlike(budget: Budget, federation_id: str, figure: str) -> ProblemError:
-    return _problem(
-        budget,
-        federation_id,
-        f"{_name(budget)} has a total for {budget.figure}, and the experiment's cost is counted as "
-        f"{figure}, which is another figure and cannot be added to it; use a mechanism that fits, "
-        "or remove the budget's total",
-    )
-
-
-def _name(budget: Budget) -> str:
-    return f"the {budget.book} book of this federation"
-
-
-def _problem(
-    budget: Budget,
-    federation_id: str,
-    detail: str,
-    *,
-    requested: float | None = None,
-    composed_total: float | None = None,
-) -> ProblemError:
-    """`requested`: what this run would spend by itself; `composed_total`: together with all others.
-
-    Both None where the budget cannot count the run, which `detail` explains.
-    """
-    members: dict[str, Any] = {
-        name: getattr(budget, name)
-        for name in ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
-    }
-    return ProblemError(
-        409,
-        "budget-exhausted",
-        detail,
-        federation_id=federation_id,
-        requested=requested,
-        composed_total=composed_total,
-        **members,
-    )

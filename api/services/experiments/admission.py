@@ -1,13 +1,15 @@
 """Admission: whether a spec can be run and its budget allows it, and its entry into the queue."""
 
+from dataclasses import dataclass
+
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
 from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.budgets.reservation import reserve
+from api.services.federations.simulated_noise import refuse_what_is_not_secret, warnings_of
 from api.shared.federation_files import Uploads, ready_federation
 from api.shared.resources import Resources
-from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.experiment import ExperimentSpec
 from models.identifiers import new_id
@@ -42,7 +44,8 @@ def admit(
 ) -> UnitMessage:
     """Reserve the worst case and queue the experiment, in the caller's transaction.
 
-    Raises ProblemError, to be followed by a roll-back, where a budget has no room.
+    Raises ProblemError, to be followed by a roll-back, where a budget has no room, or the
+    federation forbids simulation and the noise is not secret.
     """
     unit_message = queue_unit(
         session, project_id, kind="run", device=planned.spec.device, max_attempts=max_attempts
@@ -74,14 +77,13 @@ def admit_to_unit(
     """
     ledger_context = planned.ledger_context
     federation_id = store_federation(session, project_id, planned)
+    refuse_what_is_not_secret(session, project_id, federation_id, planned)
     reserve(
         session,
         project_id,
         federation_id,
         experiment_id=experiment_id,
-        mechanism=mechanism_of(planned.spec),
-        projection=planned.projection,
-        plan=ledger_context.plan,
+        planned=planned,
     )
     experiment = NewExperiment(
         **planned.stored_fields(),
@@ -101,30 +103,41 @@ class _RolledBack(Exception):  # noqa: N818  # no error: it ends a transaction w
     """Nothing of a trial is stored."""
 
 
-def refusal(resources: Resources, project_id: str, planned: ExperimentPlan) -> str | None:
-    """Why the federation's budgets would refuse the plan at present; None where they have room.
+@dataclass(frozen=True)
+class Trial:
+    """What a submission of the plan would meet at present."""
 
-    The reservation itself is tried, and rolled back, so that the answer is that of a submission.
+    refusal: str | None
+    """Why the federation's budgets would refuse it; None where they have room."""
+    warnings: list[str]
+
+
+def try_admission(resources: Resources, project_id: str, planned: ExperimentPlan) -> Trial:
+    """Try the reservation itself, and roll it back, so that the answer is that of a submission.
+
+    Raises ProblemError where the plan would be refused for another reason than a budget.
     """
+    warnings: list[str] = []
     try:
         with resources.database.write() as session:
             federation_id = store_federation(session, project_id, planned)
+            refuse_what_is_not_secret(session, project_id, federation_id, planned)
+            noise = planned.spec.privacy.noise
+            warnings = warnings_of(session, project_id, federation_id, noise=noise)
             reserve(
                 session,
                 project_id,
                 federation_id,
                 experiment_id=new_id(),
-                mechanism=mechanism_of(planned.spec),
-                projection=planned.projection,
-                plan=planned.ledger_context.plan,
+                planned=planned,
             )
             raise _RolledBack
     except _RolledBack:
-        return None
+        return Trial(None, warnings)
     except ProblemError as error:
         if error.slug != "budget-exhausted":
             raise
-        return error.detail
+        return Trial(error.detail, warnings)
 
 
 def store_federation(session: Session, project_id: str, planned: ExperimentPlan) -> str:

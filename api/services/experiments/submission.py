@@ -10,6 +10,7 @@ from api.services.base.dispatch import UnitMessage
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import admit, plan
+from api.services.federations.simulated_noise import warnings_of
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.metric.leakage import leakage
@@ -30,6 +31,7 @@ class Submitted:
     experiment: Experiment
     tags: list[str]
     unit_message: UnitMessage | None
+    warnings: list[str]
 
 
 def submit(
@@ -122,6 +124,8 @@ def _submitted(
     experiment = experiments.get(experiment_id)
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
-    return Submitted(
-        experiment, list(experiments.tags([experiment_id])[experiment_id]), unit_message
+    warnings = warnings_of(
+        session, caller.project_id, experiment.federation_id, noise=experiment.noise
     )
+    tags = list(experiments.tags([experiment_id])[experiment_id])
+    return Submitted(experiment, tags, unit_message, warnings)

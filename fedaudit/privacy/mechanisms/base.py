@@ -157,9 +157,18 @@ class PrivacyMechanism(ABC):
 
     @abstractmethod
     def project_cost(
-        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
+        self,
+        *,
+        n: int,
+        training_clients: int,
+        plan: SpendingPlan | None = None,
+        layers: Sequence[int] = (),
     ) -> Projection:
-        """The cost if every round runs; `plan` if the data are available."""
+        """The cost if every round runs; `plan` if the data are available.
+
+        `layers`: the parameters of each layer, for a mechanism with noise layer by layer, which
+        raises ValueError without them.
+        """
 
     @abstractmethod
     def guarantee(

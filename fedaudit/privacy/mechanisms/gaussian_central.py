@@ -135,7 +135,12 @@ class GaussianCentralMechanism(EpsilonMechanism):
         return self._plan(event, adjacency)
 
     def project_cost(
-        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
+        self,
+        *,
+        n: int,
+        training_clients: int,
+        plan: SpendingPlan | None = None,
+        layers: Sequence[int] = (),
     ) -> Projection:
         """The epsilon of all rounds that the budget allows."""
         event, adjacency = self._round(training_clients)

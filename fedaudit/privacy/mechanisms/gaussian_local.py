@@ -104,7 +104,12 @@ class GaussianLocalMechanism(EpsilonMechanism):
         return self._plan(client_names)
 
     def project_cost(
-        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
+        self,
+        *,
+        n: int,
+        training_clients: int,
+        plan: SpendingPlan | None = None,
+        layers: Sequence[int] = (),
     ) -> Projection:
         """The epsilon of a client drawn in every round; `expected` is the mean over clients."""
         found = plan or self._plan(())

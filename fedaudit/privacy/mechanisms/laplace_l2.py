@@ -36,6 +36,7 @@ from fedaudit.privacy.planning.cost_projection import (
     mean_participations,
 )
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
+from fedaudit.privacy.planning.theorem_sum import theorem_sum
 from fedaudit.privacy.records.record_use import RecordUse
 from fedaudit.spec.privacy import LaplaceL2
 
@@ -156,10 +157,15 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         )
 
     def project_cost(
-        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
+        self,
+        *,
+        n: int,
+        training_clients: int,
+        plan: SpendingPlan | None = None,
+        layers: Sequence[int] = (),
     ) -> Projection:
-        """Leakage of a client drawn in every round, and of a client drawn as often as the
-        average."""
+        """Leakage of a client drawn in every round, with the theorem's own sum, and of a client
+        drawn as often as the average."""
         nu, rounds = self.privacy.noise_multiplier, self.spec.training.rounds
         allowed = self.participation_cap(n=n)
         reasons = {"epsilon": NO_EPSILON}
@@ -174,11 +180,15 @@ class LaplaceL2Mechanism(PrivacyMechanism):
                 reasons["budget_ends_in_round"] = (
                     f"a client drawn in all {rounds} rounds stays within privacy.client_budget"
                 )
+        log_ratio = theorem_sum(self.inputs(n=n, layers=layers), most)
+        if isinstance(log_ratio, str):
+            reasons["log_ratio_worst_case"] = log_ratio
         cohort = fixed_cohort(self.spec, training_clients)
         mean = mean_participations(rounds, cohort, training_clients, most=most)
         return Projection(
             leakage_worst_case=leakage(most, n=n, noise_multiplier=nu),
             leakage_expected=leakage(mean, n=n, noise_multiplier=nu),
+            log_ratio_worst_case=None if isinstance(log_ratio, str) else log_ratio,
             budget_ends_in_round=ends,
             noise_multiplier=float(nu),
             reasons=reasons,

@@ -98,7 +98,12 @@ class NoPrivacyMechanism(PrivacyMechanism):
         return None
 
     def project_cost(
-        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
+        self,
+        *,
+        n: int,
+        training_clients: int,
+        plan: SpendingPlan | None = None,
+        layers: Sequence[int] = (),
     ) -> Projection:
         """No figure, and the reason."""
         return unbounded_projection(NO_MECHANISM)

@@ -185,7 +185,12 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         return plan_of_records(found, rounds=rounds, delta=self.privacy.delta)
 
     def project_cost(
-        self, *, n: int, training_clients: int, plan: SpendingPlan | None = None
+        self,
+        *,
+        n: int,
+        training_clients: int,
+        plan: SpendingPlan | None = None,
+        layers: Sequence[int] = (),
     ) -> Projection:
         """From the plan, or else from public numbers alone as far as these suffice."""
         if self._is_without_noise:

@@ -20,7 +20,7 @@ NO_LEAKAGE = (
 )
 NO_NOISE = "the baseline `privacy-free` trains without noise, so nothing bounds what it reveals"
 
-LEAKAGE_FIGURES = ("leakage_worst_case", "leakage_expected")
+LEAKAGE_FIGURES = ("leakage_worst_case", "leakage_expected", "log_ratio_worst_case")
 ALL_FIGURES = (*LEAKAGE_FIGURES, "epsilon", "budget_ends_in_round", "noise_multiplier")
 
 
@@ -32,6 +32,8 @@ class Projection:
     """Leakage of a client drawn in every round, as far as its budget lets it take part."""
     leakage_expected: float | None
     """Mean leakage of a training client."""
+    log_ratio_worst_case: float | None = None
+    """The theorem's own sum of the same client, between any two datasets that choose alike."""
     epsilon: list[dict[str, object]] = field(default_factory=list)
     """Per observer, delta and adjacency: the worst case of the whole run, as `value`; with
     `expected`, the mean over clients, where that is less. Empty for metric privacy."""

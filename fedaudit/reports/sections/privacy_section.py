@@ -11,10 +11,10 @@ from fedaudit.privacy.metric.leakage import (
     leakage,
     summarise_leakage,
     training_releases,
-    worst_log_ratio,
 )
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.privacy.planning.plan import ObserverEpsilon
+from fedaudit.privacy.planning.theorem_sum import theorem_sum
 from fedaudit.reports.document.document import (
     ClusterLeakage,
     ComponentLeakage,
@@ -37,11 +37,6 @@ _LEAKAGE = (
     "between_hypotheses",
 )
 _NOT_BY_LAYER = "one noise covers the whole update; privacy.per_layer would give each layer its own"
-_SECRET_RATES = (
-    "the radius is adaptive, so the rates are secret, and the theorem needs public ones; leakage "
-    "adds up by the paper's convention instead"
-)
-_NO_CLIP = "updates are not clipped, so nothing bounds how far a client's uploads may lie apart"
 _NOT_BY_RECORD = "the mechanism protects clients; no record has a budget of its own"
 
 
@@ -198,20 +193,9 @@ def log_ratio_max(inputs: MechanismParameters, releases: int) -> float | str:
         case "unbounded":
             return why_unbounded(inputs)
         case "leakage":
-            pass
+            return theorem_sum(inputs, releases)
         case other:
             assert_never(other)
-    if inputs.radius is None:
-        return _SECRET_RATES
-    if inputs.clip is None:
-        return _NO_CLIP
-    return worst_log_ratio(
-        releases,
-        sizes=inputs.noised_sizes,
-        noise_multiplier=_nu(inputs),
-        radius=inputs.radius,
-        clip=inputs.clip,
-    )
 
 
 def _by_component(inputs: MechanismParameters) -> list[ComponentLeakage] | None:

@@ -86,15 +86,20 @@ def test_budgets_are_bars_with_their_numbers(api: Api) -> None:
     id_ = api.get("/v1/federations").json()["items"][0]["id"]
     browser = signed_in(api)
     assert "no total is set" in browser.get(f"/federations/{id_}").text
-    setting = {"book": "simulation", "figure": "leakage", "total": "8"}
+    setting = {"book": "simulation", "figure": "leakage", "total": "8", "radius": "1", "clip": "1"}
     answer = browser.post(f"/federations/{id_}/budget", setting)
     assert answer.status_code == 303
     text = browser.get(answer.headers["location"]).text
     assert "The budget is set." in text
     assert "spent 0 reserved 4 left 4 total 8" in _text(text)
     assert re.search(r'class="bar-held" x="0(\.0)?" width="500(\.0)?"', text)
-    [budget] = api.get(f"/v1/federations/{id_}/budget").json()["items"]
-    assert budget["total"] == 8
+    assert "added up over releases; radius 1, clip 1" in _text(text)
+    budget, log_ratio = api.get(f"/v1/federations/{id_}/budget").json()["items"]
+    assert (budget["total"], budget["radius"], budget["clip"]) == (8, 1, 1)
+    assert log_ratio["figure"] == "log_ratio"
+    assert "Log-ratio by the theorem" in _text(text)
+    faulty = browser.post(f"/federations/{id_}/budget", {**setting, "radius": "wide"})
+    assert faulty.status_code == 422
     browser.post(f"/federations/{id_}/budget", {**setting, "total": ""})
     assert "no total is set" in browser.get(f"/federations/{id_}").text
 

@@ -1,0 +1,152 @@
+"""Why a budget refuses an experiment, as a problem that names the remedy."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from api.http.problems import ProblemError
+from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.mechanisms.base import PrivacyUnit
+from fedaudit.privacy.planning.plan import SpendingPlan
+from models.leakage_terms import LeakageTerms
+from models.values import Budget, BudgetFigure, EpsilonRefusal
+
+_FIGURES: dict[BudgetFigure, str] = {
+    "leakage": "a leakage",
+    "log_ratio": "a log-ratio by the theorem",
+    "epsilon": "an epsilon",
+}
+_MOST_NAMED = 3
+
+
+def not_composable(
+    refusal: EpsilonRefusal, federation_id: str, plan: SpendingPlan, *, unit: PrivacyUnit
+) -> ProblemError:
+    """An epsilon that a budget has no room for, or cannot compose with what it counts."""
+    budget = refusal.budget
+    if refusal.requested is not None and refusal.composed_total is not None:
+        return _no_room(budget, federation_id, refusal.requested, refusal.composed_total)
+    why = {
+        "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
+        f"adjacency {plan.adjacency}",
+        "other-observer": f"against {observer_words(budget.observer or '')}, whom the "
+        "experiment's guarantee does not cover",
+        "other-unit": "with figures of another unit in it, and the experiment's figures are for "
+        f"a {unit}",
+    }
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total for an epsilon {why.get(refusal.shortage, '')}: the two "
+        "cannot be composed; use a mechanism that fits, or remove the budget's total",
+    )
+
+
+def _no_room(
+    budget: Budget, federation_id: str, requested: float, composed_total: float
+) -> ProblemError:
+    return _problem(
+        budget,
+        federation_id,
+        f"in the worst case the experiment by itself spends an epsilon of {requested:.6g}, and "
+        f"composed with all that {_name(budget)} counts it would be {composed_total:.6g} of "
+        f"{budget.total:.6g}, with {budget.remaining:.6g} left; ask for fewer rounds or more "
+        "noise, set privacy.epsilon_budget, or raise the budget",
+        requested=requested,
+        composed_total=composed_total,
+    )
+
+
+def exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemError:
+    """A sum that a budget has no room for."""
+    return _problem(
+        budget,
+        federation_id,
+        f"in the worst case the experiment costs {_FIGURES[budget.figure]} of {requested:.6g}, and "
+        f"{_name(budget)} has {budget.remaining:.6g} left; ask for fewer rounds or more noise, "
+        "set privacy.client_budget, or raise the budget",
+        requested=requested,
+        composed_total=budget.reserved + budget.spent + requested,
+    )
+
+
+def unbounded(budget: Budget, federation_id: str) -> ProblemError:
+    """A run without noise."""
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total, and without noise nothing bounds what the experiment "
+        "reveals; give privacy.mechanism a mechanism, or remove the budget's total",
+    )
+
+
+def unlike(budget: Budget, federation_id: str, counted: str) -> ProblemError:
+    """A run whose cost is counted as another figure than the budget's."""
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total for {_FIGURES[budget.figure]}, and the experiment's cost is "
+        f"counted as {counted}, which is another figure and cannot be added to it; use a mechanism "
+        "that fits, or remove the budget's total",
+    )
+
+
+def without_theorem(budget: Budget, federation_id: str, why: str) -> ProblemError:
+    """A run of metric privacy for which the theorem has no sum."""
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total for {_FIGURES[budget.figure]}, and the experiment has none: "
+        f"{why}; give privacy.radius a number and privacy.clip a bound, or remove the budget's "
+        "total",
+    )
+
+
+def other_terms(budgets: Sequence[Budget], federation_id: str, terms: LeakageTerms) -> ProblemError:
+    """A leakage under another radius or clip than those that have a total."""
+    known = [str(one.terms) for one in budgets if one.terms is not None]
+    if known:
+        counted = f"a leakage with {', or with '.join(known[:_MOST_NAMED])}"
+        remedy = "use a radius and a clip that are counted"
+    else:
+        counted = "a leakage whose radius and clip nobody recorded, which counts no run"
+        remedy = "set the total anew, for a radius and a clip"
+    return _problem(
+        budgets[0],
+        federation_id,
+        f"{_name(budgets[0])} has a total for {counted}, and the experiment's is one with {terms}: "
+        "n/nu holds between uploads within the radius, so leakages of different radii cannot be "
+        f"added; {remedy}, or set a total for those of the experiment",
+    )
+
+
+def _name(budget: Budget) -> str:
+    return f"the {budget.book} book of this federation"
+
+
+def _problem(
+    budget: Budget,
+    federation_id: str,
+    detail: str,
+    *,
+    requested: float | None = None,
+    composed_total: float | None = None,
+) -> ProblemError:
+    """`requested`: what this run would spend by itself; `composed_total`: together with all others.
+
+    Both None where the budget cannot count the run, which `detail` explains.
+    """
+    members: dict[str, Any] = {
+        name: getattr(budget, name)
+        for name in ("book", "figure", "delta", "adjacency", "observer", "remaining", "total")
+    }
+    if budget.terms is not None:
+        members |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
+    return ProblemError(
+        409,
+        "budget-exhausted",
+        detail,
+        federation_id=federation_id,
+        requested=requested,
+        composed_total=composed_total,
+        **members,
+    )

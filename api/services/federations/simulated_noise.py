@@ -1,0 +1,78 @@
+"""Whether a federation admits runs whose noise is not secret, and what such runs do to budgets."""
+
+from sqlalchemy.orm import Session
+
+from api.http.problems import ProblemError
+from api.schemas.federations import SimulationSetting
+from api.services.base.lookups import find_federation
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.spec.privacy import Noise
+from models.repositories import FederationRepository
+from models.tables.federations import Federation
+from models.values import Budget
+
+_PAST_RELEASE_BUDGETS = (
+    "this federation has a budget for release noise, and the experiment's noise is simulated from "
+    "its seed: the run is in none of the totals of the release book, and its report and model are "
+    "protected by nothing; the budget lists it in `uncounted`, and privacy.noise `release` would "
+    "count it"
+)
+
+
+def set_simulation(
+    resources: Resources, caller: Caller, federation_id: str, setting: SimulationSetting
+) -> Federation:
+    """Allow or forbid noise that anyone can draw again; for what is submitted from then on.
+
+    Raises ProblemError where the caller's project has no such federation.
+    """
+    with resources.database.write() as session:
+        found = find_federation(session, caller, federation_id)
+        federations = FederationRepository(session, caller.project_id)
+        return federations.set_simulation(found.id, setting.simulation)
+
+
+def refuse_what_is_not_secret(
+    session: Session, project_id: str, federation_id: str, planned: ExperimentPlan
+) -> None:
+    """Raises ProblemError where the federation forbids simulation and the plan's noise is not
+    secret, or there is none; in the caller's write transaction."""
+    found = FederationRepository(session, project_id).lock(federation_id)
+    if found is None or found.simulation == "allowed":
+        return
+    noise: Noise = planned.spec.privacy.noise
+    if planned.ledger_context.inputs.cost_kind == "unbounded":
+        raise _forbidden(
+            federation_id,
+            "it admits runs with secret noise only, and the experiment draws none; give "
+            "privacy.mechanism a mechanism with noise, and privacy.noise `release`",
+        )
+    if noise == "simulation":
+        raise _forbidden(
+            federation_id,
+            "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
+            "privacy.noise to `release`",
+        )
+
+
+def warnings_of(session: Session, project_id: str, federation_id: str, *, noise: str) -> list[str]:
+    """What a caller must know of a run on this federation that is admitted all the same."""
+    budgets = FederationRepository(session, project_id).budgets(federation_id)
+    if noise == "simulation" and any(_bounds_release(one) for one in budgets):
+        return [_PAST_RELEASE_BUDGETS]
+    return []
+
+
+def _bounds_release(budget: Budget) -> bool:
+    return budget.book == "release" and budget.total is not None
+
+
+def _forbidden(federation_id: str, detail: str) -> ProblemError:
+    return ProblemError(
+        409,
+        "simulation-forbidden",
+        f"this federation forbids simulation: {detail}",
+        federation_id=federation_id,
+    )

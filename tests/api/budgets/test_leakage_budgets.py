@@ -1,0 +1,215 @@
+"""Leakage and the theorem's sum in budgets: a radius that is free does not make a run cheap."""
+
+from typing import Any
+
+import pytest
+
+from models.tables.federations import FederationBudget
+from tests.api.budgets.test_epsilon_budgets import central
+from tests.api.service import Api, finish, spec
+
+FIXED = {"radius": 0.5, "clip": 0.25}
+TWIN = {"radius": 0.5 / 2**20, "clip": 0.25, "noise_multiplier": 3 * 2**20}
+"""The noise of FIXED, bit for bit, at a millionth of its n/nu."""
+TINY = {"radius": 1e-9}
+"""Noise of a norm of about 1e-9, and nothing that keeps uploads together."""
+WORST = 4.0
+"""Leakage of FIXED: four releases at n / nu = 3 / 3, and, as 2 * clip = radius, its log-ratio."""
+BARE = {"privacy": {"mechanism": "none"}}
+
+
+def run(**privacy: Any) -> dict[str, Any]:
+    return spec(privacy=privacy, gates=[], training={"hypotheses": 1})
+
+
+def bare() -> dict[str, Any]:
+    return {**run(), **BARE}
+
+
+def put(api: Api, federation_id: str, **setting: Any) -> Any:
+    body = {"book": "simulation", "figure": "leakage", **setting}
+    return api.request("PUT", f"/v1/federations/{federation_id}/budget", json=body)
+
+
+def budgets(api: Api, federation_id: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+    items = api.get(f"/v1/federations/{federation_id}/budget").json()["items"]
+    return {(one["figure"], one["radius"], one["clip"]): one for one in items}
+
+
+def refused(api: Api, value: dict[str, Any]) -> dict[str, Any]:
+    """The problem of a submission, which stored nothing and of which validation says the same."""
+    before = api.counts()
+    response = api.post("/v1/experiments", json=value)
+    assert response.status_code == 409, response.text
+    problem: dict[str, Any] = response.json()
+    assert problem["type"].endswith("/budget-exhausted")
+    checked = api.post("/v1/experiments?validate_only=true", json=value).json()
+    assert checked["budget"] == {"has_room": False, "detail": problem["detail"]}
+    assert api.counts() == before
+    return problem
+
+
+def test_the_same_noise_at_another_radius_does_not_spend_a_millionth(api_on_both: Api) -> None:
+    api = api_on_both
+    id_ = api.submit(run(**FIXED))["federation_id"]
+    assert put(api, id_, total=2 * WORST, **FIXED).status_code == 200
+    problem = refused(api, run(**TWIN))
+    assert "radius 0.5 and clip 0.25" in problem["detail"]
+    assert "radius 4.76837e-07" in problem["detail"]
+    assert (problem["radius"], problem["clip"]) == (0.5, 0.25)
+    # With a total of its own it is counted there, and the other one does not move.
+    own = {name: TWIN[name] for name in ("radius", "clip")}
+    assert put(api, id_, total=1, **own).status_code == 200
+    api.submit(run(**TWIN))
+    found = budgets(api, id_)
+    assert found["leakage", 0.5, 0.25]["reserved"] == WORST
+    assert 0 < found["leakage", TWIN["radius"], 0.25]["reserved"] < WORST / 1e6
+    # The theorem's own sum tells the truth of both.
+    assert found["log_ratio", None, None]["reserved"] == pytest.approx(2 * WORST)
+
+
+def test_the_theorems_sum_has_room_for_the_twin_only_as_for_the_run(api: Api) -> None:
+    id_ = api.submit(run(**FIXED))["federation_id"]
+    assert put(api, id_, figure="log_ratio", total=1.5 * WORST).status_code == 200
+    for value in (run(**FIXED), run(**TWIN)):
+        problem = refused(api, value)
+        assert "a log-ratio by the theorem of 4" in problem["detail"]
+        assert problem["requested"] == pytest.approx(WORST)
+        assert problem["remaining"] == pytest.approx(0.5 * WORST)
+    put(api, id_, figure="log_ratio", total=2 * WORST)
+    api.submit(run(**TWIN))
+    refused(api, run(**FIXED))
+
+
+def test_a_radius_without_a_clip_is_refused_by_both_figures(api_on_both: Api) -> None:
+    api = api_on_both
+    id_ = api.submit(run(**FIXED))["federation_id"]
+    put(api, id_, total=1e6, **FIXED)
+    assert "without a clip" in refused(api, run(**TINY))["detail"]
+    put(api, id_, total=None, **FIXED)
+    put(api, id_, figure="log_ratio", total=1e6)
+    problem = refused(api, run(**TINY))
+    assert "not clipped" in problem["detail"]
+    assert "privacy.clip" in problem["detail"]
+    assert problem["figure"] == "log_ratio"
+    # Clipped, but far beyond the radius: the theorem's sum is what it is.
+    assert refused(api, run(**TINY, clip=10))["requested"] > 1e10
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [(run(), "adaptive"), (central(), "counted as an epsilon"), (bare(), "without noise")],
+)
+def test_what_the_theorem_has_no_sum_for_is_refused(
+    api: Api, value: dict[str, Any], named: str
+) -> None:
+    id_ = api.submit(run(**FIXED))["federation_id"]
+    put(api, id_, figure="log_ratio", total=1e6)
+    assert named in refused(api, value)["detail"]
+
+
+def test_what_ran_before_there_was_a_total_is_listed(api: Api) -> None:
+    id_ = api.submit(run(**FIXED))["federation_id"]
+    for value in (run(**TINY), run(), central(), bare()):
+        api.submit(value)
+    put(api, id_, figure="log_ratio", total=1e6)
+    put(api, id_, total=1e6, **FIXED)
+    found = budgets(api, id_)
+    left_out = found["log_ratio", None, None]["uncounted"]
+    assert [(one["mechanism"], one["runs"]) for one in left_out] == [
+        ("gaussian-central", 1),
+        ("laplace-l2", 2),
+        ("none", 1),
+    ]
+    assert "fixed radius and a clip" in left_out[1]["why"]
+    of_leakage = {one["mechanism"]: one for one in found["leakage", 0.5, 0.25]["uncounted"]}
+    assert of_leakage["laplace-l2"]["runs"] == 2
+    assert "another radius" in of_leakage["laplace-l2"]["why"]
+    assert "epsilon" in of_leakage["gaussian-central"]["why"]
+
+
+def test_an_end_settles_both_figures_by_releases(api_on_both: Api) -> None:
+    api = api_on_both
+    body = api.submit(run(**FIXED))
+    finish(api, body["id"])
+    found = budgets(api, body["federation_id"])
+    for key in (("leakage", 0.5, 0.25), ("log_ratio", None, None)):
+        # Three of the four rounds were played.
+        assert (found[key]["spent"], found[key]["reserved"]) == (pytest.approx(3.0), 0.0)
+
+
+def test_a_total_without_a_radius_is_for_the_specs_defaults(api: Api) -> None:
+    id_ = api.submit(run())["federation_id"]
+    assert put(api, id_, total=5).status_code == 200
+    [one] = budgets(api, id_).values()
+    assert (one["radius"], one["clip"], one["total"], one["adjacency"]) == (
+        "adaptive",
+        None,
+        5,
+        None,
+    )
+    refused(api, run(**FIXED))
+
+
+def test_a_total_from_before_refuses_until_it_is_set_anew(api_on_both: Api) -> None:
+    api = api_on_both
+    id_ = api.submit(run(**FIXED))["federation_id"]
+    with api.database.write() as session:
+        session.add(
+            FederationBudget(
+                federation_id=id_,
+                book="simulation",
+                figure="leakage",
+                delta=0.0,
+                adjacency="",
+                observer="",
+                project_id=api.project_id,
+                total=1e6,
+                reserved=0.0,
+                spent=2.0,
+            )
+        )
+    for value in (run(), run(**FIXED)):
+        assert "set the total anew" in refused(api, value)["detail"]
+    assert budgets(api, id_)["leakage", None, None]["total"] == 1e6
+    put(api, id_, total=2 * WORST, **FIXED)
+    api.submit(run(**FIXED))
+    old = budgets(api, id_)["leakage", None, None]
+    assert (old["total"], old["spent"]) == (None, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("setting", "pointer"),
+    [
+        ({"figure": "log_ratio", "radius": 1}, "/radius"),
+        ({"figure": "log_ratio", "clip": 1}, "/clip"),
+        ({"figure": "log_ratio", "delta": 1e-5}, "/delta"),
+        ({"delta": 1e-5}, "/delta"),
+        ({"radius": 0}, "/radius"),
+        ({"radius": "wide"}, "/radius"),
+        ({"clip": 0}, "/clip"),
+    ],
+)
+def test_a_setting_names_only_what_its_figure_has(
+    api: Api, setting: dict[str, Any], pointer: str
+) -> None:
+    response = put(api, api.submit()["federation_id"], total=1, **setting)
+    assert response.status_code == 422
+    assert {one["pointer"] for one in response.json()["errors"]} == {pointer}
+
+
+def test_the_projection_has_the_theorems_sum_or_says_why_not(api: Api) -> None:
+    def projected(value: dict[str, Any]) -> dict[str, Any]:
+        body = api.post("/v1/experiments?validate_only=true", json=value).json()
+        return dict(body["projection"])
+
+    assert projected(run(**FIXED))["log_ratio_worst_case"] == pytest.approx(WORST)
+    assert projected(run(**TINY, clip=10))["log_ratio_worst_case"] > 1e10
+    for value, named in (
+        (run(**TINY), "not clipped"),
+        (run(), "adaptive"),
+        (bare(), "no mechanism"),
+    ):
+        found = projected(value)
+        assert found["log_ratio_worst_case"] is None
+        assert named in found["reasons"]["log_ratio_worst_case"]

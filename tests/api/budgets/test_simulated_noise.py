@@ -1,0 +1,115 @@
+"""Simulated noise on a federation: forbidden by its owner, or named by the budgets for release."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.service import Api, fail, spec
+
+BARE = {"privacy": {"mechanism": "none", "noise": "release"}}
+
+
+def run(noise: str) -> dict[str, Any]:
+    return spec(privacy={"noise": noise}, gates=[])
+
+
+def put(api: Api, federation_id: str, simulation: str, **options: Any) -> Any:
+    path = f"/v1/federations/{federation_id}/simulation"
+    return api.request("PUT", path, json={"simulation": simulation}, **options)
+
+
+def release_budget(api: Api, federation_id: str, total: float | None) -> dict[str, Any]:
+    path = f"/v1/federations/{federation_id}/budget"
+    body = {"book": "release", "figure": "leakage", "total": total}
+    response = api.request("PUT", path, json=body)
+    assert response.status_code == 200, response.text
+    [found] = [one for one in response.json()["items"] if one["book"] == "release"]
+    return dict(found)
+
+
+def test_an_owner_forbids_simulation(api_on_both: Api) -> None:
+    api = api_on_both
+    first = api.submit(run("simulation"))
+    id_ = first["federation_id"]
+    assert api.get(f"/v1/federations/{id_}").json()["simulation"] == "allowed"
+    answer = put(api, id_, "forbidden")
+    assert answer.status_code == 200
+    assert answer.json() == api.get(f"/v1/federations/{id_}").json()
+    assert answer.json()["simulation"] == "forbidden"
+    api.post(f"/v1/experiments/{first['id']}/cancel")
+    before = api.counts()
+    for method, path in (
+        (run("simulation"), "/v1/experiments"),
+        (run("simulation"), "/v1/experiments?validate_only=true"),
+        (None, f"/v1/experiments/{first['id']}/retry"),
+    ):
+        problem = api.post(path, json=method)
+        assert problem.status_code == 409, problem.text
+        assert problem.json()["type"].endswith("/simulation-forbidden")
+        assert "privacy.noise to `release`" in problem.json()["detail"]
+        assert problem.json()["federation_id"] == id_
+    assert api.counts() == before
+    api.submit(run("release"))
+    put(api, id_, "allowed")
+    api.submit(run("simulation"))
+
+
+def test_a_run_without_noise_does_not_pass_for_secret_noise(api: Api) -> None:
+    id_ = api.submit(run("release"))["federation_id"]
+    put(api, id_, "forbidden")
+    problem = api.post("/v1/experiments", json={**run("release"), **BARE})
+    assert problem.status_code == 409
+    assert "privacy.mechanism" in problem.json()["detail"]
+
+
+def test_forbidding_needs_the_scope_of_budgets_and_a_known_word(api: Api) -> None:
+    id_ = api.submit(run("simulation"))["federation_id"]
+    assert put(api, id_, "forbidden", key=api.key_with("federations:read")).status_code == 403
+    assert put(api, id_, "sometimes").status_code == 422
+    stranger = api.key_with("federations:write", project="another")
+    assert put(api, id_, "forbidden", key=stranger).status_code == 404
+    assert api.get(f"/v1/federations/{id_}").json()["simulation"] == "allowed"
+
+
+def test_a_release_budget_names_the_simulations_that_it_does_not_count(api_on_both: Api) -> None:
+    api = api_on_both
+    body = api.submit(run("simulation"))
+    id_ = body["federation_id"]
+    assert body["warnings"] == []
+    found = release_budget(api, id_, 1e-3)
+    [left_out] = found["uncounted"]
+    assert (left_out["mechanism"], left_out["runs"]) == ("laplace-l2", 1)
+    assert "simulated" in left_out["why"]
+    assert api.post("/v1/experiments", json=run("release")).status_code == 409
+    # It is accepted, but not without a word.
+    again = api.submit(run("simulation"), headers={"Idempotency-Key": "once"})
+    [warning] = again["warnings"]
+    assert "simulated from its seed" in warning
+    repeated = api.submit(run("simulation"), headers={"Idempotency-Key": "once"})
+    assert repeated == again
+    checked = api.post("/v1/experiments?validate_only=true", json=run("simulation")).json()
+    assert checked["warnings"] == [warning]
+    checked = api.post("/v1/experiments?validate_only=true", json=run("release")).json()
+    assert checked["warnings"] == []
+    assert release_budget(api, id_, 1e-3)["uncounted"][0]["runs"] == 2
+    assert release_budget(api, id_, None)["uncounted"] == []
+
+
+def test_a_budget_says_that_it_is_the_projects_own(api: Api) -> None:
+    body = api.submit(run("release"))
+    assert "another project" in release_budget(api, body["federation_id"], 4)["scope"]
+    key = api.key_with("experiments:write", "federations:read", project="another")
+    other = api.post("/v1/experiments", json=run("release"), key=key).json()
+    path = f"/v1/federations/{other['federation_id']}/budget"
+    [budget] = api.get(path, key=key).json()["items"]
+    assert (budget["total"], budget["reserved"]) == (None, 4.0)
+
+
+@pytest.mark.parametrize("noise", ["simulation", "release"])
+def test_a_retry_is_warned_like_a_submission(api: Api, noise: str) -> None:
+    body = api.submit(run(noise))
+    release_budget(api, body["federation_id"], 1e6)
+    fail(api, body["id"])
+    retried = api.post(f"/v1/experiments/{body['id']}/retry")
+    assert retried.status_code == 202
+    assert len(retried.json()["warnings"]) == (noise == "simulation")
