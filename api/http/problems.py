@@ -108,7 +108,9 @@ def problem_response(error: ProblemError) -> JSONResponse:
         **error.members,
     }
     if error.errors:
-        document["errors"] = [vars(fault) for fault in error.errors]
+        document["errors"] = [
+            {"pointer": fault.pointer, "message": fault.message} for fault in error.errors
+        ]
     headers = {"X-Content-Type-Options": "nosniff", **error.headers}
     return JSONResponse(document, error.status, headers, media_type=MEDIA_TYPE)
 

@@ -21,10 +21,10 @@ from api.services.base.dispatch import dispatch
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import plan, refusal
-from api.services.experiments.experiment_lists import experiment_page
+from api.services.experiments.experiment_lists import experiment_body, experiment_page
 from api.services.experiments.submission import Submitted, cancel, retry, submit
 from api.shared.resources import Resources, Shared
-from api.shared.security import ExperimentsReader, ExperimentsWriter
+from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec
@@ -59,12 +59,12 @@ def submit_experiment(
 ) -> ExperimentBody | JSONResponse:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
     if parameters.validate_only:
-        planned = plan(resources, caller.project_id, parse_spec(value))
+        planned = plan(resources, caller, parse_spec(value))
         checked = _validation(planned, refusal(resources, caller.project_id, planned))
         return JSONResponse(checked.model_dump(mode="json"))
     idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
     submitted = submit(resources, caller, value, idempotency)
-    return _accepted(submitted, resources, background, response)
+    return _accepted(submitted, caller, resources, background, response)
 
 
 @router.get("", responses=problems())
@@ -74,7 +74,7 @@ def list_experiments(
     resources: Shared,
 ) -> ExperimentPage:
     """The project's experiments, newest first unless sorted otherwise."""
-    return experiment_page(resources, caller.project_id, parameters)
+    return experiment_page(resources, caller, parameters)
 
 
 @router.get("/{experiment_id}", responses=problems(404))
@@ -85,7 +85,7 @@ def get_experiment(
     with resources.database.read() as session:
         row = find_experiment(session, caller, experiment_id)
         tags = ExperimentRepository(session, caller.project_id).tags([row.id])
-    return ExperimentBody.of(row, list(tags[row.id]))
+    return experiment_body(row, list(tags[row.id]), caller=caller)
 
 
 @router.post("/{experiment_id}/cancel", responses=problems(404, 409))
@@ -94,7 +94,7 @@ def cancel_experiment(
 ) -> ExperimentBody:
     """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then."""
     cancelled = cancel(resources, caller, experiment_id)
-    return ExperimentBody.of(cancelled.experiment, cancelled.tags)
+    return experiment_body(cancelled.experiment, cancelled.tags, caller=caller)
 
 
 @router.post(
@@ -117,17 +117,22 @@ def retry_experiment(
     idempotency = IdempotentRequest.of(
         idempotency_key, f"POST /v1/experiments/{row.id}/retry", None
     )
-    return _accepted(retry(resources, caller, row, idempotency), resources, background, response)
+    submitted = retry(resources, caller, row, idempotency)
+    return _accepted(submitted, caller, resources, background, response)
 
 
 def _accepted(
-    submitted: Submitted, resources: Resources, background: BackgroundTasks, response: Response
+    submitted: Submitted,
+    caller: Caller,
+    resources: Resources,
+    background: BackgroundTasks,
+    response: Response,
 ) -> ExperimentBody:
     if submitted.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
         background.add_task(dispatch, resources, submitted.unit_message)
     response.headers["Location"] = f"/v1/experiments/{submitted.experiment.id}"
-    return ExperimentBody.of(submitted.experiment, submitted.tags)
+    return experiment_body(submitted.experiment, submitted.tags, caller=caller)
 
 
 def _validation(planned: ExperimentPlan, refused: str | None) -> ValidationBody:

@@ -27,6 +27,7 @@ from api.services.budgets.federation_budgets import set_budget as change_budget
 from api.services.federations.incoming_upload import IncomingUpload
 from api.services.federations.registrations import (
     Registered,
+    federation_body,
     register_path,
     register_upload,
     remove,
@@ -97,7 +98,7 @@ async def register_federation(
         background.add_task(dispatch, resources, registered.unit_message)
     response.status_code = registered.status_code
     response.headers["Location"] = f"/v1/federations/{registered.federation.id}"
-    return FederationBody.of(registered.federation)
+    return federation_body(registered.federation, caller=caller)
 
 
 async def _upload(
@@ -138,7 +139,7 @@ def list_federations(
             status=parameters.status, cursor=cursor, limit=parameters.limit
         )
     return FederationPage(
-        items=[FederationBody.of(row) for row in page.items],
+        items=[federation_body(row, caller=caller) for row in page.items],
         next_cursor=encode_cursor("federations", page.next_cursor),
     )
 
@@ -149,7 +150,7 @@ def get_federation(
 ) -> FederationBody:
     """One federation."""
     with resources.database.read() as session:
-        return FederationBody.of(find_federation(session, caller, federation_id))
+        return federation_body(find_federation(session, caller, federation_id), caller=caller)
 
 
 @router.delete("/{federation_id}", status_code=204, responses=problems(404, 409))

@@ -73,7 +73,7 @@ def plan_experiment(spec: ExperimentSpec, federation: Federation) -> ExperimentP
     costs += [float(str(entry["value"])) for entry in projection.epsilon]
     if not max(costs) <= _MAX_COST:
         message = "is so small that the cost exceeds what can be counted; use a larger one"
-        raise InvalidInputError([FieldError("/privacy/noise_multiplier", message)])
+        raise InvalidInputError([FieldError("/privacy/noise_multiplier", message, of_spec=True)])
     return ExperimentPlan(
         spec, federation, n, training, ledger_context, projection, profile(federation)
     )

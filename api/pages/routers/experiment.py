@@ -23,6 +23,7 @@ from api.services.base.lookups import find_experiment
 from api.services.experiments.event_log import EventLog
 from api.services.experiments.submission import RETRIED, cancel, retry
 from api.services.reports.live_figures import LiveFigures, live_figures
+from api.shared.data_faults import shown_detail
 from api.shared.resources import Shared
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.chart import Chart
@@ -75,6 +76,7 @@ def experiment_page(
         "experiment.html",
         visitor=visitor,
         experiment=row,
+        detail=shown_detail(row.status_reason, row.status_detail, caller=visitor.caller),
         tags=found.tags,
         federation=found.federation,
         ended=ended,

@@ -95,7 +95,7 @@ def post_new_experiment(
 
 
 def _preview(resources: Resources, visitor: Visitor, spec: ExperimentSpec) -> Preview:
-    planned = plan(resources, visitor.caller.project_id, spec)
+    planned = plan(resources, visitor.caller, spec)
     return preview(planned, refusal(resources, visitor.caller.project_id, planned))
 
 

@@ -5,8 +5,11 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.budgets.reservation import reserve
-from api.shared.federation_files import Uploads, ready_federation
+from api.services.experiments.bound_data import load_for
+from api.shared.data_faults import faults_for
+from api.shared.federation_files import ready_federation
 from api.shared.resources import Resources
+from api.shared.security import Caller
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.spec.experiment import ExperimentSpec
@@ -20,15 +23,13 @@ from models.repositories import (
 from models.values import NewExperiment
 
 
-def plan(resources: Resources, project_id: str, spec: ExperimentSpec) -> ExperimentPlan:
-    """Load the data and project the cost; no transaction. Raises InvalidInputError."""
-    uploads = Uploads(
-        project_id,
-        database=resources.database,
-        storage=resources.storage,
-        sources_dir=resources.settings.sources_dir,
-    )
-    return plan_experiment(spec, resources.federations.load(spec, uploads=uploads))
+def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
+    """Load the data and project the cost; no transaction.
+
+    Raises InvalidInputError, which quotes data to callers who may read them alone.
+    """
+    with faults_for(caller, spec):
+        return plan_experiment(spec, load_for(resources, caller, spec))
 
 
 def admit(
