@@ -37,6 +37,7 @@ _TITLES = {
     "payload-too-large": "The body is too large",
     "unsupported-media-type": "The body has the wrong media type",
     "request-timeout": "The request came too slowly",
+    "rate-limited": "There are too many requests at once",
     "too-many-streams": "There are too many event streams",
     "unavailable": "The service cannot answer just now",
     "internal-error": "The service failed",

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Query, Response
+from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from api.http.bodies import JsonBody
@@ -41,14 +41,15 @@ _LOCATION = {"Location": {"description": "The experiment.", "schema": {"type": "
     status_code=202,
     response_model=ExperimentBody,
     responses={
-        **problems(409, 415),
+        **problems(409, 415, 429),
         200: {"model": ValidationBody, "description": "Valid; nothing was stored."},
         202: {"description": "Queued.", "headers": _LOCATION},
     },
     openapi_extra=request_body(ExperimentSpec),
 )
-def submit_experiment(
+async def submit_experiment(
     *,
+    request: Request,
     caller: ExperimentsWriter,
     parameters: Annotated[SubmissionParameters, Query()],
     value: JsonBody,
@@ -58,13 +59,17 @@ def submit_experiment(
     idempotency_key: IdempotencyHeader = None,
 ) -> ExperimentBody | JSONResponse:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
-    if parameters.validate_only:
-        planned = plan(resources, caller, parse_spec(value))
-        checked = _validation(planned, refusal(resources, caller.project_id, planned))
-        return JSONResponse(checked.model_dump(mode="json"))
-    idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
-    submitted = submit(resources, caller, value, idempotency)
-    return _accepted(submitted, caller, resources, background, response)
+
+    def answer() -> ExperimentBody | JSONResponse:
+        if parameters.validate_only:
+            planned = plan(resources, caller, parse_spec(value))
+            checked = _validation(planned, refusal(resources, caller.project_id, planned))
+            return JSONResponse(checked.model_dump(mode="json"))
+        idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
+        submitted = submit(resources, caller, value, idempotency)
+        return _accepted(submitted, caller, resources, background, response)
+
+    return await resources.loads.run(caller.project_id, answer, request=request)
 
 
 @router.get("", responses=problems())
@@ -100,10 +105,11 @@ def cancel_experiment(
 @router.post(
     "/{experiment_id}/retry",
     status_code=202,
-    responses={**problems(404, 409), 202: {"description": "Queued.", "headers": _LOCATION}},
+    responses={**problems(404, 409, 429), 202: {"description": "Queued.", "headers": _LOCATION}},
 )
-def retry_experiment(
+async def retry_experiment(
     *,
+    request: Request,
     experiment_id: str,
     caller: ExperimentsWriter,
     resources: Shared,
@@ -112,13 +118,17 @@ def retry_experiment(
     idempotency_key: IdempotencyHeader = None,
 ) -> ExperimentBody:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
-    with resources.database.read() as session:
-        row = find_experiment(session, caller, experiment_id)
-    idempotency = IdempotentRequest.of(
-        idempotency_key, f"POST /v1/experiments/{row.id}/retry", None
-    )
-    submitted = retry(resources, caller, row, idempotency)
-    return _accepted(submitted, caller, resources, background, response)
+
+    def answer() -> ExperimentBody:
+        with resources.database.read() as session:
+            row = find_experiment(session, caller, experiment_id)
+        idempotency = IdempotentRequest.of(
+            idempotency_key, f"POST /v1/experiments/{row.id}/retry", None
+        )
+        submitted = retry(resources, caller, row, idempotency)
+        return _accepted(submitted, caller, resources, background, response)
+
+    return await resources.loads.run(caller.project_id, answer, request=request)
 
 
 def _accepted(

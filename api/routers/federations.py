@@ -1,5 +1,6 @@
 """Federations and the budgets on their data."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
@@ -65,7 +66,7 @@ _NO_PROFILE: dict[FederationStatus, str] = {
     status_code=202,
     response_model=FederationBody,
     responses={
-        **problems(409, 415),
+        **problems(409, 415, 429),
         200: {
             "model": FederationBody,
             "description": "Registered so before, and ready.",
@@ -92,7 +93,12 @@ async def register_federation(
         registered = await _upload(request, caller, resources, idempotency_key)
     else:
         value = await read_json(request)
-        registered = await run_sync(register_path, resources, caller, value, idempotency_key)
+        # The file is read to its end, which may take as long as loading it.
+        registered = await resources.loads.run(
+            caller.project_id,
+            partial(register_path, resources, caller, value, idempotency_key),
+            request=request,
+        )
     if registered.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
         background.add_task(dispatch, resources, registered.unit_message)

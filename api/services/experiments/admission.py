@@ -8,10 +8,12 @@ from api.services.budgets.reservation import reserve
 from api.services.experiments.bound_data import load_for
 from api.shared.data_faults import faults_for
 from api.shared.federation_files import ready_federation
+from api.shared.load_pool import stop_if_given_up
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
+from fedaudit.runs.plan_limits import PlanLimits
 from fedaudit.spec.experiment import ExperimentSpec
 from models.identifiers import new_id
 from models.repositories import (
@@ -28,8 +30,16 @@ def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> Experime
 
     Raises InvalidInputError, which quotes data to callers who may read them alone.
     """
+    settings = resources.settings
+    limits = PlanLimits(
+        model_bytes=settings.max_model_bytes, planned_records=settings.max_planned_records
+    )
     with faults_for(caller, spec):
-        return plan_experiment(spec, load_for(resources, caller, spec))
+        federation = load_for(resources, caller, spec)
+        stop_if_given_up()
+        planned = plan_experiment(spec, federation, limits=limits)
+    stop_if_given_up()
+    return planned
 
 
 def admit(
