@@ -63,7 +63,10 @@ def bisections() -> Iterator[Sequence[str]]:
 
 
 @pytest.mark.parametrize("known", ["path", "registered", "registered-path"])
-def test_bisecting_a_cell_by_validation_answers_teaches_nothing(api: Api, known: str) -> None:
+def test_bisecting_a_cell_by_validation_answers_teaches_nothing(
+    api_on_both: Api, known: str
+) -> None:
+    api = api_on_both
     match known:
         case "path":
             federation = put_below_sources(api)
@@ -94,6 +97,25 @@ def test_the_same_questions_find_a_cell_with_a_key_that_may_read_data(api: Api) 
     without = [value for value in EARNINGS if value != EARNINGS[7]]
     [fault] = validated(api, declaring(without, federation), *READER).json()["errors"]
     assert fault["message"].startswith("row 8 ")
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_path_stands_for_what_was_registered_there(api_on_both: Api, changed: bool) -> None:
+    api = api_on_both
+    federation = put_below_sources(api)
+    body = registration(federation={**COLUMNS, **federation})
+    make_ready(api, api.post("/v1/federations", json=body).json()["id"])
+    if changed:
+        folder = api.settings.sources_dir
+        assert folder is not None
+        (folder / federation["path"]).write_bytes(CONTENT.replace(b"c0,", b"c1,"))
+    value = spec_of({**COLUMNS, **federation})
+    value["fairness"]["minimum_group_size"] = 2
+    answer = validated(api, value, *AUTHOR)
+    if changed:
+        assert [fault["message"] for fault in answer.json()["errors"]] == [REDACTED]
+    else:
+        assert answer.json()["spec"]["federation"]["path"] == federation["path"]
 
 
 @pytest.mark.parametrize(
