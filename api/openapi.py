@@ -30,7 +30,7 @@ _WHAT = {
     415: "The body has another media type than declared.",
     422: "The input is not valid; `errors` says where.",
     408: "The body came too slowly.",
-    429: "The API key has too many event streams open; `Retry-After` says when to ask again.",
+    429: "Too many event streams are open, or requests wait; `Retry-After` says when to ask again.",
     500: "The service failed.",
     503: "The database does not answer, or the storage is full or fails.",
 }

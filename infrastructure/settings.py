@@ -77,6 +77,12 @@ class Settings(BaseSettings):
     """Of an uploaded file, as it is sent and after decompression."""
     max_connections: Annotated[int, Field(ge=1)] = 1000
     """Of one API process; fewer where it may not open so many files."""
+    load_threads: Annotated[int, Field(ge=1, le=64)] = 3
+    """Specs whose data one API process loads at a time; a project has one of them."""
+    max_model_bytes: Annotated[int, Field(ge=1)] = 4 << 30
+    """Of a spec's hypotheses together, in 32-bit numbers."""
+    max_planned_records: Annotated[int, Field(ge=1)] = 1_000_000
+    """Records of a `record-personalised` spec, each of which is planned by itself."""
     log_format: Literal["console", "json"] = "console"
     trusted_proxies: str = ""
     """Addresses and networks, separated by commas, of the proxies whose X-Forwarded-* are believed.

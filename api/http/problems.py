@@ -38,6 +38,7 @@ _TITLES = {
     "payload-too-large": "The body is too large",
     "unsupported-media-type": "The body has the wrong media type",
     "request-timeout": "The request came too slowly",
+    "rate-limited": "There are too many requests at once",
     "too-many-streams": "There are too many event streams",
     "unavailable": "The service cannot answer just now",
     "internal-error": "The service failed",
@@ -109,7 +110,9 @@ def problem_response(error: ProblemError) -> JSONResponse:
         **error.members,
     }
     if error.errors:
-        document["errors"] = [vars(fault) for fault in error.errors]
+        document["errors"] = [
+            {"pointer": fault.pointer, "message": fault.message} for fault in error.errors
+        ]
     headers = {"X-Content-Type-Options": "nosniff", **error.headers}
     return JSONResponse(document, error.status, headers, media_type=MEDIA_TYPE)
 

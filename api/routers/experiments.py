@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, BackgroundTasks, Query, Response
+from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from api.http.bodies import JsonBody
@@ -22,10 +22,10 @@ from api.services.base.dispatch import dispatch
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import Trial, plan, try_admission
-from api.services.experiments.experiment_lists import experiment_page
+from api.services.experiments.experiment_lists import experiment_body, experiment_page
 from api.services.experiments.submission import Submitted, cancel, retry, submit
 from api.shared.resources import Resources, Shared
-from api.shared.security import ExperimentsReader, ExperimentsWriter
+from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec
@@ -42,14 +42,15 @@ _LOCATION = {"Location": {"description": "The experiment.", "schema": {"type": "
     status_code=202,
     response_model=SubmittedBody,
     responses={
-        **problems(409, 415),
+        **problems(409, 415, 429),
         200: {"model": ValidationBody, "description": "Valid; nothing was stored."},
         202: {"description": "Queued.", "headers": _LOCATION},
     },
     openapi_extra=request_body(ExperimentSpec),
 )
-def submit_experiment(
+async def submit_experiment(
     *,
+    request: Request,
     caller: ExperimentsWriter,
     parameters: Annotated[SubmissionParameters, Query()],
     value: JsonBody,
@@ -59,13 +60,17 @@ def submit_experiment(
     idempotency_key: IdempotencyHeader = None,
 ) -> SubmittedBody | JSONResponse:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
-    if parameters.validate_only:
-        planned = plan(resources, caller.project_id, parse_spec(value))
-        checked = _validation(planned, try_admission(resources, caller.project_id, planned))
-        return JSONResponse(checked.model_dump(mode="json"))
-    idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
-    submitted = submit(resources, caller, value, idempotency)
-    return _accepted(submitted, resources, background, response)
+
+    def answer() -> SubmittedBody | JSONResponse:
+        if parameters.validate_only:
+            planned = plan(resources, caller, parse_spec(value))
+            checked = _validation(planned, try_admission(resources, caller.project_id, planned))
+            return JSONResponse(checked.model_dump(mode="json"))
+        idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
+        submitted = submit(resources, caller, value, idempotency)
+        return _accepted(submitted, caller, resources, background, response)
+
+    return await resources.loads.run(caller.project_id, answer, request=request)
 
 
 @router.get("", responses=problems())
@@ -75,7 +80,7 @@ def list_experiments(
     resources: Shared,
 ) -> ExperimentPage:
     """The project's experiments, newest first unless sorted otherwise."""
-    return experiment_page(resources, caller.project_id, parameters)
+    return experiment_page(resources, caller, parameters)
 
 
 @router.get("/{experiment_id}", responses=problems(404))
@@ -86,7 +91,7 @@ def get_experiment(
     with resources.database.read() as session:
         row = find_experiment(session, caller, experiment_id)
         tags = ExperimentRepository(session, caller.project_id).tags([row.id])
-    return ExperimentBody.of(row, list(tags[row.id]))
+    return experiment_body(row, list(tags[row.id]), caller=caller)
 
 
 @router.post("/{experiment_id}/cancel", responses=problems(404, 409))
@@ -95,16 +100,17 @@ def cancel_experiment(
 ) -> ExperimentBody:
     """Ask for an end: `cancelled` at once where no worker has it, else `cancelling` until then."""
     cancelled = cancel(resources, caller, experiment_id)
-    return ExperimentBody.of(cancelled.experiment, cancelled.tags)
+    return experiment_body(cancelled.experiment, cancelled.tags, caller=caller)
 
 
 @router.post(
     "/{experiment_id}/retry",
     status_code=202,
-    responses={**problems(404, 409), 202: {"description": "Queued.", "headers": _LOCATION}},
+    responses={**problems(404, 409, 429), 202: {"description": "Queued.", "headers": _LOCATION}},
 )
-def retry_experiment(
+async def retry_experiment(
     *,
+    request: Request,
     experiment_id: str,
     caller: ExperimentsWriter,
     resources: Shared,
@@ -113,22 +119,32 @@ def retry_experiment(
     idempotency_key: IdempotencyHeader = None,
 ) -> SubmittedBody:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
-    with resources.database.read() as session:
-        row = find_experiment(session, caller, experiment_id)
-    idempotency = IdempotentRequest.of(
-        idempotency_key, f"POST /v1/experiments/{row.id}/retry", None
-    )
-    return _accepted(retry(resources, caller, row, idempotency), resources, background, response)
+
+    def answer() -> SubmittedBody:
+        with resources.database.read() as session:
+            row = find_experiment(session, caller, experiment_id)
+        idempotency = IdempotentRequest.of(
+            idempotency_key, f"POST /v1/experiments/{row.id}/retry", None
+        )
+        submitted = retry(resources, caller, row, idempotency)
+        return _accepted(submitted, caller, resources, background, response)
+
+    return await resources.loads.run(caller.project_id, answer, request=request)
 
 
 def _accepted(
-    submitted: Submitted, resources: Resources, background: BackgroundTasks, response: Response
+    submitted: Submitted,
+    caller: Caller,
+    resources: Resources,
+    background: BackgroundTasks,
+    response: Response,
 ) -> SubmittedBody:
     if submitted.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
         background.add_task(dispatch, resources, submitted.unit_message)
     response.headers["Location"] = f"/v1/experiments/{submitted.experiment.id}"
-    return SubmittedBody.accepted(submitted.experiment, submitted.tags, submitted.warnings)
+    body = experiment_body(submitted.experiment, submitted.tags, caller=caller)
+    return SubmittedBody.accepted(body, submitted.warnings)
 
 
 def _validation(planned: ExperimentPlan, trial: Trial) -> ValidationBody:

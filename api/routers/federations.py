@@ -1,5 +1,6 @@
 """Federations and the budgets on their data."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
@@ -28,6 +29,7 @@ from api.services.budgets.federation_budgets import set_budget as change_budget
 from api.services.federations.incoming_upload import IncomingUpload
 from api.services.federations.registrations import (
     Registered,
+    federation_body,
     register_path,
     register_upload,
     remove,
@@ -66,7 +68,7 @@ _NO_PROFILE: dict[FederationStatus, str] = {
     status_code=202,
     response_model=FederationBody,
     responses={
-        **problems(409, 415),
+        **problems(409, 415, 429),
         200: {
             "model": FederationBody,
             "description": "Registered so before, and ready.",
@@ -93,13 +95,18 @@ async def register_federation(
         registered = await _upload(request, caller, resources, idempotency_key)
     else:
         value = await read_json(request)
-        registered = await run_sync(register_path, resources, caller, value, idempotency_key)
+        # The file is read to its end, which may take as long as loading it.
+        registered = await resources.loads.run(
+            caller.project_id,
+            partial(register_path, resources, caller, value, idempotency_key),
+            request=request,
+        )
     if registered.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
         background.add_task(dispatch, resources, registered.unit_message)
     response.status_code = registered.status_code
     response.headers["Location"] = f"/v1/federations/{registered.federation.id}"
-    return FederationBody.of(registered.federation)
+    return federation_body(registered.federation, caller=caller)
 
 
 async def _upload(
@@ -140,7 +147,7 @@ def list_federations(
             status=parameters.status, cursor=cursor, limit=parameters.limit
         )
     return FederationPage(
-        items=[FederationBody.of(row) for row in page.items],
+        items=[federation_body(row, caller=caller) for row in page.items],
         next_cursor=encode_cursor("federations", page.next_cursor),
     )
 
@@ -151,7 +158,7 @@ def get_federation(
 ) -> FederationBody:
     """One federation."""
     with resources.database.read() as session:
-        return FederationBody.of(find_federation(session, caller, federation_id))
+        return federation_body(find_federation(session, caller, federation_id), caller=caller)
 
 
 @router.delete("/{federation_id}", status_code=204, responses=problems(404, 409))
@@ -206,4 +213,5 @@ def set_simulation(
     then on.
     """
     setting = validated(SimulationSetting, value)
-    return FederationBody.of(change_simulation(resources, caller, federation_id, setting))
+    changed = change_simulation(resources, caller, federation_id, setting)
+    return federation_body(changed, caller=caller)

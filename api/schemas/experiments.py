@@ -61,11 +61,12 @@ class ExperimentBody(BaseModel):
     finished_at: datetime | None
 
     @classmethod
-    def of(cls, row: Experiment, tags: list[str]) -> Self:
-        """The body of a stored experiment."""
+    def of(cls, row: Experiment, tags: list[str], *, status_detail: str | None) -> Self:
+        """The body of a stored experiment; `status_detail` is what its reader may see of that."""
         same = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
         progress = Progress(round=row.rounds_done, rounds=row.rounds_total)
-        return cls(**same, tags=tags, progress=progress, figures=_figures(row))
+        same |= {"status_detail": status_detail, "tags": tags, "progress": progress}
+        return cls(**same, figures=_figures(row))
 
 
 class SubmittedBody(ExperimentBody):
@@ -75,9 +76,9 @@ class SubmittedBody(ExperimentBody):
     """What its acceptance does not say: such as a budget for release that does not count it."""
 
     @classmethod
-    def accepted(cls, row: Experiment, tags: list[str], warnings: list[str]) -> Self:
-        """The body of an experiment that was queued just now, or by the same request before."""
-        return cls(**vars(ExperimentBody.of(row, tags)), warnings=warnings)
+    def accepted(cls, body: ExperimentBody, warnings: list[str]) -> Self:
+        """An experiment that was queued just now, or by the same request before."""
+        return cls(**vars(body), warnings=warnings)
 
 
 class ExperimentPage(BaseModel):

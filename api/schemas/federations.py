@@ -37,7 +37,7 @@ class FederationBody(BaseModel):
     clients: int | None
     rows: int | None
     profile: dict[str, Any] | None
-    """Null unless it is ready."""
+    """Null unless it is ready, and for keys without the scope federations:read."""
     created_at: datetime
     profiled_at: datetime | None
     simulation: Simulation
@@ -45,16 +45,20 @@ class FederationBody(BaseModel):
     deleted_at: datetime | None
 
     @classmethod
-    def of(cls, row: Federation) -> Self:
-        """The body of a stored federation."""
+    def of(cls, row: Federation, *, reasons: list[dict[str, Any]], profile: bool) -> Self:
+        """The body of a stored federation.
+
+        `reasons` and `profile`: what its reader may see of why it was rejected, and whether of
+        what its data look like.
+        """
         same = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
         return cls(
             **{
                 **same,
-                "reasons": row.reasons or [],
+                "reasons": reasons,
                 "clients": row.profile.get("clients"),
                 "rows": row.profile.get("rows"),
-                "profile": shown_profile(row),
+                "profile": shown_profile(row) if profile else None,
             }
         )
 

@@ -2,6 +2,9 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +18,21 @@ _KEPT = 4
 _MAX_KEPT_BYTES = 64 * 2**20
 
 
+@dataclass
+class _Turn:
+    """At the same data; `takers` hold it or wait for it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    takers: int = 0
+
+
 class FederationCache:
-    """Loads federations, one at a time: each may take hundreds of megabytes on the way."""
+    """Loads federations, each kind once at a time. How many at a time is up to the callers."""
 
     def __init__(self, sources_dir: Path | None) -> None:
         self._sources_dir = sources_dir
         self._lock = threading.Lock()
+        self._loading: dict[tuple[object, ...], _Turn] = {}
         self._kept: OrderedDict[tuple[object, ...], Federation] = OrderedDict()
 
     def load(self, spec: ExperimentSpec, *, uploads: Uploads) -> "Federation":
@@ -33,24 +45,49 @@ class FederationCache:
         from fedaudit.federations.agreement import check_agreement
         from fedaudit.federations.load import load_federation
 
-        with self._lock:
-            key = self._key(spec, uploads)
-            kept = None if key is None else self._kept.get(key)
-            if key is None or kept is None:
-                federation = load_federation(
-                    spec, sources_dir=self._sources_dir, open_upload=uploads.open
-                )
-                if key is not None and federation.nbytes <= _MAX_KEPT_BYTES:
-                    self._keep(key, federation)
+        def loaded() -> "Federation":
+            return load_federation(spec, sources_dir=self._sources_dir, open_upload=uploads.open)
+
+        key = self._key(spec, uploads)
+        if key is None:
+            return loaded()
+        with self._turn(key):
+            kept = self._find(key)
+            if kept is None:
+                federation = loaded()
+                self._keep(key, federation)
                 return federation
-            self._kept.move_to_end(key)
         check_agreement(spec, kept)
         return kept
 
+    @contextmanager
+    def _turn(self, key: tuple[object, ...]) -> Iterator[None]:
+        """Let one thread at a time load the same data: the next ones find them."""
+        with self._lock:
+            turn = self._loading.setdefault(key, _Turn())
+            turn.takers += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self._lock:
+                turn.takers -= 1
+                if not turn.takers:
+                    del self._loading[key]
+
+    def _find(self, key: tuple[object, ...]) -> "Federation | None":
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
     def _keep(self, key: tuple[object, ...], federation: "Federation") -> None:
-        self._kept[key] = federation
-        if len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
+        if federation.nbytes > _MAX_KEPT_BYTES:
+            return
+        with self._lock:
+            self._kept[key] = federation
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
 
     def _key(self, spec: ExperimentSpec, uploads: Uploads) -> tuple[object, ...] | None:
         """Everything that the loaded data depends on; None where a file cannot be looked at."""

@@ -95,4 +95,4 @@ def ready_federation(
 
 
 def _unusable(message: str) -> InvalidInputError:
-    return InvalidInputError([FieldError(_POINTER, message)])
+    return InvalidInputError([FieldError(_POINTER, message, of_spec=True)])

@@ -8,6 +8,7 @@ import structlog
 from fastapi import Depends, Request
 
 from api.shared.federation_cache import FederationCache
+from api.shared.load_pool import LoadPool
 from api.shared.stream_places import StreamPlaces
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
@@ -27,6 +28,8 @@ class Resources:
         self.database = Database(settings.database_url)
         self.storage = Storage(settings.storage_url)
         self.federations = FederationCache(settings.sources_dir)
+        self.loads = LoadPool(threads=settings.load_threads)
+        """Where data are loaded and costs are planned."""
         self.stopping = threading.Event()
         """Set when the process is about to end: streams then end too."""
         self.streams = StreamPlaces()
@@ -56,6 +59,7 @@ class Resources:
     def close(self) -> None:
         """Close the connections."""
         self.stopping.set()
+        self.loads.close()
         if "_queue" in vars(self):
             self._queue.close()
         self.database.dispose()

@@ -46,7 +46,7 @@ def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldEr
         f"({federation.clients} clients, {held_out} of them held out for validation); ask for at "
         f"most {training}"
     )
-    return [FieldError("/training/cohort/clients", message)]
+    return [FieldError("/training/cohort/clients", message, of_spec=True)]
 
 
 def _reference_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldError]:

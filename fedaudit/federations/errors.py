@@ -5,9 +5,12 @@ from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
 __all__ = ["error_at", "listed", "pointer", "raise_errors"]
 
 
-def error_at(where: str, message: str) -> InvalidInputError:
-    """An error to be raised; `where` is a JSON pointer into the spec."""
-    return InvalidInputError([FieldError(where, message)])
+def error_at(where: str, message: str, *, of_spec: bool = False) -> InvalidInputError:
+    """An error to be raised; `where` is a JSON pointer into the spec.
+
+    `of_spec`: whether it says nothing about the content of the data, as in `FieldError`.
+    """
+    return InvalidInputError([FieldError(where, message, of_spec=of_spec)])
 
 
 def raise_errors(faults: list[FieldError]) -> None:

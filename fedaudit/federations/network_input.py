@@ -20,7 +20,7 @@ def image_faults(spec: ExperimentSpec, federation: Federation) -> list[FieldErro
         f"`{spec.model.kind}` takes images of {_size(height, width, channels)}, and these rows are "
         f"{found}; bring them to that size, or use `mlp` or `logistic`"
     )
-    return [FieldError("/model/kind", message)]
+    return [FieldError("/model/kind", message, of_spec=True)]
 
 
 def _size(height: int, width: int, channels: int) -> str:

@@ -8,6 +8,7 @@ from fedaudit.federations.split import training_clients
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection
+from fedaudit.runs.plan_limits import PlanLimits, check_limits
 from fedaudit.runs.run import cell_ledger_context
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import FieldError, InvalidInputError
@@ -55,15 +56,20 @@ class ExperimentPlan:
         }
 
 
-def plan_experiment(spec: ExperimentSpec, federation: Federation) -> ExperimentPlan:
+def plan_experiment(
+    spec: ExperimentSpec, federation: Federation, *, limits: PlanLimits | None = None
+) -> ExperimentPlan:
     """Project what a spec costs over its data, which was checked against it.
 
-    Raises InvalidInputError where the cost is beyond what can be counted, or no noise is enough.
+    Raises InvalidInputError where the cost is beyond what can be counted, or no noise is enough;
+    before anything is computed where the spec exceeds the limits.
     """
     # Only now: it brings pyarrow along, which would double the time that the API needs to start.
     from fedaudit.federations.profiles.profile import profile
 
     cell = Cell(spec, federation)
+    if limits is not None:
+        check_limits(cell, limits)
     n, training = cell.shape.n, training_clients(federation.clients, spec.federation)
     ledger_context = cell_ledger_context(cell)
     projection = mechanism_of(spec).project_cost(
@@ -76,7 +82,7 @@ def plan_experiment(spec: ExperimentSpec, federation: Federation) -> ExperimentP
     costs += [float(str(entry["value"])) for entry in projection.epsilon]
     if not max(costs) <= _MAX_COST:
         message = "is so small that the cost exceeds what can be counted; use a larger one"
-        raise InvalidInputError([FieldError("/privacy/noise_multiplier", message)])
+        raise InvalidInputError([FieldError("/privacy/noise_multiplier", message, of_spec=True)])
     return ExperimentPlan(
         spec, federation, n, training, ledger_context, projection, profile(federation)
     )

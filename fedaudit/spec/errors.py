@@ -1,7 +1,7 @@
 """What is wrong with a spec: the field as a JSON pointer (RFC 6901), and the remedy."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,6 +14,10 @@ class FieldError:
 
     pointer: str
     message: str
+    of_spec: bool = field(default=False, compare=False, kw_only=True)
+    """Whether the fault follows from what was sent and from sizes that any valid answer shows. Any
+    other that data were loaded for may quote them, and readers who may not read data get no word of
+    it: a fault that nobody has marked is taken for one of the data."""
 
 
 class InvalidInputError(Exception):

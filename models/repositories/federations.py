@@ -41,6 +41,17 @@ class FederationRepository(BudgetRepository):
         """The federation with this data, in whatever state; None where there is none."""
         return self._one(self._has(fingerprint))
 
+    def registered_at(self, path: str) -> Federation | None:
+        """The newest federation that is ready and was registered by this path below the sources.
+
+        Another file may lie there now: compare its fingerprint.
+        """
+        named = Federation.registration["federation"]["path"].as_string() == path
+        found = self._select(Federation).where(
+            Federation.status == "ready", Federation.storage_key.is_(None), named
+        )
+        return self.session.scalars(found.order_by(Federation.id.desc()).limit(1)).first()
+
     def register(self, file: NewFile, *, unit_id: str) -> Federation:
         """The federation with this data, now `profiling` by the unit under this registration.
 

@@ -21,8 +21,9 @@ from api.services.base.dispatch import dispatch
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.event_log import EventLog
-from api.services.experiments.submission import RETRIED, cancel, retry
+from api.services.experiments.submission import RETRIED, Submitted, cancel, retry
 from api.services.reports.live_figures import LiveFigures, live_figures
+from api.shared.data_faults import shown_detail
 from api.shared.resources import Shared
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.charts.chart import Chart
@@ -75,6 +76,7 @@ def experiment_page(
         "experiment.html",
         visitor=visitor,
         experiment=row,
+        detail=shown_detail(row.status_reason, row.status_detail, caller=visitor.caller),
         tags=found.tags,
         federation=found.federation,
         ended=ended,
@@ -158,17 +160,24 @@ def post_cancel(experiment_id: str, form: ExperimentsForm, resources: Shared) ->
 
 
 @router.post("/retry")
-def post_retry(
-    experiment_id: str, form: ExperimentsForm, resources: Shared, background: BackgroundTasks
+async def post_retry(
+    request: Request,
+    experiment_id: str,
+    form: ExperimentsForm,
+    resources: Shared,
+    background: BackgroundTasks,
 ) -> RedirectResponse:
     """Queue the spec once more; the same form queues it only once."""
     caller, once = form.visitor.caller, form.text(ONCE)
-    with resources.database.read() as session:
-        row = find_experiment(session, caller, experiment_id)
     key = once if is_once(once) else None
-    submitted = retry(
-        resources, caller, row, IdempotentRequest.of(key, f"POST /experiments/{row.id}/retry", None)
-    )
+
+    def queued() -> Submitted:
+        with resources.database.read() as session:
+            row = find_experiment(session, caller, experiment_id)
+        idempotency = IdempotentRequest.of(key, f"POST /experiments/{row.id}/retry", None)
+        return retry(resources, caller, row, idempotency)
+
+    submitted = await resources.loads.run(caller.project_id, queued, request=request)
     if submitted.unit_message is not None:
         background.add_task(dispatch, resources, submitted.unit_message)
     answer = _to(submitted.experiment.id)

@@ -58,7 +58,7 @@ def experiments_list(request: Request, visitor: SignedIn, resources: Shared) -> 
     require(visitor, "experiments:read")
     asked = {name: value for name, value in request.query_params.items() if value}
     parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
-    found = experiment_page(resources, visitor.caller.project_id, parameters)
+    found = experiment_page(resources, visitor.caller, parameters)
     federations = _federations(resources, visitor)
     filters = {name: value for name, value in asked.items() if name not in ("cursor", "limit")}
     return page(

@@ -12,9 +12,10 @@ from api.pages.budget_form import BudgetDraft, setting_of
 from api.pages.federation_views import attribute_views, budget_view, class_views
 from api.pages.session import FederationsForm, FederationsVisitor, Visitor
 from api.pages.templates import page
-from api.schemas.federations import FederationBody, FederationParameters
+from api.schemas.federations import FederationParameters
 from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of, set_budget
+from api.services.federations.registrations import federation_body
 from api.shared.resources import Resources, Shared
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import InvalidInputError
@@ -42,7 +43,7 @@ def federations_list(
         request,
         "federations.html",
         visitor=visitor,
-        federations=[FederationBody.of(row) for row in found.items],
+        federations=[federation_body(row, caller=visitor.caller) for row in found.items],
         filtered=bool(asked),
         next_cursor=encode_cursor("federations", found.next_cursor),
     )
@@ -95,7 +96,9 @@ def _shown(
     faults: dict[str, str] | None = None,
 ) -> HTMLResponse:
     with resources.database.read() as session:
-        found = FederationBody.of(find_federation(session, visitor.caller, federation_id))
+        found = federation_body(
+            find_federation(session, visitor.caller, federation_id), caller=visitor.caller
+        )
     profile = found.profile or {}
     budgets = budgets_of(resources, visitor.caller, found.id)
     return page(

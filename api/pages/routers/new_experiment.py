@@ -1,13 +1,14 @@
 """Submitting an experiment: a form, its cost before anything runs, and the submission itself."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, BackgroundTasks, Query, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.http.problems import ProblemError
-from api.pages.session import ExperimentsAuthor, ExperimentsForm, Visitor
+from api.pages.session import CheckedForm, ExperimentsAuthor, ExperimentsForm, Visitor
 from api.pages.spec_form import fields, sheet
 from api.pages.spec_form.build import Built, build
 from api.pages.spec_form.preview import Preview, as_yaml, preview
@@ -59,10 +60,20 @@ def new_experiment_page(
 
 
 @router.post("/new")
-def post_new_experiment(
+async def post_new_experiment(
     request: Request, form: ExperimentsForm, resources: Shared, background: BackgroundTasks
 ) -> Response:
     """The cost of what the form asks for, or its submission. A faulty form is shown again."""
+    return await resources.loads.run(
+        form.visitor.caller.project_id,
+        partial(_answer, request, form, resources, background),
+        request=request,
+    )
+
+
+def _answer(
+    request: Request, form: CheckedForm, resources: Resources, background: BackgroundTasks
+) -> Response:
     typed = {name: form.text(name) for name in form.fields}
     if isinstance(document := form.fields.get(sheet.DOCUMENT), str):
         # As it is: blanks at the beginning of YAML mean something.
@@ -95,7 +106,7 @@ def post_new_experiment(
 
 
 def _preview(resources: Resources, visitor: Visitor, spec: ExperimentSpec) -> Preview:
-    planned = plan(resources, visitor.caller.project_id, spec)
+    planned = plan(resources, visitor.caller, spec)
     return preview(planned, try_admission(resources, visitor.caller.project_id, planned))
 
 

@@ -7,10 +7,15 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.budgets.reservation import reserve
+from api.services.experiments.bound_data import load_for
 from api.services.federations.simulated_noise import refuse_what_is_not_secret, warnings_of
-from api.shared.federation_files import Uploads, ready_federation
+from api.shared.data_faults import faults_for
+from api.shared.federation_files import ready_federation
+from api.shared.load_pool import stop_if_given_up
 from api.shared.resources import Resources
+from api.shared.security import Caller
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
+from fedaudit.runs.plan_limits import PlanLimits
 from fedaudit.spec.experiment import ExperimentSpec
 from models.identifiers import new_id
 from models.repositories import (
@@ -22,15 +27,21 @@ from models.repositories import (
 from models.values import NewExperiment
 
 
-def plan(resources: Resources, project_id: str, spec: ExperimentSpec) -> ExperimentPlan:
-    """Load the data and project the cost; no transaction. Raises InvalidInputError."""
-    uploads = Uploads(
-        project_id,
-        database=resources.database,
-        storage=resources.storage,
-        sources_dir=resources.settings.sources_dir,
+def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
+    """Load the data and project the cost; no transaction.
+
+    Raises InvalidInputError, which quotes data to callers who may read them alone.
+    """
+    settings = resources.settings
+    limits = PlanLimits(
+        model_bytes=settings.max_model_bytes, planned_records=settings.max_planned_records
     )
-    return plan_experiment(spec, resources.federations.load(spec, uploads=uploads))
+    with faults_for(caller, spec):
+        federation = load_for(resources, caller, spec)
+        stop_if_given_up()
+        planned = plan_experiment(spec, federation, limits=limits)
+    stop_if_given_up()
+    return planned
 
 
 def admit(

@@ -7,14 +7,23 @@ from pydantic import FiniteFloat, TypeAdapter
 from api.http.cursors import decode_cursor, encode_cursor
 from api.schemas.base import UtcTime
 from api.schemas.experiments import ExperimentBody, ExperimentPage, ExperimentParameters
+from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
+from api.shared.security import Caller
 from fedaudit.spec.base import Text
 from models.repositories import ExperimentRepository
+from models.tables.experiments import Experiment
 from models.values import ExperimentFilters
 
 
+def experiment_body(row: Experiment, tags: list[str], *, caller: Caller) -> ExperimentBody:
+    """One experiment as the caller may see it."""
+    detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
+    return ExperimentBody.of(row, tags, status_detail=detail)
+
+
 def experiment_page(
-    resources: Resources, project_id: str, parameters: ExperimentParameters
+    resources: Resources, caller: Caller, parameters: ExperimentParameters
 ) -> ExperimentPage:
     """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
     route = f"experiments:{parameters.sort}"
@@ -32,13 +41,13 @@ def experiment_page(
     )
     cursor = decode_cursor(route, parameters.cursor, _key_of(parameters.sort))
     with resources.database.read() as session:
-        experiments = ExperimentRepository(session, project_id)
+        experiments = ExperimentRepository(session, caller.project_id)
         page = experiments.list(
             filters, cursor=cursor, limit=parameters.limit, sort=parameters.sort
         )
         tags = experiments.tags([row.id for row in page.items])
     return ExperimentPage(
-        items=[ExperimentBody.of(row, list(tags[row.id])) for row in page.items],
+        items=[experiment_body(row, list(tags[row.id]), caller=caller) for row in page.items],
         next_cursor=encode_cursor(route, page.next_cursor),
     )
 

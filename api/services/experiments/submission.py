@@ -39,7 +39,7 @@ def submit(
 ) -> Submitted:
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
     return _earlier(resources, caller, idempotency) or _queue(
-        resources, caller, plan(resources, caller.project_id, parse_spec(value)), idempotency
+        resources, caller, plan(resources, caller, parse_spec(value)), idempotency
     )
 
 
@@ -60,7 +60,7 @@ def retry(
     return _earlier(resources, caller, idempotency) or _queue(
         resources,
         caller,
-        plan(resources, caller.project_id, parse_spec(experiment.spec)),
+        plan(resources, caller, parse_spec(experiment.spec)),
         idempotency,
         retry_of=experiment.id,
     )

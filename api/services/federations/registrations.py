@@ -8,10 +8,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
+from api.schemas.federations import FederationBody
 from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_federation
 from api.services.federations.incoming_upload import Arrived
+from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.spec.registration import Registration, parse_registration
@@ -27,6 +29,12 @@ _STATUS_CODES: dict[FederationStatus, int] = {
     "rejected": 202,
     "deleted": 202,
 }
+
+
+def federation_body(row: Federation, *, caller: Caller) -> FederationBody:
+    """One federation as the caller may see it."""
+    reasons = shown_reasons(row.reasons, caller=caller)
+    return FederationBody.of(row, reasons=reasons, profile=reads_data(caller))
 
 
 @dataclass(frozen=True)

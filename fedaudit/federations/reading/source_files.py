@@ -131,7 +131,9 @@ def open_source(source: FileSource, *, files: Files) -> Iterator[SourceFile]:
             yield file
         return
     if source.id is None or files.open_upload is None:
-        raise error_at(_ID, "uploaded federations are known to their service only; give a `path`")
+        raise error_at(
+            _ID, "uploaded federations are known to their service only; give a `path`", of_spec=True
+        )
     with files.open_upload(source.id) as upload:
         try:
             descriptor = _open_regular(upload.path, upload.name, _ID)
@@ -170,12 +172,14 @@ def _reading(
 
 def _folder(sources_dir: Path | None, pointer: str) -> Path:
     if sources_dir is None:
-        raise error_at(pointer, "no sources folder is configured; set FEDAUDIT_SOURCES_DIR")
+        raise error_at(
+            pointer, "no sources folder is configured; set FEDAUDIT_SOURCES_DIR", of_spec=True
+        )
     try:
         return sources_dir.resolve(strict=True)
     except (OSError, RuntimeError):
         raise error_at(
-            pointer, "the sources folder does not exist; correct FEDAUDIT_SOURCES_DIR"
+            pointer, "the sources folder does not exist; correct FEDAUDIT_SOURCES_DIR", of_spec=True
         ) from None
 
 
@@ -211,7 +215,9 @@ def _unreadable(error: OSError, label: str, pointer: str) -> InvalidInputError:
         if pointer == _ID:
             return error_at(pointer, f"'{label}' is no longer stored; upload it anew")
         return error_at(
-            pointer, f"there is no file '{label}' in the sources folder; correct the path"
+            pointer,
+            f"there is no file '{label}' in the sources folder; correct the path",
+            of_spec=True,
         )
     if isinstance(error, PermissionError):
         return error_at(pointer, f"the service may not read '{label}'; change its permissions")

@@ -51,6 +51,7 @@ def calibrated_run(
                     f"no noise keeps a record within epsilon = {epsilon:g} at delta = {delta:g}: "
                     f"the accountant cannot show less than {loudest.floor:.4g}; raise the budget "
                     "or delta",
+                    of_spec=True,
                 )
             ]
         )

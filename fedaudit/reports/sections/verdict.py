@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.mechanisms.registry import unbounded_release
@@ -29,7 +28,7 @@ _SIMULATED = (
 )
 _THEOREM = "This rests on a theorem for the public, fixed radius."
 _CONVENTION = "This rests on the paper's convention, not on a theorem."
-_EPSILON_BASIS: dict[GuaranteeKind, str] = {
+_EPSILON_BASIS = {
     "formal": "This rests on theorems about the mechanism and its accountant.",
     "heuristic": (
         "This takes for known, or leaves to a fit, what the guarantee's statement names, and rests "

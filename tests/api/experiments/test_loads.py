@@ -1,0 +1,191 @@
+"""Loading data: apart from what else is served, a project at a time, bounded, and given up."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+import pytest
+
+from api.services.experiments import admission
+from api.shared import load_pool
+from api.shared.federation_cache import FederationCache
+from tests.api.service import Api, running_api, served, settings_for, spec
+
+SLOW = "slow"
+
+
+class SlowLoads:
+    """Loads of specs named SLOW, held until they are let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on = threading.Event()
+        self.begun = 0
+        self.planned = 0
+        load, plan = FederationCache.load, admission.plan_experiment
+
+        def slow(cache: FederationCache, asked: Any, **options: Any) -> Any:
+            if asked.name == SLOW:
+                self.begun += 1
+                assert self.go_on.wait(60)
+            return load(cache, asked, **options)
+
+        def counted(asked: Any, *rest: Any, **options: Any) -> Any:
+            self.planned += asked.name == SLOW
+            return plan(asked, *rest, **options)
+
+        monkeypatch.setattr(FederationCache, "load", slow)
+        monkeypatch.setattr(admission, "plan_experiment", counted)
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowLoads]:
+    loads = SlowLoads(monkeypatch)
+    yield loads
+    loads.go_on.set()
+
+
+def validate(url: str, key: str, **changes: Any) -> httpx.Response:
+    return httpx.post(
+        f"{url}/v1/experiments?validate_only=true",
+        json=spec(**changes),
+        headers={"Authorization": f"Bearer {key}"},
+        timeout=90,
+        trust_env=False,
+    )
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_slow_loads_of_a_project_keep_nobody_else_waiting(api: Api, slow: SlowLoads) -> None:
+    theirs = api.key_with("experiments:read", "experiments:write", project="another")
+    with served(api) as url, ThreadPoolExecutor(50) as callers:
+        held = [callers.submit(validate, url, api.key, name=SLOW) for _ in range(45)]
+        try:
+            wait_until(lambda: slow.begun == 1)
+            for _ in range(3):
+                began = time.monotonic()
+                headers = {"Authorization": f"Bearer {theirs}"}
+                for path in ("/v1/experiments", "/health/ready"):
+                    answer = httpx.get(url + path, headers=headers, timeout=30, trust_env=False)
+                    assert answer.status_code == 200
+                assert validate(url, theirs, name="quick").status_code == 200
+                assert time.monotonic() - began < 10
+            # A project has one thread: the others are free, and no second load has begun.
+            assert slow.begun == 1
+            assert not any(one.done() for one in held)
+        finally:
+            slow.go_on.set()
+        assert {one.result().status_code for one in held} == {200}
+
+
+def test_a_project_cannot_queue_without_end(
+    api: Api, slow: SlowLoads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_pool.LoadPool.__init__, "__kwdefaults__", {"most_waiting": 2})
+    with served(api) as url, ThreadPoolExecutor(5) as callers:
+        held = [callers.submit(validate, url, api.key, name=SLOW) for _ in range(4)]
+        try:
+            wait_until(lambda: any(one.done() for one in held))
+            [refused] = [one.result() for one in held if one.done()]
+        finally:
+            slow.go_on.set()
+        assert refused.status_code == 429
+        assert refused.json()["type"].endswith("rate-limited")
+        assert int(refused.headers["Retry-After"]) > 0
+        assert sorted(one.result().status_code for one in held) == [200, 200, 200, 429]
+
+
+@contextmanager
+def left_waiting(url: str, key: str) -> Iterator[None]:
+    """A request whose client is gone when the block ends."""
+    body = orjson.dumps(spec(name=SLOW))
+    where = urlsplit(url)
+    head = (
+        "POST /v1/experiments HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {key}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection((where.hostname, where.port or 80), timeout=30) as client:
+        client.sendall(head.encode() + body)
+        yield
+
+
+def test_what_nobody_waits_for_is_given_up(api: Api, slow: SlowLoads) -> None:
+    with served(api) as url:
+        with left_waiting(url, api.key):
+            wait_until(lambda: slow.begun == 1)
+            with left_waiting(url, api.key):
+                # The second one waits for the project's turn.
+                time.sleep(0.5)
+        time.sleep(1.0)  # longer than it takes to notice
+        slow.go_on.set()
+        assert validate(url, api.key, name="next").status_code == 200
+        assert (slow.begun, slow.planned) == (1, 0)
+    assert api.counts()["experiments"] == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "changes", "where"),
+    [
+        (
+            "max_model_bytes",
+            4_000_000,
+            {"model": {"kind": "mlp", "hidden": [1000, 1000]}},
+            "/training/hypotheses",
+        ),
+        (
+            "max_planned_records",
+            119,
+            {
+                "training": {
+                    "loss": "mse",
+                    "hypotheses": 1,
+                    "cohort": {"sampling": "poisson", "rate": 0.5},
+                    "local": {"steps": 2},
+                },
+                "privacy": {
+                    "mechanism": "record-personalised",
+                    "budgets": {"distribution": "three-levels"},
+                    "epsilon_min": 0.5,
+                    "epsilon_max": 2,
+                    "delta": 1e-3,
+                    "clip": 1,
+                    "client_rate": 0.5,
+                },
+            },
+            "/privacy/mechanism",
+        ),
+    ],
+)
+def test_what_is_too_much_is_refused_before_it_is_planned(
+    sqlite_url: str,
+    tmp_path: Path,
+    setting: str,
+    value: int,
+    changes: dict[str, Any],
+    where: str,
+) -> None:
+    asked = {**spec(), **changes, "gates": []}
+    asked["training"] = {"rounds": 2, **spec()["training"], **asked["training"]}
+    for bound, expected in ((value, 422), (20 * value, 200)):
+        settings = settings_for(sqlite_url, tmp_path, **{setting: bound})
+        with running_api(settings) as api:
+            answer = api.post("/v1/experiments?validate_only=true", json=asked)
+        assert answer.status_code == expected, answer.text
+        if expected == 422:
+            [fault] = answer.json()["errors"]
+            assert fault["pointer"] == where
+            assert f"FEDAUDIT_{setting.upper()}" in fault["message"]
+            assert str(bound) in fault["message"]

@@ -1,0 +1,219 @@
+"""Whoever may submit specs and not read federations learns nothing of a file's cells."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.shared.data_faults import REDACTED
+from models.repositories import ExperimentRepository
+from tests.api.pages.browser import signed_in
+from tests.api.service import Api
+from tests.api.uploads import make_ready, registration, reject, spec_of, upload
+
+EARNINGS = [f"{31 * row % 997}" for row in range(60)]
+DOMAIN = [f"{value}" for value in range(1000)]
+ROWS = "client,group,earnings,income\n" + "".join(
+    f"c{row % 20},{'a' if row % 2 else 'b'},{earned},{row}\n" for row, earned in enumerate(EARNINGS)
+)
+CONTENT = ROWS.encode()
+COLUMNS = {"features": ["earnings"], "client_key": "client", "target": "income"}
+AUTHOR = ("experiments:write",)
+READER = ("experiments:write", "federations:read")
+
+
+def declaring(categories: Sequence[str], federation: dict[str, Any]) -> dict[str, Any]:
+    """A spec that takes earnings for a category, as the attack does."""
+    feature = {"name": "earnings", "kind": "categorical", "categories": list(categories)}
+    return spec_of({**COLUMNS, "features": [feature], **federation})
+
+
+def put_below_sources(api: Api) -> dict[str, Any]:
+    folder = api.settings.sources_dir
+    assert folder is not None
+    (Path(folder) / "pay.csv").write_bytes(CONTENT)
+    return {"path": "pay.csv"}
+
+
+def validated(api: Api, value: Any, *scopes: str) -> Any:
+    key = api.key_with(*scopes)
+    return api.post("/v1/experiments?validate_only=true", json=value, key=key)
+
+
+def registered(api: Api, value: Any = None) -> dict[str, Any]:
+    """A federation that is ready, of the columns that are to be used."""
+    made = upload(api, CONTENT, value or registration(federation=COLUMNS))
+    make_ready(api, made["id"])
+    return {"id": made["id"]}
+
+
+def bisections() -> Iterator[Sequence[str]]:
+    """The questions that find a cell: each half of the domain, halves of halves, and one value."""
+    width = len(DOMAIN) // 2
+    while width:
+        for start in (0, width, len(DOMAIN) - width):
+            yield DOMAIN[start : start + width]
+        width //= 2
+    yield DOMAIN
+    # Everything but one value that is there, and but one that is not.
+    yield [value for value in DOMAIN if value != EARNINGS[7]]
+    yield [value for value in DOMAIN if value != "998"]
+
+
+@pytest.mark.parametrize("known", ["path", "registered", "registered-path"])
+def test_bisecting_a_cell_by_validation_answers_teaches_nothing(
+    api_on_both: Api, known: str
+) -> None:
+    api = api_on_both
+    match known:
+        case "path":
+            federation = put_below_sources(api)
+        case "registered":
+            federation = registered(api)
+        case _:
+            federation = put_below_sources(api)
+            body = {**registration(federation={**COLUMNS, **federation})}
+            made = api.post("/v1/federations", json=body).json()
+            make_ready(api, made["id"])
+    answers = {
+        (answer.status_code, answer.text)
+        for categories in bisections()
+        for answer in [validated(api, declaring(categories, federation), *AUTHOR)]
+    }
+    assert len(answers) == 1
+    [(status, text)] = answers
+    assert status == 422
+    assert "federations:read" in text
+    assert "row" not in text.lower().replace("/v1", "")
+
+
+def test_the_same_questions_find_a_cell_with_a_key_that_may_read_data(api: Api) -> None:
+    """The attack works where it is no attack, so its failure above says something."""
+    federation = put_below_sources(api)
+    valid = validated(api, declaring(EARNINGS, federation), *READER)
+    assert valid.status_code == 200
+    without = [value for value in EARNINGS if value != EARNINGS[7]]
+    [fault] = validated(api, declaring(without, federation), *READER).json()["errors"]
+    assert fault["message"].startswith("row 8 ")
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_path_stands_for_what_was_registered_there(api_on_both: Api, changed: bool) -> None:
+    api = api_on_both
+    federation = put_below_sources(api)
+    body = registration(federation={**COLUMNS, **federation})
+    make_ready(api, api.post("/v1/federations", json=body).json()["id"])
+    if changed:
+        folder = api.settings.sources_dir
+        assert folder is not None
+        (folder / federation["path"]).write_bytes(CONTENT.replace(b"c0,", b"c1,"))
+    value = spec_of({**COLUMNS, **federation})
+    value["fairness"]["minimum_group_size"] = 2
+    answer = validated(api, value, *AUTHOR)
+    if changed:
+        assert [fault["message"] for fault in answer.json()["errors"]] == [REDACTED]
+    else:
+        assert answer.json()["spec"]["federation"]["path"] == federation["path"]
+
+
+@pytest.mark.parametrize(
+    ("where", "changes"),
+    [
+        ("/fairness/sensitive/0", {"fairness": {"sensitive": ["earnings"]}}),
+        ("/fairness/reference_group", {"fairness": {"reference_group": "zzz"}}),
+        ("/fairness/favourable", {"fairness": {"favourable": {"op": "in", "value": ["1"]}}}),
+        ("/fairness/minimum_group_size", {"fairness": {"minimum_group_size": 1}}),
+        ("/federation/scale", {"federation": {"scale": {"earnings": 1e-300}}}),
+        ("/federation/client_key", {"federation": {"client_key": "earnings"}}),
+        ("/federation/target", {"federation": {"target": "earnings", "features": ["income"]}}),
+    ],
+)
+def test_a_registered_file_is_used_as_registered_or_not_at_all(
+    api: Api, where: str, changes: dict[str, Any]
+) -> None:
+    value = spec_of({**COLUMNS, **registered(api)})
+    value["fairness"]["minimum_group_size"] = 2
+    assert validated(api, value, *AUTHOR).status_code == 200
+    for section, fields in changes.items():
+        value[section] = {**value[section], **fields}
+    answer = validated(api, value, *AUTHOR)
+    assert answer.status_code == 422
+    assert where in {fault["pointer"] for fault in answer.json()["errors"]}
+    shown = {fault["message"] for fault in answer.json()["errors"]}
+    assert not any(cell in message for message in shown for cell in ("'a'", "'b'", "zzz"))
+
+
+def test_a_fault_of_the_data_is_quoted_to_readers_of_data_alone(api: Api) -> None:
+    wrong = declaring(["1", "2"], {})["federation"]
+    del wrong["validation_fraction"]
+    made = registered(api, registration(federation=wrong))
+    value = declaring(["1", "2"], made)
+    value["fairness"]["minimum_group_size"] = 2
+    quoted = validated(api, value, *READER).json()["errors"]
+    assert [fault["message"] for fault in quoted] != [REDACTED]
+    assert "row 1 " in json.dumps(quoted)
+    redacted = validated(api, value, *AUTHOR).json()["errors"]
+    assert redacted == [{"pointer": quoted[0]["pointer"], "message": REDACTED}]
+    posted = api.post("/v1/experiments", json=value, key=api.key_with(*AUTHOR))
+    assert posted.json()["errors"] == redacted
+
+
+def test_the_form_redacts_too(api: Api) -> None:
+    wrong = declaring(["1", "2"], {})["federation"]
+    del wrong["validation_fraction"]
+    value = declaring(["1", "2"], registered(api, registration(federation=wrong)))
+    value["fairness"]["minimum_group_size"] = 2
+    form = {"mode": "document", "document": json.dumps(value), "action": "preview"}
+    quoting = signed_in(api, *READER).post("/experiments/new", form)
+    assert "row 1 " in quoting.text
+    redacting = signed_in(api, *AUTHOR).post("/experiments/new", form)
+    assert redacting.status_code == 422
+    assert "row 1 " not in redacting.text
+    assert "federations:read" in redacting.text
+
+
+def test_data_that_the_spec_makes_up_are_no_secret(api: Api) -> None:
+    value = spec_of({})
+    value["federation"] = {"source": "synthetic-linear", "clients": 10, "rows_per_client": 2}
+    value["fairness"] = {"favourable": {"op": "in", "value": ["x"]}}
+    told = validated(api, value, *AUTHOR)
+    assert told.status_code == 422
+    assert told.json() == validated(api, value, *READER).json()
+    assert REDACTED not in told.text
+
+
+@pytest.mark.parametrize("reason", ["invalid-data", "worker-error"])
+def test_a_stored_reason_is_quoted_to_readers_of_data_alone(api: Api, reason: str) -> None:
+    secret = "/federation/features: row 7 of column 'earnings' is '217'"
+    made = api.submit()["id"]
+    with api.database.write() as session:
+        experiments = ExperimentRepository(session, api.project_id)
+        experiments.start(made)
+        experiments.conclude(
+            made,
+            status="failed",
+            reason=reason,
+            detail=secret,
+            price=lambda _releases, **_terms: 0.0,
+        )
+    blind = api.key_with("experiments:read")
+    seeing = api.key_with("experiments:read", "federations:read")
+    path = f"/v1/experiments/{made}"
+    assert api.get(path, key=seeing).json()["status_detail"] == secret
+    assert api.get(path, key=blind).json()["status_detail"] == REDACTED
+    assert "217" not in api.get("/v1/experiments", key=blind).text
+    assert "217" in signed_in(api, "experiments:read", "federations:read").get(path[3:]).text
+    assert "217" not in signed_in(api, "experiments:read").get(path[3:]).text
+
+
+def test_a_registration_does_not_quote_data_to_who_may_only_register(api: Api) -> None:
+    header = {"Idempotency-Key": "once"}
+    key = api.key_with("federations:write")
+    made = upload(api, CONTENT, registration(federation=COLUMNS), headers=header, key=key)
+    reject(api, made["id"], "/federation/features", "row 7 of column 'earnings' is '217'")
+    again = upload(api, CONTENT, registration(federation=COLUMNS), headers=header, key=key)
+    assert again["status"] == "rejected"
+    assert again["reasons"] == [{"pointer": "/federation", "message": REDACTED}]
+    assert "217" in api.get(f"/v1/federations/{made['id']}").text
