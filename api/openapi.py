@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.http.problems import MEDIA_TYPE, Problem
-from api.schemas.federations import BudgetSetting
+from api.schemas.federations import BudgetSetting, SimulationSetting
 from api.schemas.gates import GatesRequest, PolicyRequest
 from api.schemas.keys import KeyRequest
 from fedaudit import __version__
@@ -39,6 +39,7 @@ _SENT: tuple[type[BaseModel], ...] = (
     ExperimentSpec,
     Registration,
     BudgetSetting,
+    SimulationSetting,
     GatesRequest,
     PolicyRequest,
     KeyRequest,
