@@ -243,9 +243,11 @@ class ClientAveragedSection(_Part):
 
 
 class GroupPrivacyCost(_Part):
-    """What the training clients of one group paid.
+    """What the training clients of one group paid, coarsely.
 
-    With the unit `record` a client counts in a mean by how many rows of the group it has.
+    A mean is the one over all training clients unless the group's is far from it. With the unit
+    `record` a client counts in a mean by how many rows of the group it has. Reports of earlier
+    versions have exact means, and counts and largest figures too, which are now always null.
     """
 
     value: str
@@ -258,6 +260,8 @@ class GroupPrivacyCost(_Part):
     participations_max: int | None
     refusals: int | None
     """Among those clients; with the unit `record` a client counts in every group it has rows of."""
+    refusals_mean: float | None = None
+    """Refusals of a client; None in reports of earlier versions."""
     epsilon_max: float | None
     reasons: Reasons
 
