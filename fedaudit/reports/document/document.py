@@ -243,11 +243,10 @@ class ClientAveragedSection(_Part):
 
 
 class GroupPrivacyCost(_Part):
-    """What the training clients of one group paid, coarsely.
+    """What the training clients of one group paid: coarse means, and nulls otherwise.
 
-    A mean is the one over all training clients unless the group's is far from it. With the unit
-    `record` a client counts in a mean by how many rows of the group it has. Reports of earlier
-    versions have exact means, and counts and largest figures too, which are now always null.
+    Earlier reports have all but `refusals_mean`, exact. With the unit `record` a client counts in a
+    mean by how many rows of the group it has.
     """
 
     value: str
@@ -259,9 +258,8 @@ class GroupPrivacyCost(_Part):
     participations_mean: float | None
     participations_max: int | None
     refusals: int | None
-    """Among those clients; with the unit `record` a client counts in every group it has rows of."""
+    """Of those clients; with the unit `record` a client counts in every group it has rows of."""
     refusals_mean: float | None = None
-    """Refusals of a client; None in reports of earlier versions."""
     epsilon_max: float | None
     reasons: Reasons
 
