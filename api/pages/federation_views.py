@@ -5,12 +5,8 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from api.schemas.federations import BudgetBody
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
-
-_ADJACENCIES = {
-    "add-or-remove-one": "add or remove one",
-    "replace-one": "replace one",
-}
 
 
 @dataclass(frozen=True)
@@ -90,10 +86,10 @@ def _wording(budget: BudgetBody) -> tuple[str, str]:
     """The title of a budget and what it is of."""
     match budget.figure:
         case "epsilon":
-            adjacency = _ADJACENCIES.get(budget.adjacency or "", budget.adjacency or "")
             return (
                 f"Epsilon against {observer_words(budget.observer or '')}",
-                f"of (epsilon, delta)-differential privacy; neighbours: {adjacency}",
+                f"of (epsilon, delta)-differential privacy; neighbours: "
+                f"{adjacency_words(budget.adjacency or '')}",
             )
         case "leakage":
             return "Leakage", f"of metric privacy, added up over releases; {_terms(budget)}"

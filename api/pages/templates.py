@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 from api.pages import wording
 from api.pages.session import CSRF_FIELD, Visitor
 from fedaudit import __version__
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
 
 _HERE = Path(__file__).parent
@@ -87,6 +88,7 @@ def _environment() -> Environment:
         figure=wording.figure,
         cost=wording.cost,
         observer=observer_words,
+        adjacency=adjacency_words,
         room=wording.room,
         small_number=wording.small_number,
         whole=wording.whole,

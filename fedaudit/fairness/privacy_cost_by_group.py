@@ -2,9 +2,17 @@
 
 Where every client has rows of one group only, a group's figures are over its clients. Where clients
 have rows of several groups, a client counts for each of them by its rows: a mean is that of a row
-of the group, and a largest figure that of the clients that have any.
+of the group.
+
+These clients are the ones whom a guarantee speaks of, and who took part in which round is often
+known: an exact mean is a linear equation in the clients' sensitive values, and a few dozen of them
+give every value back. So a mean is given on a grid too coarse for that: its step is several times
+what chance, or any one client, can move the group's mean by. It shows that a group pays much more
+than the others, and nothing finer. A largest figure cannot be given so: it says of every client
+that paid more that it is not of the group.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +20,11 @@ from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.permutation import Unit, unit_of
+
+_MARGIN = 6.0
+"""A step is this many standard errors: a mean that chance alone moved rounds to the overall one."""
+_EQUAL = 1e-9
+"""Clients whose figures differ by no more than rounding, relative to their mean, are equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,29 +34,47 @@ class Membership:
     unit: Unit
     weights: NDArray[np.float64]
     """[clients, groups]: how much a client counts in a group's mean, 0 where it has no rows."""
-    clients: NDArray[np.int64]
-    """[groups]: clients with rows."""
     disclosure: Disclosure
     """By rows and by clients."""
 
-    def mean(self, figures: NDArray[np.number]) -> NDArray[np.float64]:
-        """The mean over each group of a figure per client [clients]; NaN without rows: [groups]."""
-        with np.errstate(invalid="ignore"):
-            sums = figures.astype(np.float64) @ self.weights
-            means: NDArray[np.float64] = sums / self.weights.sum(axis=0)
-        return means
+    def coarse_mean(
+        self, figures: NDArray[np.number], *, training_clients: int
+    ) -> NDArray[np.float64]:
+        """The mean over each group of a figure per client, coarse: [groups]; NaN without rows.
 
-    def total(self, figures: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The sum over the clients of each group: [groups]."""
-        total: NDArray[np.int64] = figures.astype(np.int64) @ (self.weights > 0)
-        return total
+        `figures` [clients], 0 for those that do not train. A mean is the one over all training
+        clients, or lies a whole number of steps from it; two significant digits of that are given.
+        A step is the standard deviation over training clients times a power of two, and at least
+        six times the standard error of the group's mean and what one client can move it by.
+        """
+        values = figures.astype(np.float64)
+        overall = float(values.sum() / training_clients)
+        variance = float((values**2).sum() / training_clients) - overall**2
+        spread = math.sqrt(max(variance, 0.0))
+        found = np.full(self.weights.shape[1], np.nan)
+        for group, weights in enumerate(self.weights.T):
+            if weights.any():
+                shares = weights / weights.sum()
+                found[group] = _two_digits(_on_grid(shares, values, overall, spread))
+        return found
 
-    def largest(self, figures: NDArray[np.number]) -> NDArray[np.number]:
-        """The largest figure, none negative, of a client in each group; 0 without any: [groups]."""
-        largest = np.zeros(self.weights.shape[1], dtype=figures.dtype)
-        client, group = np.nonzero(self.weights)
-        np.maximum.at(largest, group, figures[client])
-        return largest
+
+def _on_grid(
+    shares: NDArray[np.float64], values: NDArray[np.float64], overall: float, spread: float
+) -> float:
+    """The mean of values [clients], weighed by shares [clients], on the grid about `overall`."""
+    if spread <= _EQUAL * max(1.0, abs(overall)):
+        return overall
+    error = math.sqrt(float((shares**2).sum())) * spread
+    largest = float((shares * np.abs(values - overall)).max())
+    least = max(spread, _MARGIN * error, _MARGIN * largest)
+    # The step itself is a fact about the group, so it comes from a grid too.
+    step = spread * 2.0 ** math.ceil(math.log2(least / spread))
+    return overall + step * round((float(shares @ values) - overall) / step)
+
+
+def _two_digits(value: float) -> float:
+    return float(f"{value:.1e}")
 
 
 def membership(rows: NDArray[np.integer], rule: DisclosureRule) -> Membership:
@@ -60,6 +91,5 @@ def membership(rows: NDArray[np.integer], rule: DisclosureRule) -> Membership:
     return Membership(
         unit=unit,
         weights=(belongs if unit == "client" else rows).astype(np.float64),
-        clients=clients,
         disclosure=by_rows.of_clients(clients, of="training clients"),
     )

@@ -104,6 +104,9 @@ class Fairness(Groups):
     combination of their values, also one without rows. See `combinations` for the names."""
     reference_group: Text | None = None
     intervals: Intervals | None = Intervals()
+    privacy_cost_by_group: bool = False
+    """Whether the report says what training cost the *training* clients of each group. Such figures
+    say something of these clients' sensitive values, whom the guarantee speaks of."""
 
     @model_validator(mode="after")
     def _intersections_combine_sensitive_attributes(self) -> Self:

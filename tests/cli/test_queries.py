@@ -75,7 +75,7 @@ def test_compare_for_people_and_for_programs(call, two):
     assert much in front["front"]
     shown = call("compare", little, much, "--utility", "validation_loss")
     assert shown.returncode == 0, shown.stderr
-    assert f"1  {little}  little [noise]  heuristic (laplace-l2)" in shown.stdout
+    assert f"1  {little}  little [noise]  heuristic, not in force (laplace-l2)" in shown.stdout
     assert "leakage_max (heuristic)" in shown.stdout
     assert "privacy.noise_multiplier" in shown.stdout
     assert "Pareto front over leakage_max, equalized_odds_difference by group" in shown.stdout

@@ -26,7 +26,7 @@ def test_what_coins_and_a_fixed_cohort_cost():
     rdp, pld = (epsilon(name, "add-or-remove-one", coins, 100) for name in ("rdp", "pld"))
     assert (
         f"coins of rate 0.1 cost {at_most(rdp, digits=4)} (`rdp`) or {at_most(pld, digits=4)} "
-        "(`pld`) under add-or-remove-one" in TOLD
+        "(`pld`) under zero-out" in TOLD
     )
     fixed = epsilon("rdp", "replace-one", FixedSizeSampled(1000, 100, Gaussian(2.0)), 100)
     assert f"in every round cost {at_most(fixed, digits=4)} under replace-one" in TOLD

@@ -25,6 +25,7 @@ SPEC: dict[str, Any] = {
         "sensitive": ["group"],
         "favourable": {"op": "ge", "value": 0},
         "intervals": {"samples": 200},
+        "privacy_cost_by_group": True,
     },
     "gates": [
         {

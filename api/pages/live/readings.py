@@ -6,6 +6,7 @@ from typing import Any
 
 from api.pages.wording import NONE, cost, figure, small_number
 from api.services.reports.live_figures import LiveFigures
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.spec.metrics import ROUND_METRICS
 from models.tables.experiments import Experiment
@@ -86,7 +87,7 @@ def _cost(name: str, label: str, newest: RoundRow | None, remark: str) -> Readin
 
 
 def _terms(inputs: Mapping[str, Any]) -> str:
-    terms = f"at delta = {small_number(inputs['delta'])}, {inputs['adjacency']}"
+    terms = f"at delta = {small_number(inputs['delta'])}, {adjacency_words(inputs['adjacency'])}"
     return f"{terms}, against the observer that learns most"
 
 

@@ -8,6 +8,7 @@ import yaml
 
 from api.pages.wording import cost, small_number
 from api.services.experiments.admission import Trial
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -120,7 +121,7 @@ def _noise_line(projection: Projection) -> CostLine:
 
 def _epsilon_lines(entry: Mapping[str, Any]) -> list[CostLine]:
     observer = observer_words(entry["observer"])
-    terms = f"at delta = {small_number(entry['delta'])}, {entry['adjacency']}"
+    terms = f"at delta = {small_number(entry['delta'])}, {adjacency_words(entry['adjacency'])}"
     lines = [CostLine(f"Epsilon against {observer}", cost(entry["value"]), f"worst case, {terms}")]
     if "expected" in entry:
         lines.append(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.display.output import standard_output
 from fedaudit.cli.display.report_table import shown
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.reports.document.guarantee_facts import guarantee_words
 
@@ -60,7 +61,7 @@ def _label(row: Json) -> str:
         stated += [
             f"against {observer}",
             f"delta = {row['delta']:g}",
-            row["adjacency"],
+            adjacency_words(row["adjacency"]),
             row["unit"],
         ]
     marks = ", ".join(one for one in stated if one is not None)
@@ -90,7 +91,7 @@ def _front(front: Json, numbers: Mapping[str, str]) -> Iterator[str]:
         f"against {observer_words(front['observer'])}"
     )
     if front["delta"] is not None:
-        kind += f", delta = {front['delta']:g}, {front['adjacency']}"
+        kind += f", delta = {front['delta']:g}, {adjacency_words(front['adjacency'])}"
     if front["radius"] is not None:
         kind += f", radius {front['radius']}" + " of each layer" * front["per_layer"]
     best = ", ".join(numbers[id_] for id_ in front["front"]) or "nobody"

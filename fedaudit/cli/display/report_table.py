@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedaudit.cli.display.output import print_table
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.document.guarantee_facts import guarantee_words
 
@@ -62,7 +63,7 @@ def _figures(report: Json, name: str) -> str:
             continue
         line = shown(name, figure["value"])
         if figure["delta"] is not None:
-            line += f"\ndelta = {figure['delta']:g}\n{figure['adjacency']}"
+            line += f"\ndelta = {figure['delta']:g}\n{adjacency_words(figure['adjacency'])}"
         elif figure["attribute"] is not None:
             line = f"{figure['attribute']}: {line}"
         lines.append(line)

@@ -9,6 +9,7 @@ from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.document.endings import IN_TABLES
 from fedaudit.reports.document.guarantee_facts import guarantee_words
 from fedaudit.reports.document.outcomes import GateOutcome
+from fedaudit.reports.document.participation import participation_label
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
 
 if TYPE_CHECKING:
@@ -102,10 +103,13 @@ def _privacy(report: Report) -> dict[str, str]:
             "theorem's sum, largest": _log_ratio(privacy),
         }
     )
+    participations = participation_label(
+        guarantee["mechanism"], of_clients="participations, largest"
+    )
     return {
         "guarantee": f"{guarantee_words(guarantee)} ({guarantee['mechanism']})",
         **costs,
-        "participations, largest": str(privacy["participations_max"]),
+        participations: str(privacy["participations_max"]),
         "refused, withheld": f"{privacy['refusals']}, {privacy['withheld']}",
     }
 

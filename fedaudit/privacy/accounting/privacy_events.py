@@ -16,7 +16,8 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
 Adjacency = Literal["add-or-remove-one", "replace-one"]
-"""How two neighbouring datasets differ: by one additional unit, or by the content of one unit."""
+"""How two neighbouring datasets differ: in whether one unit contributes or sends nothing, known as
+zero-out (denominators and split stay); or by the content of one unit."""
 
 Observer = Literal["final_model", "server"]
 """The observer: sees only the model, while the sampling of clients is secret; or sees every

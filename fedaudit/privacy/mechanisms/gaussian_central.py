@@ -156,9 +156,8 @@ class GaussianCentralMechanism(EpsilonMechanism):
         clip, noise = self._clip_and_noise()
         found = [
             "Formal. The models of all rounds together satisfy (epsilon, delta)-differential "
-            f"privacy, delta = {privacy.delta:g}, between federations that differ by {neighbours} "
-            f"(adjacency {self.adjacency}), against everyone who sees the models but neither the "
-            "updates nor who took part.",
+            f"privacy, delta = {privacy.delta:g}, between federations that differ by {neighbours}, "
+            "against everyone who sees the models but neither the updates nor who took part.",
             "The server is trusted: it sees every update before the noise, and who sent it. "
             "Nothing here protects a client against the server.",
             f"Updates are shortened to {clip}; {reach}. The sum of a round gets Gaussian noise of "
@@ -202,14 +201,16 @@ class GaussianCentralMechanism(EpsilonMechanism):
         match self.adjacency:
             case "replace-one":
                 return (
-                    "the whole data of one client that trains",
+                    "the whole data of one client that trains (adjacency replace-one)",
                     "replacing a client moves the sum by up to two clips, and the accountant "
                     "counts that",
                 )
             case "add-or-remove-one":
                 return (
-                    "one client more or less among those that train",
-                    "a client more or less moves the sum by at most one clip",
+                    "whether one of the clients that train contributes or sends nothing (adjacency "
+                    "add-or-remove-one in the zero-out sense: who trains, how many they are and "
+                    "the denominator stay as they are)",
+                    "a client that sends nothing moves the sum by at most one clip",
                 )
 
     def _clip_and_noise(self) -> tuple[str, str]:

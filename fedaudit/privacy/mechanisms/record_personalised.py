@@ -241,8 +241,11 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         found = [
             f"{label}. The models of all rounds together satisfy (epsilon, delta)-differential "
             f"privacy, delta = {privacy.delta:g}, for every record with an epsilon of its own, "
-            "between datasets that differ by that record being there or not (adjacency "
-            "add-or-remove-one).",
+            "between training sets that differ by that record being there or not (adjacency "
+            "add-or-remove-one in the zero-out sense: the record contributes nothing, and "
+            "denominators stay as they are). Which of the other records train, and a budget drawn "
+            "for each, are taken as fixed: added to the data, a record makes the seed deal both "
+            "anew.",
             "A client adds the noise itself, in every local step, so this holds against the server "
             f"too. {_what_the_server_sees(rate)}",
             _how_budgets_are_kept(privacy, rate),

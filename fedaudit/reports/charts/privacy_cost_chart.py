@@ -8,12 +8,14 @@ from fedaudit.reports.charts.ranges import Row, range_chart
 from fedaudit.reports.document.earlier_versions import privacy_cost_of
 
 _MAX_GROUPS = 40
+_TEXTS = {"mean": figure_text, "largest": bound_text}
 
 
 def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None:
-    """Mean and largest cost of each group of one attribute; None where no cost can be shown.
+    """Mean cost of each group of one attribute; None where no cost can be shown.
 
-    The cost is leakage where there is one, and otherwise participations.
+    The cost is leakage where there is one, and otherwise participations. Reports of earlier
+    versions have the largest cost too.
     """
     found = privacy_cost_of(section)
     if found is None:
@@ -26,18 +28,25 @@ def privacy_cost_chart(section: Mapping[str, Any], *, name: str) -> Chart | None
     if not visible:
         return None
     drawn = _drawn(visible, mean)
-    rows = [Row(name=group["value"], marks=(group[mean], group[largest])) for group in drawn]
+    kinds = {"mean": mean}
+    if any(group[largest] is not None for group in visible):
+        kinds["largest"] = largest
+    named = " and ".join(kinds)
+    rows = [
+        Row(name=group["value"], marks=tuple(group[name] for name in kinds.values()))
+        for group in drawn
+    ]
     return Chart(
         name=f"chart-{name}-privacy-cost",
         title=f"Privacy cost: {cost} by group of {section['attribute']}",
-        description=f"Range chart of {len(drawn)} groups: mean and largest {cost} of the training "
+        description=f"Range chart of {len(drawn)} groups: {named} {cost} of the training "
         "clients of each. The figures are in the table below.",
         caption=_words(found, visible, cost),
-        drawing=range_chart(rows, kinds=("mean", "largest"), unit=cost, whole=(0, 0)),
+        drawing=range_chart(rows, kinds=tuple(kinds), unit=cost, whole=(0, 0)),
         table=FigureTable(
-            head=("Group", f"{cost.capitalize()}, mean", f"{cost.capitalize()}, largest"),
+            head=("Group", *(f"{cost.capitalize()}, {kind}" for kind in kinds)),
             rows=[
-                (group["value"], figure_text(group[mean]), bound_text(group[largest]))
+                (group["value"], *(_TEXTS[kind](group[name]) for kind, name in kinds.items()))
                 for group in drawn
             ],
             note="The groups with the lowest and the highest means"

@@ -243,9 +243,10 @@ class ClientAveragedSection(_Part):
 
 
 class GroupPrivacyCost(_Part):
-    """What the training clients of one group paid.
+    """What the training clients of one group paid: coarse means, and nulls otherwise.
 
-    With the unit `record` a client counts in a mean by how many rows of the group it has.
+    Earlier reports have all but `refusals_mean`, exact. With the unit `record` a client counts in a
+    mean by how many rows of the group it has.
     """
 
     value: str
@@ -257,7 +258,8 @@ class GroupPrivacyCost(_Part):
     participations_mean: float | None
     participations_max: int | None
     refusals: int | None
-    """Among those clients; with the unit `record` a client counts in every group it has rows of."""
+    """Of those clients; with the unit `record` a client counts in every group it has rows of."""
+    refusals_mean: float | None = None
     epsilon_max: float | None
     reasons: Reasons
 

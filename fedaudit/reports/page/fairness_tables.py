@@ -25,6 +25,7 @@ _COST_COLUMNS: dict[str, tuple[str, Callable[[float | None], str]]] = {
     "participations_mean": ("Participations, mean", figure_text),
     "participations_max": ("Participations, most", figure_text),
     "refusals": ("Refusals", figure_text),
+    "refusals_mean": ("Refusals, mean", figure_text),
 }
 
 
@@ -190,16 +191,18 @@ def _privacy_costs(section: Section) -> PageTable | None:
     rows = [
         (
             group["value"],
-            *(_COST_COLUMNS[name][1](group[name]) for name in shown),
-            _joined(group["reasons"].get(name) for name in ("clients", *shown)),
+            *(_COST_COLUMNS[name][1](group.get(name)) for name in shown),
+            _joined(group["reasons"].get(name) for name in ("participations_mean", *shown)),
         )
         for group in found["groups"]
     ]
     remark = "Over the training clients of each group."
+    if all("refusals_mean" in group for group in found["groups"]):  # else an earlier version's
+        remark += " A mean is the one over all of them unless the group's is far from it."
     if found["unit"] == "record":
-        remark = (
-            "Clients have rows of several groups: a mean is over the group's rows, each with its "
-            "client's cost; a largest figure is over the clients that have rows of the group."
+        remark += (
+            " Clients have rows of several groups: a mean is over the group's rows, each with its "
+            "client's cost."
         )
     return PageTable(
         caption=f"What training cost the groups of {section['attribute']}",

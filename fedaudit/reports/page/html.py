@@ -11,6 +11,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.chart import bound_text, figure_text
@@ -20,6 +21,7 @@ from fedaudit.reports.document.earlier_versions import metric_of, why_no_privacy
 from fedaudit.reports.document.endings import ON_PAGES
 from fedaudit.reports.document.guarantee_facts import guarantee_words
 from fedaudit.reports.document.outcomes import GateOutcome
+from fedaudit.reports.document.participation import participation_label
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.sections.verdict import headline_metric
 
@@ -74,6 +76,7 @@ def _template() -> Template:
     )
     environment.filters["figure"] = figure_text
     environment.filters["bound"] = bound_text
+    environment.filters["adjacency"] = adjacency_words
     environment.filters["observer"] = observer_words
     environment.filters["guarantee_words"] = guarantee_words
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
@@ -83,6 +86,7 @@ def _template() -> Template:
         fairness_tables=fairness_tables,
         headline_metric=headline_metric,
         metric_of=metric_of,
+        participation_label=participation_label,
         why_no_privacy_cost=why_no_privacy_cost,
         style=Markup(_style()),
         unbounded_release=unbounded_release,

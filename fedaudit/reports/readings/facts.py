@@ -3,6 +3,7 @@
 import json
 from typing import assert_never
 
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.mechanism_parameters import known_guarantee_kind
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
@@ -119,10 +120,11 @@ def spent(document: Document) -> list[str]:
 
 
 def _epsilon(one: Document) -> str:
+    adjacency = adjacency_words(text_at(one, "adjacency") or "unknown")
     return (
         f"epsilon = {figure(number_at(one, 'value'))} against "
         f"{observer(text_at(one, 'observer') or 'an observer that is not named')}, at delta = "
-        f"{figure(number_at(one, 'delta'))} under {text_at(one, 'adjacency') or 'unknown'} "
+        f"{figure(number_at(one, 'delta'))} under {adjacency} "
         f"(accountant {text_at(one, 'accountant') or 'unknown'})."
     )
 

@@ -2,6 +2,8 @@
 
 from typing import Final, Literal
 
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
+from fedaudit.reports.document.participation import charges_everyone
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.document_fields import (
     Document,
@@ -60,6 +62,7 @@ def guarantee(document: Document) -> list[NistStatement]:
     """The guarantee, its neighbouring datasets, and whether it is proven."""
     kind = facts.kind(document)
     adjacency = text_at(document, "guarantee", "adjacency")
+    neighbours = None if adjacency is None else adjacency_words(adjacency)
     none = kind == "none"
     return [
         _statement(
@@ -68,7 +71,7 @@ def guarantee(document: Document) -> list[NistStatement]:
             text_at(document, "guarantee", "statement"),
         ),
         _statement(
-            "Which data sets are neighbours?", ANSWERED, _NO_GUARANTEE if none else adjacency
+            "Which data sets are neighbours?", ANSWERED, _NO_GUARANTEE if none else neighbours
         ),
         _statement(
             "Is it differential privacy, or a variant that must not be compared with it?",
@@ -262,6 +265,8 @@ def _composition(document: Document) -> str | None:
         }
     )
     how = f"by the accountant {', '.join(accountants)}" if accountants else "by adding n/nu"
+    if charges_everyone(text_at(document, "guarantee", "mechanism")):
+        return f"Over rounds, {how}; all {figure(most)} rounds are charged to everyone."
     return f"Over rounds, {how}; at most {figure(most)} rounds for one subject."
 
 

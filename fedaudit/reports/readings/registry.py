@@ -8,7 +8,9 @@ the text says that they are not stated, and the notes list every field that a pe
 import re
 from typing import Any
 
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.document.participation import charges_everyone
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.document_fields import (
     NOT_STATED,
@@ -133,7 +135,9 @@ def _variant_name(document: Document) -> str | None:
 
 def _neighbours(document: Document) -> str:
     adjacency = text_at(document, "guarantee", "adjacency")
-    return adjacency or text_at(document, "guarantee", "reasons", "adjacency") or "unknown"
+    if adjacency is not None:
+        return adjacency_words(adjacency)
+    return text_at(document, "guarantee", "reasons", "adjacency") or "unknown"
 
 
 def _comparison(document: Document) -> str:
@@ -215,7 +219,10 @@ def _deployment_model(document: Document) -> dict[str, str]:
 
 def _accounting(document: Document) -> dict[str, str]:
     most = figure(number_at(document, "privacy", "participations_max"))
-    composed = [*facts.spent(document), f"Composed over rounds, {most} for the busiest subject."]
+    charged = f"{most} for the busiest subject"
+    if charges_everyone(text_at(document, "guarantee", "mechanism")):
+        charged = f"{most}, all charged to everyone"
+    composed = [*facts.spent(document), f"Composed over rounds, {charged}."]
     if not facts.is_protected(document):
         composed = ["Nothing is counted: there is no guarantee."]
     return {

@@ -100,6 +100,13 @@ def _limit_fairness(material: ReportMaterial) -> list[str]:
         "show that there is no gap. A null shows how wide it comes out by chance alone; a small "
         "p-value shows that groups differ, not why.",
     ]
+    if fairness.privacy_cost_by_group and mechanism_of(material.spec).no_group_costs is None:
+        found.append(
+            "fairness.privacy_cost_by_group was asked for: what training cost each group reveals "
+            "something of the sensitive values of training clients, whom the guarantee speaks of "
+            "and which it does not cover here. The figures are coarse, so one report says little; "
+            "many reports on the same clients say more."
+        )
     if any(", in no group: " in note for note in material.federation.notes):
         found.append(
             "Rows without a value of an attribute are in no group, and no group is suppressed to "

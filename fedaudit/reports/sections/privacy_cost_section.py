@@ -1,6 +1,6 @@
 """Privacy cost by group: what training cost the clients of each group."""
 
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +12,26 @@ from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.reports.document.document import GroupPrivacyCost, PrivacyCostSection
 from fedaudit.reports.document.material import ReportMaterial
 
+_NOT_ASKED_FOR = (
+    "fairness.privacy_cost_by_group is off: figures by group say something of the sensitive values "
+    "of training clients, whom the guarantee speaks of, so they are shown on request only"
+)
 _NOT_GIVEN = "the groups of the training clients were not handed over"
 _NOT_COUNTED = "refusals were not counted by client"
 _COMBINED = (
     "a combination is suppressed, and the figures of the single attributes, less those of the "
     "other combinations, would give it away"
 )
-_FIGURES = (
-    "clients",
-    "leakage_mean",
-    "leakage_max",
-    "participations_mean",
-    "participations_max",
-    "refusals",
-    "epsilon_max",
-)
+_NEVER_SHOWN = {
+    "clients": "the number of a group's training clients is a sum over their sensitive values, and "
+    "a few dozen such sums give them back",
+    "refusals": "a total is a sum over the clients' sensitive values; see refusals_mean",
+    **dict.fromkeys(
+        ("leakage_max", "participations_max", "epsilon_max"),
+        "a group's largest figure says of every client that paid more that it is not in the group",
+    ),
+}
+_FIGURES = (*_NEVER_SHOWN, "leakage_mean", "participations_mean", "refusals_mean")
 
 
 def privacy_cost_by_group(
@@ -36,6 +41,8 @@ def privacy_cost_by_group(
     secret = mechanism_of(material.spec).no_group_costs
     if secret is not None:
         return None, secret
+    if not material.spec.fairness.privacy_cost_by_group:
+        return None, _NOT_ASKED_FOR
     rows = material.federation.training_rows.get(attribute)
     if rows is None:
         return None, _NOT_GIVEN
@@ -58,46 +65,26 @@ def privacy_cost_by_group(
 
 def _figures(
     material: ReportMaterial, found: Membership
-) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, str]]:
     """Each figure by group [groups], and the reasons for missing ones."""
-    releases = material.releases.astype(np.int64)
-    figures: dict[str, NDArray[Any]] = {
-        "clients": found.clients,
-        "participations_mean": found.mean(releases),
-        "participations_max": found.largest(releases),
-    }
-    missing = {}
+    training = material.federation.training_clients
+    participations = found.coarse_mean(material.releases, training_clients=training)
+    figures = {"participations_mean": participations}
+    missing = dict(_NEVER_SHOWN)
     if material.refused is None:
-        missing["refusals"] = _NOT_COUNTED
+        missing["refusals_mean"] = _NOT_COUNTED
     else:
-        figures["refusals"] = found.total(material.refused)
-    costs, no_costs = _costs(material, found, figures, releases)
-    return figures | costs, missing | no_costs
-
-
-def _costs(
-    material: ReportMaterial,
-    found: Membership,
-    figures: dict[str, NDArray[Any]],
-    releases: NDArray[np.int64],
-) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """What participations cost each group, depending on how the mechanism's cost is counted."""
+        figures["refusals_mean"] = found.coarse_mean(material.refused, training_clients=training)
     inputs = material.inputs
     match inputs.cost_kind:
         case "leakage":
-            return {
-                f"leakage_{name}": inputs.leakages(figures[f"participations_{name}"])
-                for name in ("mean", "max")
-            }, {"epsilon_max": NO_EPSILON}
+            figures["leakage_mean"] = inputs.leakages(participations)
+            missing["epsilon_max"] = NO_EPSILON
         case "epsilon":
-            if material.plan is None:
-                raise ValueError("a report of an epsilon needs the spending plan of its run")
-            everyone = np.arange(len(releases))
-            epsilons = material.plan.epsilons("server", subjects=everyone, compositions=releases)
-            no_leakage = dict.fromkeys(("leakage_mean", "leakage_max"), NO_LEAKAGE)
-            return {"epsilon_max": found.largest(epsilons)}, no_leakage
+            missing |= dict.fromkeys(("leakage_mean", "leakage_max"), NO_LEAKAGE)
         case "unbounded":
-            missing = ("leakage_mean", "leakage_max", "epsilon_max")
-            return {}, dict.fromkeys(missing, why_unbounded(inputs))
+            costs = ("leakage_mean", "leakage_max", "epsilon_max")
+            missing |= dict.fromkeys(costs, why_unbounded(inputs))
         case other:
             assert_never(other)
+    return figures, missing

@@ -1,12 +1,13 @@
 """The verdict: a few plain sentences, and the figures behind them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most, number
-from fedaudit.privacy.mechanisms.registry import unbounded_release
+from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.endings import SENTENCES, chosen_by_losses, known_ending
 from fedaudit.reports.document.outcomes import GateOutcome
@@ -35,6 +36,9 @@ _EPSILON_BASIS = {
         "on no theorem as a whole."
     ),
 }
+_SERVER_SEES = (
+    "The server sees every update, and who sent it: nothing here protects a client against it."
+)
 _EARLY_END = (
     "Validation losses ended the run early: what is proven is the larger epsilon of all rounds "
     "that were planned, which the guarantee's statement gives."
@@ -73,9 +77,23 @@ def _privacy(report: Mapping[str, Any]) -> list[str]:
     kind = f"The guarantee is {guarantee['label']}."
     if privacy["epsilon"]:
         early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
-        stated = [f"{kind} {_epsilons(report)}", _EPSILON_BASIS[guarantee["kind"]]]
-        return stated + [_EARLY_END] * early + in_force
-    return [kind, *_leakage(report), *in_force]
+        stated = [kind, *in_force, _epsilons(report), _EPSILON_BASIS[guarantee["kind"]]]
+        return stated + [_EARLY_END] * early + _trust(guarantee)
+    return [kind, *in_force, *_leakage(report)]
+
+
+def _trust(guarantee: Mapping[str, Any]) -> list[str]:
+    """That the server sees every update, where it does."""
+    facts = known_facts(guarantee["mechanism"])
+    if facts is None:
+        return []
+    match facts.applied_by:
+        case "server":
+            return [_SERVER_SEES]
+        case "clients" | "local-steps":
+            return []
+        case _:
+            assert_never(facts.applied_by)
 
 
 def _took_part(privacy: Mapping[str, Any]) -> str:
@@ -119,7 +137,7 @@ def _epsilons(report: Mapping[str, Any]) -> str:
     guarantee = report["guarantee"]
     return (
         f"A {guarantee['unit']} spent at most an epsilon of {stated}, at delta = "
-        f"{guarantee['delta']:g} under {guarantee['adjacency']}."
+        f"{guarantee['delta']:g} under {adjacency_words(guarantee['adjacency'])}."
     )
 
 

@@ -62,9 +62,9 @@ class RoundRecord:
     cluster_sizes: tuple[int, ...]
     """Uploads in each cluster; empty where it is secret who was drawn."""
     separation: float | None
-    """Median over uploads of the distance to the own hypothesis, divided by that hypothesis's
-    distance to the nearest other (equation 9); None for one hypothesis, without uploads, or where
-    the distance to the other is 0."""
+    """Median over uploads of the distance to the hypothesis of the cluster that the server put them
+    into, divided by that hypothesis's distance to the nearest other (after equation 9); None for
+    one hypothesis, without uploads, or where the distance to the other is 0."""
     collapsed: bool
     """Whether all uploads fell into one of several clusters."""
     fairness: dict[str, NDArray[np.int64]]

@@ -155,14 +155,19 @@ def _distances_between(theta: Tensor) -> Tensor:
     return torch.stack(rows).reshape(*theta.shape[:2], -1).sqrt()
 
 
-def separation(theta: Tensor, uploads: Tensor, present: Tensor, chosen: Tensor) -> Tensor:
-    """How far equation 9 of Galli et al. holds: float64 [cells]; small is well separated.
+def separation(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Tensor:
+    """How far equation 9 of Galli et al. holds, to the server: float64 [cells]; small is well
+    separated.
 
-    The median over uploads of the distance to the hypothesis they started from, divided by the
-    distance of that hypothesis to the nearest other.
+    `assigned` [cells, clients]: the cluster that the server put each upload into, whose hypothesis
+    before the round is taken for the upload's own. The equation speaks of the hypothesis that the
+    client chose, but choices have no noise, and a figure made of them would disclose some.
+
+    The median over uploads of the distance to their own hypothesis, divided by the distance of that
+    hypothesis to the nearest other.
     """
     between = _distances_between(theta)
     between.diagonal(dim1=1, dim2=2).fill_(torch.inf)
-    nearest = between.amin(-1).gather(1, chosen)
-    ratio = torch.where(present, _own_distances(uploads, theta, chosen) / nearest, torch.nan)
+    nearest = between.amin(-1).gather(1, assigned)
+    ratio = torch.where(present, _own_distances(uploads, theta, assigned) / nearest, torch.nan)
     return ratio.nanmedian(-1).values

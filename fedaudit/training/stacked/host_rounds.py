@@ -115,7 +115,7 @@ def gather_to_host(cohorts: list[Cohort], played: list[RoundResult]) -> list[Hos
             joined([part.before for part in played]),
             joined([part.uploads for part in sent]),
             present,
-            joined([part.chosen for part in sent]),
+            joined([part.assigned for part in sent]),
         )
     released = present.cpu().numpy()
     allowed = np.concatenate([cohort.allowed for cohort in cohorts])

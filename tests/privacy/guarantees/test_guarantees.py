@@ -139,7 +139,8 @@ def test_a_trusted_server_is_not_among_those_that_are_guarded_against():
     assert found.adjacency == "add-or-remove-one"
     assert "The server is trusted" in found.statement
     assert "Nothing here protects a client against the server" in found.statement
-    assert "one client more or less" in found.statement
+    assert "add-or-remove-one in the zero-out sense" in found.statement
+    assert "more or less" not in found.statement
     assert "held out for validation are not covered" in found.statement
     assert found.reasons == {}
 
@@ -177,6 +178,9 @@ def test_exact_rates_of_records_are_formal_before_both_observers():
     assert (found.kind, found.unit, found.adjacency) == ("formal", "record", "add-or-remove-one")
     assert found.observers == ("final_model", "server")
     assert "the server may see more spent than a budget says" in found.statement
+    assert "between training sets that differ by that record" in found.statement
+    assert "zero-out" in found.statement
+    assert "are taken as fixed" in found.statement
     assert "somebody with many records is protected less" in found.statement
 
 

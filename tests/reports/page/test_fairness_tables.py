@@ -64,12 +64,25 @@ def test_rates_of_records_stand_beside_those_of_clients(section):
 def test_who_pays_has_a_row_a_group(section):
     (table,) = [one for one in fairness_tables(section) if "cost" in one.caption]
     rows = cells(table)
-    assert rows["g1"]["Refusals"] == "2"
-    assert rows["g2"]["Leakage, largest"] == "2.4"
-    assert "Epsilon, largest" not in table.head
+    assert rows["g1"]["Refusals, mean"] == "0.067"
+    assert rows["g2"]["Leakage, mean"] == "1.2"
+    assert "Leakage, largest" not in table.head
     chart = privacy_cost_chart(section, name="x")
     assert chart is not None
     assert "leakage" in chart.title
+
+
+def test_an_earlier_report_shows_the_figures_it_has(section):
+    for group in section["privacy_cost_by_group"]["groups"]:
+        del group["refusals_mean"]
+        group |= {"clients": 20, "refusals": 2, "leakage_max": 2.4, "reasons": {}}
+    (table,) = [one for one in fairness_tables(section) if "cost" in one.caption]
+    assert cells(table)["g1"]["Refusals"] == "2"
+    assert cells(table)["g2"]["Leakage, largest"] == "2.4"
+    assert "unless" not in table.remark
+    chart = privacy_cost_chart(section, name="x")
+    assert chart is not None
+    assert chart.table.head == ("Group", "Leakage, mean", "Leakage, largest")
 
 
 def test_a_missing_figure_has_its_reason_in_the_note(material):

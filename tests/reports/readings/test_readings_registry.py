@@ -95,7 +95,7 @@ def test_an_epsilon_with_a_delta_is_approximate_dp(material):
         "epsilon": document["privacy"]["epsilon_max"],
         "delta": 1e-3,
     }
-    assert deployment["privacy_loss"]["privacy_unit_details"] == "add-or-remove-one"
+    assert deployment["privacy_loss"]["privacy_unit_details"] == "zero-out (add-or-remove-one)"
     assert "accountant rdp" in deployment["accounting"]["composition"]
     assert "trusted" in deployment["deployment_model"]["model_name_details"]
 

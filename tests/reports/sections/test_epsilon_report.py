@@ -8,6 +8,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_use import drawn_budgets, record_use
@@ -125,6 +126,12 @@ def test_everyone_pays_for_the_rounds_that_were_played(material):
     ]
     assert report["privacy"]["participations_max"] == 41
     assert report["guarantee"]["observers"] == ["final_model"]
+    assert "under zero-out (add-or-remove-one)" in report["verdict"]
+    assert "The server sees every update" in report["verdict"]
+    simulated, proven = (report["verdict"].index(one) for one in ("simulated", "rests on theorems"))
+    assert simulated < proven
+    assert "Rounds charged to everyone" in render(report)
+    assert "Participations, most" not in render(report)
     stated = (
         f"epsilon = {at_most(report['privacy']['epsilon_max'])} against those who see the models"
     )
@@ -264,7 +271,7 @@ def test_the_page_shows_epsilon_for_every_observer(material, name):
     report = assemble(with_plan(material, name)[0])
     page = render(report)
     for one in report["privacy"]["epsilon"]:
-        assert f"at delta = {one['delta']} under {one['adjacency']}" in page
+        assert f"at delta = {one['delta']} under {adjacency_words(one['adjacency'])}" in page
         assert f"{one['value']:.4g}" in page
     assert ("Records by their own budgets" in page) == (name == "records")
     assert ("held-out rows of every client" in page) == (name == "records")

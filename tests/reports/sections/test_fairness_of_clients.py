@@ -16,7 +16,7 @@ from tests.reports.conftest import SPEC, counts_of_clients, training_rows_of_cli
 LOCAL = {"mechanism": "gaussian-local", "noise_multiplier": 8, "clip": 1.0, "delta": 1e-5}
 CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 1.1, "clip": 1.0, "delta": 1e-5}
 POISSON = {"sampling": "poisson", "rate": 0.1}
-PAID = ("leakage_mean", "leakage_max", "participations_mean", "participations_max", "refusals")
+PAID = ("leakage_mean", "leakage_max", "participations_mean", "participations_max", "refusals_mean")
 
 
 def section(material: Any) -> dict[str, Any]:
@@ -82,38 +82,51 @@ def test_every_gap_stands_beside_its_null(material):
         assert 1 / 1001 <= null["p_value"] <= 1
 
 
-def test_who_pays_is_told_by_group(material):
+def test_privacy_cost_is_reported_by_group(material):
     found = section(material())["privacy_cost_by_group"]
     assert found["unit"] == "client"
-    first, second = found["groups"]
-    releases = np.arange(30) % 5
-    assert first["participations_mean"] == releases[:20].mean()
-    assert second["participations_max"] == releases[20:].max()
-    # n = 3 and nu = 5: a release leaks 3 / 5.
-    assert first["leakage_mean"] == pytest.approx(releases[:20].mean() * 3 / 5)
-    assert second["leakage_max"] == 4 * 3 / 5
-    assert (first["refusals"], second["refusals"]) == (2, 0)
-    assert first["epsilon_max"] is None
-    assert "metric privacy" in first["reasons"]["epsilon_max"]
+    for group in found["groups"]:
+        # Both groups took part alike, so both have the mean over all clients: 2 of 5 times 3 / 5.
+        assert group["participations_mean"] == 2.0
+        assert group["leakage_mean"] == pytest.approx(2.0 * 3 / 5)
+        # One client was refused twice, which its group's mean does not disclose.
+        assert group["refusals_mean"] == 0.067
+        assert group["epsilon_max"] is None
+        assert "metric privacy" in group["reasons"]["epsilon_max"]
 
 
-def test_the_largest_leakage_of_the_groups_is_that_of_the_report(material):
-    report = assemble(material())
-    groups = report["fairness"][0]["privacy_cost_by_group"]["groups"]
-    assert max(group["leakage_max"] for group in groups) == report["privacy"]["leakage_max"]
-    assert sum(group["refusals"] for group in groups) == report["privacy"]["refusals"]
+def test_a_group_that_pays_much_more_is_seen(material):
+    made = material()
+    releases = np.where(np.arange(60) < 20, 2, 40) * (np.arange(60) < 30)
+    first, second = section(replace(made, releases=releases))["privacy_cost_by_group"]["groups"]
+    assert first["leakage_mean"] < second["leakage_mean"]
+
+
+def test_what_gives_the_clients_of_a_group_away_is_never_shown(material):
+    for group in section(material())["privacy_cost_by_group"]["groups"]:
+        for figure in ("clients", "leakage_max", "participations_max", "refusals"):
+            assert group[figure] is None
+            assert group["reasons"][figure]
+
+
+def test_it_is_shown_on_request_only(material):
+    fairness = {**SPEC["fairness"]}
+    del fairness["privacy_cost_by_group"]
+    report = assemble(material({"fairness": fairness}))
+    found = report["fairness"][0]
+    assert found["privacy_cost_by_group"] is None
+    assert found["who_pays"] is None
+    assert found["privacy_cost_by_group_reason"].startswith("fairness.privacy_cost_by_group is off")
+    assert not any("privacy_cost_by_group" in limit for limit in report["limits"])
+    (limit,) = [one for one in assemble(material())["limits"] if "privacy_cost_by_group" in one]
+    assert "training clients, whom the guarantee speaks of" in limit
 
 
 def test_clients_with_rows_of_several_groups_count_by_their_rows(material):
     rows = training_rows_of_clients()
-    rows[4] = (10, 30)  # Client 4 released four times.
+    rows[4] = (10, 30)
     made = with_attribute(material(), ("g1", "g2"), counts=counts_of_clients(), rows=rows)
-    found = section(made)["privacy_cost_by_group"]
-    assert found["unit"] == "record"
-    releases = np.arange(30) % 5
-    expected = (10 * releases[20:].sum() + 30 * 4) / 130
-    assert found["groups"][1]["participations_mean"] == pytest.approx(expected)
-    assert [group["clients"] for group in found["groups"]] == [20, 11]
+    assert section(made)["privacy_cost_by_group"]["unit"] == "record"
 
 
 def test_small_groups_show_nothing(material):
@@ -127,7 +140,7 @@ def test_small_groups_show_nothing(material):
             assert group["reasons"][figure].startswith("suppressed: fewer than 30 training rows")
 
 
-def test_with_an_epsilon_groups_have_an_epsilon(material):
+def test_with_an_epsilon_groups_have_participations(material):
     training = {**SPEC["training"], "hypotheses": 1}
     parts = {"training": training, "privacy": LOCAL, "gates": []}
     spec = parse_spec({**SPEC, **parts})
@@ -138,18 +151,18 @@ def test_with_an_epsilon_groups_have_an_epsilon(material):
     made = replace(made, compositions={"server": made.releases})
     report = assemble(made)
     first, second = report["fairness"][0]["privacy_cost_by_group"]["groups"]
-    assert first["leakage_max"] is None
-    assert "leakage" in first["reasons"]["leakage_max"]
-    assert max(first["epsilon_max"], second["epsilon_max"]) == report["privacy"]["epsilon_max"]
+    assert first["leakage_mean"] is None
+    assert "leakage" in first["reasons"]["leakage_mean"]
+    assert first["participations_mean"] == second["participations_mean"] == 2.0
 
 
 def test_without_a_mechanism_participations_are_still_told(material):
     found = section(material({"privacy": {"mechanism": "none"}, "gates": []}))[
         "privacy_cost_by_group"
     ]
-    assert found["groups"][0]["participations_max"] == 4
-    assert found["groups"][0]["leakage_max"] is None
-    assert "no mechanism" in found["groups"][0]["reasons"]["leakage_max"]
+    assert found["groups"][0]["participations_mean"] == 2.0
+    assert found["groups"][0]["leakage_mean"] is None
+    assert "no mechanism" in found["groups"][0]["reasons"]["leakage_mean"]
 
 
 def test_where_it_is_secret_who_took_part_nobody_is_told_who_paid(material):
@@ -176,8 +189,8 @@ def test_what_was_not_handed_over_is_missing_with_its_reason(material, missing):
         )
         return
     group = section(made)["privacy_cost_by_group"]["groups"][0]
-    assert group["refusals"] is None
-    assert group["reasons"]["refusals"] == "refusals were not counted by client"
+    assert group["refusals_mean"] is None
+    assert group["reasons"]["refusals_mean"] == "refusals were not counted by client"
 
 
 def test_no_figure_is_missing_without_a_reason(material):
@@ -203,6 +216,7 @@ def combined(material, *, small):
         "intersections": [["sex", "age"]],
         "favourable": {"op": "ge", "value": 0},
         "intervals": None,
+        "privacy_cost_by_group": True,
     }
     table = {"source": "table", "path": "a.csv", "client_key": "town", "target": "pay"}
     table["features"] = ["hours"]
@@ -231,7 +245,7 @@ def test_combinations_have_all_of_it(material):
     found = combined(material, small=False)
     assert found["intersection_of"] == ["sex", "age"]
     assert [group["clients"] for group in found["client_averaged"]["groups"]] == [5] * 6
-    assert [group["clients"] for group in found["privacy_cost_by_group"]["groups"]] == [5] * 6
+    assert len(found["privacy_cost_by_group"]["groups"]) == 6
 
 
 def test_totals_of_single_attributes_do_not_give_a_small_combination_away(material):

@@ -8,5 +8,5 @@ def test_a_leakage_is_never_stated_below_what_was_spent(material):
     report = assemble(material())
     report["privacy"] |= {"leakage_per_release": 1.00012, "leakage_max": 7.00013}
     report["privacy"]["leakage_median"] = 3.5
-    stated = "at a leakage of 1.001 each: 7.001 in all, and 3.5 for the median client."
-    assert stated in verdict(report, simulated=False)
+    stated = "a leakage of 1.001 for each and 7.001 in all, and the median client 3.5."
+    assert stated in verdict(report)
