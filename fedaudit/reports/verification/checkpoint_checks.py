@@ -197,8 +197,9 @@ def _witness(found: ReadCheckpoints) -> Iterator[Check]:
     if found.newest is not None and found.newest.witness == DATABASE:
         yield unchecked(
             "checkpoints.witness",
-            "the newest checkpoint states what the database said after the worker was gone: "
-            "whoever could change the database could choose what was signed",
+            "the newest checkpoint was signed from what the database held, not from what a worker "
+            "remembered of the run: anyone who could change the database could choose what was "
+            "signed",
         )
 
 
