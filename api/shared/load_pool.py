@@ -45,7 +45,8 @@ class LoadPool:
     """A few threads; a project has one of them at a time. Used by the event loop alone."""
 
     def __init__(self, *, threads: int, most_waiting: int = MAX_WAITING_OF_A_PROJECT) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="load")
+        self._size = threads
+        self._threads: ThreadPoolExecutor | None = None
         self._most_waiting = most_waiting
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._of_project: Counter[str] = Counter()
@@ -70,8 +71,15 @@ class LoadPool:
                 del self._of_project[project_id]
 
     def close(self) -> None:
-        """Begin nothing more; work that has begun goes on to its end."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Drop what waits; work that has begun goes on to its end. The next work opens it again."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+    def _open(self) -> ThreadPoolExecutor:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="load")
+        return self._threads
 
     async def _in_turn(
         self, project_id: str, work: Callable[[], Answer], leaving: asyncio.Task[None]
@@ -91,7 +99,7 @@ class LoadPool:
             with suppress(RuntimeError):  # the loop was closed under a thread that still worked
                 loop.call_soon_threadsafe(self._end_turn, project_id)
 
-        started = self._threads.submit(copy_context().run, _interruptible, work, given_up)
+        started = self._open().submit(copy_context().run, _interruptible, work, given_up)
         started.add_done_callback(end_turn)
         answer = asyncio.wrap_future(started)
         try:
