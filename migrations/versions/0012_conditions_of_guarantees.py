@@ -7,6 +7,7 @@ Revision ID: 0012
 """
 
 import json
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
@@ -29,7 +30,9 @@ _figures = sa.table(
     ),
 )
 _summaries = sa.table(
-    "report_summaries", *map(sa.column, ("experiment_id", "guarantee_kind", "in_force"))
+    "report_summaries",
+    *map(sa.column, ("experiment_id", "in_force")),
+    sa.column("summary", sa.JSON(none_as_null=True)),
 )
 _reports = sa.table("reports", *map(sa.column, ("experiment_id", "project_id")))
 # As text: a document that somebody has changed need not be JSON.
@@ -63,14 +66,15 @@ def _fill(connection: Connection, experiment_id: str, project_id: str, document:
     """From a report that can be read; of any other nothing is claimed."""
     try:
         report = json.loads(document)
-        privacy, kind = report["privacy"], report["guarantee"]["kind"]
-        noise = report["spec"]["privacy"]["noise"]
+        privacy, facts = report["privacy"], _guarantee_facts(report)
     except (ValueError, KeyError, TypeError):
         return
+    mine = _summaries.c.experiment_id == experiment_id
+    summary = connection.scalar(sa.select(_summaries.c.summary).where(mine))
+    if summary is not None:
+        summary = {**summary, "guarantee": {**summary["guarantee"], **facts}}
     connection.execute(
-        sa.update(_summaries)
-        .where(_summaries.c.experiment_id == experiment_id)
-        .values(in_force=kind in ("formal", "heuristic") and noise == "release")
+        sa.update(_summaries).where(mine).values(in_force=facts["in_force"], summary=summary)
     )
     value = privacy.get(_SUM)
     if not isinstance(value, int | float):
@@ -89,3 +93,21 @@ def _fill(connection: Connection, experiment_id: str, project_id: str, document:
             reason=privacy.get("reasons", {}).get(_SUM),
         )
     )
+
+
+def _guarantee_facts(report: dict[str, Any]) -> dict[str, Any]:
+    """What lists show of the guarantee; where the report does not say, what its spec implies.
+
+    Raises KeyError for a report that lacks what it follows from.
+    """
+    guarantee, privacy = report["guarantee"], report["spec"]["privacy"]
+    kind = guarantee["kind"]
+    unclipped = privacy["mechanism"] == "laplace-l2" and privacy.get("clip") is None
+    within = kind == "formal" and unclipped
+    in_force = kind in ("formal", "heuristic") and privacy["noise"] == "release"
+    implied = {
+        "label": "formal within the radius" if within else kind,
+        "in_force": in_force,
+        "conditions": None,
+    }
+    return {name: guarantee.get(name, value) for name, value in implied.items()}
