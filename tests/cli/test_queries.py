@@ -75,7 +75,9 @@ def test_compare_for_people_and_for_programs(call, two):
     assert much in front["front"]
     shown = call("compare", little, much, "--utility", "validation_loss")
     assert shown.returncode == 0, shown.stderr
-    assert f"1  {little}  little [noise]  heuristic, not in force (laplace-l2)" in shown.stdout
+    # Without a terminal a line is 80 columns.
+    unwrapped = " ".join(shown.stdout.split())
+    assert f"1 {little} little [noise] heuristic, not in force (laplace-l2)" in unwrapped
     assert "leakage_max (heuristic)" in shown.stdout
     assert "privacy.noise_multiplier" in shown.stdout
     assert "Pareto front over leakage_max, equalized_odds_difference by group" in shown.stdout
