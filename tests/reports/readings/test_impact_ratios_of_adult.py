@@ -96,4 +96,4 @@ def test_the_table_is_that_of_the_file(spec: ExperimentSpec, data_dir: Path) -> 
     hidden = [one.category for one in tables["sex_race"].categories if one.suppressed]
     small = [value for value, taken in people["sex_race"].items() if len(taken) < 30]
     assert set(small) < set(hidden), "each small cell hides another of its sex and of its race"
-    assert tables["race"].below_four_fifths > 0
+    assert any(table.below_four_fifths for table in tables.values())
