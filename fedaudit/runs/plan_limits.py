@@ -51,7 +51,8 @@ def _record_faults(cell: Cell, limits: PlanLimits) -> list[FieldError]:
     if rows <= limits.planned_records:
         return []
     message = (
-        f"every record is planned by itself; the data have {rows}, and {limits.planned_records} "
-        "are allowed (FEDAUDIT_MAX_PLANNED_RECORDS); take fewer rows or another mechanism"
+        f"every record is planned by itself, and the data have more than the "
+        f"{limits.planned_records} that are allowed (FEDAUDIT_MAX_PLANNED_RECORDS); take fewer "
+        "rows or another mechanism"
     )
     return [FieldError("/privacy/mechanism", message, of_spec=True)]

@@ -15,7 +15,7 @@ _FIGURES: dict[BudgetFigure, str] = {
     "log_ratio": "a log-ratio by the theorem",
     "epsilon": "an epsilon",
 }
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 
 
 def not_composable(
@@ -105,7 +105,7 @@ def other_terms(budgets: Sequence[Budget], federation_id: str, terms: LeakageTer
     """A leakage under another radius or clip than those that have a total."""
     known = [str(one.terms) for one in budgets if one.terms is not None]
     if known:
-        counted = f"a leakage with {', or with '.join(known[:_MOST_NAMED])}"
+        counted = f"a leakage with {', or with '.join(known[:_MAX_NAMED])}"
         remedy = "use a radius and a clip that are counted"
     else:
         counted = "a leakage whose radius and clip nobody recorded, which counts no run"

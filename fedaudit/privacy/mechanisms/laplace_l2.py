@@ -260,7 +260,9 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         if self.guarantee_kind != "formal":
             return {}
         alike = _SAME_HYPOTHESIS if self.spec.training.hypotheses > 1 else None
-        within = within_the_radius(self.privacy, layers)
+        within = within_the_radius(
+            self.privacy, self._needed(layers) if self.privacy.per_layer else ()
+        )
         of_leakage = "; ".join(one for one in (within, alike) if one is not None)
         found = dict.fromkeys(_LEAKAGE_FIGURES, of_leakage) if of_leakage else {}
         return found if alike is None else {**found, "log_ratio_max": alike}

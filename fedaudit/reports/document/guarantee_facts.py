@@ -15,14 +15,13 @@ _EARLIER_CHOICE = "it bounds datasets that choose the same hypothesis in every r
 
 
 def is_in_force(report: Mapping[str, Any]) -> bool:
-    """Whether the guarantee protects somebody: there is one, and the noise was secret."""
-    guarantee = report["guarantee"]
-    if guarantee["kind"] == "none":
-        return False
-    found = guarantee.get("in_force")
-    if found is None:
-        return bool(report["spec"]["privacy"].get("noise") == "release")
-    return found is True
+    """Whether the guarantee protects somebody: there is one, and the noise was secret.
+
+    By the spec, and not by what the report states of itself: a statement of its own cannot make it
+    better.
+    """
+    secret = report["spec"]["privacy"].get("noise") == "release"
+    return bool(report["guarantee"]["kind"] != "none" and secret)
 
 
 def label_of(report: Mapping[str, Any]) -> str:
@@ -44,10 +43,9 @@ def guarantee_words(guarantee: Mapping[str, Any]) -> str:
     return f"{label}, not in force" if suspended else label
 
 
-def with_guarantee_facts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The report, with what an earlier version did not record of its guarantee."""
-    facts = {"label": label_of(report), "in_force": is_in_force(report)}
-    return {**report, "guarantee": {**report["guarantee"], **facts}}
+def guarantee_facts(report: Mapping[str, Any]) -> dict[str, Any]:
+    """What lists and comparisons show of a guarantee, which an earlier version did not record."""
+    return {"label": label_of(report), "in_force": is_in_force(report)}
 
 
 def condition_of(report: Mapping[str, Any], figure: str) -> str | None:

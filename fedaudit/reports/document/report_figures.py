@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedaudit.reports.document.document import Report
-from fedaudit.reports.document.guarantee_facts import with_guarantee_facts
+from fedaudit.reports.document.guarantee_facts import guarantee_facts
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 Section = Literal["privacy", "utility", "fairness"]
@@ -47,8 +47,9 @@ class ReportFigure:
 
 def parsed(document: Mapping[str, Any]) -> Report:
     """Parse the report in a stored document. Raises ValueError where it does not have that form."""
-    Report.model_validate(document)
-    return Report.model_validate(with_guarantee_facts(document))
+    report = Report.model_validate(document)
+    guarantee = report.guarantee.model_copy(update=guarantee_facts(document))
+    return report.model_copy(update={"guarantee": guarantee})
 
 
 def figures_of(report: Report) -> list[ReportFigure]:

@@ -71,8 +71,7 @@ def _conditional(gate: Gate, report: Mapping[str, Any]) -> str | None:
     condition = condition_of(report, gate.figure)
     if gate.allow_conditional or condition is None:
         return None
-    return (
-        f"{condition}; use a gate on log_ratio_max with a clip, or set allow_conditional"
-        if gate.figure != "log_ratio_max"
-        else f"{condition}; set allow_conditional"
-    )
+    if condition_of(report, "log_ratio_max") is None:
+        return f"{condition}; use a gate on log_ratio_max with a clip, or set allow_conditional"
+    # With several hypotheses that figure is no better evidence.
+    return f"{condition}; use one hypothesis, or set allow_conditional"

@@ -100,6 +100,12 @@ def test_simulated_noise_is_no_evidence_whatever_else_a_gate_allows(material):
     assert judged(report, figure="validation_loss")[0] == "pass"
 
 
+def test_a_report_cannot_state_itself_into_force(material):
+    report = assemble(material(laplace(radius=1.0, clip=0.5, noise="simulation")))
+    report["guarantee"]["in_force"] = True
+    assert judged(report, figure="leakage_max")[0] == NO_EVIDENCE
+
+
 def test_the_report_says_what_simulated_noise_leaves_unprotected(material):
     report = assemble(material(laplace(radius=1.0, clip=0.5, noise="simulation")))
     assert "neither is this report" in report["verdict"]
