@@ -149,8 +149,23 @@ def _figures(
         yield check("ledger.inputs", False, good="", bad="the report gives no data.parameters")
     else:
         yield from _check_mechanism(spec, report, totals, parameters, evidence.names)
+        yield from _check_guarantee(spec, report, parameters)
     yield from noise_checks(spec, report)
     yield _gates(spec, report)
+
+
+def _check_guarantee(
+    spec: ExperimentSpec, report: Mapping[str, Any], parameters: int
+) -> Iterator[Check]:
+    """What the report states of its guarantee, where its version stated it."""
+    try:
+        found = mechanism_of(spec).guarantee(n=parameters, layers=_layers(spec, report))
+    except (ValueError, OverflowError, InvalidInputError):
+        return  # `ledger.inputs` says that parameters or layers are not those of the entries
+    for name in ("label", "in_force", "conditions"):
+        if value_at(report, "guarantee", name) is not None:
+            stated = getattr(found, name)
+            yield _agrees(report, f"guarantee.{name}", stated, name=f"report.guarantee.{name}")
 
 
 def _check_mechanism(
