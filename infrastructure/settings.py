@@ -83,6 +83,8 @@ class Settings(BaseSettings):
     """Of a spec's hypotheses together, in 32-bit numbers."""
     max_planned_records: Annotated[int, Field(ge=1)] = 1_000_000
     """Records of a `record-personalised` spec, each of which is planned by itself."""
+    budgets_across: Literal["service", "project"] = "service"
+    """Whether a budget on a content counts what every project spends on it, or its own's alone."""
     log_format: Literal["console", "json"] = "console"
     trusted_proxies: str = ""
     """Addresses and networks, separated by commas, of the proxies whose X-Forwarded-* are believed.

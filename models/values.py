@@ -229,6 +229,8 @@ class Budget:
     """What this project has set."""
     owner_total: float | None = None
     """What the owner of the content has set, if there is one."""
+    across: BudgetsAcross = "service"
+    """Whose spending is counted; made-up data is each project's own whatever the setting."""
     is_owner: bool = True
     """Whether no other project's totals hold for this one."""
     others_reserved: float = 0.0

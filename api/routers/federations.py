@@ -13,9 +13,8 @@ from api.http.cursors import decode_cursor, encode_cursor
 from api.http.problems import ProblemError
 from api.openapi import problems, request_body, upload_body
 from api.schemas.base import IdempotencyHeader
+from api.schemas.budgets import BudgetList, BudgetSetting
 from api.schemas.federations import (
-    BudgetList,
-    BudgetSetting,
     FederationBody,
     FederationPage,
     FederationParameters,
@@ -188,13 +187,17 @@ def get_budgets(federation_id: str, caller: FederationsReader, resources: Shared
 
 @router.put(
     "/{federation_id}/budget",
-    responses=problems(404, 415),
+    responses=problems(404, 409, 415),
     openapi_extra=request_body(BudgetSetting),
 )
 def set_budget(
     federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
 ) -> BudgetList:
-    """Set one budget. A total below what is spent only stops what is still to come."""
+    """Set one budget. A total below what is spent only stops what is still to come.
+
+    Where another project owns the content, its total cannot be raised, and a smaller one holds for
+    the caller's project alone.
+    """
     setting = validated(BudgetSetting, value)
     return BudgetList(items=change_budget(resources, caller, federation_id, setting))
 

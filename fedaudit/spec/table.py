@@ -15,9 +15,9 @@ _STANDARDISED = (
     "guarantee covers what these reveal."
 )
 _DEALT = (
-    "The clients were made up: the partition dealt rows to them by the seed, and no client is a person "
-    "or an institution. A guarantee for a client is one for the rows that happened to be dealt to "
-    "it, and whose rows lie with several clients is protected less."
+    "The clients were made up: the partition dealt rows to them by the seed, and none of them is a "
+    "person or an institution. A guarantee for a client is one for the rows that happened to be "
+    "dealt to it, and whose rows lie with several clients is protected less."
 )
 FeatureKind = Literal["numeric", "categorical"]
 Encoding = Literal["one-hot", "ordinal"]

@@ -3,9 +3,9 @@
 - `contents` holds each real content of the service and the project whose totals hold for all: the
   first that registered it or had a total on it. Made-up data has no row.
 - Budgets and reservations have the key by which their clients are told apart. What is stored gets
-  that of its experiment's spec; reservations whose clients were dealt by a seed, or whose experiment
-  is gone, keep '' and count as the same, whatever the others are. The rows of a sum add up to what
-  the one row held, and a total stays under '', where it names nobody's clients.
+  that of its experiment's spec; reservations whose clients were dealt by a seed, or whose
+  experiment is gone, keep '' and count as the same, whatever the others are. The rows of a sum add
+  up to what the one row held, and a total stays under '', where it names nobody's clients.
 - Federations count the profiles that were published of them, and tables have a sketch of their
   rows, by which near-copies are found among what is registered from here on.
 
@@ -55,8 +55,8 @@ def upgrade() -> None:
     op.create_index("ix_federations_fingerprint", "federations", ["fingerprint"])
     _name_contents()
     for table in ("federation_budgets", "reservations"):
-        key = sa.Column("unit_key", sa.String(length=255), nullable=False, server_default=sa.text("''"))
-        op.add_column(table, key)
+        kind, empty = sa.String(length=255), sa.text("''")
+        op.add_column(table, sa.Column("unit_key", kind, nullable=False, server_default=empty))
     _change_keys(_BEFORE, _AFTER)
     for budget in _rows(_BUDGETS):
         _keep_apart(budget)
@@ -189,9 +189,7 @@ def _unit_key(reservation: Row) -> str:
     if reservation["unit"] == "record":
         return "row"
     spec = op.get_bind().scalar(
-        sa.select(_EXPERIMENTS.c.spec).where(
-            _EXPERIMENTS.c.id == reservation["experiment_id"]
-        )
+        sa.select(_EXPERIMENTS.c.spec).where(_EXPERIMENTS.c.id == reservation["experiment_id"])
     )
     if isinstance(spec, str):
         spec = json.loads(spec)

@@ -17,8 +17,8 @@ from models.leakage_terms import LeakageTerms
 from models.repositories.budget_rows import BudgetRows
 from models.repositories.epsilon_budgets import counts_for
 from models.repositories.experiments import ENDED
-from models.tables.experiments import Experiment
 from models.tables.budgets import Reservation
+from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.values import Budget, BudgetFigure, Gap, Uncounted
 
@@ -89,10 +89,10 @@ class BudgetGapRepository(BudgetRows):
             )
         )
         runs: dict[str, _Run] = {}
-        for id_, noise, mechanism, *cost in rows:
+        for id_, noise, mechanism, figure, adjacency, observer, unit, unit_key in rows:
             run = runs.setdefault(id_, _Run(noise, mechanism))
-            if cost[0] is not None:
-                run.costs.append(_Cost(*cost))
+            if figure is not None:
+                run.costs.append(_Cost(figure, adjacency, observer, unit, unit_key))
         return list(runs.values())
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 from models.leakage_terms import LeakageTerms
 from models.tables.budgets import FederationBudget
-from models.values import Budget, BudgetFigure, Shortage
+from models.values import Budget, BudgetFigure, BudgetsAcross, Shortage
 
 # A total such as 1.2 must have room for three times 0.4, whose sum in floating point lies above.
 ROUNDING = 1e-12
@@ -28,6 +28,7 @@ class Sharing:
     """The federation whose totals hold for all; None where nobody owns the content."""
     ids: tuple[str, ...]
     """Of every project that has the content, the own one included."""
+    across: BudgetsAcross
 
     @property
     def is_owner(self) -> bool:
@@ -52,7 +53,7 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Pool:
-    """The rows of one book, figure, delta, adjacency and observer, of all federations that share."""
+    """The rows of one book, figure, delta, adjacency and observer, of all that share."""
 
     rows: Sequence[FederationBudget]
     sharing: Sharing
@@ -109,6 +110,7 @@ class Pool:
             for_clients=named,
             own_total=self._total_of(named, self.sharing.own_id),
             owner_total=self._total_of(named, self.sharing.owner_id),
+            across=self.sharing.across,
             is_owner=self.sharing.is_owner,
             others_reserved=amounts.others_reserved,
             others_spent=amounts.others_spent,
@@ -158,6 +160,4 @@ class Pool:
 
     def _unnamed_rest(self) -> bool:
         """Whether something was booked before keys were recorded."""
-        return any(
-            row.reserved + row.spent > 0 for row in self.rows if row.unit_key == _UNNAMED
-        )
+        return any(row.reserved + row.spent > 0 for row in self.rows if row.unit_key == _UNNAMED)

@@ -107,14 +107,14 @@ class BudgetRows(ScopedRepository):
         content = self._one(select(Content).where(Content.fingerprint == own.fingerprint))
         if content is None or not _counts_together(self._across):
             # Made-up data is nobody's, and has no content that is shared.
-            return Sharing(own.id, own.id, (own.id,))
+            return Sharing(own.id, own.id, (own.id,), "project")
         same = select(Federation.id, Federation.project_id).where(
             Federation.fingerprint == own.fingerprint
         )
         by_project = {project: id_ for id_, project in self.session.execute(same)}
         owner = content.owner_project_id
         owner_id = None if owner is None else by_project.get(owner)
-        return Sharing(own.id, owner_id, tuple(sorted(by_project.values())))
+        return Sharing(own.id, owner_id, tuple(sorted(by_project.values())), "service")
 
     def _rows(self, sharing: Sharing) -> list[FederationBudget]:
         mine = FederationBudget.federation_id.in_(sharing.ids)

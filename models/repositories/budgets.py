@@ -67,8 +67,9 @@ class BudgetRepository(BudgetRows):
         federation, ValueError for an amount that is negative or infinite.
         """
         check_amount("amount", amount)
-        mine = {"book": book, "terms": terms, "unit_key": unit_key}
-        return self._reserve(federation_id, experiment_id, amount, **mine)
+        return self._reserve(
+            federation_id, experiment_id, amount, book=book, terms=terms, unit_key=unit_key
+        )
 
     def reserve_log_ratio(
         self,
@@ -188,9 +189,7 @@ class BudgetRepository(BudgetRows):
         unit_key: str,
         **values: object,
     ) -> bool:
-        if self.shortage(
-            federation_id, book=book, amount=amount, terms=terms, unit_key=unit_key
-        ):
+        if self.shortage(federation_id, book=book, amount=amount, terms=terms, unit_key=unit_key):
             return False
         key = self._sum(federation_id, book, terms=terms, unit_key=unit_key)
         self._enlarge(key, amount)
@@ -249,5 +248,3 @@ def _spent(reservation: Reservation, *, leakage: float, releases: int) -> float:
             raise ValueError("an epsilon is composed and not added up")
         case _:
             assert_never(reservation.figure)
-
-

@@ -163,32 +163,26 @@ class EpsilonBudgetRepository(BudgetRows):
     def _refusal(
         self, federation_id: str, budget: Budget, costs: Sequence[EpsilonCost], price: Price
     ) -> EpsilonRefusal | None:
-        fitting = [cost for cost in costs if cost.adjacency == budget.adjacency]
-        if not fitting:
-            return self._refused(federation_id, budget, "other-adjacency", price)
-        seen = [cost for cost in fitting if cost.observer in counts_for(budget)]
-        if not seen:
-            return self._refused(federation_id, budget, "other-observer", price)
-        cost = min(seen, key=lambda one: counts_for(budget).index(one.observer))
-        counted = self._counted(federation_id, budget)
-        whose = cost.unit, cost.unit_key
-        if not _agree(budget.for_clients, cost.unit_key):
+        seen = _comparable(budget, costs)
+        if isinstance(seen, str):
+            return self._refused(federation_id, budget, seen, price)
+        if not _agree(budget.for_clients, seen.unit_key):
             # It is counted under the total that names its clients, or none's, where there is one.
             others = self._like(federation_id, budget)
-            if any(one.for_clients in ("", cost.unit_key) for one in others):
+            if any(one.for_clients in ("", seen.unit_key) for one in others):
                 return None
             return self._refused(federation_id, budget, "other-clients", price)
-        if any(one.unit != cost.unit for one in counted):
-            return self._refused(federation_id, budget, "other-unit", price)
-        if not all(_is_about(one, whose) for one in counted):
-            return self._refused(federation_id, budget, "other-clients", price)
-        in_all = _priced([cost.curve, *map(_curve, counted)], budget, price)
+        counted = self._counted(federation_id, budget)
+        shortage = _other_units(counted, seen)
+        if shortage is not None:
+            return self._refused(federation_id, budget, shortage, price)
+        in_all = _priced([seen.curve, *map(_curve, counted)], budget, price)
         if _fits(in_all, budget):
             return None
         return EpsilonRefusal(
             self.composed(federation_id, budget, price),
             "no-room",
-            requested=_priced([cost.curve], budget, price),
+            requested=_priced([seen.curve], budget, price),
             composed_total=in_all,
         )
 
@@ -244,6 +238,25 @@ def counts_for(budget: Budget) -> tuple[str, ...]:
     if budget.observer == _FINAL_MODEL:
         return (_FINAL_MODEL, _SERVER)
     return (budget.observer or "",)
+
+
+def _comparable(budget: Budget, costs: Sequence[EpsilonCost]) -> EpsilonCost | Shortage:
+    """The cost that a budget can compare with what it counts, or why there is none."""
+    fitting = [cost for cost in costs if cost.adjacency == budget.adjacency]
+    if not fitting:
+        return "other-adjacency"
+    seen = [cost for cost in fitting if cost.observer in counts_for(budget)]
+    if not seen:
+        return "other-observer"
+    return min(seen, key=lambda one: counts_for(budget).index(one.observer))
+
+
+def _other_units(counted: Sequence[Reservation], cost: EpsilonCost) -> Shortage | None:
+    """Why a cost cannot be composed with what is counted, if it cannot."""
+    if any(one.unit != cost.unit for one in counted):
+        return "other-unit"
+    whose = cost.unit, cost.unit_key
+    return None if all(_is_about(one, whose) for one in counted) else "other-clients"
 
 
 def _agree(one: str, other: str) -> bool:

@@ -65,10 +65,10 @@ class FederationRepository(BudgetRepository):
     def register(self, file: NewFile, *, unit_id: str) -> Federation:
         """The federation with this data, now `profiling` by the unit under this registration.
 
-        A content that no project owns is this one's
-        from now on. Where the file is stored already it stays there, as its content is the same, and the caller
-        compares `storage_key` with its own; not so after a rejection, which the stored file may be
-        the cause of. A unit that has not begun with an earlier registration is withdrawn.
+        A content that no project owns is this one's from now on. Where the file is stored already
+        it stays there, as its content is the same, and the caller compares `storage_key` with its
+        own; not so after a rejection, which the stored file may be the cause of. A unit that has
+        not begun with an earlier registration is withdrawn.
         """
         self._add(
             fingerprint=file.fingerprint,

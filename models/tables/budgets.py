@@ -25,9 +25,9 @@ class FederationBudget(Base):
 
     `delta`, `adjacency` and `observer` are part of the key, and a key holds no nulls: 0 and ''
     stand for a figure that has none. Leakage, which has no adjacency, has its radius and clip in
-    its place (`LeakageTerms.key`); '' there is a total whose radius and clip nobody recorded, which
-    no run matches. `unit_key` says whose clients are counted; '' is a total that names nobody's, and
-    what was spent before it was recorded.
+    its place (`LeakageTerms.key`); '' there is a total whose radius and clip nobody recorded,
+    which no run matches. `unit_key` says whose clients are counted; '' is a total that names
+    nobody's, and what was spent before it was recorded.
     """
 
     __tablename__ = "federation_budgets"

@@ -24,7 +24,7 @@ from models.repositories import (
     FederationRepository,
     SubjectSetRepository,
 )
-from models.values import NewExperiment
+from models.values import BudgetsAcross, NewExperiment
 
 
 def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
@@ -51,10 +51,12 @@ def admit(
     *,
     experiment_id: str,
     max_attempts: int,
+    across: BudgetsAcross,
     retry_of: str | None = None,
 ) -> UnitMessage:
     """Reserve the worst case and queue the experiment, in the caller's transaction.
 
+    `across`: whose spending on the content its budgets count.
     Raises ProblemError, to be followed by a roll-back, where a budget has no room, or the
     federation forbids simulation and the noise is not secret.
     """
@@ -67,6 +69,7 @@ def admit(
         planned,
         unit_id=unit_message.unit_id,
         experiment_id=experiment_id,
+        across=across,
         retry_of=retry_of,
     )
     return unit_message
@@ -80,6 +83,7 @@ def admit_to_unit(
     unit_id: str,
     unit_position: int = 0,
     experiment_id: str,
+    across: BudgetsAcross = "service",
     retry_of: str | None = None,
 ) -> None:
     """Like `admit`, for a unit that is queued in the same transaction.
@@ -95,6 +99,7 @@ def admit_to_unit(
         federation_id,
         experiment_id=experiment_id,
         planned=planned,
+        across=across,
     )
     experiment = NewExperiment(
         **planned.stored_fields(),
@@ -129,18 +134,20 @@ def try_admission(resources: Resources, project_id: str, planned: ExperimentPlan
     Raises ProblemError where the plan would be refused for another reason than a budget.
     """
     warnings: list[str] = []
+    across = resources.settings.budgets_across
     try:
         with resources.database.write() as session:
             federation_id = store_federation(session, project_id, planned)
             refuse_what_is_not_secret(session, project_id, federation_id, planned)
             noise = planned.spec.privacy.noise
-            warnings = warnings_of(session, project_id, federation_id, noise=noise)
+            warnings = warnings_of(session, project_id, federation_id, noise=noise, across=across)
             reserve(
                 session,
                 project_id,
                 federation_id,
                 experiment_id=new_id(),
                 planned=planned,
+                across=across,
             )
             raise _RolledBack
     except _RolledBack:
@@ -166,5 +173,6 @@ def store_federation(session: Session, project_id: str, planned: ExperimentPlan)
         name=getattr(source, "path", source.source),
         source=source.source,
         profile=planned.profile,
+        made_up=source.traits.made_up,
     )
     return federation.id

@@ -11,7 +11,7 @@ from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.privacy import Noise
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
-from models.values import Budget
+from models.values import Budget, BudgetsAcross
 
 _PAST_RELEASE_BUDGETS = (
     "this federation has a budget for release noise, and the experiment's noise is simulated from "
@@ -57,9 +57,11 @@ def refuse_what_is_not_secret(
         )
 
 
-def warnings_of(session: Session, project_id: str, federation_id: str, *, noise: str) -> list[str]:
+def warnings_of(
+    session: Session, project_id: str, federation_id: str, *, noise: str, across: BudgetsAcross
+) -> list[str]:
     """What a caller must know of a run on this federation that is admitted all the same."""
-    budgets = FederationRepository(session, project_id).budgets(federation_id)
+    budgets = FederationRepository(session, project_id, across=across).budgets(federation_id)
     if noise == "simulation" and any(_bounds_release(one) for one in budgets):
         return [_PAST_RELEASE_BUDGETS]
     return []

@@ -1,12 +1,12 @@
 """Whose client a budget counts: figures of clients who are told apart otherwise do not compose.
 
 The same rows can be one client's under one key and many clients' under another. A person whose six
-rows lie with six made-up clients is covered six times over by what is said of a client, so that what
+rows lie with six made-up clients is in six of them, so that what
 was spent on clients of one key says nothing about clients of another.
 """
 
 import hashlib
-from typing import assert_never
+from typing import Any, assert_never
 
 import rfc8785
 
@@ -16,6 +16,8 @@ from fedaudit.spec.experiment import ExperimentSpec
 MADE_UP = "made-up"
 ROW = "row"
 KEY, PARTITION = "client_key", "partition"
+PATTERN = rf"^({KEY}=[^\x00-\x1f\x7f]{{1,200}}|{PARTITION}=[0-9a-f]{{16}}|{ROW}|{MADE_UP})$"
+"""What is a key."""
 
 _HASHED_NAME_CHARACTERS = 200
 _PARTITION_DIGITS = 16
@@ -40,6 +42,22 @@ def unit_key(spec: ExperimentSpec, unit: PrivacyUnit) -> str:
             assert_never(unit)
 
 
+def unit_key_words(key: str) -> str:
+    """The units of a key for people: `clients by zip`."""
+    kind, _, name = key.partition("=")
+    match kind:
+        case "client_key":
+            return f"clients by {name}"
+        case "partition":
+            return f"clients that partition {name} made up"
+        case "row":
+            return "records"
+        case "made-up":
+            return "clients of made-up data"
+        case _:
+            return key
+
+
 def _client_key(spec: ExperimentSpec) -> str:
     traits = spec.federation.traits
     if traits.made_up:
@@ -57,7 +75,7 @@ def named_key(column: str) -> str:
 
 
 def _assignment(spec: ExperimentSpec) -> str:
-    dealing = {
+    dealing: dict[str, Any] = {
         "federation": spec.federation.model_dump(mode="json", exclude=_NOT_DEALING),
         "classifies": spec.classifies,
         "seed": spec.seed,
