@@ -45,10 +45,12 @@ def report_of(
     device: str,
     backend: Mapping[str, str],
     key: SigningKey,
+    budgets_apart: bool,
 ) -> dict[str, Any]:
     """The signed report document of a run that finished.
 
-    Raises FiguresDisagreeError where its fairness figures do not follow from its rows.
+    `budgets_apart`: whether each project's spending is counted apart. Raises FiguresDisagreeError
+    where its fairness figures do not follow from its rows.
     """
     with database.read() as session:
         material = report_material(
@@ -58,6 +60,7 @@ def report_of(
             device=device,
             backend=backend,
             key_id=key.key_id,
+            budgets_apart=budgets_apart,
         )
     return sign_report(checked_report(material, result), key)
 

@@ -210,6 +210,7 @@ class RunLoop:
                 device=device,
                 backend=backend(device),
                 key=key,
+                budgets_apart=self._context.settings.budgets_across == "project",
             )
         except FiguresDisagreeError as error:
             # Another attempt would give the same figures.

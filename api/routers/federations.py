@@ -28,6 +28,7 @@ from api.services.budgets.federation_budgets import set_budget as change_budget
 from api.services.federations.incoming_upload import IncomingUpload
 from api.services.federations.registrations import (
     Registered,
+    federation_bodies,
     federation_body,
     register_path,
     register_upload,
@@ -105,7 +106,7 @@ async def register_federation(
         background.add_task(dispatch, resources, registered.unit_message)
     response.status_code = registered.status_code
     response.headers["Location"] = f"/v1/federations/{registered.federation.id}"
-    return federation_body(registered.federation, caller=caller)
+    return await run_sync(partial(federation_body, resources, registered.federation, caller=caller))
 
 
 async def _upload(
@@ -146,7 +147,7 @@ def list_federations(
             status=parameters.status, cursor=cursor, limit=parameters.limit
         )
     return FederationPage(
-        items=[federation_body(row, caller=caller) for row in page.items],
+        items=federation_bodies(resources, page.items, caller=caller),
         next_cursor=encode_cursor("federations", page.next_cursor),
     )
 
@@ -157,7 +158,8 @@ def get_federation(
 ) -> FederationBody:
     """One federation."""
     with resources.database.read() as session:
-        return federation_body(find_federation(session, caller, federation_id), caller=caller)
+        found = find_federation(session, caller, federation_id)
+    return federation_body(resources, found, caller=caller)
 
 
 @router.delete("/{federation_id}", status_code=204, responses=problems(404, 409))
@@ -217,4 +219,4 @@ def set_simulation(
     """
     setting = validated(SimulationSetting, value)
     changed = change_simulation(resources, caller, federation_id, setting)
-    return federation_body(changed, caller=caller)
+    return federation_body(resources, changed, caller=caller)

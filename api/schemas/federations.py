@@ -36,13 +36,18 @@ class FederationBody(BaseModel):
     simulation: Simulation
     """Whether experiments are admitted whose noise anyone can draw again from the seed."""
     deleted_at: datetime | None
+    warnings: list[str]
+    """What is known of its rows: that most of them are those of other registered content, whose
+    budget is separate. Empty for keys without the scope federations:read."""
 
     @classmethod
-    def of(cls, row: Federation, *, reasons: list[dict[str, Any]], profile: bool) -> Self:
+    def of(
+        cls, row: Federation, *, reasons: list[dict[str, Any]], profile: bool, warnings: list[str]
+    ) -> Self:
         """The body of a stored federation.
 
-        `reasons` and `profile`: what its reader may see of why it was rejected, and whether of
-        what its data look like.
+        `reasons`, `profile` and `warnings`: what its reader may see of why it was rejected, whether
+        of what its data look like, and of what is like it.
         """
         same = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
         return cls(
@@ -52,6 +57,7 @@ class FederationBody(BaseModel):
                 "clients": row.profile.get("clients"),
                 "rows": row.profile.get("rows"),
                 "profile": shown_profile(row) if profile else None,
+                "warnings": warnings,
             }
         )
 

@@ -22,11 +22,13 @@ def report_material(
     device: str,
     backend: Mapping[str, str],
     key_id: str | None = None,
+    budgets_apart: bool = False,
 ) -> ReportMaterial:
     """The facts of a finished run, for `assemble`.
 
     `backend`: what `training.backend` says of the device. `key_id`: the key that the report is to
-    be signed with, if it is. Raises ValueError for a run that was cancelled or has not ended.
+    be signed with, if it is. `budgets_apart`: whether the service counts each project's spending
+    apart. Raises ValueError for a run that was cancelled or has not ended.
     """
     ledger = run.ledger
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
@@ -47,6 +49,7 @@ def report_material(
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
         key_id=key_id,
+        budgets_apart=budgets_apart,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
         clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,

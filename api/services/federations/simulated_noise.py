@@ -5,6 +5,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.schemas.federations import SimulationSetting
 from api.services.base.lookups import find_federation
+from api.services.federations.near_copies import near_copy_warnings
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.runs.experiment_plan import ExperimentPlan
@@ -62,9 +63,10 @@ def warnings_of(
 ) -> list[str]:
     """What a caller must know of a run on this federation that is admitted all the same."""
     budgets = FederationRepository(session, project_id, across=across).budgets(federation_id)
+    alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
     if noise == "simulation" and any(_bounds_release(one) for one in budgets):
-        return [_PAST_RELEASE_BUDGETS]
-    return []
+        return [_PAST_RELEASE_BUDGETS, *alike]
+    return alike
 
 
 def _bounds_release(budget: Budget) -> bool:

@@ -102,6 +102,8 @@ class ReportMaterial:
     """Or the reason why there is none."""
     refused: NDArray[np.int32] | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
+    budgets_apart: bool = False
+    """Whether a budget on the data counts what one project of the service spends alone."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""
 
