@@ -15,7 +15,6 @@ smallest of its totals.
 Revision ID: 0015
 """
 
-import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -208,11 +207,7 @@ def _unit_key(reservation: Row) -> str:
             column = federation.get("client_key") or partition.get("column")
         case _:
             column = None
-    if column is None:
-        return ""
-    if len(column) > 200:
-        column = f"sha256:{hashlib.sha256(column.encode()).hexdigest()}"
-    return f"client_key={column}"
+    return "" if column is None else f"client_key={column}"
 
 
 def _sums(reservations: Iterable[Row]) -> tuple[float, float]:

@@ -60,6 +60,13 @@ def test_a_federation_from_upload_to_removal(call, data):
     trained = call("submit", "-", "--wait", "--json", stdin=_text(by_id))
     assert trained.returncode == 0, trained.stderr
     assert json.loads(trained.stdout)["federation_id"] == federation["id"]
+    shown = call("federations", "show", federation["id"]).stdout
+    for text in (
+        "budget: simulation, leakage, client_key=client",
+        "no total is set",
+        "Budgets count",
+    ):
+        assert text in shown
     asked = call("federations", "remove", federation["id"])
     assert asked.returncode == 2
     assert "--yes" in asked.stderr

@@ -19,7 +19,6 @@ KEY, PARTITION = "client_key", "partition"
 PATTERN = rf"^({KEY}=[^\x00-\x1f\x7f]{{1,200}}|{PARTITION}=[0-9a-f]{{16}}|{ROW}|{MADE_UP})$"
 """What is a key."""
 
-_HASHED_NAME_CHARACTERS = 200
 _PARTITION_DIGITS = 16
 # Neither where the file lies nor what becomes of the numbers in it decides who gets a row.
 _NOT_DEALING = {"path", "id", "scale", "standardise", "validation_fraction"}
@@ -64,14 +63,7 @@ def _client_key(spec: ExperimentSpec) -> str:
         return MADE_UP
     if traits.client_key is None:
         return f"{PARTITION}={_assignment(spec)}"
-    return named_key(traits.client_key)
-
-
-def named_key(column: str) -> str:
-    """The key of clients whom a column, or an array, names; a long name by its hash."""
-    if len(column) > _HASHED_NAME_CHARACTERS:
-        column = f"sha256:{hashlib.sha256(column.encode()).hexdigest()}"
-    return f"{KEY}={column}"
+    return f"{KEY}={traits.client_key}"
 
 
 def _assignment(spec: ExperimentSpec) -> str:

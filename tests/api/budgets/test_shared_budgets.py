@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.api.budgets.test_epsilon_budgets import DELTA, LOCAL
+from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, settings_for
 from tests.api.uploads import make_ready, spec_of, upload
 
@@ -235,6 +236,36 @@ def test_every_profile_of_a_content_is_counted(api: Api) -> None:
     [profiles] = found["uncounted"]
     assert (profiles["mechanism"], profiles["runs"]) == ("profile", 3)
     assert "exact" in profiles["why"]
+
+
+def test_the_page_says_whose_total_and_whose_spending_it_shows(api: Api) -> None:
+    owner, other = Project(api, "owner").register(), Project(api, "hospital")
+    assert owner.put(**LEAKAGE, total=9).status_code == 200
+    for project in (owner, other):
+        assert project.submit(metric()).status_code == 202
+    browser = signed_in(api)
+    text = browser.get(f"/federations/{other.federation_id}").text
+    for words in (
+        "every project of this service",
+        "Of other projects: 0 spent",
+        "only it can raise it",
+        "of clients by client",
+        "1 profile:",
+    ):
+        assert words in text
+    answer = browser.post(
+        f"/federations/{other.federation_id}/budget",
+        {"figure": "leakage", "book": "release", "total": "99", "radius": "0.5", "clip": "0.25"},
+    )
+    assert answer.status_code == 409
+    assert "another project" in answer.text
+
+
+def test_the_page_of_projects_counted_apart_says_so(counted_apart: Api) -> None:
+    project = Project(counted_apart, "hospital")
+    assert project.submit(metric()).status_code == 202
+    text = signed_in(counted_apart).get(f"/federations/{project.federation_id}").text
+    assert "neither counts what the other spends" in text
 
 
 # -- whose client ----------------------------------------------------------------------------------
