@@ -55,6 +55,17 @@ class BudgetRows(ScopedRepository):
             for budget in Pool(rows, sharing).budgets(busy[key])
         ]
 
+    def forbids_simulation(self, federation_id: str) -> bool:
+        """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
+        sharing = self._sharing(federation_id)
+        if sharing is None:
+            return False
+        forbid = select(Federation.id).where(
+            Federation.id.in_({sharing.own_id, sharing.owner_id} - {None}),
+            Federation.simulation == "forbidden",
+        )
+        return self.session.scalars(forbid.limit(1)).first() is not None
+
     def set_budget(
         self,
         federation_id: str,

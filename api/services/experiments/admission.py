@@ -92,7 +92,7 @@ def admit_to_unit(
     """
     ledger_context = planned.ledger_context
     federation_id = store_federation(session, project_id, planned)
-    refuse_what_is_not_secret(session, project_id, federation_id, planned)
+    refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
     reserve(
         session,
         project_id,
@@ -138,7 +138,7 @@ def try_admission(resources: Resources, project_id: str, planned: ExperimentPlan
     try:
         with resources.database.write() as session:
             federation_id = store_federation(session, project_id, planned)
-            refuse_what_is_not_secret(session, project_id, federation_id, planned)
+            refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
             noise = planned.spec.privacy.noise
             warnings = warnings_of(session, project_id, federation_id, noise=noise, across=across)
             reserve(

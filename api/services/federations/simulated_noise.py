@@ -36,12 +36,19 @@ def set_simulation(
 
 
 def refuse_what_is_not_secret(
-    session: Session, project_id: str, federation_id: str, planned: ExperimentPlan
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    planned: ExperimentPlan,
+    *,
+    across: BudgetsAcross,
 ) -> None:
-    """Raises ProblemError where the federation forbids simulation and the plan's noise is not
-    secret, or there is none; in the caller's write transaction."""
-    found = FederationRepository(session, project_id).lock(federation_id)
-    if found is None or found.simulation == "allowed":
+    """Raises ProblemError where the federation, or with budgets across the service the owner of
+    its content, forbids simulation and the plan's noise is not secret, or there is none; in the
+    caller's write transaction."""
+    federations = FederationRepository(session, project_id, across=across)
+    federations.lock(federation_id)
+    if not federations.forbids_simulation(federation_id):
         return
     noise: Noise = planned.spec.privacy.noise
     if planned.ledger_context.inputs.cost_kind == "unbounded":

@@ -42,7 +42,7 @@ def unit_key(spec: ExperimentSpec, unit: PrivacyUnit) -> str:
 
 
 def unit_key_words(key: str) -> str:
-    """The units of a key for people: `clients by zip`."""
+    """The units of a key for people: `clients by zip`. Raises ValueError for no key."""
     kind, _, name = key.partition("=")
     match kind:
         case "client_key":
@@ -54,7 +54,7 @@ def unit_key_words(key: str) -> str:
         case "made-up":
             return "clients of made-up data"
         case _:
-            return key
+            raise ValueError(f"{key!r} is no key of units")
 
 
 def _client_key(spec: ExperimentSpec) -> str:

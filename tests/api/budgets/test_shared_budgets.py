@@ -162,6 +162,23 @@ def test_a_stranger_who_comes_later_cannot_stop_the_owner(api: Api) -> None:
     assert other.submit(metric()).status_code == 409
 
 
+def test_what_the_owner_forbids_no_other_project_simulates(api: Api) -> None:
+    owner, other = Project(api, "owner").register(), Project(api, "other").register()
+    path = "/v1/federations/{}/simulation"
+    forbidden = {"simulation": "forbidden"}
+    simulated = metric()
+    simulated["privacy"] = {**simulated["privacy"], "noise": "simulation"}
+    # A stranger forbids it to itself alone.
+    api.request("PUT", path.format(other.federation_id), json=forbidden, key=other.key)
+    assert owner.submit(simulated).status_code == 202
+    api.request("PUT", path.format(owner.federation_id), json=forbidden, key=owner.key)
+    third = Project(api, "third")
+    refused = third.submit(simulated)
+    assert refused.status_code == 409
+    assert refused.json()["type"].endswith("/simulation-forbidden")
+    assert third.submit(metric()).status_code == 202
+
+
 def test_who_sets_the_first_budget_owns_what_nobody_registered(api: Api) -> None:
     first, second = Project(api, "first"), Project(api, "second")
     cost = leaked(metric(), api)
