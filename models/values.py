@@ -194,17 +194,6 @@ Gap = Literal[
 
 
 @dataclass(frozen=True)
-class NearCopyOf:
-    """Another federation that has most rows of one, or whose rows are mostly those of it."""
-
-    federation_id: str
-    other_id: str
-    other_project_id: str
-    share: float
-    """Of the rows of `federation_id`, those that are the other's; estimated."""
-
-
-@dataclass(frozen=True)
 class Uncounted:
     """Runs on a federation's data that one of its budgets cannot count, and why."""
 

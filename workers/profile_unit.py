@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration
-from models.near_copies import SKETCHED, Sketch
 from models.repositories import FederationRepository, NearCopyRepository
+from models.row_sketches import SKETCHED, Sketch
 from models.tables.federations import Federation
 from workers.claimed_unit import ClaimedUnit
 from workers.uploaded_files import ProjectFiles

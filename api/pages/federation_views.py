@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from api.schemas.budgets import BudgetBody
+from api.schemas.budget_bodies import BudgetBody
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
 

@@ -14,7 +14,7 @@ from api.pages.session import CSRF_FIELD, Visitor
 from fedaudit import __version__
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.planning.unit_key import unit_key_words
+from fedaudit.privacy.unit_key import unit_key_words
 
 _HERE = Path(__file__).parent
 ASSETS = _HERE / "assets"

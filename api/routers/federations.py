@@ -13,7 +13,7 @@ from api.http.cursors import decode_cursor, encode_cursor
 from api.http.problems import ProblemError
 from api.openapi import problems, request_body, upload_body
 from api.schemas.base import IdempotencyHeader
-from api.schemas.budgets import BudgetList, BudgetSetting
+from api.schemas.budget_bodies import BudgetList, BudgetSetting
 from api.schemas.federations import (
     FederationBody,
     FederationPage,

@@ -183,7 +183,7 @@ def _join(budgets: list[Row]) -> None:
 
 
 def _unit_key(reservation: Row) -> str:
-    """How the clients of a reservation are told apart, as `fedaudit.privacy.planning.unit_key`
+    """How the clients of a reservation are told apart, as `fedaudit.privacy.unit_key`
     words it at this revision; '' where that is not known."""
     if reservation["unit"] == "record":
         return "row"

@@ -4,6 +4,7 @@ from models.repositories.api_keys import ApiKeyRepository
 from models.repositories.budget_gaps import BudgetGapRepository
 from models.repositories.budgets import BudgetRepository
 from models.repositories.checkpoints import CheckpointRepository
+from models.repositories.contents.near_copies import NearCopyRepository
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository
 from models.repositories.events import EventRepository
 from models.repositories.experiments import ExperimentRepository
@@ -12,7 +13,6 @@ from models.repositories.federations import FederationRepository
 from models.repositories.gate_policies import GatePolicyRepository
 from models.repositories.idempotency import IdempotencyRepository
 from models.repositories.ledger import LedgerRepository
-from models.repositories.near_copies import NearCopyRepository
 from models.repositories.outbox import OutboxRepository
 from models.repositories.projects import ProjectRepository
 from models.repositories.recovery import fail_unit

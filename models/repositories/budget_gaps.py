@@ -14,12 +14,12 @@ from typing import assert_never
 from sqlalchemy import and_, func, or_, select
 
 from models.leakage_terms import LeakageTerms
-from models.repositories.budget_rows import BudgetRows
+from models.repositories.contents.budget_rows import BudgetRows
 from models.repositories.epsilon_budgets import counts_for
 from models.repositories.experiments import ENDED
-from models.tables.budgets import Reservation
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
+from models.tables.reservations import Reservation
 from models.values import Budget, BudgetFigure, Gap, Uncounted
 
 _RELEASE = "release"

@@ -10,7 +10,7 @@ import numpy as np
 from sqlalchemy import Double, case, literal, select, update
 
 from models.leakage_terms import LeakageTerms
-from models.repositories.budget_rows import (
+from models.repositories.contents.budget_rows import (
     HELD,
     SETTLED,
     BudgetRows,
@@ -19,8 +19,8 @@ from models.repositories.budget_rows import (
     is_reservation,
     key_of,
 )
-from models.tables.budgets import FederationBudget, Reservation
 from models.tables.federations import Federation
+from models.tables.reservations import FederationBudget, Reservation
 from models.values import Budget, BudgetFigure, Shortage
 
 _LEAKAGE: BudgetFigure = "leakage"

@@ -13,10 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import select, update
 
-from models.repositories.budget_pools import ROUNDING
-from models.repositories.budget_rows import HELD, SETTLED, BudgetRows, is_reservation, of_figure
-from models.tables.budgets import Reservation
+from models.repositories.contents.budget_pools import ROUNDING
+from models.repositories.contents.budget_rows import (
+    HELD,
+    SETTLED,
+    BudgetRows,
+    is_reservation,
+    of_figure,
+)
 from models.tables.federations import Federation
+from models.tables.reservations import Reservation
 from models.values import Budget, BudgetFigure, EpsilonCost, EpsilonRefusal, Shortage
 
 Curve = NDArray[np.float64]

@@ -2,7 +2,6 @@
 
 from models.tables.api_keys import ApiKey
 from models.tables.base import Base
-from models.tables.budgets import FederationBudget, Reservation
 from models.tables.checkpoints import Checkpoint
 from models.tables.events import Event
 from models.tables.experiments import Experiment, ExperimentTag
@@ -16,6 +15,7 @@ from models.tables.projects import Project
 from models.tables.report_figures import ReportFigure
 from models.tables.report_summaries import ReportSummary
 from models.tables.reports import Report
+from models.tables.reservations import FederationBudget, Reservation
 from models.tables.rounds import Round
 from models.tables.signing import LedgerCheckpoint, SigningKey
 from models.tables.subject_sets import SubjectSet

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from models.database import Database
 from models.leakage_terms import LeakageTerms
 from models.repositories import FederationRepository
-from models.tables.budgets import FederationBudget
+from models.tables.reservations import FederationBudget
 from models.values import Budget
 from tests.models.rows import add_federation, add_project
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedaudit.privacy.planning.unit_key import PATTERN, unit_key, unit_key_words
+from fedaudit.privacy.unit_key import PATTERN, unit_key, unit_key_words
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.table import Table

@@ -7,7 +7,7 @@ from api.http.problems import ProblemError
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.privacy.planning.unit_key import unit_key, unit_key_words
+from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.spec.experiment import ExperimentSpec
 from models.leakage_terms import LeakageTerms
 from models.values import Budget, BudgetFigure, EpsilonRefusal

@@ -3,7 +3,7 @@
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
-from api.schemas.budgets import BudgetBody, BudgetSetting
+from api.schemas.budget_bodies import BudgetBody, BudgetSetting
 from api.services.base.lookups import find_federation
 from api.services.budgets.reservation import composed_budgets
 from api.shared.resources import Resources

@@ -19,7 +19,7 @@ from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.planning.theorem_sum import theorem_sum
-from fedaudit.privacy.planning.unit_key import unit_key
+from fedaudit.privacy.unit_key import unit_key
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from models.leakage_terms import LeakageTerms
 from models.repositories import (

@@ -14,7 +14,7 @@ from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_federation
 from api.services.federations.incoming_upload import Arrived
-from api.services.federations.near_copies import near_copy_warnings
+from api.services.federations.near_copy_warnings import near_copy_warnings
 from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.resources import Resources
 from api.shared.security import Caller

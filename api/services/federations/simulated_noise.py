@@ -5,7 +5,7 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.schemas.federations import SimulationSetting
 from api.services.base.lookups import find_federation
-from api.services.federations.near_copies import near_copy_warnings
+from api.services.federations.near_copy_warnings import near_copy_warnings
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.runs.experiment_plan import ExperimentPlan

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 from api.schemas.base import Body
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
-from fedaudit.privacy.planning.unit_key import PATTERN
+from fedaudit.privacy.unit_key import PATTERN
 from fedaudit.spec.privacy import Clip, Radius
 from models.leakage_terms import LeakageRadius, LeakageTerms
 from models.values import Budget, BudgetFigure, BudgetsAcross, Gap

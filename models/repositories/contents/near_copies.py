@@ -1,16 +1,27 @@
 """Which registered tables have mostly the rows of another one, and so a budget that is separate."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import select, text
 
-from models.near_copies import NEAR, Sketch, shared_rows
 from models.repositories.base import Repository
+from models.row_sketches import NEAR, Sketch, shared_rows
 from models.tables.federations import Federation, NearCopy, RowSketch
-from models.values import NearCopyOf
 
 # Any constant of its own: two tables that are registered at once must not miss each other.
 _ADVISORY_LOCK = 4_216_990_387_015_529
+
+
+@dataclass(frozen=True)
+class NearCopyOf:
+    """Another federation that has most rows of one, or whose rows are mostly those of it."""
+
+    federation_id: str
+    other_id: str
+    other_project_id: str
+    share: float
+    """Of the rows of `federation_id`, those that are the other's; estimated."""
 
 
 class NearCopyRepository(Repository):

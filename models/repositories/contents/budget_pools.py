@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from models.leakage_terms import LeakageTerms
-from models.tables.budgets import FederationBudget
+from models.tables.reservations import FederationBudget
 from models.values import Budget, BudgetFigure, BudgetsAcross, Shortage
 
 # A total such as 1.2 must have room for three times 0.4, whose sum in floating point lies above.

@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 
 from models.leakage_terms import LeakageTerms
 from models.repositories.base import ScopedRepository
-from models.repositories.budget_pools import Pool, Sharing
-from models.tables.budgets import BUDGET_KEY, FederationBudget, Reservation
+from models.repositories.contents.budget_pools import Pool, Sharing
 from models.tables.federations import Content, Federation
+from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
 from models.values import Budget, BudgetFigure, BudgetsAcross
 
 HELD, SETTLED = "held", "settled"

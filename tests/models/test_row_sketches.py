@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.near_copies import HASH_BITS, SKETCHED, Sketch, shared_rows
+from models.row_sketches import HASH_BITS, SKETCHED, Sketch, shared_rows
 
 hashes = st.lists(st.integers(0, 2**HASH_BITS - 1), min_size=1, max_size=100)
 

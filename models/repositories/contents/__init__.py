@@ -1,0 +1,1 @@
+"""What projects share that hold the same content, or nearly the same."""
