@@ -46,6 +46,7 @@ def report_material(
         ledger_hash=ledger_hash(sink.hashed_rows()),
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
+        disclosures=run.disclosures,
         key_id=key_id,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
         clusters=ledger.clusters,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule
+from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
@@ -102,9 +102,7 @@ class ReportMaterial:
     """Or the reason why there is none."""
     refused: NDArray[np.int32] | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
+    disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
+    """By attribute, which groups are disclosed: every attribute that the result has counts of."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""
-
-    def disclosure_rule(self, attribute: str) -> DisclosureRule:
-        """The rule by which the groups of an attribute are disclosed."""
-        return attribute_rule(self.spec, attribute, self.federation.attributes)
