@@ -370,3 +370,12 @@ class FairnessRow:
     attribute: str
     figures: Sequence[Mapping[str, Any]]
     counts: Any
+
+
+@dataclass(frozen=True)
+class StoredSet:
+    """A set of rows as it is stored."""
+
+    digest: str
+    rows: int
+    bits: bytes

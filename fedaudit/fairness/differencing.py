@@ -26,20 +26,22 @@ class Exposure(NamedTuple):
     atoms: NDArray[np.bool_]
     """[atoms]: where the rows lie."""
     by: NDArray[np.bool_]
-    """[totals]: the totals that give them away together. Where some are needed for that in any
-    case, those alone: they would not follow without any one of them."""
+    """[totals]: removable totals that give them away together. Where some are needed for that in
+    any case, those alone: without any one of them the rows would not follow."""
 
 
 def find_exposure(
     totals: NDArray[np.bool_],
     atoms: Atoms,
     *,
+    removable: NDArray[np.bool_],
     targets: NDArray[np.bool_],
     rows: int,
     clients: int,
 ) -> Exposure | None:
     """Few rows that follow from totals [totals, atoms], or None where none were found.
 
+    `removable` [totals]: those that need not be shown; what follows without them is passed over.
     Few are fewer than `rows`, or of fewer than `clients` clients. `targets` [count, atoms]: unions
     that are looked for one by one, as groups that are not shown; atoms always are. Every other
     union is looked for among the combinations that elimination gives.
@@ -59,20 +61,26 @@ def find_exposure(
         if atoms.is_few(union, rows=rows, clients=clients):
             whole = np.zeros(len(atoms))
             whole[place] = candidate
-            return Exposure(union, _responsible(matrix, whole))
+            by = _responsible(matrix, whole, removable)
+            if by.any():
+                return Exposure(union, by)
     return None
 
 
-def _responsible(matrix: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which rows of a matrix add up to a vector: [rows]; those that must, where some must.
+def _responsible(
+    matrix: NDArray[np.float64], whole: NDArray[np.float64], removable: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which removable rows of a matrix add up to a vector: [rows]; those that must, where some
+    must.
 
     A row is needed where no sum of rows that is 0 contains it.
     """
-    left, values, _ = np.linalg.svd(matrix, full_matrices=True)
+    left, values, _ = np.linalg.svd(matrix, full_matrices=False)
     rank = int(np.count_nonzero(values > _NEARLY * values[0]))
     weights = np.linalg.lstsq(matrix.T, whole, rcond=None)[0]
-    used: NDArray[np.bool_] = np.abs(weights) > _NEARLY
-    needed: NDArray[np.bool_] = used & (np.square(left[:, rank:]).sum(axis=1) < _NEARLY)
+    used: NDArray[np.bool_] = (np.abs(weights) > _NEARLY) & removable
+    # What the columns of rank leave of a row's length lies in sums that are 0.
+    needed: NDArray[np.bool_] = used & (1 - np.square(left[:, :rank]).sum(axis=1) < _NEARLY)
     return needed if needed.any() else used
 
 

@@ -1,7 +1,7 @@
 """The held-out rows of a run, by the groups that they belong to. Confidential."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -34,14 +34,33 @@ class Population:
         pairs = np.unique(np.stack([codes[known], self.clients[known]]), axis=1)
         return np.bincount(pairs[0], minlength=self.groups[attribute])
 
+    def crossed(self, part: NDArray[np.int64], *, parts: int) -> "Population":
+        """The same rows by cells instead of groups: part * groups + group.
+
+        `part` [rows]: below `parts`. Raises ValueError where there are other rows.
+        """
+        if part.shape != self.clients.shape:
+            raise ValueError(f"{len(part)} rows have a part, and {len(self.clients)} are there")
+        return replace(
+            self,
+            codes={
+                name: np.where(codes >= 0, part * self.groups[name] + codes, -1)
+                for name, codes in self.codes.items()
+            },
+            groups={name: parts * groups for name, groups in self.groups.items()},
+        )
+
     def atoms(self, attributes: Sequence[str]) -> "Atoms":
         """The rows that no group of these attributes distinguishes, taken together."""
-        codes = np.stack([self.codes[name] for name in attributes])
-        distinct, of_row = np.unique(codes, axis=1, return_inverse=True)
+        if not attributes:
+            everybody = np.zeros((1, len(self.clients)), dtype=np.int64)
+        else:
+            everybody = np.stack([self.codes[name] for name in attributes])
+        distinct, of_row = np.unique(everybody, axis=1, return_inverse=True)
         of_row = of_row.reshape(-1)
         pairs = np.unique(np.stack([of_row, self.clients]), axis=1)
         return Atoms(
-            codes=dict(zip(attributes, distinct, strict=True)),
+            codes=dict(zip(attributes, distinct, strict=False)),
             rows=np.bincount(of_row, minlength=distinct.shape[1]),
             of_pair=pairs[0],
             client_of_pair=pairs[1],

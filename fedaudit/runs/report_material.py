@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import fields
 
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.joint_disclosure import decide_parts_together
 from fedaudit.federations.groups.group_rows import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.sections.provenance import provenance
+from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
@@ -47,6 +50,7 @@ def report_material(
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
         disclosures=run.disclosures,
+        hypothesis_disclosures=_hypothesis_disclosures(run, result),
         key_id=key_id,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
         clusters=ledger.clusters,
@@ -67,4 +71,17 @@ def _federation_facts(run: Run) -> FederationFacts:
         notes=federation.notes,
         attributes=run.groups,
         training_rows=training_group_rows(federation, run.spec),
+    )
+
+
+def _hypothesis_disclosures(run: Run, result: FinalResult) -> Mapping[str, Disclosure]:
+    """Which cells of hypotheses and groups are disclosed; none where there is one hypothesis."""
+    if result.predicting is None:
+        return {}
+    return decide_parts_together(
+        run.disclosures,
+        held_out_groups(run.cell),
+        result.predicting,
+        parts=run.spec.training.hypotheses,
+        of="rows that this hypothesis predicted",
     )

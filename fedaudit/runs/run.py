@@ -36,6 +36,8 @@ class Run:
     interrupted_rounds: list[PlannedRound] = field(default_factory=list)
     """Rounds that were charged, whose results are lost, and that are not yet in the ledger; by
     round."""
+    withheld: frozenset[str] = frozenset()
+    """Attributes of which nothing is reported, because of what earlier reports disclosed."""
     by_cluster: ClusterCounts | None = field(init=False)
     """Moved on with the ledger; None where the cost is no leakage."""
 
@@ -63,7 +65,7 @@ class Run:
     @cached_property
     def disclosures(self) -> Mapping[str, Disclosure]:
         """By attribute, which groups are disclosed: decided once, for its rounds and report."""
-        return decide_disclosures(self.cell)
+        return decide_disclosures(self.cell, withheld=self.withheld)
 
     @cached_property
     def training_clients(self) -> int:

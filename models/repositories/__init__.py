@@ -4,6 +4,7 @@ from models.repositories.api_keys import ApiKeyRepository
 from models.repositories.budget_gaps import BudgetGapRepository
 from models.repositories.budgets import BudgetRepository
 from models.repositories.checkpoints import CheckpointRepository
+from models.repositories.disclosures import DisclosureRepository
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository
 from models.repositories.events import EventRepository
 from models.repositories.experiments import ExperimentRepository
@@ -28,6 +29,7 @@ __all__ = [
     "BudgetGapRepository",
     "BudgetRepository",
     "CheckpointRepository",
+    "DisclosureRepository",
     "EpsilonBudgetRepository",
     "EventRepository",
     "ExperimentRepository",

@@ -1,6 +1,7 @@
 """Attacks on suppression by sums and differences of what one report shows, and that they fail."""
 
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,11 @@ from hypothesis import strategies as st
 from fedaudit.fairness import joint_disclosure
 from fedaudit.fairness.combination import IntersectionTable
 from fedaudit.fairness.disclosure import DisclosureRule
-from fedaudit.fairness.joint_disclosure import UNDECIDED, decide_together
+from fedaudit.fairness.joint_disclosure import (
+    UNDECIDED,
+    decide_parts_together,
+    decide_together,
+)
 from fedaudit.fairness.population import Population
 
 
@@ -168,3 +173,34 @@ def test_one_attribute_with_large_groups_is_as_it_was(minimum):
     found = decide_together({"sex": rule}, people)["sex"]
     assert found.shown.all()
     found.check(people.sizes("sex"))
+
+
+def test_cells_of_hypotheses_are_not_worked_out_from_another_attribute():
+    draw = np.random.default_rng(8)
+    sex, part = np.arange(400) % 2, (np.arange(400) // 2) % 3
+    race = np.where(sex == 0, 0, 1 + (draw.random(400) < 0.3))
+    race[:2] = 2  # two women; all others of this race are men
+    people = population({"sex": sex, "race": race})
+    rules = {name: DisclosureRule(30, minimum_group_clients=2) for name in ("sex", "race")}
+    groups = decide_together(rules, people)
+    cells = decide_parts_together(groups, people, part, parts=3, of="rows of a part")
+    crossed_ = people.crossed(part, parts=3)
+    flat = {
+        name: SimpleNamespace(rows=one.rows.ravel(), shown=one.shown.ravel())
+        for name, one in cells.items()
+    }
+    recovered = smallest_recoverable(flat, crossed_, names=list(rules))
+    sizes = crossed_.atoms(list(rules)).rows
+    assert all(sizes[list(atoms)].sum() >= 30 for atoms in recovered)
+    alone = {name: one.of_parts(cells[name].rows, of="rows") for name, one in groups.items()}
+    assert alone["sex"].shown.all()
+    assert alone["race"].shown.sum() > cells["race"].shown.sum()
+    for name, one in cells.items():
+        assert not (one.shown & ~groups[name].shown).any()
+        one.check(crossed_.sizes(name).reshape(3, -1))
+
+
+def test_no_attribute_is_no_decision():
+    people = population({"sex": np.arange(60) % 2})
+    assert decide_together({}, people) == {}
+    assert len(people.atoms([])) == 1

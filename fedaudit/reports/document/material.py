@@ -104,5 +104,7 @@ class ReportMaterial:
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
     disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
     """By attribute, which groups are disclosed: every attribute that the result has counts of."""
+    hypothesis_disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
+    """By attribute, which cells [k, groups] of the rows that each hypothesis predicted are."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""

@@ -32,7 +32,10 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
     values = material.federation.attributes[attribute]
     disclosure = material.disclosures[attribute]
     by_hypothesis, why_none = hypothesis_sections(
-        material.result.by_hypothesis.get(attribute), values, disclosure
+        material.result.by_hypothesis.get(attribute),
+        values,
+        disclosure,
+        material.hypothesis_disclosures.get(attribute),
     )
     averaged, why_not_averaged = client_averaged(material, attribute, disclosure)
     costs, why_no_costs = privacy_cost_by_group(material, attribute, disclosure.rule)
