@@ -98,7 +98,7 @@ def left_out_note(hidden: int, groups: int) -> str | None:
     """What a figure leaves out; None where that is nothing."""
     if not hidden:
         return None
-    return f"{hidden} of {groups} groups left out: too few scored rows, or kept back beside one"
+    return f"{hidden} of {groups} groups left out: too few scored rows, or suppressed beside such a group"
 
 
 def why_incomparable(
@@ -114,7 +114,7 @@ def why_incomparable(
         hidden = left_out_note(len(shown) - left, len(shown))
         return f"fewer than two groups are left to compare ({hidden})"
     if reference is not None and not shown[reference]:
-        return "the reference group is left out: too few scored rows, or kept back beside one"
+        return "the reference group is left out: too few scored rows, or suppressed beside such a group"
     return None
 
 
