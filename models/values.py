@@ -377,5 +377,6 @@ class StoredSet:
     """A set of rows as it is stored."""
 
     digest: str
-    rows: int
+    favourable_digest: str
     bits: bytes
+    favourable_bits: bytes

@@ -6,7 +6,7 @@ import hashlib
 import structlog
 from sqlalchemy.orm import Session
 
-from fedaudit.fairness.earlier_disclosures import RowSet
+from fedaudit.fairness.earlier_disclosures import DisclosedRows, RowSet
 from fedaudit.runs.held_out_groups import decide_beside_earlier, is_remembered, row_numbering
 from models.repositories import DisclosureRepository, ExperimentRepository
 from models.values import StoredSet
@@ -32,12 +32,18 @@ def settle_disclosures(session: Session, experiment: RunningExperiment) -> froze
     numbering = hashlib.sha256(row_numbering(cell)).hexdigest()
     disclosed = DisclosureRepository(session)
     disclosed.lock(fingerprint)
-    earlier = [RowSet.from_bytes(bits) for bits in disclosed.sets(fingerprint, numbering=numbering)]
+    earlier = [
+        DisclosedRows(RowSet.from_bytes(rows), RowSet.from_bytes(favourable))
+        for rows, favourable in disclosed.sets(fingerprint, numbering=numbering)
+    ]
     decision = decide_beside_earlier(cell, earlier)
     disclosed.add(
         fingerprint,
         numbering=numbering,
-        sets=[StoredSet(one.digest, one.rows, one.as_bytes()) for one in decision.sets],
+        sets=[
+            StoredSet(*one.key, one.rows.as_bytes(), one.favourable.as_bytes())
+            for one in decision.sets
+        ],
     )
     experiments.withhold(experiment.id, sorted(decision.withheld))
     if decision.withheld:

@@ -1,10 +1,10 @@
 """What earlier reports on the same data have disclosed, and what a further one may add.
 
-Two reports whose groups differ in few rows give these rows away, as two groups of one report would:
-a cut moved from 83 to 84, or one client more that is held out. So every set of rows whose figures
-were disclosed is remembered, and a set that differs from one of them by few rows, or by rows of few
-clients, is not disclosed beside it. Sets are compared in pairs: sums of three or more are not
-looked at.
+Two reports whose groups differ in few rows give these rows away, as two groups of one report do: a
+cut moved from 83 to 84, or one client more that is held out. The same holds for two that judge one
+group by rules that differ for few of its rows. So every set of rows whose figures were disclosed is
+remembered, with those of them whose outcome was favourable, and one that is too near to another is
+not disclosed beside it. Sets are compared in pairs: sums of three or more are not looked at.
 """
 
 import hashlib
@@ -61,8 +61,22 @@ class RowSet:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class DisclosedRows:
+    """Rows whose figures are disclosed together. Confidential."""
+
+    rows: RowSet
+    favourable: RowSet
+    """Those of them whose true outcome is favourable; none where no outcome was declared."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Equal for what discloses the same."""
+        return self.rows.digest, self.favourable.digest
+
+
 class Neighbourhood:
-    """When two sets of rows are too near to each other to be disclosed both."""
+    """When figures of two sets of rows are too near to each other to be disclosed both."""
 
     def __init__(self, population: Population, *, rows: int, clients: int) -> None:
         """Few are fewer than `rows`, or of fewer than `clients` clients.
@@ -75,11 +89,17 @@ class Neighbourhood:
         self._client_of = np.full(int(population.row_ids.max(initial=-1)) + 1, -1)
         self._client_of[population.row_ids] = population.clients
 
-    def is_near(self, one: RowSet, other: RowSet) -> bool:
-        """Whether they differ, and only in few rows.
+    def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
+        """Whether they differ, and only in few rows; or are the same rows, judged alike but for
+        few.
 
         The clients of rows that this population lacks are unknown, and taken to be none.
         """
+        if one.rows.digest != other.rows.digest:
+            return self._differ_in_few(one.rows, other.rows)
+        return self._differ_in_few(one.favourable, other.favourable)
+
+    def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
         differing = one.differing(other)
         count = int(np.bitwise_count(differing).sum())
         if count == 0 or count < self._rows:
@@ -92,27 +112,32 @@ class Neighbourhood:
 
 
 def disclosed_sets(
-    population: Population, disclosures: Mapping[str, Disclosure]
-) -> dict[str, list[RowSet]]:
+    population: Population, disclosures: Mapping[str, Disclosure], favourable: NDArray[np.bool_]
+) -> dict[str, list[DisclosedRows]]:
     """By attribute, the rows of every group whose figures are disclosed, and all of its rows.
 
-    Attributes of which nothing is disclosed have none. Raises ValueError as `Neighbourhood`.
+    `favourable` [rows]: whether the true outcome is. Attributes of which nothing is disclosed have
+    none. Raises ValueError as `Neighbourhood`.
     """
-    if population.row_ids is None:
+    ids = population.row_ids
+    if ids is None:
         raise ValueError("rows without numbers cannot be remembered")
+    everybody = np.ones(len(ids), dtype=np.bool_)
     found = {}
     for name, one in disclosures.items():
-        codes = population.codes[name]
         groups = np.flatnonzero(one.shown & (one.rows > 0))
         if len(groups):
-            found[name] = [RowSet.of(population.row_ids[codes == group]) for group in groups]
-            found[name].append(RowSet.of(population.row_ids))
+            members = [population.codes[name] == group for group in groups]
+            found[name] = [
+                DisclosedRows(RowSet.of(ids[rows]), RowSet.of(ids[rows & favourable]))
+                for rows in (*members, everybody)
+            ]
     return found
 
 
 def conflicting(
-    sets: Mapping[str, Collection[RowSet]],
-    earlier: Iterable[RowSet],
+    sets: Mapping[str, Collection[DisclosedRows]],
+    earlier: Iterable[DisclosedRows],
     neighbourhood: Neighbourhood,
 ) -> set[str]:
     """The attributes with a set that is too near to one that was disclosed before."""

@@ -5,17 +5,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import rfc8785
+from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure, attribute_rule
 from fedaudit.fairness.earlier_disclosures import (
+    DisclosedRows,
     Neighbourhood,
-    RowSet,
     conflicting,
     disclosed_sets,
 )
 from fedaudit.fairness.joint_disclosure import decide_together
 from fedaudit.fairness.population import Population
 from fedaudit.federations.groups.favourable_outcomes import outcome_rules
+from fedaudit.federations.packing import Places
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_sources import validation_rows
@@ -27,7 +29,7 @@ class DisclosureDecision:
 
     withheld: frozenset[str]
     """Attributes whose groups are too near to those of earlier reports."""
-    sets: tuple[RowSet, ...]
+    sets: tuple[DisclosedRows, ...]
     """What is to be remembered."""
 
 
@@ -37,14 +39,7 @@ def held_out_groups(cell: Cell) -> Population:
     They follow from spec and data alone, so they are the same in every round. A row for which no
     rule decides whether its outcome is favourable is not among them.
     """
-    federation = cell.federation
-    held_out = validation_rows(cell.spec, federation)
-    own, row = np.nonzero(held_out.scored)
-    place = held_out.clients[own], row
-    rules = outcome_rules(federation, cell.spec.fairness)
-    if rules.ops:
-        judged = rules.rule_index[place] >= 0
-        place = place[0][judged], place[1][judged]
+    federation, (place, _) = cell.federation, _scored(cell)
     if federation.row_numbers is None:
         ids = place[0] * federation.longest + place[1]
     else:
@@ -55,6 +50,20 @@ def held_out_groups(cell: Cell) -> Population:
         clients=place[0].astype(np.int64),
         row_ids=ids.astype(np.int64),
     )
+
+
+def _scored(cell: Cell) -> tuple[Places, NDArray[np.bool_]]:
+    """Where the rows lie in the federation's arrays, and whether their true outcome is
+    favourable."""
+    federation = cell.federation
+    held_out = validation_rows(cell.spec, federation)
+    own, row = np.nonzero(held_out.scored)
+    place = held_out.clients[own], row
+    rules = outcome_rules(federation, cell.spec.fairness)
+    if rules.ops:
+        judged = rules.rule_index[place] >= 0
+        place = place[0][judged], place[1][judged]
+    return place, rules.label(federation.raw_target)[place]
 
 
 def decide_disclosures(cell: Cell, *, withheld: Collection[str] = ()) -> dict[str, Disclosure]:
@@ -87,22 +96,22 @@ def row_numbering(cell: Cell) -> bytes:
     return rfc8785.dumps(cell.spec.federation.model_dump(mode="json", exclude={"path", "id"}))
 
 
-def decide_beside_earlier(cell: Cell, earlier: Sequence[RowSet]) -> DisclosureDecision:
+def decide_beside_earlier(cell: Cell, earlier: Sequence[DisclosedRows]) -> DisclosureDecision:
     """Which attributes a run withholds, after reports that disclosed `earlier` sets of rows.
 
     With an attribute its intersections are withheld.
     """
     fairness = cell.spec.fairness
-    population = held_out_groups(cell)
+    population, (_, favourable) = held_out_groups(cell), _scored(cell)
     neighbourhood = Neighbourhood(
         population, rows=fairness.minimum_group_size, clients=fairness.minimum_group_clients
     )
     withheld: set[str] = set()
     while True:
-        sets = disclosed_sets(population, _decided(cell, population, withheld))
+        sets = disclosed_sets(population, _decided(cell, population, withheld), favourable)
         found = conflicting(sets, earlier, neighbourhood)
         if not found:
-            every = {one.digest: one for own in sets.values() for one in own}
+            every = {one.key: one for own in sets.values() for one in own}
             return DisclosureDecision(frozenset(withheld), tuple(every.values()))
         withheld |= found
         withheld |= {
@@ -126,8 +135,8 @@ def _decided(
 def _near(cell: Cell) -> str:
     fairness = cell.spec.fairness
     return (
-        "suppressed: the groups, or the rows held out, differ from those of an earlier report on "
-        f"these data by fewer than {fairness.minimum_group_size} rows or by rows of fewer than "
-        f"{fairness.minimum_group_clients} clients, which the two reports together would disclose; "
-        "keep to its edges, categories and split"
+        "suppressed: the groups, the rows held out or whose outcomes are favourable differ from "
+        f"those of an earlier report on these data by fewer than {fairness.minimum_group_size} "
+        f"rows or by rows of fewer than {fairness.minimum_group_clients} clients, which the two reports together would disclose; "
+        "keep to its edges, categories, rules and split"
     )

@@ -30,8 +30,9 @@ def upgrade() -> None:
         sa.Column("fingerprint", sa.String(64), nullable=False),
         sa.Column("numbering", sa.String(64), nullable=False),
         sa.Column("digest", sa.String(64), nullable=False),
-        sa.Column("rows", sa.Integer(), nullable=False),
+        sa.Column("favourable_digest", sa.String(64), nullable=False),
         sa.Column("bits", sa.LargeBinary(), nullable=False),
+        sa.Column("favourable_bits", sa.LargeBinary(), nullable=False),
         sa.Column("disclosed_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
             ["fingerprint"],
@@ -39,7 +40,11 @@ def upgrade() -> None:
             name=op.f("fk_disclosed_sets_fingerprint_disclosure_memories"),
         ),
         sa.PrimaryKeyConstraint(
-            "fingerprint", "numbering", "digest", name=op.f("pk_disclosed_sets")
+            "fingerprint",
+            "numbering",
+            "digest",
+            "favourable_digest",
+            name=op.f("pk_disclosed_sets"),
         ),
     )
     op.add_column("experiments", sa.Column(_WITHHELD, sa.JSON(none_as_null=True), nullable=True))

@@ -19,12 +19,14 @@ class DisclosureRepository(Repository):
         memory = select(DisclosureMemory).where(DisclosureMemory.fingerprint == fingerprint)
         self._one(memory.with_for_update())
 
-    def sets(self, fingerprint: str, *, numbering: str) -> Iterator[bytes]:
-        """The sets whose rows are numbered so, as they were stored."""
-        stored = select(DisclosedSet.bits).where(
+    def sets(self, fingerprint: str, *, numbering: str) -> Iterator[tuple[bytes, bytes]]:
+        """The sets whose rows are numbered so, and the favourable of each, as they were stored."""
+        stored = select(DisclosedSet.bits, DisclosedSet.favourable_bits).where(
             DisclosedSet.fingerprint == fingerprint, DisclosedSet.numbering == numbering
         )
-        yield from self.session.scalars(stored.order_by(DisclosedSet.digest))
+        ordered = stored.order_by(DisclosedSet.digest, DisclosedSet.favourable_digest)
+        for found in self.session.execute(ordered):
+            yield found.bits, found.favourable_bits
 
     def add(self, fingerprint: str, *, numbering: str, sets: Iterable[StoredSet]) -> None:
         """Remembers sets; those that are known already are stored once. Call `lock` before."""
@@ -34,9 +36,7 @@ class DisclosureRepository(Repository):
                 {
                     "fingerprint": fingerprint,
                     "numbering": numbering,
-                    "digest": one.digest,
-                    "rows": one.rows,
-                    "bits": one.bits,
+                    **vars(one),
                     "disclosed_at": utc_now(),
                 },
             )

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Integer, LargeBinary, String
+from sqlalchemy import ForeignKey, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.tables.base import Base
@@ -31,6 +31,8 @@ class DisclosedSet(Base):
     """By what rows are numbered: only sets of one numbering can be compared."""
     digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     """Equal sets are stored once."""
-    rows: Mapped[int] = mapped_column(Integer)
+    favourable_digest: Mapped[str] = mapped_column(String(64), primary_key=True)
     bits: Mapped[bytes] = mapped_column(LargeBinary)
+    favourable_bits: Mapped[bytes] = mapped_column(LargeBinary)
+    """Those of the rows whose true outcome was favourable."""
     disclosed_at: Mapped[datetime]

@@ -98,6 +98,21 @@ def test_one_town_more_that_is_held_out_discloses_nothing(
     assert is_shown(second) == [False, False]
 
 
+def test_a_rule_that_judges_few_rows_otherwise_discloses_nothing(
+    database: Database, context: WorkerContext, sources: Path
+) -> None:
+    # Nobody has a target between 3.5 and 4, and few have exactly 4.
+    one = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 4})
+    _, first = ran(database, context, sources, one)
+    assert is_shown(first) == [True, True]
+    nobody = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 3.5})
+    _, same = ran(database, context, sources, nobody)
+    assert is_shown(same) == [True, True]
+    few = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 4.1})
+    _, second = ran(database, context, sources, few)
+    assert is_shown(second) == [False, False]
+
+
 def test_an_attribute_is_withheld_with_its_intersections_and_alone(
     database: Database, context: WorkerContext, sources: Path
 ) -> None:
