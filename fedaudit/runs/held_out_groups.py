@@ -137,6 +137,6 @@ def _near(cell: Cell) -> str:
     return (
         "suppressed: the groups, the rows held out or whose outcomes are favourable differ from "
         f"those of an earlier report on these data by fewer than {fairness.minimum_group_size} "
-        f"rows or by rows of fewer than {fairness.minimum_group_clients} clients, which the two reports together would disclose; "
-        "keep to its edges, categories, rules and split"
+        f"rows or by rows of fewer than {fairness.minimum_group_clients} clients, which the two "
+        "reports together would disclose; keep to its edges, categories, rules and split"
     )
