@@ -5,9 +5,10 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
+from fedaudit.federations.profiles.earlier_cuts import beside_earlier, cuts_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration
-from models.repositories import FederationRepository
+from models.repositories import DisclosureRepository, FederationRepository
 from models.tables.federations import Federation
 from workers.claimed_unit import ClaimedUnit
 from workers.uploaded_files import ProjectFiles
@@ -42,7 +43,7 @@ class ProfileRun(ClaimedUnit):
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
             self._writer.write(lambda session: self._reject(session, row.id, reasons))
         else:
-            self._writer.write(lambda session: self._ready(session, row.id, profile))
+            self._writer.write(lambda session: self._ready(session, row, profile))
             log.info("federation ready", federation_id=row.id)
 
     def _profile(self, row: Federation) -> dict[str, Any]:
@@ -61,9 +62,14 @@ class ProfileRun(ClaimedUnit):
         if self._context.stopping():
             raise _StopAskedError
 
-    def _ready(self, session: Session, federation_id: str, profile: dict[str, Any]) -> None:
-        federations = self._federations(session)
-        federations.set_ready(federation_id, profile, unit_id=self._claim.unit_id)
+    def _ready(self, session: Session, row: Federation, profile: dict[str, Any]) -> None:
+        fairness, disclosed = _registration(row).fairness, DisclosureRepository(session)
+        shown, cuts = beside_earlier(
+            profile, cuts_of(profile, fairness), disclosed.profile_cuts(row.fingerprint)
+        )
+        stored = self._federations(session).set_ready(row.id, shown, unit_id=self._claim.unit_id)
+        if stored:
+            disclosed.set_profile_cuts(row.fingerprint, cuts)
         self._finish(session, "done")
 
     def _reject(self, session: Session, federation_id: str, reasons: list[dict[str, str]]) -> None:

@@ -1,6 +1,6 @@
 """What reports disclosed of data is remembered, and what a run withholds because of it.
 
-Reports that were made before are not entered: which rows they disclosed is not stored.
+Reports and profiles that were made before are not entered: which rows they disclosed is not stored.
 
 Revision ID: 0016
 """
@@ -23,6 +23,7 @@ def upgrade() -> None:
     op.create_table(
         "disclosure_memories",
         sa.Column("fingerprint", sa.String(64), nullable=False),
+        sa.Column("profile_cuts", sa.JSON(), nullable=False),
         sa.PrimaryKeyConstraint("fingerprint", name=op.f("pk_disclosure_memories")),
     )
     op.create_table(

@@ -1,6 +1,7 @@
 """What was disclosed of data: across projects, because rows are the same whoever reads them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from sqlalchemy import select
 
@@ -15,9 +16,23 @@ class DisclosureRepository(Repository):
 
     def lock(self, fingerprint: str) -> None:
         """Until the end of the transaction nobody else adds to what was disclosed of the data."""
-        self._insert_absent(DisclosureMemory, {"fingerprint": fingerprint})
+        self._locked(fingerprint)
+
+    def profile_cuts(self, fingerprint: str) -> dict[str, Any]:
+        """How profiles of the data were cut, by attribute; locked as by `lock`."""
+        return dict(self._locked(fingerprint).profile_cuts)
+
+    def set_profile_cuts(self, fingerprint: str, cuts: Mapping[str, Any]) -> None:
+        """Overwrites them. Call `profile_cuts` before, in the same transaction."""
+        self._locked(fingerprint).profile_cuts = dict(cuts)
+        self.session.flush()
+
+    def _locked(self, fingerprint: str) -> DisclosureMemory:
+        self._insert_absent(DisclosureMemory, {"fingerprint": fingerprint, "profile_cuts": {}})
         memory = select(DisclosureMemory).where(DisclosureMemory.fingerprint == fingerprint)
-        self._one(memory.with_for_update())
+        return self.session.scalars(
+            memory.with_for_update(), execution_options={"populate_existing": True}
+        ).one()
 
     def sets(self, fingerprint: str, *, numbering: str) -> Iterator[tuple[bytes, bytes]]:
         """The sets whose rows are numbered so, and the favourable of each, as they were stored."""

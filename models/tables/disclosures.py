@@ -1,6 +1,7 @@
 """What reports have disclosed of data, so that later ones do not give more away beside them."""
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import ForeignKey, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
@@ -17,6 +18,8 @@ class DisclosureMemory(Base):
     __tablename__ = "disclosure_memories"
 
     fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    profile_cuts: Mapped[dict[str, Any]]
+    """By attribute, how profiles cut it and judged its rows."""
 
 
 class DisclosedSet(Base):

@@ -1,6 +1,7 @@
 """Admission: whether a spec can be run and its budget allows it, and its entry into the queue."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -14,11 +15,14 @@ from api.shared.federation_files import ready_federation
 from api.shared.load_pool import stop_if_given_up
 from api.shared.resources import Resources
 from api.shared.security import Caller
+from fedaudit.federations.profiles.earlier_cuts import beside_earlier, cuts_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.runs.plan_limits import PlanLimits
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.sources import FileSource
 from models.identifiers import new_id
 from models.repositories import (
+    DisclosureRepository,
     EventRepository,
     ExperimentRepository,
     FederationRepository,
@@ -161,10 +165,29 @@ def store_federation(session: Session, project_id: str, planned: ExperimentPlan)
     if uploaded is not None:
         # Locked, so that it is not deleted before the experiment is queued.
         return ready_federation(session, project_id, uploaded, lock=True).id
-    federation = FederationRepository(session, project_id).get_or_create(
-        fingerprint=planned.federation.fingerprint,
+    fingerprint = planned.federation.fingerprint
+    federations = FederationRepository(session, project_id)
+    known = federations.find(fingerprint)
+    if known is not None:
+        return known.id
+    return federations.get_or_create(
+        fingerprint=fingerprint,
         name=getattr(source, "path", source.source),
         source=source.source,
-        profile=planned.profile,
+        profile=_first_profile(session, planned),
+    ).id
+
+
+def _first_profile(session: Session, planned: ExperimentPlan) -> dict[str, Any]:
+    """The profile of data that this project has not used before, as another may have."""
+    spec, fingerprint = planned.spec, planned.federation.fingerprint
+    if not isinstance(spec.federation, FileSource):
+        return planned.profile
+    # The profile judges by the default rule, whatever the spec's is.
+    judged = spec.fairness.model_copy(update={"favourable": None})
+    disclosed = DisclosureRepository(session)
+    shown, cuts = beside_earlier(
+        planned.profile, cuts_of(planned.profile, judged), disclosed.profile_cuts(fingerprint)
     )
-    return federation.id
+    disclosed.set_profile_cuts(fingerprint, cuts)
+    return shown
