@@ -83,6 +83,10 @@ class Settings(BaseSettings):
     """Of a spec's hypotheses together, in 32-bit numbers."""
     max_planned_records: Annotated[int, Field(ge=1)] = 1_000_000
     """Records of a `record-personalised` spec, each of which is planned by itself."""
+    min_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """No submission or profile may set its minimum group size below this."""
+    min_group_clients: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """No submission or profile may set its minimum of clients in a group below this."""
     log_format: Literal["console", "json"] = "console"
     trusted_proxies: str = ""
     """Addresses and networks, separated by commas, of the proxies whose X-Forwarded-* are believed.

@@ -42,6 +42,9 @@ class FederationBody(BaseModel):
     profiled_at: datetime | None
     simulation: Simulation
     """Whether experiments are admitted whose noise anyone can draw again from the seed."""
+    disclosure: dict[str, Any] | None
+    """The fields of its disclosure policy that bind; null where everything is left to whoever
+    asks."""
     deleted_at: datetime | None
 
     @classmethod

@@ -60,6 +60,9 @@ class Experiment(Base):
     attributes: Mapped[dict[str, Any]]
     """Sensitive attribute -> its groups, in the order of the fairness counts."""
 
+    disclosure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The policy of its federation when it was admitted; null where there was none."""
+
     rounds_total: Mapped[int] = mapped_column(Integer)
     rounds_done: Mapped[int] = mapped_column(Integer)
     event_sequence: Mapped[int] = mapped_column(Integer)
