@@ -13,6 +13,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.hypotheses_document import Plane
+from fedaudit.spec.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 
@@ -102,6 +103,9 @@ class ReportMaterial:
     """Or the reason why there is none."""
     refused: NDArray[np.int32] | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
+    disclosure_policy: DisclosurePolicy | None = None
+    """The policy of the federation when the experiment was admitted, empty where its owner had set
+    none; None where no service admitted it, or nobody knows."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""
 

@@ -308,3 +308,15 @@ def test_nothing_goes_below_the_floor_of_the_service(sqlite_url: str, tmp_path: 
             "minimum_group_size": 5,
             "minimum_group_clients": 2,
         }
+
+
+def test_a_profile_from_before_the_policy_shows_no_groups(api: Api) -> None:
+    federation = upload(api, value=AGES)
+    make_ready(api, federation["id"], attributes={"group": {"groups": {"a": 60, "b": 60}}})
+    path = f"/v1/federations/{federation['id']}"
+    set_policy(api, federation["id"], minimum_group_size=30)
+    assert "attributes" in api.get(f"{path}/profile").json()
+    set_policy(api, federation["id"], minimum_group_size=31)
+    for profile in (api.get(f"{path}/profile").json(), api.get(path).json()["profile"]):
+        assert "attributes" not in profile
+        assert "register the file again" in profile["warnings"][-1]["message"]
