@@ -333,7 +333,7 @@ class Client:
         return items
 
     def set_simulation(self, federation_id: str, simulation: str) -> Json:
-        """Whether noise may be simulated, `allowed` or `forbidden`; the answer is the federation."""
+        """Whether noise may be simulated: `allowed` or `forbidden`; gives the federation."""
         asked = {"simulation": simulation}
         return self._transport.json("PUT", f"{_federation(federation_id)}/simulation", json=asked)
 
