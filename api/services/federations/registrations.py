@@ -65,7 +65,7 @@ def register_path(
     from fedaudit.federations.reading.source_files import Files, open_path
 
     path = str(registration.federation.path)
-    files = Files(resources.settings.sources_dir)
+    files = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
     with open_path(path, files=files, pointer="/federation/path") as source:
         fingerprint, size = source.fingerprint, source.size
     file = _new_file(registration, fingerprint, PurePosixPath(path).name, size, storage_key=None)
