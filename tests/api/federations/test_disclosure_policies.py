@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from fedaudit.federations.profile_file import profile_registration
+from fedaudit.federations.reading.source_files import Files
+from fedaudit.spec.registration import parse_registration
 from tests.api.service import SPEC, Api, fail, running_api, settings_for, spec
 from tests.api.uploads import CONTENT, make_ready, parts, registration, spec_of, upload
 
@@ -57,6 +60,24 @@ def refused(api: Api, value: dict[str, Any], **options: Any) -> dict[str, str]:
     return {fault["pointer"]: fault["message"] for fault in answers[0].json()["errors"]}
 
 
+def _below(edge: int, sources: Path | None) -> tuple[int, float]:
+    """What a profile shows of the people below an age: their rows and their base rate."""
+    assert sources is not None
+    (sources / "ages.csv").write_bytes(CONTENT)
+    value = registration(
+        federation={**AGES["federation"], "path": "ages.csv"},
+        fairness={
+            **AGES["fairness"],
+            "edges": {"age": [edge]},
+            "favourable": {"op": "ge", "value": 25},
+            "minimum_group_size": 20,
+        },
+    )
+    found = profile_registration(parse_registration(value), files=Files(sources))
+    ages = found["attributes"]["age"]
+    return ages["groups"][f"<{edge}"], ages["base_rates"][f"<{edge}"]
+
+
 def test_two_edges_whose_difference_is_one_age_are_refused(
     api: Api, federation: dict[str, Any]
 ) -> None:
@@ -82,8 +103,12 @@ def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any
     second["federation"]["validation_fraction"] = 21 / 40
     fourth = asking(federation)
     fourth["federation"]["scoring"] = {"method": "split", "fraction": 0.5}
+    training = []
     for value in (first, second, third, fourth):
-        assert api.post("/v1/experiments?validate_only=true", json=value).status_code == 200
+        answer = api.post("/v1/experiments?validate_only=true", json=value)
+        assert answer.status_code == 200, answer.text
+        training.append(answer.json()["training_clients"])
+    assert training == [20, 19, 20, 20]
     set_policy(api, federation["id"], split=split)
     api.submit(first)
     assert "set it to 0.5" in refused(api, second)["/federation/validation_fraction"]
@@ -92,8 +117,12 @@ def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any
 
 
 def test_a_profile_by_other_edges_is_refused(api_on_both: Api) -> None:
-    """Base rates of two profiles give one person's outcome, without a run and without a budget."""
+    """Base rates of two profiles give one client's outcomes, without a run and without a budget."""
     api = api_on_both
+    rows, rates = zip(*(_below(edge, api.settings.sources_dir) for edge in (20, 21)), strict=True)
+    # The client of age 20 has three incomes: 20, 30 and 40, of which two are 25 or more.
+    assert rows[1] - rows[0] == 3
+    assert round(rows[1] * rates[1]) - round(rows[0] * rates[0]) == 2
     federation = upload(api, value=AGES)
     make_ready(api, federation["id"])
     set_policy(api, federation["id"], edges={"age": [20]}, minimum_group_size=30)
