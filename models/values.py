@@ -55,6 +55,8 @@ class NewExperiment:
     unit_position: int = 0
     attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     tags: Sequence[str] = ()
+    disclosure: Mapping[str, Any] | None = None
+    """The policy of its federation, if it has one."""
     retry_of: str | None = None
     id: str = field(default_factory=new_id)
 

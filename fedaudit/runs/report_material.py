@@ -13,6 +13,7 @@ from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
+from fedaudit.spec.disclosure_policy import DisclosurePolicy
 from fedaudit.training.base.round_records import FinalResult
 from fedaudit.training.base.stopping import has_diverged, reported_end
 
@@ -25,11 +26,13 @@ def report_material(
     device: str,
     backend: Mapping[str, str],
     key_id: str | None = None,
+    disclosure_policy: DisclosurePolicy | None = None,
 ) -> ReportMaterial:
     """The facts of a finished run, for `assemble`.
 
     `backend`: what `training.backend` says of the device. `key_id`: the key that the report is to
-    be signed with, if it is. Raises ValueError for a run that was cancelled or has not ended.
+    be signed with, if it is. `disclosure_policy`: the one under which a service admitted it.
+    Raises ValueError for a run that was cancelled or has not ended.
     """
     ledger = run.ledger
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
@@ -52,6 +55,7 @@ def report_material(
         disclosures=run.disclosures,
         hypothesis_disclosures=_hypothesis_disclosures(run, result),
         key_id=key_id,
+        disclosure_policy=disclosure_policy,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
         clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,

@@ -103,12 +103,16 @@ class FederationRepository(BudgetRepository):
 
         Raises LookupError where the project has no such federation.
         """
-        found = self.lock(id)
-        if found is None:
-            raise LookupError(f"federation {id}: this project has no such federation")
-        self._set(id, {"simulation": simulation})
-        self.session.refresh(found)
-        return found
+        return self._changed(id, {"simulation": simulation})
+
+    def set_disclosure(self, id: str, policy: Mapping[str, Any] | None) -> Federation:  # noqa: A002
+        """What may be asked of its groups in what is admitted from now on; the row as it then is.
+
+        It stays whatever becomes of the file, as what was spent does. Raises LookupError where the
+        project has no such federation.
+        """
+        stored = None if policy is None else dict(policy)
+        return self._changed(id, {"disclosure": stored, "disclosure_set_at": utc_now()})
 
     def of_unit(self, unit_id: str) -> Federation | None:
         """The federation that a unit is to profile.
@@ -217,6 +221,14 @@ class FederationRepository(BudgetRepository):
                 .values(values)
             )
         )
+
+    def _changed(self, id: str, values: Mapping[str, Any]) -> Federation:  # noqa: A002
+        found = self.lock(id)
+        if found is None:
+            raise LookupError(f"federation {id}: this project has no such federation")
+        self._set(id, values)
+        self.session.refresh(found)
+        return found
 
     def _set(self, id: str, values: Mapping[str, Any]) -> None:  # noqa: A002
         mine = (Federation.id == id, Federation.project_id == self.project_id)

@@ -62,6 +62,9 @@ class Experiment(Base):
     withheld_attributes: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     """Those that are too near to what earlier reports disclosed; null before a worker decided."""
 
+    disclosure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The policy of its federation when it was admitted; null where there was none."""
+
     rounds_total: Mapped[int] = mapped_column(Integer)
     rounds_done: Mapped[int] = mapped_column(Integer)
     event_sequence: Mapped[int] = mapped_column(Integer)

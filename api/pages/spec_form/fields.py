@@ -3,6 +3,7 @@
 from api.pages.spec_form.field import Field, Section
 from api.pages.spec_form.privacy_fields import privacy_fields
 from fedaudit.privacy.mechanisms import registry as mechanisms
+from fedaudit.spec.fairness import DEFAULT_GROUP_CLIENTS
 from fedaudit.spec.gate_figures import PLAIN_FIGURES
 from fedaudit.spec.gates import GateOp
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
@@ -209,6 +210,12 @@ GROUPS = Section(
             "Smallest group shown",
             initial="30",
             hint="Groups with fewer scored rows are suppressed.",
+        ),
+        Field(
+            "/fairness/minimum_group_clients",
+            "Fewest clients of a group",
+            initial=str(DEFAULT_GROUP_CLIENTS),
+            hint="Groups whose scored rows are of fewer clients are suppressed.",
         ),
         Field(
             "/fairness/sensitive",

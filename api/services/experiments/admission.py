@@ -9,6 +9,11 @@ from api.http.problems import ProblemError
 from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.budgets.reservation import reserve
 from api.services.experiments.bound_data import load_for
+from api.services.federations.disclosure_policies import (
+    refuse_below_floor,
+    refuse_departures,
+    stored_policy,
+)
 from api.services.federations.simulated_noise import refuse_what_is_not_secret, warnings_of
 from api.shared.data_faults import faults_for
 from api.shared.federation_files import ready_federation
@@ -32,11 +37,13 @@ from models.values import NewExperiment
 
 
 def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
-    """Load the data and project the cost; no transaction.
+    """Load the data and project the cost; no transaction. Nothing below the service's floor of
+    disclosure is loaded.
 
     Raises InvalidInputError, which quotes data to callers who may read them alone.
     """
     settings = resources.settings
+    refuse_below_floor(settings, spec.fairness)
     limits = PlanLimits(
         model_bytes=settings.max_model_bytes, planned_records=settings.max_planned_records
     )
@@ -60,7 +67,8 @@ def admit(
     """Reserve the worst case and queue the experiment, in the caller's transaction.
 
     Raises ProblemError, to be followed by a roll-back, where a budget has no room, or the
-    federation forbids simulation and the noise is not secret.
+    federation forbids simulation and the noise is not secret; InvalidInputError where the spec
+    departs from the federation's disclosure policy.
     """
     unit_message = queue_unit(
         session, project_id, kind="run", device=planned.spec.device, max_attempts=max_attempts
@@ -93,6 +101,7 @@ def admit_to_unit(
     ledger_context = planned.ledger_context
     federation_id = store_federation(session, project_id, planned)
     refuse_what_is_not_secret(session, project_id, federation_id, planned)
+    policy = refuse_departures(session, project_id, federation_id, planned.spec)
     reserve(
         session,
         project_id,
@@ -108,6 +117,7 @@ def admit_to_unit(
         unit_id=unit_id,
         unit_position=unit_position,
         retry_of=retry_of,
+        disclosure=stored_policy(policy),
     )
     ExperimentRepository(session, project_id).add(experiment)
     event = {"status": "queued", "status_reason": None}
@@ -130,13 +140,15 @@ class Trial:
 def try_admission(resources: Resources, project_id: str, planned: ExperimentPlan) -> Trial:
     """Try the reservation itself, and roll it back, so that the answer is that of a submission.
 
-    Raises ProblemError where the plan would be refused for another reason than a budget.
+    Raises ProblemError or InvalidInputError where the plan would be refused for another reason than
+    a budget.
     """
     warnings: list[str] = []
     try:
         with resources.database.write() as session:
             federation_id = store_federation(session, project_id, planned)
             refuse_what_is_not_secret(session, project_id, federation_id, planned)
+            refuse_departures(session, project_id, federation_id, planned.spec)
             noise = planned.spec.privacy.noise
             warnings = warnings_of(session, project_id, federation_id, noise=noise)
             reserve(

@@ -13,6 +13,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.hypotheses_document import Plane
+from fedaudit.spec.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 
@@ -106,5 +107,8 @@ class ReportMaterial:
     """By attribute, which groups are disclosed: every attribute that the result has counts of."""
     hypothesis_disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
     """By attribute, which cells [k, groups] of the rows that each hypothesis predicted are."""
+    disclosure_policy: DisclosurePolicy | None = None
+    """The policy of the federation when the experiment was admitted, empty where its owner had set
+    none; None where no service admitted it, or nobody knows."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""

@@ -4,6 +4,7 @@ from typing import assert_never
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.sections.disclosure_limits import disclosure_limits
 from fedaudit.reports.sections.epsilon_limits import SIMULATED, epsilon_limits, withheld_updates
 from fedaudit.reports.sections.floating_point import floating_point_limits
 from fedaudit.spec.training import StoppedBy
@@ -25,6 +26,7 @@ def limits(material: ReportMaterial) -> list[str]:
         *_limit_data(material),
         *_limit_validation(material),
         *_limit_fairness(material),
+        *disclosure_limits(material.disclosure_policy, material.spec),
         *_limit_training(material),
         "No attack was run against this model: nothing here says what an adversary recovers.",
         "The figures are of one run with one seed, and of this run alone: what other experiments "

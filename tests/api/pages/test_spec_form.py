@@ -138,6 +138,7 @@ def test_groups_and_rules_of_ones_own() -> None:
     made = build(typed, {})
     assert made.value["fairness"] == {
         "minimum_group_size": 30,
+        "minimum_group_clients": 2,
         "sensitive": ["sex", "race"],
         "intersections": [["sex", "race"]],
         "favourable": [
