@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.http.problems import MEDIA_TYPE, Problem
-from api.schemas.federations import BudgetSetting, SimulationSetting
+from api.schemas.budgets import BudgetSetting
+from api.schemas.federations import SimulationSetting
 from api.schemas.gates import GatesRequest, PolicyRequest
 from api.schemas.keys import KeyRequest
 from fedaudit import __version__

@@ -93,6 +93,8 @@ class Settings(BaseSettings):
     """No submission or profile may set its minimum group size below this."""
     min_group_clients: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """No submission or profile may set its minimum of clients in a group below this."""
+    budgets_across: Literal["service", "project"] = "service"
+    """Whether a budget on a content counts what every project spends on it, or its own's alone."""
     log_format: Literal["console", "json"] = "console"
     trusted_proxies: str = ""
     """Addresses and networks, separated by commas, of the proxies whose X-Forwarded-* are believed.

@@ -19,6 +19,8 @@ Bound = tuple[str, Literal["lte", "gte"], float]
 
 BudgetFigure = Literal["leakage", "log_ratio", "epsilon"]
 """What a budget counts: n/nu by the paper's convention, the theorem's own sum, or an epsilon."""
+BudgetsAcross = Literal["service", "project"]
+"""Whether a budget on a content counts what every project of the service spends, or its own's."""
 FederationStatus = Literal["profiling", "ready", "rejected", "deleted"]
 Simulation = Literal["allowed", "forbidden"]
 """Whether a federation admits runs whose noise is drawn from the experiment's seed."""
@@ -187,9 +189,21 @@ Gap = Literal[
     "other-adjacency",
     "other-observer",
     "other-unit",
+    "other-clients",
     "simulated",
     "profile",
 ]
+
+
+@dataclass(frozen=True)
+class NearCopyOf:
+    """Another federation that has most rows of one, or whose rows are mostly those of it."""
+
+    federation_id: str
+    other_id: str
+    other_project_id: str
+    share: float
+    """Of the rows of `federation_id`, those that are the other's; estimated."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +233,23 @@ class Budget:
     """What ran, or is to run, in the same book and is not in these figures."""
     terms: LeakageTerms | None = None
     """Of leakage: None of a total that was set before radius and clip were recorded."""
+    unit_key: str | None = None
+    """How the clients are told apart whose spending is counted; None of nothing, and of what was
+    spent before it was recorded."""
+    for_clients: str = ""
+    """The key of the clients that it is for; '' where it names none, and counts whose cost most."""
+    own_total: float | None = None
+    """What this project has set."""
+    owner_total: float | None = None
+    """What the owner of the content has set, if there is one."""
+    across: BudgetsAcross = "service"
+    """Whose spending is counted; made-up data is each project's own whatever the setting."""
+    is_owner: bool = True
+    """Whether no other project's totals hold for this one."""
+    others_reserved: float = 0.0
+    """Of `reserved`, by other projects; of an epsilon, theirs by themselves."""
+    others_spent: float = 0.0
+    """Of `spent`, as with `others_reserved`."""
 
     @property
     def remaining(self) -> float | None:
@@ -243,6 +274,8 @@ class EpsilonCost:
     unit: str
     """`client` or `record`, whom the adjacency is about."""
     delta: float
+    unit_key: str = ""
+    """How these units are told apart; '' counts as the same as any."""
     epsilon: float
     """Of the experiment by itself, at its own delta."""
     curve: NDArray[np.float64]
@@ -253,7 +286,7 @@ class EpsilonCost:
     """Of the whole run, if nothing is repeated."""
 
 
-Shortage = Literal["no-room", "other-adjacency", "other-observer", "other-unit"]
+Shortage = Literal["no-room", "other-adjacency", "other-observer", "other-unit", "other-clients"]
 
 
 @dataclass(frozen=True)

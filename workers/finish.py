@@ -46,10 +46,12 @@ def report_of(
     device: str,
     backend: Mapping[str, str],
     key: SigningKey,
+    budgets_apart: bool,
 ) -> dict[str, Any]:
     """The signed report document of a run that finished.
 
-    Raises FiguresDisagreeError where its fairness figures do not follow from its rows.
+    `budgets_apart`: whether each project's spending is counted apart. Raises FiguresDisagreeError
+    where its fairness figures do not follow from its rows.
     """
     with database.read() as session:
         row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
@@ -61,6 +63,7 @@ def report_of(
             backend=backend,
             key_id=key.key_id,
             disclosure_policy=parse_disclosure_policy((row and row.disclosure) or {}),
+            budgets_apart=budgets_apart,
         )
     return sign_report(checked_report(material, result), key)
 

@@ -8,7 +8,8 @@ from sqlalchemy.orm import Session
 from fedaudit.federations.profiles.earlier_cuts import beside_earlier, cuts_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration
-from models.repositories import DisclosureRepository, FederationRepository
+from models.near_copies import SKETCHED, Sketch
+from models.repositories import DisclosureRepository, FederationRepository, NearCopyRepository
 from models.tables.federations import Federation
 from workers.claimed_unit import ClaimedUnit
 from workers.uploaded_files import ProjectFiles
@@ -36,6 +37,7 @@ class ProfileRun(ClaimedUnit):
             return
         try:
             profile = self._profile(row)
+            sketch = self._sketch(row)
         except _StopAskedError:
             self._give_back()
         except InvalidInputError as error:
@@ -43,7 +45,7 @@ class ProfileRun(ClaimedUnit):
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
             self._writer.write(lambda session: self._reject(session, row.id, reasons))
         else:
-            self._writer.write(lambda session: self._ready(session, row, profile))
+            self._writer.write(lambda session: self._ready(session, row, profile, sketch))
             log.info("federation ready", federation_id=row.id)
 
     def _profile(self, row: Federation) -> dict[str, Any]:
@@ -57,19 +59,43 @@ class ProfileRun(ClaimedUnit):
             fingerprint=row.fingerprint,
         )
 
+    def _sketch(self, row: Federation) -> Sketch | None:
+        """What near-copies of a table are found by; None where there are no rows to compare."""
+        from fedaudit.federations.profile_file import registered_row_hashes
+
+        try:
+            hashes = registered_row_hashes(
+                _registration(row),
+                files=ProjectFiles(self._context, self._claim.project_id).files,
+                keep=SKETCHED,
+                progress=self._progressed,
+            )
+        except InvalidInputError as error:
+            # A column that the registration does not use: the data are as good as without it.
+            log.warning("rows not compared", federation_id=row.id, detail=str(error))
+            return None
+        return None if hashes is None else Sketch.of(hashes)
+
     def _progressed(self) -> None:
         self._lease.progressed()
         if self._context.stopping():
             raise _StopAskedError
 
-    def _ready(self, session: Session, row: Federation, profile: dict[str, Any]) -> None:
+    def _ready(
+        self,
+        session: Session,
+        row: Federation,
+        profile: dict[str, Any],
+        sketch: Sketch | None,
+    ) -> None:
         fairness, disclosed = _registration(row).fairness, DisclosureRepository(session)
         shown, cuts = beside_earlier(
             profile, cuts_of(profile, fairness), disclosed.profile_cuts(row.fingerprint)
         )
-        stored = self._federations(session).set_ready(row.id, shown, unit_id=self._claim.unit_id)
-        if stored:
+        if self._federations(session).set_ready(row.id, shown, unit_id=self._claim.unit_id):
             disclosed.set_profile_cuts(row.fingerprint, cuts)
+            if sketch is not None:
+                NearCopyRepository(session).add(row.id, sketch)
         self._finish(session, "done")
 
     def _reject(self, session: Session, federation_id: str, reasons: list[dict[str, str]]) -> None:

@@ -124,22 +124,21 @@ class RunLoop:
             ledger.add_intents(experiment.id, experiment.project_id, intents)
         return refused
 
-    @staticmethod
     def _draw(
-        session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
+        self, session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
     ) -> bool:
         """Whether the budgets have room for these rounds, in the worst case; if so, books them."""
         run, ledger = experiment.run, experiment.run.ledger
-        inputs = ledger.inputs
+        inputs, across = ledger.inputs, self._context.settings.budgets_across
         most = ledger.largest_charges([*run.interrupted_rounds, *rounds])
         if inputs.counts_epsilon:
             counts: dict[str, int] = dict(zip(ledger.ledger_context.observers, most, strict=True))
-            epsilons = EpsilonBudgetRepository(session, experiment.project_id)
+            epsilons = EpsilonBudgetRepository(session, experiment.project_id, across=across)
             return epsilons.draw(experiment.id, counts, price=composed_epsilon)
         if inputs.noise_multiplier is None:
             return True
         spent = leakage(most[0], n=inputs.n, noise_multiplier=inputs.noise_multiplier)
-        budgets = BudgetRepository(session, experiment.project_id)
+        budgets = BudgetRepository(session, experiment.project_id, across=across)
         return budgets.draw(experiment.id, spent=spent, releases=most[0])
 
     # -- storing ----------------------------------------------------------------------------------
@@ -211,6 +210,7 @@ class RunLoop:
                 device=device,
                 backend=backend(device),
                 key=key,
+                budgets_apart=self._context.settings.budgets_across == "project",
             )
         except FiguresDisagreeError as error:
             # Another attempt would give the same figures.

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 from api.http.bodies import validated
 from api.pages.session import CheckedForm
-from api.schemas.federations import BudgetSetting
+from api.schemas.budgets import BudgetSetting
 from fedaudit.spec.errors import FieldError, InvalidInputError
 
 _NUMBERS = ("total", "delta", "clip")
@@ -25,6 +25,7 @@ class BudgetDraft:
     observer: str = "server"
     radius: str = "adaptive"
     clip: str = ""
+    unit_key: str = ""
 
     @classmethod
     def of(cls, form: CheckedForm) -> Self:
@@ -38,6 +39,7 @@ def setting_of(draft: BudgetDraft) -> BudgetSetting:
     Raises InvalidInputError naming the field.
     """
     values: dict[str, Any] = dict(vars(draft))
+    values["unit_key"] = draft.unit_key or None
     # The form always sends all of them.
     if draft.figure != "epsilon":
         values |= dict.fromkeys(_OF_AN_EPSILON)

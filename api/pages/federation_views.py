@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from api.pages.wording import figure
+from api.schemas.budgets import BudgetBody
 from api.schemas.disclosure_bodies import DisclosureBody
-from api.schemas.federations import BudgetBody
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.spec.fairness import GroupRule, Rule

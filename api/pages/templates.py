@@ -15,6 +15,7 @@ from api.pages.spec_form import choice_rules
 from fedaudit import __version__
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.planning.unit_key import unit_key_words
 
 _HERE = Path(__file__).parent
 ASSETS = _HERE / "assets"
@@ -98,6 +99,7 @@ def _environment() -> Environment:
         cost=wording.cost,
         observer=observer_words,
         adjacency=adjacency_words,
+        unit_key=unit_key_words,
         room=wording.room,
         small_number=wording.small_number,
         whole=wording.whole,

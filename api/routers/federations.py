@@ -13,10 +13,9 @@ from api.http.cursors import decode_cursor, encode_cursor
 from api.http.problems import ProblemError
 from api.openapi import problems, request_body, upload_body
 from api.schemas.base import IdempotencyHeader
+from api.schemas.budgets import BudgetList, BudgetSetting
 from api.schemas.disclosure_bodies import DisclosureBody
 from api.schemas.federations import (
-    BudgetList,
-    BudgetSetting,
     FederationBody,
     FederationPage,
     FederationParameters,
@@ -32,6 +31,7 @@ from api.services.federations.disclosure_policies import set_disclosure as chang
 from api.services.federations.incoming_upload import IncomingUpload
 from api.services.federations.registrations import (
     Registered,
+    federation_bodies,
     federation_body,
     register_path,
     register_upload,
@@ -110,7 +110,7 @@ async def register_federation(
         background.add_task(dispatch, resources, registered.unit_message)
     response.status_code = registered.status_code
     response.headers["Location"] = f"/v1/federations/{registered.federation.id}"
-    return federation_body(registered.federation, caller=caller)
+    return await run_sync(partial(federation_body, resources, registered.federation, caller=caller))
 
 
 async def _upload(
@@ -151,7 +151,7 @@ def list_federations(
             status=parameters.status, cursor=cursor, limit=parameters.limit
         )
     return FederationPage(
-        items=[federation_body(row, caller=caller) for row in page.items],
+        items=federation_bodies(resources, page.items, caller=caller),
         next_cursor=encode_cursor("federations", page.next_cursor),
     )
 
@@ -162,7 +162,8 @@ def get_federation(
 ) -> FederationBody:
     """One federation."""
     with resources.database.read() as session:
-        return federation_body(find_federation(session, caller, federation_id), caller=caller)
+        found = find_federation(session, caller, federation_id)
+    return federation_body(resources, found, caller=caller)
 
 
 @router.delete("/{federation_id}", status_code=204, responses=problems(404, 409))
@@ -192,13 +193,17 @@ def get_budgets(federation_id: str, caller: FederationsReader, resources: Shared
 
 @router.put(
     "/{federation_id}/budget",
-    responses=problems(404, 415),
+    responses=problems(404, 409, 415),
     openapi_extra=request_body(BudgetSetting),
 )
 def set_budget(
     federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
 ) -> BudgetList:
-    """Set one budget. A total below what is spent only stops what is still to come."""
+    """Set one budget. A total below what is spent only stops what is still to come.
+
+    Where another project owns the content, its total cannot be raised, and a smaller one holds for
+    the caller's project alone.
+    """
     setting = validated(BudgetSetting, value)
     return BudgetList(items=change_budget(resources, caller, federation_id, setting))
 
@@ -218,7 +223,7 @@ def set_simulation(
     """
     setting = validated(SimulationSetting, value)
     changed = change_simulation(resources, caller, federation_id, setting)
-    return federation_body(changed, caller=caller)
+    return federation_body(resources, changed, caller=caller)
 
 
 @router.get("/{federation_id}/disclosure", responses=problems(404))

@@ -62,13 +62,14 @@ def list_command(*, as_json: bool) -> None:
 
 
 def show_command(federation_id: str, *, as_json: bool) -> None:
-    """Print a federation and its profile."""
+    """Print a federation, its profile and its budgets."""
     with connected() as client:
         federation = client.federation(federation_id)
+        budgets = [] if as_json else client.budgets(federation_id)
     if as_json:
         write_json(federation)
     else:
-        show(federation)
+        show(federation, budgets)
 
 
 def disclosure_command(

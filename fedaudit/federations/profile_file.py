@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.source_kinds import file_kind
 from fedaudit.spec.registration import Registration
@@ -25,3 +28,18 @@ def profile_registration(
     return kind.profile(
         registration.fairness, files=files, progress=progress, fingerprint=fingerprint
     )
+
+
+def registered_row_hashes(
+    registration: Registration,
+    *,
+    files: Files,
+    keep: int,
+    progress: Callable[[], None] = lambda: None,
+) -> NDArray[np.int64] | None:
+    """The `keep` smallest hashes of a registered table's rows; None for what is no table.
+
+    Raises InvalidInputError where a column cannot be read, which need not be one that is used.
+    """
+    kind = file_kind(registration.federation)
+    return kind.row_hashes(files=files, keep=keep, progress=progress)

@@ -5,6 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.profiles.profile import profile
@@ -64,6 +67,13 @@ class FileKind(SourceKind):
         figures = profile(federation, fairness)
         figures["notes"] += self.profile_notes()
         return figures
+
+    def row_hashes(
+        self, *, files: Files, keep: int, progress: Callable[[], None]
+    ) -> NDArray[np.int64] | None:
+        """The `keep` smallest hashes of the rows, by which near-copies are found; None for what is
+        no table. Raises InvalidInputError."""
+        return None
 
     def profile_notes(self) -> list[str]:
         """What differs between the profile and the data of an experiment."""

@@ -46,6 +46,8 @@ class SyntheticLinear(Source):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=True,
+            client_key=None,
+            made_up=True,
             target="number",
             images=False,
             attributes=frozenset(),
@@ -74,6 +76,8 @@ class SyntheticGroups(Source):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=True,
+            client_key=None,
+            made_up=True,
             target="number",
             images=False,
             attributes=frozenset({"group"}),
@@ -118,6 +122,8 @@ class HospitalCharges(FileSource):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=False,
+            client_key=self.client_key,
+            made_up=False,
             target="number",
             images=False,
             attributes=None,

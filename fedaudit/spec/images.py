@@ -46,6 +46,8 @@ class Images(FileSource):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=self.rotate is not None,
+            client_key=self.client_key,
+            made_up=False,
             target="class",
             images=True,
             attributes=None,
@@ -72,6 +74,8 @@ class Femnist(FileSource):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=self.rotate is not None,
+            client_key="user",
+            made_up=False,
             target="class",
             images=True,
             attributes=None,

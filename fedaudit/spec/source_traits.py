@@ -16,6 +16,10 @@ class SourceTraits:
 
     draws_data: bool
     """Whether the loaded data depend on the experiment's seed."""
+    client_key: str | None
+    """The column or array that says whose a row is; None where the data name no client."""
+    made_up: bool
+    """Whether the data are drawn from a distribution, and so are nobody's."""
     target: TargetKind
     images: bool
     """Whether rows are images."""

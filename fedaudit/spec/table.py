@@ -14,6 +14,11 @@ _STANDARDISED = (
     "Features were standardised by means and deviations of the data, taken without noise: no "
     "guarantee covers what these reveal."
 )
+_DEALT = (
+    "The clients were made up: the partition dealt rows to them by the seed, and none of them is a "
+    "person or an institution. A guarantee for a client is one for the rows that happened to be "
+    "dealt to it, and whose rows lie with several clients is protected less."
+)
 FeatureKind = Literal["numeric", "categorical"]
 Encoding = Literal["one-hot", "ordinal"]
 Missing = Literal["reject", "drop-row", "constant"]
@@ -191,13 +196,18 @@ class Table(FileSource):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=self.dealt is not None or self._standardised_over_training,
+            client_key=self._key_column,
+            made_up=False,
             target="either",
             images=False,
             attributes=None,
             cuts_attributes=True,
             training_columns=frozenset({self.target, *self.named_features}),
             files=self.paths,
-            data_limits=() if self.standardise is None else (_STANDARDISED,),
+            data_limits=(
+                *(() if self.standardise is None else (_STANDARDISED,)),
+                *(() if self.dealt is None else (_DEALT,)),
+            ),
             fairness_limits=(),
         )
 
@@ -206,6 +216,19 @@ class Table(FileSource):
         """The features that the spec names; none where it takes all columns."""
         features = () if self.features == "all" else self.features
         return frozenset(one if isinstance(one, str) else one.name for one in features)
+
+    @property
+    def _key_column(self) -> str | None:
+        """The column that names the client; None where the seed deals rows to clients."""
+        match self.partition:
+            case None:
+                return self.client_key
+            case ByColumn():
+                return self.partition.column
+            case Iid() | Dirichlet() | Shards():
+                return None
+            case _:
+                assert_never(self.partition)
 
     @property
     def _standardised_over_training(self) -> bool:

@@ -11,7 +11,7 @@ from alembic import op
 from models.tables.base import UtcDateTime
 
 revision = "0016"
-down_revision = "0014"
+down_revision = "0015"
 branch_labels = None
 depends_on = None
 

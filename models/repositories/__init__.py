@@ -13,6 +13,7 @@ from models.repositories.federations import FederationRepository
 from models.repositories.gate_policies import GatePolicyRepository
 from models.repositories.idempotency import IdempotencyRepository
 from models.repositories.ledger import LedgerRepository
+from models.repositories.near_copies import NearCopyRepository
 from models.repositories.outbox import OutboxRepository
 from models.repositories.projects import ProjectRepository
 from models.repositories.recovery import fail_unit
@@ -39,6 +40,7 @@ __all__ = [
     "IdempotencyRepository",
     "LedgerCheckpointRepository",
     "LedgerRepository",
+    "NearCopyRepository",
     "OutboxRepository",
     "ProjectRepository",
     "ReportListRepository",

@@ -11,14 +11,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, func, or_, select
 
 from models.leakage_terms import LeakageTerms
-from models.repositories.base import ScopedRepository
+from models.repositories.budget_rows import BudgetRows
 from models.repositories.epsilon_budgets import counts_for
 from models.repositories.experiments import ENDED
+from models.tables.budgets import Reservation
 from models.tables.experiments import Experiment
-from models.tables.federations import Federation, Reservation
+from models.tables.federations import Federation
 from models.values import Budget, BudgetFigure, Gap, Uncounted
 
 _RELEASE = "release"
@@ -30,6 +31,7 @@ class _Cost:
     adjacency: str
     observer: str
     unit: str | None
+    unit_key: str
 
 
 @dataclass
@@ -41,24 +43,24 @@ class _Run:
     costs: list[_Cost] = field(default_factory=list)
 
 
-class BudgetGapRepository(ScopedRepository):
-    """Compares the runs on a federation with its budgets."""
+class BudgetGapRepository(BudgetRows):
+    """Compares the runs on a federation with its budgets, and those of projects that share it."""
 
     def uncounted(self, federation_id: str, budgets: Sequence[Budget]) -> list[Budget]:
         """The same budgets, each with the runs that are not in its figures."""
-        runs, profiles = self._runs(federation_id), self._profiles(federation_id)
+        sharing = self._sharing(federation_id)
+        ids = () if sharing is None else sharing.ids
+        runs, profiles = self._runs(ids), self._profiles(ids)
         return [
             replace(one, uncounted=_uncounted(one, runs) + _shown(one, profiles)) for one in budgets
         ]
 
-    def _profiles(self, federation_id: str) -> int:
-        """How many profiles were published that are still known of: one, or none."""
-        found = self._one(self._select(Federation).where(Federation.id == federation_id))
-        if found is None or found.profiled_at is None:
-            return 0
-        return int(bool(found.profile) or found.status == "deleted")
+    def _profiles(self, federation_ids: Sequence[str]) -> int:
+        """How many profiles were published: one for each registration that differs."""
+        profiles = select(func.sum(Federation.profiles)).where(Federation.id.in_(federation_ids))
+        return int(self.session.scalar(profiles) or 0)
 
-    def _runs(self, federation_id: str) -> list[_Run]:
+    def _runs(self, federation_ids: Sequence[str]) -> list[_Run]:
         mine = and_(
             Reservation.experiment_id == Experiment.id,
             Reservation.federation_id == Experiment.federation_id,
@@ -72,11 +74,11 @@ class BudgetGapRepository(ScopedRepository):
                 Reservation.adjacency,
                 Reservation.observer,
                 Reservation.unit,
+                Reservation.unit_key,
             )
             .outerjoin(Reservation, mine)
             .where(
-                Experiment.project_id == self.project_id,
-                Experiment.federation_id == federation_id,
+                Experiment.federation_id.in_(federation_ids),
                 # What ended before its first round has cost nothing, unless noise was drawn.
                 or_(
                     Experiment.status.not_in(ENDED),
@@ -87,10 +89,10 @@ class BudgetGapRepository(ScopedRepository):
             )
         )
         runs: dict[str, _Run] = {}
-        for id_, noise, mechanism, figure, adjacency, observer, unit in rows:
+        for id_, noise, mechanism, figure, adjacency, observer, unit, unit_key in rows:
             run = runs.setdefault(id_, _Run(noise, mechanism))
             if figure is not None:
-                run.costs.append(_Cost(figure, adjacency, observer, unit))
+                run.costs.append(_Cost(figure, adjacency, observer, unit, unit_key))
         return list(runs.values())
 
 
@@ -111,7 +113,7 @@ def _uncounted(budget: Budget, runs: Iterable[_Run]) -> tuple[Uncounted, ...]:
 
 def _shown(budget: Budget, profiles: int) -> tuple[Uncounted, ...]:
     """A profile is exact: a bound on what is released does not bound it."""
-    if not profiles or not _bounds_release(budget):
+    if not profiles or budget.total is None:
         return ()
     return (Uncounted("profile", profiles, "profile"),)
 
@@ -131,7 +133,7 @@ def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
         case "leakage":
             return _why_no_leakage(budget, costs)
         case "log_ratio":
-            return None
+            return _why_other_clients(budget, costs)
         case "epsilon":
             return _why_no_epsilon(budget, costs)
         case _:
@@ -139,10 +141,8 @@ def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
 
 
 def _why_no_leakage(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
-    terms = budget.terms
-    return (
-        None if any(LeakageTerms.read(cost.adjacency) == terms for cost in costs) else "other-terms"
-    )
+    costs = [cost for cost in costs if LeakageTerms.read(cost.adjacency) == budget.terms]
+    return _why_other_clients(budget, costs) if costs else "other-terms"
 
 
 def _why_no_epsilon(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
@@ -152,4 +152,11 @@ def _why_no_epsilon(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
     costs = [cost for cost in costs if cost.observer in counts_for(budget)]
     if not costs:
         return "other-observer"
-    return None if any(cost.unit == budget.unit for cost in costs) else "other-unit"
+    costs = [cost for cost in costs if cost.unit == budget.unit]
+    return _why_other_clients(budget, costs) if costs else "other-unit"
+
+
+def _why_other_clients(budget: Budget, costs: Iterable[_Cost]) -> Gap | None:
+    counted = budget.unit_key or budget.for_clients
+    agree = any(not cost.unit_key or cost.unit_key == counted for cost in costs)
+    return None if agree or not counted else "other-clients"

@@ -13,15 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import select, update
 
-from models.repositories.budgets import (
-    HELD,
-    ROUNDING,
-    SETTLED,
-    BudgetRows,
-    is_reservation,
-    of_figure,
-)
-from models.tables.federations import Federation, Reservation
+from models.repositories.budget_pools import ROUNDING
+from models.repositories.budget_rows import HELD, SETTLED, BudgetRows, is_reservation, of_figure
+from models.tables.budgets import Reservation
+from models.tables.federations import Federation
 from models.values import Budget, BudgetFigure, EpsilonCost, EpsilonRefusal, Shortage
 
 Curve = NDArray[np.float64]
@@ -41,17 +36,26 @@ class EpsilonBudgetRepository(BudgetRows):
         """A budget with what is reserved and spent of it.
 
         `spent` is composed of what was spent; `reserved` is what all that is held adds to it.
-        Figures of clients and of records are composed apart, and the larger one is shown: no
-        theorem covers the two together.
+        Figures of clients and of records are composed apart, and so are those of clients that are
+        told apart otherwise; the largest one is shown: no theorem covers them together.
         """
         shown = replace(budget, spent=0.0, reserved=0.0)
         counted = self._counted(federation_id, budget)
-        for unit in sorted({one.unit for one in counted if one.unit is not None}):
-            mine = [one for one in counted if one.unit == unit]
-            spent = _priced([_after(one, one.compositions or 0) for one in mine], budget, price)
-            in_all = _priced([_curve(one) for one in mine], budget, price)
-            if shown.unit is None or in_all > shown.spent + shown.reserved:
-                shown = replace(shown, spent=spent, reserved=max(0.0, in_all - spent), unit=unit)
+        for whose in _groups(counted):
+            mine = [one for one in counted if _is_about(one, whose)]
+            spent, reserved = _amounts(mine, budget, price)
+            if shown.unit is None or spent + reserved > shown.spent + shown.reserved:
+                others = [one for one in mine if one.federation_id != federation_id]
+                others_spent, others_reserved = _amounts(others, budget, price)
+                shown = replace(
+                    shown,
+                    spent=spent,
+                    reserved=reserved,
+                    unit=whose[0],
+                    unit_key=whose[1] or None,
+                    others_spent=others_spent,
+                    others_reserved=others_reserved,
+                )
         return shown
 
     def reserve(
@@ -67,7 +71,7 @@ class EpsilonBudgetRepository(BudgetRows):
         otherwise.
 
         Every budget of the book with a total must be able to count the experiment, and have room
-        for it. The federation is locked for the rest of the transaction, so that two experiments
+        for it. The content is locked for the rest of the transaction, so that two experiments
         cannot both take the last room. Raises LookupError where the project has no such federation.
         """
         self._lock(federation_id)
@@ -83,6 +87,7 @@ class EpsilonBudgetRepository(BudgetRows):
                 delta=cost.delta,
                 adjacency=cost.adjacency,
                 observer=cost.observer,
+                unit_key=cost.unit_key,
             )
             values = {
                 "experiment_id": experiment_id,
@@ -146,26 +151,38 @@ class EpsilonBudgetRepository(BudgetRows):
         budgets = self.budgets(federation_id)
         return [one for one in of_figure(budgets, book, _FIGURE) if one.total is not None]
 
+    def _like(self, federation_id: str, budget: Budget) -> list[Budget]:
+        """The totals that differ from a budget in the clients that they name, if in anything."""
+        return [
+            one
+            for one in self._bounded(federation_id, budget.book)
+            if (one.delta, one.adjacency, one.observer)
+            == (budget.delta, budget.adjacency, budget.observer)
+        ]
+
     def _refusal(
         self, federation_id: str, budget: Budget, costs: Sequence[EpsilonCost], price: Price
     ) -> EpsilonRefusal | None:
-        fitting = [cost for cost in costs if cost.adjacency == budget.adjacency]
-        if not fitting:
-            return self._refused(federation_id, budget, "other-adjacency", price)
-        seen = [cost for cost in fitting if cost.observer in counts_for(budget)]
-        if not seen:
-            return self._refused(federation_id, budget, "other-observer", price)
-        cost = min(seen, key=lambda one: counts_for(budget).index(one.observer))
+        seen = _comparable(budget, costs)
+        if isinstance(seen, str):
+            return self._refused(federation_id, budget, seen, price)
+        if not _agree(budget.for_clients, seen.unit_key):
+            # It is counted under the total that names its clients, or none's, where there is one.
+            others = self._like(federation_id, budget)
+            if any(one.for_clients in ("", seen.unit_key) for one in others):
+                return None
+            return self._refused(federation_id, budget, "other-clients", price)
         counted = self._counted(federation_id, budget)
-        if any(one.unit != cost.unit for one in counted):
-            return self._refused(federation_id, budget, "other-unit", price)
-        in_all = _priced([cost.curve, *map(_curve, counted)], budget, price)
+        shortage = _other_units(counted, seen)
+        if shortage is not None:
+            return self._refused(federation_id, budget, shortage, price)
+        in_all = _priced([seen.curve, *map(_curve, counted)], budget, price)
         if _fits(in_all, budget):
             return None
         return EpsilonRefusal(
             self.composed(federation_id, budget, price),
             "no-room",
-            requested=_priced([cost.curve], budget, price),
+            requested=_priced([seen.curve], budget, price),
             composed_total=in_all,
         )
 
@@ -180,7 +197,11 @@ class EpsilonBudgetRepository(BudgetRows):
             return True
         self._lock(mine.federation_id)
         for budget in self._bounded(mine.federation_id, mine.book):
-            counted = self._counted(mine.federation_id, budget)
+            counted = [
+                one
+                for one in self._counted(mine.federation_id, budget)
+                if _is_about(one, (mine.unit or "", mine.unit_key))
+            ]
             if any(_same(one, mine) for one in counted):
                 curves = [curve if _same(one, mine) else _curve(one) for one in counted]
                 if not _fits(_priced(curves, budget, price), budget):
@@ -188,10 +209,12 @@ class EpsilonBudgetRepository(BudgetRows):
         return True
 
     def _counted(self, federation_id: str, budget: Budget) -> list[Reservation]:
-        """The reservations that a budget counts: one of each experiment that it can count."""
+        """The reservations that a budget counts: one of each experiment that it can count, of every
+        project whose spending counts."""
+        sharing = self._sharing(federation_id)
         rows = self._all(
             select(Reservation).where(
-                Reservation.federation_id == federation_id,
+                Reservation.federation_id.in_(() if sharing is None else sharing.ids),
                 Reservation.book == budget.book,
                 Reservation.figure == _FIGURE,
                 Reservation.adjacency == budget.adjacency,
@@ -199,6 +222,7 @@ class EpsilonBudgetRepository(BudgetRows):
             )
         )
         # The observer that the budget names comes last, and so takes the other one's place.
+        rows = [one for one in rows if _agree(budget.for_clients, one.unit_key)]
         rows.sort(key=lambda one: (one.experiment_id, -counts_for(budget).index(one.observer)))
         return list({one.experiment_id: one for one in rows}.values())
 
@@ -214,6 +238,52 @@ def counts_for(budget: Budget) -> tuple[str, ...]:
     if budget.observer == _FINAL_MODEL:
         return (_FINAL_MODEL, _SERVER)
     return (budget.observer or "",)
+
+
+def _comparable(budget: Budget, costs: Sequence[EpsilonCost]) -> EpsilonCost | Shortage:
+    """The cost that a budget can compare with what it counts, or why there is none."""
+    fitting = [cost for cost in costs if cost.adjacency == budget.adjacency]
+    if not fitting:
+        return "other-adjacency"
+    seen = [cost for cost in fitting if cost.observer in counts_for(budget)]
+    if not seen:
+        return "other-observer"
+    return min(seen, key=lambda one: counts_for(budget).index(one.observer))
+
+
+def _other_units(counted: Sequence[Reservation], cost: EpsilonCost) -> Shortage | None:
+    """Why a cost cannot be composed with what is counted, if it cannot."""
+    if any(one.unit != cost.unit for one in counted):
+        return "other-unit"
+    whose = cost.unit, cost.unit_key
+    return None if all(_is_about(one, whose) for one in counted) else "other-clients"
+
+
+def _agree(one: str, other: str) -> bool:
+    """Whether two keys may be of the same clients: '' was not recorded, and counts with all."""
+    return one == other or "" in (one, other)
+
+
+def _is_about(reservation: Reservation, whose: tuple[str, str]) -> bool:
+    """Whether it counts for a unit and its key."""
+    unit, unit_key = whose
+    return reservation.unit == unit and _agree(reservation.unit_key, unit_key)
+
+
+def _groups(counted: Sequence[Reservation]) -> list[tuple[str, str]]:
+    """The units and keys that are composed apart."""
+    found = {(one.unit, one.unit_key) for one in counted if one.unit is not None}
+    known = {unit for unit, unit_key in found if unit_key}
+    return sorted((unit, key) for unit, key in found if key or unit not in known)
+
+
+def _amounts(
+    reservations: Sequence[Reservation], budget: Budget, price: Price
+) -> tuple[float, float]:
+    """What they have spent, and what they may spend beside it."""
+    spent = _priced([_after(one, one.compositions or 0) for one in reservations], budget, price)
+    in_all = _priced([_curve(one) for one in reservations], budget, price)
+    return spent, max(0.0, in_all - spent)
 
 
 def _priced(curves: Sequence[Curve], budget: Budget, price: Price) -> float:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, exists, select, update
+from sqlalchemy import Select, delete, exists, select, update
 
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories.budgets import BudgetRepository
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
-from models.tables.federations import Federation
+from models.tables.federations import Content, Federation, RowSketch
 from models.values import Cursor, NewFile, Page, Simulation
 
 _OPEN = ("queued", "running", "cancelling")
@@ -25,10 +25,20 @@ class FederationRepository(BudgetRepository):
     """
 
     def get_or_create(
-        self, *, fingerprint: str, name: str, source: str, profile: Mapping[str, Any]
+        self,
+        *,
+        fingerprint: str,
+        name: str,
+        source: str,
+        profile: Mapping[str, Any],
+        made_up: bool = False,
     ) -> Federation:
-        """The federation with this data; its name and profile stay what they first were."""
+        """The federation with this data; its name and profile stay what they first were.
+
+        `made_up`: data that is nobody's, which no other project shares.
+        """
         self._add(
+            made_up=made_up,
             fingerprint=fingerprint,
             name=name,
             source=source,
@@ -55,9 +65,10 @@ class FederationRepository(BudgetRepository):
     def register(self, file: NewFile, *, unit_id: str) -> Federation:
         """The federation with this data, now `profiling` by the unit under this registration.
 
-        Where the file is stored already it stays there, as its content is the same, and the caller
-        compares `storage_key` with its own; not so after a rejection, which the stored file may be
-        the cause of. A unit that has not begun with an earlier registration is withdrawn.
+        A content that no project owns is this one's from now on. Where the file is stored already
+        it stays there, as its content is the same, and the caller compares `storage_key` with its
+        own; not so after a rejection, which the stored file may be the cause of. A unit that has
+        not begun with an earlier registration is withdrawn.
         """
         self._add(
             fingerprint=file.fingerprint,
@@ -67,6 +78,7 @@ class FederationRepository(BudgetRepository):
             status="profiling",
         )
         before = self.session.scalars(_locked(self._has(file.fingerprint))).one()
+        self._claim(before.id)
         if before.unit_id is not None:
             UnitRepository(self.session).withdraw(before.unit_id)
         values: dict[str, Any] = {
@@ -133,7 +145,12 @@ class FederationRepository(BudgetRepository):
         unit_id: str,
     ) -> bool:
         """profiling -> ready; False where the unit no longer has it to profile."""
-        values = {"status": "ready", "profile": dict(profile), "profiled_at": utc_now()}
+        values = {
+            "status": "ready",
+            "profile": dict(profile),
+            "profiled_at": utc_now(),
+            "profiles": Federation.profiles + 1,
+        }
         return self._profiled(id, unit_id, values)
 
     def set_rejected(
@@ -157,7 +174,7 @@ class FederationRepository(BudgetRepository):
         return bool(self.session.scalar(select(open_ones)))
 
     def mark_deleted(self, id: str) -> bool:  # noqa: A002
-        """Any status -> deleted, without a profile; False where it was deleted before.
+        """Any status -> deleted, without a profile or a sketch; False where it was deleted before.
 
         `storage_key` stays until `forget_file`, so that what is left of the file can be found.
         """
@@ -166,6 +183,7 @@ class FederationRepository(BudgetRepository):
             return False
         if found.unit_id is not None:
             UnitRepository(self.session).withdraw(found.unit_id)
+        self._execute(delete(RowSketch).where(RowSketch.federation_id == id))
         self._set(
             id, {"status": "deleted", "profile": {}, "reasons": None, "deleted_at": utc_now()}
         )
@@ -196,8 +214,11 @@ class FederationRepository(BudgetRepository):
         items = self._all(statement)
         return Page(items[:limit], (items[limit - 1].id,) if len(items) > limit else None)
 
-    def _add(self, **values: Any) -> None:
+    def _add(self, *, made_up: bool = False, **values: Any) -> None:
         """A row for new data; nothing where the project has the data already."""
+        if not made_up:
+            content = {"fingerprint": values["fingerprint"], "owner_project_id": None}
+            self._insert_absent(Content, content)
         row = {"id": new_id(), "project_id": self.project_id, "created_at": utc_now(), **values}
         self._insert_absent(Federation, row)
 

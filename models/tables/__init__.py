@@ -2,12 +2,13 @@
 
 from models.tables.api_keys import ApiKey
 from models.tables.base import Base
+from models.tables.budgets import FederationBudget, Reservation
 from models.tables.checkpoints import Checkpoint
 from models.tables.disclosures import DisclosedSet, DisclosureMemory
 from models.tables.events import Event
 from models.tables.experiments import Experiment, ExperimentTag
 from models.tables.fairness import Fairness
-from models.tables.federations import Federation, FederationBudget, Reservation
+from models.tables.federations import Content, Federation, NearCopy, RowSketch
 from models.tables.gate_policies import GatePolicy
 from models.tables.idempotency import IdempotencyKey
 from models.tables.ledger import Ledger, LedgerTotals, ReleaseIntent
@@ -27,6 +28,7 @@ __all__ = [
     "ApiKey",
     "Base",
     "Checkpoint",
+    "Content",
     "DisclosedSet",
     "DisclosureMemory",
     "Event",
@@ -40,6 +42,7 @@ __all__ = [
     "Ledger",
     "LedgerCheckpoint",
     "LedgerTotals",
+    "NearCopy",
     "OutboxMessage",
     "Project",
     "ReleaseIntent",
@@ -48,6 +51,7 @@ __all__ = [
     "ReportSummary",
     "Reservation",
     "Round",
+    "RowSketch",
     "SigningKey",
     "SubjectSet",
     "SweeperLease",

@@ -1,4 +1,4 @@
-"""Federations, the budgets on their data, and what experiments have reserved of them."""
+"""Federations, the contents that they share across projects, and which contents are alike."""
 
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,6 @@ from sqlalchemy import (
     BigInteger,
     Double,
     ForeignKey,
-    ForeignKeyConstraint,
     Integer,
     String,
     Text,
@@ -18,7 +17,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from models.arrays import Packed, PackedArray
 from models.tables.base import Base, Identifier, Word
-from models.values import BudgetFigure, FederationStatus, Simulation
+from models.values import FederationStatus, Simulation
 
 
 class Federation(Base):
@@ -32,7 +31,7 @@ class Federation(Base):
 
     id: Mapped[str] = mapped_column(Identifier, primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    fingerprint: Mapped[str] = mapped_column(String(64))
+    fingerprint: Mapped[str] = mapped_column(String(64), index=True)
     name: Mapped[str] = mapped_column(Text)
     source: Mapped[str] = mapped_column(Word)
     profile: Mapped[dict[str, Any]]
@@ -55,72 +54,47 @@ class Federation(Base):
     """What its owner lets anyone ask of its groups; null where everything is left to them."""
     disclosure_set_at: Mapped[datetime | None]
     """When the policy was changed last; also where it was taken back."""
+    profiles: Mapped[int] = mapped_column(Integer, server_default="0")
+    """How many profiles were published of it: each registration that differs gives one."""
     created_at: Mapped[datetime]
     profiled_at: Mapped[datetime | None]
     deleted_at: Mapped[datetime | None]
 
 
-class FederationBudget(Base):
-    """One budget: what may be spent, what is reserved and what is spent.
+class Content(Base):
+    """Real data that federations of any number of projects may hold; made-up data has no row here.
 
-    `delta`, `adjacency` and `observer` are part of the key, and a key holds no nulls: 0 and ''
-    stand for a figure that has none. Leakage, which has no adjacency, has its radius and clip in
-    its place (`LeakageTerms.key`); '' there is a total whose radius and clip nobody recorded, which
-    no run matches.
+    Whoever reserves of it locks its row, so that no two projects take the same last room.
     """
 
-    __tablename__ = "federation_budgets"
+    __tablename__ = "contents"
+
+    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    owner_project_id: Mapped[str | None] = mapped_column(ForeignKey("projects.id"))
+    """The project whose totals hold for all: the first that registered it or set a budget on it."""
+
+
+class RowSketch(Base):
+    """The smallest hashes of a table's rows, by which near-copies of it are recognised.
+
+    Deleted with the data: rows with few possible values can be guessed from their hashes.
+    """
+
+    __tablename__ = "row_sketches"
 
     federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
-    book: Mapped[str] = mapped_column(Word, primary_key=True)
-    figure: Mapped[BudgetFigure] = mapped_column(Word, primary_key=True)
-    delta: Mapped[float] = mapped_column(Double, primary_key=True)
-    adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
-    observer: Mapped[str] = mapped_column(Word, primary_key=True)
-    project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
-    total: Mapped[float | None] = mapped_column(Double)
-    """Null: nobody has set a bound; spending is booked all the same."""
-    reserved: Mapped[float] = mapped_column(Double)
-    spent: Mapped[float] = mapped_column(Double)
+    hashes: Mapped[Packed] = mapped_column(PackedArray("int64"))
+    """Ascending; fewer than those of a full sketch where the table has fewer distinct rows."""
+    rows: Mapped[int] = mapped_column(BigInteger)
+    """Distinct rows, estimated where the sketch is full."""
 
 
-class Reservation(Base):
-    """What one experiment may still spend of a budget (`held`), or did spend (`settled`)."""
+class NearCopy(Base):
+    """Two federations of different content most of whose rows are the same."""
 
-    __tablename__ = "reservations"
-    __table_args__ = (
-        ForeignKeyConstraint(
-            ["federation_id", "book", "figure", "delta", "adjacency", "observer"],
-            [
-                f"federation_budgets.{column}"
-                for column in ("federation_id", "book", "figure", "delta", "adjacency", "observer")
-            ],
-            name="fk_reservations_budget",
-        ),
-    )
+    __tablename__ = "near_copies"
 
-    experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    federation_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    book: Mapped[str] = mapped_column(Word, primary_key=True)
-    figure: Mapped[BudgetFigure] = mapped_column(Word, primary_key=True)
-    delta: Mapped[float] = mapped_column(Double, primary_key=True)
-    adjacency: Mapped[str] = mapped_column(Word, primary_key=True)
-    observer: Mapped[str] = mapped_column(Word, primary_key=True)
-    amount: Mapped[float] = mapped_column(Double)
-    """Of an epsilon: that of the experiment by itself, at its own delta."""
-    spent: Mapped[float] = mapped_column(Double)
-    """Of sums only: an epsilon is composed from what follows, and not stored."""
-    state: Mapped[str] = mapped_column(Word)
-
-    unit: Mapped[str | None] = mapped_column(Word)
-    """Of an epsilon, as are the curve and the counts: `client` or `record`, whom its adjacency is
-    about."""
-    curve: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
-    """Renyi divergences, at orders that are the same for all: at most so much while it is held,
-    and what was spent once it is settled. They add up over experiments, whatever their deltas."""
-    step: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
-    """The same for one composition, at most. Of the theorem's sum: [1], what one release adds."""
-    planned: Mapped[int | None] = mapped_column(Integer)
-    """How many compositions `curve` was reserved for."""
-    compositions: Mapped[int | None] = mapped_column(Integer)
-    """How many are booked as spent."""
+    federation_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
+    other_id: Mapped[str] = mapped_column(ForeignKey("federations.id"), primary_key=True)
+    share: Mapped[float] = mapped_column(Double)
+    """Of the rows of `federation_id`, those that are rows of the other; estimated."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from models.database import Database
 from models.leakage_terms import LeakageTerms
 from models.repositories import FederationRepository
-from models.tables.federations import FederationBudget
+from models.tables.budgets import FederationBudget
 from models.values import Budget
 from tests.models.rows import add_federation, add_project
 
@@ -76,6 +76,48 @@ def test_the_last_room_is_given_once(database: Database) -> None:
         thread.join()
     assert sorted(answers) == [False] * 5 + [True]
     assert _budget(database, owner).reserved == 0.6
+
+
+def test_the_last_room_is_given_once_whichever_project_asks(database: Database) -> None:
+    owner = _federation(database, total=1.0)
+    owners = [owner]
+    for number in range(5):
+        with database.write() as session:
+            project_id = add_project(session, f"project-{number}")
+            owners.append((project_id, add_federation(session, project_id)))
+    answers: list[bool] = []
+    threads = [
+        threading.Thread(
+            target=lambda i=i, one=one: answers.append(_reserve(database, one, f"e{i}", 0.6))
+        )
+        for i, one in enumerate(owners)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [False] * 5 + [True]
+    budget = _budget(database, owner)
+    assert (budget.reserved, budget.total) == (0.6, 1.0)
+
+
+def test_a_draw_beyond_the_reservation_finds_what_other_projects_hold(database: Database) -> None:
+    owner = _federation(database, total=10.0)
+    with database.write() as session:
+        project_id = add_project(session, "another")
+        other = project_id, add_federation(session, project_id)
+    assert _reserve(database, owner, "e1", 5.0)
+    assert _reserve(database, other, "e2", 4.0)
+    for one, spent, room in ((other, 5.0, True), (owner, 5.5, False), (other, 5.5, False)):
+        with database.write() as session:
+            repository = FederationRepository(session, one[0])
+            experiment_id = "e1" if one == owner else "e2"
+            assert repository.draw(experiment_id, spent=spent, releases=1) is room
+    with database.write() as session:
+        assert FederationRepository(session, other[0]).settle("e2", spent=5.0, releases=1)
+        assert FederationRepository(session, owner[0]).settle("e1", spent=1.0, releases=1)
+    assert (_budget(database, owner).spent, _budget(database, owner).remaining) == (6.0, 4.0)
+    assert _budget(database, owner).others_spent == 5.0
 
 
 def test_settling_returns_what_was_not_spent_once(database: Database) -> None:

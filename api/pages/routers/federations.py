@@ -21,7 +21,7 @@ from api.schemas.federations import FederationParameters
 from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of, set_budget
 from api.services.federations.disclosure_policies import get_disclosure
-from api.services.federations.registrations import federation_body
+from api.services.federations.registrations import federation_bodies, federation_body
 from api.shared.resources import Resources, Shared
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import InvalidInputError
@@ -49,7 +49,7 @@ def federations_list(
         request,
         "federations.html",
         visitor=visitor,
-        federations=[federation_body(row, caller=visitor.caller) for row in found.items],
+        federations=federation_bodies(resources, found.items, caller=visitor.caller),
         filtered=bool(asked),
         next_cursor=encode_cursor("federations", found.next_cursor),
     )
@@ -102,9 +102,8 @@ def _shown(
     faults: dict[str, str] | None = None,
 ) -> HTMLResponse:
     with resources.database.read() as session:
-        found = federation_body(
-            find_federation(session, visitor.caller, federation_id), caller=visitor.caller
-        )
+        row = find_federation(session, visitor.caller, federation_id)
+    found = federation_body(resources, row, caller=visitor.caller)
     profile = found.profile or {}
     budgets = budgets_of(resources, visitor.caller, found.id)
     return page(
@@ -118,6 +117,7 @@ def _shown(
         classes=class_views(profile),
         disclosure=disclosure_lines(get_disclosure(resources, visitor.caller, found.id)),
         budgets=[budget_view(budget, number) for number, budget in enumerate(budgets)],
+        budget_scope=budgets[0].scope if budgets else "",
         saved=saved,
         draft=draft or BudgetDraft(),
         faults=faults or {},

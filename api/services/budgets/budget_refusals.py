@@ -7,6 +7,8 @@ from api.http.problems import ProblemError
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
 from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.privacy.planning.unit_key import unit_key, unit_key_words
+from fedaudit.spec.experiment import ExperimentSpec
 from models.leakage_terms import LeakageTerms
 from models.values import Budget, BudgetFigure, EpsilonRefusal
 
@@ -19,12 +21,18 @@ _MAX_NAMED = 3
 
 
 def not_composable(
-    refusal: EpsilonRefusal, federation_id: str, plan: SpendingPlan, *, unit: PrivacyUnit
+    refusal: EpsilonRefusal,
+    federation_id: str,
+    plan: SpendingPlan,
+    unit: PrivacyUnit,
+    spec: ExperimentSpec,
 ) -> ProblemError:
     """An epsilon that a budget has no room for, or cannot compose with what it counts."""
     budget = refusal.budget
     if refusal.requested is not None and refusal.composed_total is not None:
         return _no_room(budget, federation_id, refusal.requested, refusal.composed_total)
+    if refusal.shortage == "other-clients":
+        return other_clients(budget, federation_id, unit_key(spec, unit))
     why = {
         "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
         f"adjacency {plan.adjacency}",
@@ -50,7 +58,7 @@ def _no_room(
         f"in the worst case the experiment by itself spends an epsilon of {requested:.6g}, and "
         f"composed with all that {_name(budget)} counts it would be {composed_total:.6g} of "
         f"{budget.total:.6g}, with {budget.remaining:.6g} left; ask for fewer rounds or more "
-        "noise, set privacy.epsilon_budget, or raise the budget",
+        f"noise, set privacy.epsilon_budget, or {_raise(budget)}",
         requested=requested,
         composed_total=composed_total,
     )
@@ -63,9 +71,22 @@ def exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemEr
         federation_id,
         f"in the worst case the experiment costs {_FIGURES[budget.figure]} of {requested:.6g}, and "
         f"{_name(budget)} has {budget.remaining:.6g} left; ask for fewer rounds or more noise, "
-        "set privacy.client_budget, or raise the budget",
+        f"set privacy.client_budget, or {_raise(budget)}",
         requested=requested,
         composed_total=budget.reserved + budget.spent + requested,
+    )
+
+
+def other_clients(budget: Budget, federation_id: str, whose: str) -> ProblemError:
+    """A run whose clients are told apart by another key than those that a budget counts."""
+    counted = unit_key_words(budget.unit_key or budget.for_clients)
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total for {counted}, and the experiment's figures are about "
+        f"{unit_key_words(whose)}: one person's rows may lie with several of these, so the two "
+        f"cannot be composed; tell clients apart in the same way, or set totals whose `unit_key` "
+        f"names them, {whose!r} being the experiment's",
     )
 
 
@@ -121,6 +142,14 @@ def other_terms(budgets: Sequence[Budget], federation_id: str, terms: LeakageTer
 
 def _name(budget: Budget) -> str:
     return f"the {budget.book} book of this federation"
+
+
+def _raise(budget: Budget) -> str:
+    """Who could give more room."""
+    own, owners = budget.own_total, budget.owner_total
+    if budget.is_owner or owners is None or (own is not None and own < owners):
+        return "raise the budget"
+    return "have the budget raised by the project that owns this content"
 
 
 def _problem(

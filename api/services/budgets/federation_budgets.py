@@ -1,11 +1,15 @@
 """Set a budget on a federation's data."""
 
-from api.schemas.federations import BudgetBody, BudgetSetting
+from sqlalchemy.orm import Session
+
+from api.http.problems import ProblemError
+from api.schemas.budgets import BudgetBody, BudgetSetting
 from api.services.base.lookups import find_federation
 from api.services.budgets.reservation import composed_budgets
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from models.repositories import FederationRepository
+from models.values import Budget, BudgetsAcross
 
 
 def set_budget(
@@ -14,19 +18,43 @@ def set_budget(
     """Set one budget; returns all of the federation's budgets afterwards.
 
     A total below what is already spent only prevents further spending. Raises ProblemError where
-    the caller's project has no such federation.
+    the caller's project has no such federation, or another project owns the content and has set
+    less.
     """
+    across = resources.settings.budgets_across
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
-        federations = FederationRepository(session, caller.project_id)
-        federations.set_budget(found.id, **setting.stored_fields())
-        budgets = composed_budgets(session, caller.project_id, found.id)
-    return [BudgetBody.of(budget) for budget in budgets]
+        federations = FederationRepository(session, caller.project_id, across=across)
+        budget = federations.set_budget(found.id, **setting.stored_fields())
+        _check_owner(budget, found.id)
+        return _bodies(session, caller, found.id, across)
 
 
 def budgets_of(resources: Resources, caller: Caller, federation_id: str) -> list[BudgetBody]:
     """Every budget that was set or spent from. Raises ProblemError as `set_budget` does."""
     with resources.database.read() as session:
         found = find_federation(session, caller, federation_id)
-        budgets = composed_budgets(session, caller.project_id, found.id)
+        return _bodies(session, caller, found.id, resources.settings.budgets_across)
+
+
+def _bodies(
+    session: Session, caller: Caller, federation_id: str, across: BudgetsAcross
+) -> list[BudgetBody]:
+    budgets = composed_budgets(session, caller.project_id, federation_id, across=across)
     return [BudgetBody.of(budget) for budget in budgets]
+
+
+def _check_owner(budget: Budget, federation_id: str) -> None:
+    """Raises ProblemError, to be followed by a roll-back, where a stranger would raise a total."""
+    own, owners = budget.own_total, budget.owner_total
+    if budget.is_owner or own is None or owners is None or own <= owners:
+        return
+    raise ProblemError(
+        409,
+        "conflict",
+        f"another project of this service owns this content and has set a total of {owners:.6g}, "
+        "which holds for all projects and only it can raise; set a smaller one, which then holds "
+        "for your project alone",
+        federation_id=federation_id,
+        total=owners,
+    )

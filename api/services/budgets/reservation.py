@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from api.services.budgets.budget_refusals import (
     exhausted,
     not_composable,
+    other_clients,
     other_terms,
     unbounded,
     unlike,
@@ -18,6 +19,7 @@ from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.planning.theorem_sum import theorem_sum
+from fedaudit.privacy.planning.unit_key import unit_key
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from models.leakage_terms import LeakageTerms
 from models.repositories import (
@@ -25,7 +27,7 @@ from models.repositories import (
     EpsilonBudgetRepository,
     FederationRepository,
 )
-from models.values import Budget, EpsilonCost
+from models.values import Budget, BudgetsAcross, EpsilonCost, Shortage
 
 
 def reserve(
@@ -35,17 +37,20 @@ def reserve(
     *,
     experiment_id: str,
     planned: ExperimentPlan,
+    across: BudgetsAcross,
 ) -> None:
     """Reserve the worst case, in the caller's transaction.
 
+    `across`: whose spending on the content counts.
     Raises ProblemError, to be followed by a roll-back, where a budget of the experiment's book has
     no room for it or cannot count it.
     """
-    federations = FederationRepository(session, project_id)
+    federations = FederationRepository(session, project_id, across=across)
+    epsilons = EpsilonBudgetRepository(session, project_id, across=across)
     federations.lock(federation_id)
     book = planned.spec.privacy.noise
     totals = [
-        _composed(session, project_id, federation_id, one)
+        _composed(epsilons, federation_id, one)
         for one in federations.budgets(federation_id)
         if one.book == book and one.total is not None
     ]
@@ -57,7 +62,7 @@ def reserve(
                 raise unbounded(totals[0], federation_id)
         case "epsilon":
             _reserve_epsilon(
-                EpsilonBudgetRepository(session, project_id),
+                epsilons,
                 federation_id,
                 experiment_id,
                 planned,
@@ -91,11 +96,11 @@ def _reserve_epsilon(
         federation_id,
         experiment_id=experiment_id,
         book=planned.spec.privacy.noise,
-        costs=epsilon_costs(mechanism, plan),
+        costs=epsilon_costs(mechanism, plan, unit_key=unit_key(planned.spec, mechanism.facts.unit)),
         price=composed_epsilon,
     )
     if refusal is not None:
-        raise not_composable(refusal, federation_id, plan, unit=mechanism.facts.unit)
+        raise not_composable(refusal, federation_id, plan, mechanism.facts.unit, planned.spec)
 
 
 def _reserve_leakage(
@@ -112,7 +117,8 @@ def _reserve_leakage(
     if leakage is None:
         raise ValueError(f"{inputs.mechanism} counts leakage, and none was projected")
     terms = LeakageTerms.of(radius=inputs.radius, clip=inputs.clip)
-    book = planned.spec.privacy.noise
+    whose = unit_key(planned.spec, mechanism_of(planned.spec).facts.unit)
+    mine = {"book": planned.spec.privacy.noise, "unit_key": whose}
     for budget in totals:
         match budget.figure:
             case "epsilon":
@@ -125,36 +131,62 @@ def _reserve_leakage(
             case _:
                 assert_never(budget.figure)
     of_leakage = [one for one in totals if one.figure == "leakage"]
-    mine = [one for one in of_leakage if one.terms == terms]
-    if of_leakage and not mine:
+    if of_leakage and not any(one.terms == terms for one in of_leakage):
         raise other_terms(of_leakage, federation_id, terms)
-    if not federations.reserve(
-        federation_id, experiment_id=experiment_id, book=book, amount=leakage, terms=terms
-    ):
-        raise exhausted(mine[0], federation_id, leakage)
+    _check_room(
+        federations.shortage(federation_id, amount=leakage, terms=terms, **mine),
+        federation_id,
+        leakage,
+        whose,
+    )
+    federations.reserve(
+        federation_id, experiment_id=experiment_id, amount=leakage, terms=terms, **mine
+    )
     if log_ratio is None or isinstance(of_one_release, str):
         return
-    if not federations.reserve_log_ratio(
+    _check_room(
+        federations.shortage(federation_id, amount=log_ratio, terms=None, **mine),
+        federation_id,
+        log_ratio,
+        whose,
+    )
+    federations.reserve_log_ratio(
         federation_id,
         experiment_id=experiment_id,
-        book=book,
         amount=log_ratio,
         of_one_release=of_one_release,
-    ):
-        [budget] = [one for one in totals if one.figure == "log_ratio"]
-        raise exhausted(budget, federation_id, log_ratio)
+        **mine,
+    )
 
 
-def composed_budgets(session: Session, project_id: str, federation_id: str) -> list[Budget]:
+def _check_room(
+    found: tuple[Budget, Shortage] | None, federation_id: str, requested: float, whose: str
+) -> None:
+    """Raises ProblemError where a total cannot bear what is requested, or counts other clients."""
+    if found is None:
+        return
+    budget, shortage = found
+    if shortage == "other-clients":
+        raise other_clients(budget, federation_id, whose)
+    raise exhausted(budget, federation_id, requested)
+
+
+def composed_budgets(
+    session: Session, project_id: str, federation_id: str, *, across: BudgetsAcross
+) -> list[Budget]:
     """Every budget of a federation, with its reserved and spent amounts, and the runs it does not
     count."""
-    budgets = FederationRepository(session, project_id).budgets(federation_id)
-    composed = [_composed(session, project_id, federation_id, budget) for budget in budgets]
-    return BudgetGapRepository(session, project_id).uncounted(federation_id, composed)
+    epsilons = EpsilonBudgetRepository(session, project_id, across=across)
+    budgets = epsilons.budgets(federation_id)
+    composed = [_composed(epsilons, federation_id, budget) for budget in budgets]
+    gaps = BudgetGapRepository(session, project_id, across=across)
+    return gaps.uncounted(federation_id, composed)
 
 
-def epsilon_costs(mechanism: PrivacyMechanism, plan: SpendingPlan) -> list[EpsilonCost]:
-    """The worst case of a run, against each observer."""
+def epsilon_costs(
+    mechanism: PrivacyMechanism, plan: SpendingPlan, *, unit_key: str
+) -> list[EpsilonCost]:
+    """The worst case of a run, against each observer; `unit_key` says whose it is."""
     costs = []
     for observer in plan.observers:
         allowed = mechanism.compositions_within_budget(plan, observer)
@@ -164,6 +196,7 @@ def epsilon_costs(mechanism: PrivacyMechanism, plan: SpendingPlan) -> list[Epsil
                 observer=observer,
                 adjacency=plan.adjacency,
                 unit=mechanism.facts.unit,
+                unit_key=unit_key,
                 delta=plan.delta,
                 epsilon=plan.largest(observer, steps),
                 curve=plan.curve(observer, steps),
@@ -174,12 +207,11 @@ def epsilon_costs(mechanism: PrivacyMechanism, plan: SpendingPlan) -> list[Epsil
     return costs
 
 
-def _composed(session: Session, project_id: str, federation_id: str, budget: Budget) -> Budget:
+def _composed(epsilons: EpsilonBudgetRepository, federation_id: str, budget: Budget) -> Budget:
     match budget.figure:
         case "leakage" | "log_ratio":
             return budget
         case "epsilon":
-            epsilons = EpsilonBudgetRepository(session, project_id)
             return epsilons.composed(federation_id, budget, composed_epsilon)
         case _:
             assert_never(budget.figure)

@@ -33,7 +33,7 @@ from models.repositories import (
     FederationRepository,
     SubjectSetRepository,
 )
-from models.values import NewExperiment
+from models.values import BudgetsAcross, NewExperiment
 
 
 def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
@@ -62,10 +62,12 @@ def admit(
     *,
     experiment_id: str,
     max_attempts: int,
+    across: BudgetsAcross,
     retry_of: str | None = None,
 ) -> UnitMessage:
     """Reserve the worst case and queue the experiment, in the caller's transaction.
 
+    `across`: whose spending on the content its budgets count.
     Raises ProblemError, to be followed by a roll-back, where a budget has no room, or the
     federation forbids simulation and the noise is not secret; InvalidInputError where the spec
     departs from the federation's disclosure policy.
@@ -79,6 +81,7 @@ def admit(
         planned,
         unit_id=unit_message.unit_id,
         experiment_id=experiment_id,
+        across=across,
         retry_of=retry_of,
     )
     return unit_message
@@ -92,6 +95,7 @@ def admit_to_unit(
     unit_id: str,
     unit_position: int = 0,
     experiment_id: str,
+    across: BudgetsAcross = "service",
     retry_of: str | None = None,
 ) -> None:
     """Like `admit`, for a unit that is queued in the same transaction.
@@ -100,7 +104,7 @@ def admit_to_unit(
     """
     ledger_context = planned.ledger_context
     federation_id = store_federation(session, project_id, planned)
-    refuse_what_is_not_secret(session, project_id, federation_id, planned)
+    refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
     policy = refuse_departures(session, project_id, federation_id, planned.spec)
     reserve(
         session,
@@ -108,6 +112,7 @@ def admit_to_unit(
         federation_id,
         experiment_id=experiment_id,
         planned=planned,
+        across=across,
     )
     experiment = NewExperiment(
         **planned.stored_fields(),
@@ -144,19 +149,21 @@ def try_admission(resources: Resources, project_id: str, planned: ExperimentPlan
     a budget.
     """
     warnings: list[str] = []
+    across = resources.settings.budgets_across
     try:
         with resources.database.write() as session:
             federation_id = store_federation(session, project_id, planned)
-            refuse_what_is_not_secret(session, project_id, federation_id, planned)
+            refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
             refuse_departures(session, project_id, federation_id, planned.spec)
             noise = planned.spec.privacy.noise
-            warnings = warnings_of(session, project_id, federation_id, noise=noise)
+            warnings = warnings_of(session, project_id, federation_id, noise=noise, across=across)
             reserve(
                 session,
                 project_id,
                 federation_id,
                 experiment_id=new_id(),
                 planned=planned,
+                across=across,
             )
             raise _RolledBack
     except _RolledBack:
@@ -187,6 +194,7 @@ def store_federation(session: Session, project_id: str, planned: ExperimentPlan)
         name=getattr(source, "path", source.source),
         source=source.source,
         profile=_first_profile(session, planned),
+        made_up=source.traits.made_up,
     ).id
 
 

@@ -76,7 +76,7 @@ def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitte
         if row.status in ENDED and row.status != "cancelled":
             raise ProblemError(409, "conflict", f"the experiment has ended: it is {row.status}")
         ExperimentRepository(session, caller.project_id).request_cancel(row.id, price=leakage)
-        return _submitted(session, caller, row.id, None)
+        return _submitted(resources, session, caller, row.id, None)
 
 
 def _earlier(
@@ -88,7 +88,7 @@ def _earlier(
         found = idempotency.lookup(session, caller)
         if found is None:
             return None
-        return _submitted(session, caller, str(found.resource_id), None)
+        return _submitted(resources, session, caller, str(found.resource_id), None)
 
 
 def _queue(
@@ -105,27 +105,36 @@ def _queue(
             # The same request came twice at once, and the other one was first.
             found = idempotency.lookup(session, caller)
             if found is not None:
-                return _submitted(session, caller, str(found.resource_id), None)
+                return _submitted(resources, session, caller, str(found.resource_id), None)
         unit_message = admit(
             session,
             caller.project_id,
             planned,
             experiment_id=experiment_id,
             max_attempts=resources.settings.max_attempts,
+            across=resources.settings.budgets_across,
             retry_of=retry_of,
         )
-        return _submitted(session, caller, experiment_id, unit_message)
+        return _submitted(resources, session, caller, experiment_id, unit_message)
 
 
 def _submitted(
-    session: Session, caller: Caller, experiment_id: str, unit_message: UnitMessage | None
+    resources: Resources,
+    session: Session,
+    caller: Caller,
+    experiment_id: str,
+    unit_message: UnitMessage | None,
 ) -> Submitted:
     experiments = ExperimentRepository(session, caller.project_id)
     experiment = experiments.get(experiment_id)
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
     warnings = warnings_of(
-        session, caller.project_id, experiment.federation_id, noise=experiment.noise
+        session,
+        caller.project_id,
+        experiment.federation_id,
+        noise=experiment.noise,
+        across=resources.settings.budgets_across,
     )
     tags = list(experiments.tags([experiment_id])[experiment_id])
     return Submitted(experiment, tags, unit_message, warnings)

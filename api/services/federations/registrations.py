@@ -1,5 +1,6 @@
 """Register a data file, uploaded or below the sources folder, and delete it again."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -14,6 +15,7 @@ from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_federation
 from api.services.federations.disclosure_policies import refuse_below_floor, refuse_registration
 from api.services.federations.incoming_upload import Arrived
+from api.services.federations.near_copies import near_copy_warnings
 from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.resources import Resources
 from api.shared.security import Caller
@@ -32,10 +34,31 @@ _STATUS_CODES: dict[FederationStatus, int] = {
 }
 
 
-def federation_body(row: Federation, *, caller: Caller) -> FederationBody:
+def federation_bodies(
+    resources: Resources, rows: Sequence[Federation], *, caller: Caller
+) -> list[FederationBody]:
+    """Federations as the caller may see them."""
+    reads = reads_data(caller)
+    warnings: Mapping[str, list[str]] = {}
+    if reads:
+        with resources.database.read() as session:
+            ids = [row.id for row in rows]
+            warnings = near_copy_warnings(session, caller.project_id, ids)
+    return [
+        FederationBody.of(
+            row,
+            reasons=shown_reasons(row.reasons, caller=caller),
+            profile=reads,
+            warnings=warnings.get(row.id, []),
+        )
+        for row in rows
+    ]
+
+
+def federation_body(resources: Resources, row: Federation, *, caller: Caller) -> FederationBody:
     """One federation as the caller may see it."""
-    reasons = shown_reasons(row.reasons, caller=caller)
-    return FederationBody.of(row, reasons=reasons, profile=reads_data(caller))
+    [body] = federation_bodies(resources, [row], caller=caller)
+    return body
 
 
 @dataclass(frozen=True)

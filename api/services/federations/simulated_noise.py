@@ -5,13 +5,14 @@ from sqlalchemy.orm import Session
 from api.http.problems import ProblemError
 from api.schemas.federations import SimulationSetting
 from api.services.base.lookups import find_federation
+from api.services.federations.near_copies import near_copy_warnings
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.privacy import Noise
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
-from models.values import Budget
+from models.values import Budget, BudgetsAcross
 
 _PAST_RELEASE_BUDGETS = (
     "this federation has a budget for release noise, and the experiment's noise is simulated from "
@@ -35,12 +36,19 @@ def set_simulation(
 
 
 def refuse_what_is_not_secret(
-    session: Session, project_id: str, federation_id: str, planned: ExperimentPlan
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    planned: ExperimentPlan,
+    *,
+    across: BudgetsAcross,
 ) -> None:
-    """Raises ProblemError where the federation forbids simulation and the plan's noise is not
-    secret, or there is none; in the caller's write transaction."""
-    found = FederationRepository(session, project_id).lock(federation_id)
-    if found is None or found.simulation == "allowed":
+    """Raises ProblemError where the federation, or with budgets across the service the owner of
+    its content, forbids simulation and the plan's noise is not secret, or there is none; in the
+    caller's write transaction."""
+    federations = FederationRepository(session, project_id, across=across)
+    federations.lock(federation_id)
+    if not federations.forbids_simulation(federation_id):
         return
     noise: Noise = planned.spec.privacy.noise
     if planned.ledger_context.inputs.cost_kind == "unbounded":
@@ -57,12 +65,15 @@ def refuse_what_is_not_secret(
         )
 
 
-def warnings_of(session: Session, project_id: str, federation_id: str, *, noise: str) -> list[str]:
+def warnings_of(
+    session: Session, project_id: str, federation_id: str, *, noise: str, across: BudgetsAcross
+) -> list[str]:
     """What a caller must know of a run on this federation that is admitted all the same."""
-    budgets = FederationRepository(session, project_id).budgets(federation_id)
+    budgets = FederationRepository(session, project_id, across=across).budgets(federation_id)
+    alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
     if noise == "simulation" and any(_bounds_release(one) for one in budgets):
-        return [_PAST_RELEASE_BUDGETS]
-    return []
+        return [_PAST_RELEASE_BUDGETS, *alike]
+    return alike
 
 
 def _bounds_release(budget: Budget) -> bool:

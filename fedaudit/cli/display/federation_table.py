@@ -1,6 +1,6 @@
 """A federation and its profile for people, in a table."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedaudit.cli.display.output import standard_output
@@ -11,7 +11,7 @@ _SHOWN = 12
 """Names in a line; a table may have thousands of columns."""
 
 
-def show(federation: Json) -> None:
+def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
     """What is known of a federation, on standard output; notes and faults below the table."""
     from rich.box import HORIZONTALS
     from rich.markup import escape
@@ -20,7 +20,7 @@ def show(federation: Json) -> None:
     table = Table(box=HORIZONTALS)
     table.add_column("", no_wrap=True)
     table.add_column(escape(federation["name"]), overflow="fold")
-    for title, lines in _sections(federation):
+    for title, lines in (*_sections(federation), *_budgets(budgets)):
         table.add_section()
         table.add_row(f"[bold]{escape(title)}[/bold]")
         for label, value in lines.items():
@@ -30,6 +30,10 @@ def show(federation: Json) -> None:
     profile = federation["profile"] or {}
     for note in profile.get("notes", []):
         console.print(f"[bold]Note.[/bold] {escape(note)}")
+    for warning in federation.get("warnings", []):
+        console.print(f"[bold]Warning.[/bold] {escape(warning)}")
+    if budgets:
+        console.print(f"[bold]Budgets[/bold] count {escape(budgets[0]['scope'])}.")
     for title, faults in (
         ("Rejected.", federation["reasons"]),
         ("Warning.", profile.get("warnings", [])),
@@ -65,6 +69,26 @@ def _federation(federation: Json) -> dict[str, str]:
         "fingerprint": federation["fingerprint"],
         "disclosure policy": ", ".join(policy) if policy else "none",
     }
+
+
+def _budgets(budgets: Sequence[Json]) -> Iterator[tuple[str, dict[str, str]]]:
+    for budget in budgets:
+        left_out = [f"{one['runs']} of {one['mechanism']}" for one in budget["uncounted"]]
+        others = budget["others"]
+        parts = [budget["book"], budget["figure"], budget["observer"], budget["unit_key"]]
+        yield (
+            "budget: " + ", ".join(part for part in parts if part),
+            {
+                "spent, reserved": f"{budget['spent']:.4g}, {budget['reserved']:.4g}",
+                "by other projects": f"{others['spent']:.4g}, {others['reserved']:.4g}",
+                "left of the total": (
+                    str(budget["reason"])
+                    if budget["total"] is None
+                    else f"{budget['remaining']:.4g} of {budget['total']:.4g}"
+                ),
+                "not counted": "; ".join(left_out) or "nothing",
+            },
+        )
 
 
 def _data(profile: Json) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Inpatient charges of the Centers for Medicare and Medicaid Services (Galli et al., 5.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.scaling import EVERY_NUMBER, as_float32, check_scales, scaled
 from fedaudit.federations.source_kind import FileKind, LoadRequest
+from fedaudit.federations.table.row_hashes import smallest_row_hashes
 from fedaudit.federations.table.table_federation import read_client_key
 from fedaudit.spec.errors import FieldError
 from fedaudit.spec.federation import HospitalCharges
@@ -49,6 +50,13 @@ class HospitalChargesKind(FileKind):
         return load_hospital_charges(
             self._source, sensitive=asked.fairness.sensitive, files=asked.files
         )
+
+    def row_hashes(
+        self, *, files: Files, keep: int, progress: Callable[[], None]
+    ) -> NDArray[np.int64]:
+        """Of all columns of the charges."""
+        with open_source(self._source, files=files) as file:
+            return smallest_row_hashes(file, header=True, keep=keep, progress=progress)
 
 
 def load_hospital_charges(

@@ -3,9 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.reading.source_files import Files, open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
+from fedaudit.federations.table.row_hashes import smallest_row_hashes
 from fedaudit.federations.table.table_federation import load_table
 from fedaudit.federations.table.table_profile import profile_table
 from fedaudit.spec.fairness import Groups
@@ -44,3 +48,12 @@ class TableKind(FileKind):
         with open_source(self._source, files=files) as file:
             check_fingerprint(file.read_fingerprint(progress), fingerprint)
             return profile_table(self._source, file, fairness, progress=progress)
+
+    def row_hashes(
+        self, *, files: Files, keep: int, progress: Callable[[], None]
+    ) -> NDArray[np.int64]:
+        """Of all columns, whichever the registration names."""
+        with open_source(self._source, files=files) as file:
+            return smallest_row_hashes(
+                file, header=self._source.header, keep=keep, progress=progress
+            )

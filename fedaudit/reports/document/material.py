@@ -110,5 +110,7 @@ class ReportMaterial:
     disclosure_policy: DisclosurePolicy | None = None
     """The policy of the federation when the experiment was admitted, empty where its owner had set
     none; None where no service admitted it, or nobody knows."""
+    budgets_apart: bool = False
+    """Whether a budget on the data counts what one project of the service spends alone."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""

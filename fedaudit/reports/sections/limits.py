@@ -13,6 +13,10 @@ _UNSIGNED = (
     "The report is not signed. Its hash chain shows changed or missing entries, but not that the "
     "newest ones were cut off, unless the chain's head is kept elsewhere."
 )
+_APART = (
+    "Budgets of this service are kept for each project apart: what another project spends on the "
+    "same data is in none of this one's figures."
+)
 _SIGNED = (
     "The signature shows that whoever held the key stated this, and that nothing was changed "
     "since. It does not show that what was stated is true, nor when."
@@ -31,6 +35,7 @@ def limits(material: ReportMaterial) -> list[str]:
         "No attack was run against this model: nothing here says what an adversary recovers.",
         "The figures are of one run with one seed, and of this run alone: what other experiments "
         "spent on the same data is kept in the federation's budget.",
+        *([_APART] if material.budgets_apart else []),
         _UNSIGNED if material.key_id is None else _SIGNED,
     ]
 

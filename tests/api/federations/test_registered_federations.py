@@ -288,7 +288,7 @@ def test_a_path_that_cannot_be_registered_is_named(
     assert pointer in _faults(response)
 
 
-def test_a_budget_for_release_names_the_profile_that_it_does_not_bound(
+def test_a_budget_names_the_profile_that_it_does_not_bound(
     ready: tuple[Api, str],
 ) -> None:
     api, id_ = ready
@@ -298,4 +298,4 @@ def test_a_budget_for_release_names_the_profile_that_it_does_not_bound(
         body = {"book": book, "figure": "log_ratio", "total": 1}
         items = api.request("PUT", path, json=body).json()["items"]
         left_out |= {one["book"]: [run["mechanism"] for run in one["uncounted"]] for one in items}
-    assert left_out == {"release": ["profile"], "simulation": []}
+    assert left_out == {"release": ["profile"], "simulation": ["profile"]}

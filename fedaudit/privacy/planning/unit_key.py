@@ -1,0 +1,75 @@
+"""Whose client a budget counts: figures of clients who are told apart otherwise do not compose.
+
+The same rows can be one client's under one key and many clients' under another. A person whose six
+rows lie with six made-up clients is in six of them, so that what
+was spent on clients of one key says nothing about clients of another.
+"""
+
+import hashlib
+from typing import Any, assert_never
+
+import rfc8785
+
+from fedaudit.privacy.mechanisms.base import PrivacyUnit
+from fedaudit.spec.experiment import ExperimentSpec
+
+MADE_UP = "made-up"
+ROW = "row"
+KEY, PARTITION = "client_key", "partition"
+PATTERN = rf"^({KEY}=[^\x00-\x1f\x7f]{{1,200}}|{PARTITION}=[0-9a-f]{{16}}|{ROW}|{MADE_UP})$"
+"""What is a key."""
+
+_PARTITION_DIGITS = 16
+# Neither where the file lies nor what becomes of the numbers in it decides who gets a row.
+_NOT_DEALING = {"path", "id", "scale", "standardise", "validation_fraction"}
+
+
+def unit_key(spec: ExperimentSpec, unit: PrivacyUnit) -> str:
+    """How the units of a guarantee are told apart, in at most 255 characters; equal only where
+    they are the same.
+
+    `client_key=COLUMN` for clients whom the data name; `partition=HASH` for clients to whom rows
+    are dealt, the hash being over all that decides who gets which, with the seed; `row` for
+    records; `made-up` where the data are.
+    """
+    match unit:
+        case "record":
+            return ROW
+        case "client":
+            return _client_key(spec)
+        case _:
+            assert_never(unit)
+
+
+def unit_key_words(key: str) -> str:
+    """The units of a key for people: `clients by zip`. Raises ValueError for no key."""
+    kind, _, name = key.partition("=")
+    match kind:
+        case "client_key":
+            return f"clients by {name}"
+        case "partition":
+            return f"clients that partition {name} made up"
+        case "row":
+            return "records"
+        case "made-up":
+            return "clients of made-up data"
+        case _:
+            raise ValueError(f"{key!r} is no key of units")
+
+
+def _client_key(spec: ExperimentSpec) -> str:
+    traits = spec.federation.traits
+    if traits.made_up:
+        return MADE_UP
+    if traits.client_key is None:
+        return f"{PARTITION}={_assignment(spec)}"
+    return f"{KEY}={traits.client_key}"
+
+
+def _assignment(spec: ExperimentSpec) -> str:
+    dealing: dict[str, Any] = {
+        "federation": spec.federation.model_dump(mode="json", exclude=_NOT_DEALING),
+        "classifies": spec.classifies,
+        "seed": spec.seed,
+    }
+    return hashlib.sha256(rfc8785.dumps(dealing)).hexdigest()[:_PARTITION_DIGITS]

@@ -1,0 +1,349 @@
+"""One budget per content: whoever registers it, and whichever clients its rows are dealt to."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.budgets.test_epsilon_budgets import DELTA, LOCAL
+from tests.api.pages.browser import signed_in
+from tests.api.service import Api, running_api, settings_for
+from tests.api.uploads import make_ready, spec_of, upload
+
+EPSILON = {
+    "book": "release",
+    "figure": "epsilon",
+    "delta": DELTA,
+    "adjacency": "replace-one",
+    "observer": "server",
+}
+LEAKAGE = {"book": "release", "figure": "leakage", "radius": 0.5, "clip": 0.25}
+SCOPES = ("experiments:read", "experiments:write", "federations:read", "federations:write")
+ROWS = [
+    f"c{client},t{client // 2},{'a' if client % 2 else 'b'},{client},{10 * row + client}"
+    for client in range(40)
+    for row in range(3)
+]
+CONTENT = "\n".join(["client,town,group,age,income", *ROWS, ""]).encode()
+BY_CLIENT = {"client_key": "client", "features": ["age"]}
+BY_TOWN = {"client_key": "town", "features": ["age"]}
+PARTITION = {
+    "client_key": None,
+    "partition": {"method": "iid", "clients": 30},
+    "features": ["age"],
+}
+
+
+@pytest.fixture
+def counted_apart(sqlite_url: str, tmp_path: Path) -> Iterator[Api]:
+    """An API whose projects have budgets of their own."""
+    with running_api(settings_for(sqlite_url, tmp_path, budgets_across="project")) as api:
+        yield api
+
+
+def local(federation: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A gaussian-local run with secret noise on the table."""
+    value = spec_of({"path": "incomes.csv", **federation}, gates=[], **changes)
+    value["training"] = {**value["training"], "hypotheses": 1}
+    return {**value, "privacy": {**LOCAL, "noise": "release"}}
+
+
+def metric(federation: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """A laplace-l2 run with secret noise on the table; it leaks 2 in the worst case."""
+    value = local(federation or BY_CLIENT, **changes)
+    privacy = {"mechanism": "laplace-l2", "noise_multiplier": 4, "radius": 0.5, "clip": 0.25}
+    return {**value, "privacy": {**privacy, "noise": "release"}}
+
+
+class Project:
+    """One of several projects of a service, with the same file below the sources folder."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        assert api.settings.sources_dir is not None
+        (api.settings.sources_dir / "incomes.csv").write_bytes(CONTENT)
+        self.api, self.key = api, api.key_with(*SCOPES, project=name)
+        self.federation_id = ""
+
+    def register(self) -> "Project":
+        """Uploads the file, and lets it be profiled."""
+        self.federation_id = upload(self.api, CONTENT, key=self.key)["id"]
+        make_ready(self.api, self.federation_id)
+        return self
+
+    def submit(self, value: dict[str, Any]) -> Any:
+        """The answer to a submission."""
+        answer = self.api.post("/v1/experiments", json=value, key=self.key)
+        if answer.status_code == 202:
+            self.federation_id = answer.json()["federation_id"]
+        return answer
+
+    def put(self, **setting: Any) -> Any:
+        """The answer to a total."""
+        path = f"/v1/federations/{self.federation_id}/budget"
+        return self.api.request("PUT", path, json=setting, key=self.key)
+
+    def budgets(self, figure: str = "leakage") -> list[dict[str, Any]]:
+        """The budgets of a figure, as this project sees them."""
+        path = f"/v1/federations/{self.federation_id}/budget"
+        items = self.api.get(path, key=self.key).json()["items"]
+        return [one for one in items if one["figure"] == figure]
+
+
+def leaked(value: dict[str, Any], api: Api) -> float:
+    """What a run costs in the worst case."""
+    answer = api.post("/v1/experiments?validate_only=true", json=value).json()
+    return float(answer["projection"]["leakage_worst_case"])
+
+
+def test_a_second_project_does_not_get_a_fresh_budget(api_on_both: Api) -> None:
+    api = api_on_both
+    owner, other = Project(api, "owner").register(), Project(api, "other").register()
+    cost = leaked(metric(), api)
+    assert owner.put(**LEAKAGE, total=2 * cost).status_code == 200
+    assert owner.submit(metric()).status_code == 202
+    assert other.submit(metric()).status_code == 202
+    for project in (owner, other, Project(api, "third")):
+        refused = project.submit(metric())
+        assert refused.status_code == 409
+        assert refused.json()["type"].endswith("/budget-exhausted")
+        checked = api.post("/v1/experiments?validate_only=true", json=metric(), key=project.key)
+        assert checked.json()["budget"]["has_room"] is False
+    [mine], [theirs] = owner.budgets(), other.budgets()
+    for found in (mine, theirs):
+        assert (found["reserved"], found["remaining"]) == (2 * cost, 0)
+        assert found["others"] == {"reserved": cost, "spent": 0}
+        assert "every project" in found["scope"]
+    assert (mine["is_owner"], theirs["is_owner"]) == (True, False)
+
+
+def test_epsilons_of_all_projects_are_composed(api_on_both: Api) -> None:
+    api = api_on_both
+    owner, other = Project(api, "owner").register(), Project(api, "other")
+    assert owner.submit(local(BY_CLIENT)).status_code == 202
+    [alone] = owner.budgets("epsilon")
+    assert owner.put(**EPSILON, total=1.2 * alone["reserved"]).status_code == 200
+    refused = other.submit(local(BY_CLIENT)).json()
+    assert refused["type"].endswith("/budget-exhausted")
+    assert "the project that owns this content" in refused["detail"]
+    assert refused["composed_total"] > 1.2 * refused["requested"]
+    assert owner.put(**EPSILON, total=2 * alone["reserved"]).status_code == 200
+    assert other.submit(local(BY_CLIENT)).status_code == 202
+    [mine], [theirs] = owner.budgets("epsilon"), other.budgets("epsilon")
+    assert mine["reserved"] == theirs["reserved"] > alone["reserved"]
+    assert mine["others"]["reserved"] == pytest.approx(alone["reserved"])
+
+
+def test_only_the_owner_raises_a_total_and_a_stranger_may_be_stricter(api: Api) -> None:
+    owner, other = Project(api, "owner").register(), Project(api, "other").register()
+    cost = leaked(metric(), api)
+    assert owner.put(**LEAKAGE, total=3 * cost).status_code == 200
+    raised = other.put(**LEAKAGE, total=9 * cost)
+    assert (raised.status_code, raised.json()["type"].split("/")[-1]) == (409, "conflict")
+    assert "another project" in raised.json()["detail"]
+    assert other.put(**LEAKAGE, total=cost).status_code == 200
+    [theirs] = other.budgets()
+    assert (theirs["total"], theirs["own_total"]) == (cost, cost)
+    # The stricter one holds for the stranger alone: it cannot stop the owner.
+    [mine] = owner.budgets()
+    assert mine["total"] == 3 * cost
+    assert owner.submit(metric()).status_code == 202
+    assert other.submit(metric()).status_code == 409
+    # Its removal leaves the owner's.
+    assert other.put(**LEAKAGE, total=None).status_code == 200
+    assert other.budgets()[0]["total"] == 3 * cost
+
+
+def test_a_stranger_who_comes_later_cannot_stop_the_owner(api: Api) -> None:
+    owner, other = Project(api, "owner").register(), Project(api, "other").register()
+    assert other.put(**LEAKAGE, total=0).status_code == 200
+    assert owner.submit(metric()).status_code == 202
+    assert other.submit(metric()).status_code == 409
+
+
+def test_what_the_owner_forbids_no_other_project_simulates(api: Api) -> None:
+    owner, other = Project(api, "owner").register(), Project(api, "other").register()
+    path = "/v1/federations/{}/simulation"
+    forbidden = {"simulation": "forbidden"}
+    simulated = metric()
+    simulated["privacy"] = {**simulated["privacy"], "noise": "simulation"}
+    # A stranger forbids it to itself alone.
+    api.request("PUT", path.format(other.federation_id), json=forbidden, key=other.key)
+    assert owner.submit(simulated).status_code == 202
+    api.request("PUT", path.format(owner.federation_id), json=forbidden, key=owner.key)
+    third = Project(api, "third")
+    refused = third.submit(simulated)
+    assert refused.status_code == 409
+    assert refused.json()["type"].endswith("/simulation-forbidden")
+    assert third.submit(metric()).status_code == 202
+
+
+def test_who_sets_the_first_budget_owns_what_nobody_registered(api: Api) -> None:
+    first, second = Project(api, "first"), Project(api, "second")
+    cost = leaked(metric(), api)
+    for project in (first, second):
+        assert project.submit(metric()).status_code == 202
+    assert second.put(**LEAKAGE, total=2 * cost).status_code == 200
+    first.register()
+    assert [one["is_owner"] for one in second.budgets()] == [True]
+    assert [one["is_owner"] for one in first.budgets()] == [False]
+    assert first.submit(metric()).status_code == 409
+
+
+def test_what_another_project_gives_back_is_room_again(api_on_both: Api) -> None:
+    api = api_on_both
+    owner, other = Project(api, "owner").register(), Project(api, "other")
+    assert owner.put(**LEAKAGE, total=leaked(metric(), api)).status_code == 200
+    taken = other.submit(metric()).json()
+    assert owner.submit(metric()).status_code == 409
+    api.post(f"/v1/experiments/{taken['id']}/cancel", key=other.key)
+    assert owner.submit(metric()).status_code == 202
+
+
+def test_two_projects_do_not_both_take_the_last_room(api_on_both: Api) -> None:
+    api = api_on_both
+    owner = Project(api, "owner").register()
+    projects = [owner, *(Project(api, f"project-{number}") for number in range(3))]
+    assert owner.put(**LEAKAGE, total=1.5 * leaked(metric(), api)).status_code == 200
+    answers: list[int] = []
+    threads = [
+        threading.Thread(target=lambda one=one: answers.append(one.submit(metric()).status_code))
+        for one in projects
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [202, 409, 409, 409]
+
+
+def test_projects_that_are_counted_apart_say_so(counted_apart: Api) -> None:
+    api = counted_apart
+    owner, other = Project(api, "owner").register(), Project(api, "other").register()
+    assert owner.put(**LEAKAGE, total=leaked(metric(), api)).status_code == 200
+    for project in (owner, other):
+        assert project.submit(metric()).status_code == 202
+    assert owner.submit(metric()).status_code == 409
+    [mine] = owner.budgets()
+    assert (mine["across"], mine["others"]) == ("project", {"reserved": 0, "spent": 0})
+    assert "neither counts what the other spends" in mine["scope"]
+
+
+def test_runs_of_another_project_are_listed_as_uncounted(api: Api) -> None:
+    owner, other = Project(api, "owner").register(), Project(api, "other").register()
+    assert other.submit(local(BY_CLIENT)).status_code == 202
+    assert owner.put(**LEAKAGE, total=1e6).status_code == 200
+    [found] = owner.budgets()
+    assert [(one["mechanism"], one["runs"]) for one in found["uncounted"]] == [
+        ("gaussian-local", 1),
+        ("profile", 2),
+    ]
+
+
+def test_every_profile_of_a_content_is_counted(api: Api) -> None:
+    owner = Project(api, "owner").register()
+    for edge in (3, 4):
+        value = {"name": "cut", "fairness": {"sensitive": ["age"], "edges": {"age": [edge]}}}
+        federation = {"source": "table", "client_key": "client", "target": "income"}
+        upload(api, CONTENT, {**value, "federation": federation}, key=owner.key)
+        make_ready(api, owner.federation_id)
+    assert owner.put(**LEAKAGE, total=1).status_code == 200
+    [found] = owner.budgets()
+    [profiles] = found["uncounted"]
+    assert (profiles["mechanism"], profiles["runs"]) == ("profile", 3)
+    assert "exact" in profiles["why"]
+
+
+def test_the_page_says_whose_total_and_whose_spending_it_shows(api: Api) -> None:
+    owner, other = Project(api, "owner").register(), Project(api, "hospital")
+    assert owner.put(**LEAKAGE, total=9).status_code == 200
+    for project in (owner, other):
+        assert project.submit(metric()).status_code == 202
+    browser = signed_in(api)
+    text = browser.get(f"/federations/{other.federation_id}").text
+    for words in (
+        "every project of this service",
+        "Of other projects: 0 spent",
+        "only it can raise it",
+        "of clients by client",
+        "1 profile:",
+    ):
+        assert words in text
+    answer = browser.post(
+        f"/federations/{other.federation_id}/budget",
+        {"figure": "leakage", "book": "release", "total": "99", "radius": "0.5", "clip": "0.25"},
+    )
+    assert answer.status_code == 409
+    assert "another project" in answer.text
+
+
+def test_the_page_of_projects_counted_apart_says_so(counted_apart: Api) -> None:
+    project = Project(counted_apart, "hospital")
+    assert project.submit(metric()).status_code == 202
+    text = signed_in(counted_apart).get(f"/federations/{project.federation_id}").text
+    assert "neither counts what the other spends" in text
+
+
+# -- whose client ----------------------------------------------------------------------------------
+
+
+def test_clients_of_a_column_and_made_up_clients_are_not_composed(api_on_both: Api) -> None:
+    """A person whose rows lie with several made-up clients spends more than is composed."""
+    api = api_on_both
+    project = Project(api, "owner")
+    assert project.submit(local(BY_CLIENT)).status_code == 202
+    [alone] = project.budgets("epsilon")
+    assert alone["unit_key"] == "client_key=client"
+    assert project.put(**EPSILON, total=1e6).status_code == 200
+    refused = project.submit(local(PARTITION))
+    assert refused.status_code == 409
+    assert "clients by client" in refused.json()["detail"]
+    assert "partition" in refused.json()["detail"]
+    # Another seed deals the rows otherwise.
+    assert project.put(**EPSILON, total=None).status_code == 200
+    for seed in (1, 2):
+        assert project.submit(local(PARTITION, seed=seed)).status_code == 202
+    by_key = {one["unit_key"]: one for one in project.budgets("epsilon")}
+    assert len(by_key) == 3
+    assert by_key["client_key=client"]["reserved"] == alone["reserved"]
+    assert project.put(**EPSILON, total=1e6).status_code == 200
+    [late] = project.budgets("epsilon")
+    [left_out] = late["uncounted"]
+    assert (left_out["mechanism"], left_out["runs"]) == ("gaussian-local", 2)
+    assert "another key" in left_out["why"]
+
+
+def test_the_same_run_again_deals_rows_to_the_same_clients(api: Api) -> None:
+    project = Project(api, "owner")
+    for _ in range(2):
+        assert project.submit(local(PARTITION)).status_code == 202
+    [found] = project.budgets("epsilon")
+    assert found["unit_key"].startswith("partition=")
+
+
+@pytest.mark.parametrize("figure", ["leakage", "log_ratio"])
+def test_a_total_that_names_its_clients_refuses_all_others(api: Api, figure: str) -> None:
+    project = Project(api, "owner").register()
+    setting = LEAKAGE if figure == "leakage" else {"book": "release", "figure": figure}
+    named = {**setting, "total": 1e6, "unit_key": "client_key=client"}
+    assert project.put(**named).status_code == 200
+    assert project.submit(metric()).status_code == 202
+    by_town = metric(BY_TOWN)
+    refused = project.submit(by_town)
+    assert refused.status_code == 409
+    assert "'client_key=town'" in refused.json()["detail"]
+    assert project.put(**{**named, "unit_key": "client_key=town"}).status_code == 200
+    assert project.submit(by_town).status_code == 202
+    by_key = {one["unit_key"]: one for one in project.budgets(figure)}
+    assert by_key.keys() == {"client_key=client", "client_key=town"}
+    for one in by_key.values():
+        assert one["total_names_clients"]
+        assert [left["runs"] for left in one["uncounted"] if "another key" in left["why"]] == [1]
+
+
+def test_a_key_of_clients_is_worded_as_it_is_shown(api: Api) -> None:
+    project = Project(api, "owner").register()
+    answer = project.put(**LEAKAGE, total=1, unit_key="client")
+    assert answer.status_code == 422
+    assert [one["pointer"] for one in answer.json()["errors"]] == ["/unit_key"]

@@ -1,0 +1,12 @@
+"""What a report says of budgets, of which it has no figure."""
+
+import pytest
+
+from fedaudit.reports.sections.limits import limits
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_report_says_whether_projects_are_counted_apart(material, apart: bool) -> None:
+    found = " ".join(limits(material(budgets_apart=apart)))
+    assert "kept in the federation's budget" in found
+    assert ("another project" in found) is apart
