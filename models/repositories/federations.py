@@ -7,6 +7,7 @@ from sqlalchemy import Select, delete, exists, select, update
 
 from models.clock import utc_now
 from models.identifiers import new_id
+from models.repositories.budget_rows import counts_together
 from models.repositories.budgets import BudgetRepository
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
@@ -50,6 +51,22 @@ class FederationRepository(BudgetRepository):
     def find(self, fingerprint: str) -> Federation | None:
         """The federation with this data, in whatever state; None where there is none."""
         return self._one(self._has(fingerprint))
+
+    def of_owner(self, fingerprint: str) -> Federation | None:
+        """The owner's federation with this data, where another project of the service owns it.
+
+        None where budgets do not count across projects: then nobody owns data for others.
+        """
+        if not counts_together(self._across):
+            return None
+        owner = select(Content.owner_project_id).where(Content.fingerprint == fingerprint)
+        return self._one(
+            select(Federation).where(
+                Federation.fingerprint == fingerprint,
+                Federation.project_id == owner.scalar_subquery(),
+                Federation.project_id != self.project_id,
+            )
+        )
 
     def registered_at(self, path: str) -> Federation | None:
         """The newest federation that is ready and was registered by this path below the sources.

@@ -105,7 +105,7 @@ def admit_to_unit(
     ledger_context = planned.ledger_context
     federation_id = store_federation(session, project_id, planned)
     refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
-    policy = refuse_departures(session, project_id, federation_id, planned.spec)
+    policy = refuse_departures(session, project_id, federation_id, planned.spec, across=across)
     reserve(
         session,
         project_id,
@@ -154,7 +154,7 @@ def try_admission(resources: Resources, project_id: str, planned: ExperimentPlan
         with resources.database.write() as session:
             federation_id = store_federation(session, project_id, planned)
             refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
-            refuse_departures(session, project_id, federation_id, planned.spec)
+            refuse_departures(session, project_id, federation_id, planned.spec, across=across)
             noise = planned.spec.privacy.noise
             warnings = warnings_of(session, project_id, federation_id, noise=noise, across=across)
             reserve(

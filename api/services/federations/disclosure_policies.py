@@ -27,6 +27,7 @@ from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.settings import Settings
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
+from models.values import BudgetsAcross
 
 log = structlog.get_logger()
 
@@ -87,24 +88,40 @@ def refuse_below_floor(settings: Settings, groups: Groups) -> None:
 
 
 def refuse_departures(
-    session: Session, project_id: str, federation_id: str, spec: ExperimentSpec
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    spec: ExperimentSpec,
+    *,
+    across: BudgetsAcross,
 ) -> DisclosurePolicy:
-    """The policy that binds a spec; in the caller's write transaction.
+    """The project's policy for a spec; in the caller's write transaction.
 
-    Raises InvalidInputError where the spec departs from it.
+    Where another project owns the content, the owner's binds as well. Raises InvalidInputError
+    where the spec departs from either.
     """
-    found = FederationRepository(session, project_id).lock(federation_id)
+    federations = FederationRepository(session, project_id, across=across)
+    found = federations.lock(federation_id)
     if found is None:
         raise LookupError(f"federation {federation_id}: this project has no such federation")
-    policy = policy_of(found)
-    _refuse(spec_faults(policy, spec, registration=_registration_of(found)))
-    return policy
+    for row in (found, federations.of_owner(found.fingerprint)):
+        if row is not None:
+            _refuse(spec_faults(policy_of(row), spec, registration=_registration_of(row)))
+    return policy_of(found)
 
 
-def refuse_registration(before: Federation, registration: Mapping[str, Any]) -> None:
-    """Raises InvalidInputError where a registration of known content departs from its policy."""
+def refuse_registration(
+    before: Federation | None, owners: Federation | None, registration: Mapping[str, Any]
+) -> None:
+    """Raises InvalidInputError where a registration departs from the policy of its content.
+
+    `before`: the project's own federation with this content; `owners`: that of another project
+    which owns it.
+    """
     asked = parse_registration(registration)
-    _refuse(registration_faults(policy_of(before), asked, registration=_registration_of(before)))
+    for row in (before, owners):
+        if row is not None:
+            _refuse(registration_faults(policy_of(row), asked, registration=_registration_of(row)))
 
 
 def _registration_of(row: Federation) -> Registration | None:

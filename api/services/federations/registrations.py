@@ -187,13 +187,14 @@ def _register(
 ) -> Registered:
     lost = _lost_file(resources, caller, file)
     with resources.database.write() as session:
-        federations = FederationRepository(session, caller.project_id)
+        across = resources.settings.budgets_across
+        federations = FederationRepository(session, caller.project_id, across=across)
         before = federations.find(file.fingerprint)
         if before is not None:
             # Read again under a lock, so that it is not deleted meanwhile.
             before = federations.lock(before.id)
-        if before is not None:
-            refuse_registration(before, file.registration)
+        owners = federations.of_owner(file.fingerprint)
+        refuse_registration(before, owners, file.registration)
         stored_before = None if before is None else before.storage_key
         if before is not None and _is_known(before, file):
             registered = Registered(before, None)
