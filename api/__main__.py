@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from api.app import create_app
 from api.http.connections import bounded_protocol, max_connections
 from infrastructure.logs import configure_logs
-from infrastructure.settings import Settings
+from infrastructure.settings import SettingsError, load_settings
 
 _GRACE_SECONDS = 3
 
@@ -37,7 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one")
     parser.add_argument("--fd", type=int, help="serve a listening socket that is already open")
     options = parser.parse_args(arguments)
-    settings = Settings()
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        # Without a traceback, which would show the settings and with them the URLs' passwords.
+        raise SystemExit(str(error)) from None
     configure_logs(settings.log_format)
     app = create_app(settings)
     config = uvicorn.Config(

@@ -181,6 +181,8 @@ class _Run:
 
     def report(self, rounds: int) -> dict[str, Any]:
         """The report of all these rows."""
+        counts = self._counts(200)
+        rows = scored_rows(counts.sum(axis=0))
         return assemble(
             ReportMaterial(
                 experiment_id=self._row.id,
@@ -205,11 +207,12 @@ class _Run:
                     selection_loss=0.3,
                     validation_loss=0.4,
                     accuracy=0.7,
-                    fairness={"group": self._counts(200)},
+                    fairness={"group": counts},
                 ),
                 ledger_hash=ledger_hash(self._digests),
                 chain_head=self._head.hex(),
                 entries=rounds,
+                disclosures={"group": DisclosureRule(30).decide(rows)},
                 clusters=self._clusters,
             )
         )

@@ -5,6 +5,7 @@ broker is named, and both live below the data folder. *Production*: both are nam
 """
 
 import os
+from functools import cached_property
 from importlib.util import find_spec
 from ipaddress import ip_network
 from pathlib import Path
@@ -13,6 +14,8 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from infrastructure.sources_map import SourcesMap, SourcesMapError, read_sources_map
 
 
 def default_data_dir() -> Path:
@@ -58,6 +61,9 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=default_data_dir)
     sources_dir: Path | None = None
     """The folder below which specs may name files; null refuses every file source."""
+    sources_map: Path | None = None
+    """The file that says which projects may read which files below the sources folder; null opens
+    all of them to every project."""
     database_url: str = ""
     broker_url: str = ""
     storage_url: str = ""
@@ -83,6 +89,10 @@ class Settings(BaseSettings):
     """Of a spec's hypotheses together, in 32-bit numbers."""
     max_planned_records: Annotated[int, Field(ge=1)] = 1_000_000
     """Records of a `record-personalised` spec, each of which is planned by itself."""
+    min_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """No submission or profile may set its minimum group size below this."""
+    min_group_clients: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """No submission or profile may set its minimum of clients in a group below this."""
     budgets_across: Literal["service", "project"] = "service"
     """Whether a budget on a content counts what every project spends on it, or its own's alone."""
     log_format: Literal["console", "json"] = "console"
@@ -116,6 +126,22 @@ class Settings(BaseSettings):
     def proxies(self) -> list[str]:
         """The trusted proxies one by one."""
         return [part for one in self.trusted_proxies.split(",") if (part := one.strip())]
+
+    @cached_property
+    def source_rights(self) -> SourcesMap | None:
+        """The declared map, as it was when these settings were made; None where none is named.
+
+        Raises SourcesMapError naming the line.
+        """
+        return None if self.sources_map is None else read_sources_map(self.sources_map)
+
+    @model_validator(mode="after")
+    def _usable_map(self) -> Self:
+        try:
+            _ = self.source_rights
+        except SourcesMapError as error:
+            raise ValueError(f"FEDAUDIT_SOURCES_MAP: {error}") from None
+        return self
 
     @model_validator(mode="after")
     def _known_proxies(self) -> Self:

@@ -57,6 +57,8 @@ class NewExperiment:
     unit_position: int = 0
     attributes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     tags: Sequence[str] = ()
+    disclosure: Mapping[str, Any] | None = None
+    """The policy of its federation, if it has one."""
     retry_of: str | None = None
     id: str = field(default_factory=new_id)
 
@@ -252,42 +254,6 @@ class LeakagePrice(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class EpsilonCost:
-    """What an experiment may spend, at most, against one observer."""
-
-    observer: str
-    adjacency: str
-    unit: str
-    """`client` or `record`, whom the adjacency is about."""
-    delta: float
-    unit_key: str = ""
-    """How these units are told apart; '' counts as the same as any."""
-    epsilon: float
-    """Of the experiment by itself, at its own delta."""
-    curve: NDArray[np.float64]
-    """Renyi divergences of the whole run, at orders that are the same for all experiments."""
-    step: NDArray[np.float64]
-    """The same of one composition, at most."""
-    compositions: int
-    """Of the whole run, if nothing is repeated."""
-
-
-Shortage = Literal["no-room", "other-adjacency", "other-observer", "other-unit", "other-clients"]
-
-
-@dataclass(frozen=True)
-class EpsilonRefusal:
-    """Why a budget has no place for an experiment."""
-
-    budget: Budget
-    shortage: Shortage
-    requested: float | None = None
-    """Its own epsilon at the budget's delta; None where it cannot be counted, as below."""
-    composed_total: float | None = None
-    """The epsilon that all would come to with it."""
-
-
 @dataclass(frozen=True)
 class Claim:
     """A worker's hold on a unit: `fence` goes with everything it writes."""
@@ -392,3 +358,13 @@ class FairnessRow:
     attribute: str
     figures: Sequence[Mapping[str, Any]]
     counts: Any
+
+
+@dataclass(frozen=True)
+class StoredSet:
+    """A set of rows as it is stored."""
+
+    digest: str
+    favourable_digest: str
+    bits: bytes
+    favourable_bits: bytes

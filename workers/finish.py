@@ -12,6 +12,7 @@ from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.report_material import report_material
+from fedaudit.spec.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.round_records import FinalResult
@@ -53,6 +54,7 @@ def report_of(
     where its fairness figures do not follow from its rows.
     """
     with database.read() as session:
+        row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
         material = report_material(
             experiment.run,
             result,
@@ -60,6 +62,7 @@ def report_of(
             device=device,
             backend=backend,
             key_id=key.key_id,
+            disclosure_policy=parse_disclosure_policy((row and row.disclosure) or {}),
             budgets_apart=budgets_apart,
         )
     return sign_report(checked_report(material, result), key)

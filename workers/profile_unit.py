@@ -5,9 +5,10 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
+from fedaudit.federations.profiles.earlier_cuts import beside_earlier, cuts_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration
-from models.repositories import FederationRepository, NearCopyRepository
+from models.repositories import DisclosureRepository, FederationRepository, NearCopyRepository
 from models.row_sketches import SKETCHED, Sketch
 from models.tables.federations import Federation
 from workers.claimed_unit import ClaimedUnit
@@ -44,7 +45,7 @@ class ProfileRun(ClaimedUnit):
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
             self._writer.write(lambda session: self._reject(session, row.id, reasons))
         else:
-            self._writer.write(lambda session: self._ready(session, row.id, profile, sketch))
+            self._writer.write(lambda session: self._ready(session, row, profile, sketch))
             log.info("federation ready", federation_id=row.id)
 
     def _profile(self, row: Federation) -> dict[str, Any]:
@@ -83,14 +84,18 @@ class ProfileRun(ClaimedUnit):
     def _ready(
         self,
         session: Session,
-        federation_id: str,
+        row: Federation,
         profile: dict[str, Any],
         sketch: Sketch | None,
     ) -> None:
-        federations = self._federations(session)
-        is_ready = federations.set_ready(federation_id, profile, unit_id=self._claim.unit_id)
-        if is_ready and sketch is not None:
-            NearCopyRepository(session).add(federation_id, sketch)
+        fairness, disclosed = _registration(row).fairness, DisclosureRepository(session)
+        shown, cuts = beside_earlier(
+            profile, cuts_of(profile, fairness), disclosed.profile_cuts(row.fingerprint)
+        )
+        if self._federations(session).set_ready(row.id, shown, unit_id=self._claim.unit_id):
+            disclosed.set_profile_cuts(row.fingerprint, cuts)
+            if sketch is not None:
+                NearCopyRepository(session).add(row.id, sketch)
         self._finish(session, "done")
 
     def _reject(self, session: Session, federation_id: str, reasons: list[dict[str, str]]) -> None:

@@ -43,7 +43,12 @@ def load_cell(database: Database, row: Experiment, *, files: Files) -> Cell:
     experiment was admitted and its budget reserved.
     """
     spec = parse_spec(row.spec)
-    federation = load_federation(spec, sources_dir=files.sources_dir, open_upload=files.open_upload)
+    federation = load_federation(
+        spec,
+        sources_dir=files.sources_dir,
+        open_upload=files.open_upload,
+        may_read=files.may_read,
+    )
     with database.read() as session:
         admitted = FederationRepository(session, row.project_id).get(row.federation_id)
     if admitted is None or admitted.fingerprint != federation.fingerprint:

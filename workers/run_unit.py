@@ -11,6 +11,7 @@ from models.values import UnitKind
 from workers.claim import Lease, LeaseLostError
 from workers.claimed_unit import DETAIL_CHARACTERS, ClaimedUnit
 from workers.context import WorkerContext
+from workers.disclosure_memory import settle_disclosures
 from workers.finish import end_without_report
 from workers.flush import DatabaseAwayError
 from workers.profile_unit import ProfileRun
@@ -97,7 +98,11 @@ class UnitRun(ClaimedUnit):
         try:
             files = ProjectFiles(self._context, self._claim.project_id).files
             cell = load_cell(database, row, files=files)
-            return resume_experiment(database, row, cell, key=self._context.signing_key.public)
+            found = resume_experiment(database, row, cell, key=self._context.signing_key.public)
+            found.run.withheld = self._writer.write(
+                lambda session: settle_disclosures(session, found)
+            )
+            return found
         except InvalidInputError as error:
             detail = str(error)[:DETAIL_CHARACTERS]
             log.warning("data refused", experiment_id=row.id, detail=detail)

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property, partial
 from pathlib import Path
 
-from fedaudit.federations.reading.source_files import Files, Upload, open_path
+from fedaudit.federations.reading.source_files import Files, MayRead, Upload, open_path
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from models.repositories import FederationRepository
+from models.repositories import FederationRepository, ProjectRepository
 from models.tables.federations import Federation
 from models.values import FederationStatus
 from workers.context import WorkerContext
@@ -29,8 +30,17 @@ class ProjectFiles:
 
     @property
     def files(self) -> Files:
-        """For the loaders."""
-        return Files(self._context.settings.sources_dir, self.open)
+        """For the loaders. What the operator's map no longer opens to the project is not there."""
+        return Files(self._context.settings.sources_dir, self.open, self._may_read)
+
+    @cached_property
+    def _may_read(self) -> MayRead | None:
+        rights = self._context.settings.source_rights
+        if rights is None:
+            return None
+        with self._context.database.read() as session:
+            project = ProjectRepository(session).name(self._project_id)
+        return partial(rights.admits, project)
 
     @contextmanager
     def open(self, federation_id: str) -> Iterator[Upload]:
@@ -55,11 +65,10 @@ class ProjectFiles:
         """The location of a file that was registered by its path."""
         if row.registration is None:
             raise _unusable("is known by its file's path only; name the data by `path`")
-        folder = self._context.settings.sources_dir
-        path = str(row.registration["federation"]["path"])
-        with open_path(path, files=Files(folder), pointer=_POINTER):
+        path, files = str(row.registration["federation"]["path"]), self.files
+        with open_path(path, files=files, pointer=_POINTER):
             # Opened to check that it exists and lies below the folder.
-            return (folder or Path()).joinpath(path).resolve()
+            return (files.sources_dir or Path()).joinpath(path).resolve()
 
 
 def _unusable(message: str) -> InvalidInputError:

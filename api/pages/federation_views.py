@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from api.pages.wording import figure
 from api.schemas.budget_bodies import BudgetBody
+from api.schemas.disclosure_bodies import DisclosureBody
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.spec.fairness import GroupRule, Rule
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,47 @@ def budget_view(budget: BudgetBody, number: int) -> BudgetView:
     if budget.total is not None:
         parts = _parts(budget, budget.total, over=over)
     return BudgetView(budget, f"budget-{number}", title, detail, parts, over)
+
+
+def disclosure_lines(body: DisclosureBody) -> list[tuple[str, str]]:
+    """What binds whoever looks at the federation's groups: what of, and what is demanded."""
+    policy, floor = body, body.floor
+    size, clients = (
+        max(policy.minimum_group_size or 1, floor.minimum_group_size),
+        max(policy.minimum_group_clients or 1, floor.minimum_group_clients),
+    )
+    lines = [("Rows of a group", f"{size} or more"), ("Clients of a group", f"{clients} or more")]
+    if policy.edges is not None:
+        cuts = [f"{name} at {', '.join(map(figure, at))}" for name, at in policy.edges.items()]
+        lines.append(("Edges", "; ".join(cuts) or "no attribute is cut"))
+    if policy.favourable is not None:
+        rules = policy.favourable if isinstance(policy.favourable, list) else [policy.favourable]
+        lines.append(("Favourable outcome", "; ".join(map(_rule, rules))))
+    for title, named in (
+        ("Sensitive attributes", policy.sensitive),
+        ("Combinations", _joined(policy.intersections)),
+    ):
+        if named is not None:
+            lines.append((title, ", ".join(named) or "none"))
+    if policy.split is not None:
+        split = policy.split
+        of = {"client": "clients", "record": "every client's rows"}[split.validation_unit]
+        share = f"{figure(split.validation_fraction)} of {of}, drawn by seed {split.seed}"
+        lines.append(("Held out", f"{share}; scoring {split.scoring.method}"))
+    if policy.source is not None:
+        lines.append(("Columns and clients", "as registered"))
+    return lines
+
+
+def _joined(combinations: list[list[str]] | None) -> list[str] | None:
+    return None if combinations is None else [" + ".join(parts) for parts in combinations]
+
+
+def _rule(rule: Rule | GroupRule) -> str:
+    words = {"ge": "at least", "le": "at most", "in": "one of"}[rule.op]
+    value = ", ".join(map(str, rule.value)) if isinstance(rule.value, list) else rule.value
+    of = "".join(f" for {name} {group}" for name, group in getattr(rule, "group", {}).items())
+    return f"{words} {value}{of}"
 
 
 def _wording(budget: BudgetBody) -> tuple[str, str]:

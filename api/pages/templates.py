@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse
 
 from api.pages import wording
 from api.pages.session import CSRF_FIELD, Visitor
+from api.pages.spec_form import choice_rules
 from fedaudit import __version__
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
@@ -18,6 +19,9 @@ from fedaudit.privacy.unit_key import unit_key_words
 
 _HERE = Path(__file__).parent
 ASSETS = _HERE / "assets"
+
+MADE = {choice_rules.NAME: choice_rules.choice_rules}
+"""Assets that are no files, by name."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -72,8 +76,13 @@ def asset(name: str) -> str:
 
 @cache
 def content_mark(name: str) -> str:
-    """The beginning of the SHA-256 of a file below `assets/`. Raises OSError without the file."""
-    return hashlib.sha256((ASSETS / name).read_bytes()).hexdigest()[:12]
+    """The beginning of the SHA-256 of a file below `assets/`, or of one that is made.
+
+    Raises OSError without the file.
+    """
+    made = MADE.get(name)
+    content = (ASSETS / name).read_bytes() if made is None else made().encode()
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 @cache

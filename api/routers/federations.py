@@ -14,6 +14,7 @@ from api.http.problems import ProblemError
 from api.openapi import problems, request_body, upload_body
 from api.schemas.base import IdempotencyHeader
 from api.schemas.budget_bodies import BudgetList, BudgetSetting
+from api.schemas.disclosure_bodies import DisclosureBody
 from api.schemas.federations import (
     FederationBody,
     FederationPage,
@@ -25,6 +26,8 @@ from api.services.base.dispatch import dispatch
 from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of
 from api.services.budgets.federation_budgets import set_budget as change_budget
+from api.services.federations.disclosure_policies import get_disclosure as read_disclosure
+from api.services.federations.disclosure_policies import set_disclosure as change_disclosure
 from api.services.federations.incoming_upload import IncomingUpload
 from api.services.federations.registrations import (
     Registered,
@@ -38,6 +41,7 @@ from api.services.federations.simulated_noise import set_simulation as change_si
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, FederationsReader, FederationsWriter
 from fedaudit.spec.base import Text
+from fedaudit.spec.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.registration import Registration
 from models.identifiers import new_id
 from models.repositories import FederationRepository
@@ -220,3 +224,26 @@ def set_simulation(
     setting = validated(SimulationSetting, value)
     changed = change_simulation(resources, caller, federation_id, setting)
     return federation_body(resources, changed, caller=caller)
+
+
+@router.get("/{federation_id}/disclosure", responses=problems(404))
+def get_disclosure(
+    federation_id: str, caller: FederationsReader, resources: Shared
+) -> DisclosureBody:
+    """What its owner lets anyone ask of the federation's groups, and the service's floor."""
+    return read_disclosure(resources, caller, federation_id)
+
+
+@router.put(
+    "/{federation_id}/disclosure",
+    responses=problems(404, 415),
+    openapi_extra=request_body(DisclosurePolicy),
+)
+def set_disclosure(
+    federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
+) -> DisclosureBody:
+    """Set the whole policy; a field that is left out is left to whoever asks.
+
+    It binds what is submitted, retried or registered from then on, and stays with the content.
+    """
+    return change_disclosure(resources, caller, federation_id, value)

@@ -7,6 +7,9 @@ from pydantic import BaseModel
 
 from api.http.problems import ProblemFault
 from api.schemas.base import Body, PageParameters
+from fedaudit.spec.disclosure_departures import registration_faults
+from fedaudit.spec.disclosure_policy import parse_disclosure_policy
+from fedaudit.spec.registration import parse_registration
 from models.tables.federations import Federation
 from models.values import FederationStatus, Simulation
 
@@ -35,6 +38,9 @@ class FederationBody(BaseModel):
     profiled_at: datetime | None
     simulation: Simulation
     """Whether experiments are admitted whose noise anyone can draw again from the seed."""
+    disclosure: dict[str, Any] | None
+    """The fields of its disclosure policy that bind; null where everything is left to whoever
+    asks."""
     deleted_at: datetime | None
     warnings: list[str]
     """What is known of its rows: that most of them are those of other registered content, whose
@@ -66,13 +72,39 @@ def shown_profile(row: Federation) -> dict[str, Any] | None:
     """A federation's profile for whoever may read federations; None where it has none.
 
     Of data that nobody registered the groups are left out: they are those of the experiment that
-    came first, and earlier versions stored their sizes however small.
+    came first, and earlier versions stored their sizes however small. So are those of data that
+    were registered before their disclosure policy, and otherwise than it demands.
     """
     if not row.profile:
         return None
-    if row.profiled_at is not None:
+    if row.profiled_at is None:
+        return _without(row.profile, "attributes")
+    if not _departs(row):
         return row.profile
-    return {name: value for name, value in row.profile.items() if name != "attributes"}
+    warnings = [*row.profile.get("warnings", []), {"pointer": "", "message": _DEPARTS}]
+    # The rows of each class are suppressed by the same size.
+    return {**_without(row.profile, "attributes", "class_balance"), "warnings": warnings}
+
+
+def _without(profile: dict[str, Any], *left_out: str) -> dict[str, Any]:
+    return {name: value for name, value in profile.items() if name not in left_out}
+
+
+def _departs(row: Federation) -> bool:
+    """Whether the profile shows groups that the present policy would not."""
+    if row.disclosure is None or row.registration is None:
+        return False
+    policy, registration = (
+        parse_disclosure_policy(row.disclosure),
+        parse_registration(row.registration),
+    )
+    return bool(registration_faults(policy, registration, registration=None))
+
+
+_DEPARTS = (
+    "the profile was made before the federation's disclosure policy, and otherwise than it "
+    "demands, so its groups are left out; register the file again as the policy demands"
+)
 
 
 class SimulationSetting(Body):

@@ -46,7 +46,12 @@ class FederationCache:
         from fedaudit.federations.load import load_federation
 
         def loaded() -> "Federation":
-            return load_federation(spec, sources_dir=self._sources_dir, open_upload=uploads.open)
+            return load_federation(
+                spec,
+                sources_dir=self._sources_dir,
+                open_upload=uploads.open,
+                may_read=uploads.may_read,
+            )
 
         key = self._key(spec, uploads)
         if key is None:
@@ -97,6 +102,8 @@ class FederationCache:
             # Asked for each time: whose it is, and whether it may still be used.
             files.append((uploads.project_id, uploads.fingerprint(uploaded)))
         for name in spec.federation.traits.files:
+            # A project that may not read the file must not find it here either.
+            files.append((uploads.project_id,))
             if self._sources_dir is None:
                 return None
             try:

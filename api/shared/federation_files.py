@@ -15,7 +15,7 @@ from models.repositories import FederationRepository
 from models.tables.federations import Federation
 
 if TYPE_CHECKING:
-    from fedaudit.federations.reading.source_files import Upload
+    from fedaudit.federations.reading.source_files import MayRead, Upload
 
 _POINTER = "/federation/id"
 _NOT_READY: dict[Literal["profiling", "rejected", "deleted"], str] = {
@@ -29,10 +29,18 @@ class Uploads:
     """The federations of one project that specs may name by id."""
 
     def __init__(
-        self, project_id: str, *, database: Database, storage: Storage, sources_dir: Path | None
+        self,
+        project_id: str,
+        *,
+        database: Database,
+        storage: Storage,
+        sources_dir: Path | None,
+        may_read: "MayRead | None" = None,
     ) -> None:
-        """`sources_dir`: where files lie that were registered by their path."""
+        """`sources_dir`: where files lie that were registered by their path; `may_read`: which of
+        them the project may read, None for all."""
         self.project_id = project_id
+        self.may_read = may_read
         self._database = database
         self._storage = storage
         self._sources_dir = sources_dir
@@ -70,7 +78,7 @@ class Uploads:
             raise _unusable("is known by its file's path only; name the data by `path`")
         folder = self._sources_dir
         path = str(row.registration["federation"]["path"])
-        with open_path(path, files=Files(folder), pointer=_POINTER):
+        with open_path(path, files=Files(folder, may_read=self.may_read), pointer=_POINTER):
             # Opened to find out that it is there and lies below the folder.
             return (folder or Path()).joinpath(path).resolve()
 

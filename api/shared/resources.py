@@ -1,7 +1,7 @@
 """What the whole application shares: settings, database, queue, and data that was read."""
 
 import threading
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, cast
 
 import structlog
@@ -13,8 +13,10 @@ from api.shared.stream_places import StreamPlaces
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.database import Database
+from models.repositories import ProjectRepository
 
 if TYPE_CHECKING:
+    from fedaudit.federations.reading.source_files import MayRead
     from infrastructure.queue import Queue
 
 log = structlog.get_logger()
@@ -47,6 +49,15 @@ class Resources:
         from infrastructure.queue import Queue
 
         return Queue(self.settings)
+
+    def may_read(self, project_id: str) -> "MayRead | None":
+        """Which files below the sources folder a project may read; None where no map is declared
+        and all of them are open."""
+        rights = self.settings.source_rights
+        if rights is None:
+            return None
+        with self.database.read() as session:
+            return partial(rights.admits, ProjectRepository(session).name(project_id))
 
     def tidy_storage(self) -> None:
         """Remove what is left of uploads whose process was killed."""

@@ -58,6 +58,23 @@ def federations_show(federation_id: FederationId, *, as_json: AsJson = False) ->
     show_command(federation_id, as_json=as_json)
 
 
+@federations.command("disclosure")
+def federations_disclosure(
+    federation_id: FederationId,
+    *,
+    policy: Annotated[
+        str | None,
+        typer.Option("--set", help="A YAML or JSON file of the whole policy; - is stdin."),
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Take the policy back.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show, or set, what may be asked of a federation's groups."""
+    from fedaudit.cli.federations import disclosure_command
+
+    disclosure_command(federation_id, policy=policy, clear=clear, as_json=as_json)
+
+
 @federations.command("remove")
 def federations_remove(
     federation_id: FederationId,

@@ -1,5 +1,6 @@
 """The commands on federations of a running service."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.remote import connected
 from fedaudit.cli.specs import read_value
 from fedaudit.client.client import Client
+from fedaudit.spec.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 
 
@@ -68,6 +70,34 @@ def show_command(federation_id: str, *, as_json: bool) -> None:
         write_json(federation)
     else:
         show(federation, budgets)
+
+
+def disclosure_command(
+    federation_id: str, *, policy: str | None, clear: bool, as_json: bool
+) -> None:
+    """Print a federation's disclosure policy, after it was set where one is given.
+
+    Raises InvalidInputError and CommandError.
+    """
+    if policy is not None and clear:
+        raise usage_error("federations disclosure: give --set or --clear, not both")
+    value: Any = {} if clear else None if policy is None else read_value(policy)
+    if value is not None:
+        # Here first: what is wrong need not be sent.
+        parse_disclosure_policy(value)
+    with connected() as client:
+        if value is None:
+            found = client.disclosure(federation_id)
+        else:
+            found = client.set_disclosure(federation_id, value)
+    if as_json:
+        write_json(found)
+        return
+    for name, demanded in found.items():
+        if name not in ("floor", "set_at") and demanded is not None:
+            write_line(f"{name}: {json.dumps(demanded, ensure_ascii=False)}")
+    for name, least in found["floor"].items():
+        write_line(f"{name} of the service: {least}")
 
 
 def remove_command(federation_id: str, *, yes: bool) -> None:

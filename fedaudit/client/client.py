@@ -333,10 +333,17 @@ class Client:
         return items
 
     def set_simulation(self, federation_id: str, simulation: str) -> Json:
-        """Whether experiments may simulate their noise: `allowed` or `forbidden`; the answer is the
-        federation."""
-        path = f"{_federation(federation_id)}/simulation"
-        return self._transport.json("PUT", path, json={"simulation": simulation})
+        """Whether noise may be simulated: `allowed` or `forbidden`; gives the federation."""
+        asked = {"simulation": simulation}
+        return self._transport.json("PUT", f"{_federation(federation_id)}/simulation", json=asked)
+
+    def disclosure(self, federation_id: str) -> Json:
+        """What may be asked of a federation's groups: its policy, and the service's floor."""
+        return self._transport.json("GET", f"{_federation(federation_id)}/disclosure")
+
+    def set_disclosure(self, federation_id: str, policy: Mapping[str, Any]) -> Json:
+        """Set the whole policy, `{}` for none; the answer is the policy."""
+        return self._transport.json("PUT", f"{_federation(federation_id)}/disclosure", json=policy)
 
     def keys(self) -> "Sequence[Json]":
         """The project's API keys, without their secrets."""

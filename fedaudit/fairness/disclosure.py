@@ -28,6 +28,8 @@ class DisclosureRule:
     """By what the groups of one attribute are disclosed, whatever the population."""
 
     minimum_group_size: int
+    minimum_group_clients: int = 1
+    """Of which a group has rows, at least; counted where a population's clients are known."""
     reference: int | None = None
     """The place of the reference group; None where all groups are compared with each other."""
     combination: IntersectionTable | None = None
@@ -35,11 +37,20 @@ class DisclosureRule:
     has_favourable_outcome: bool = True
     """Otherwise nothing was counted, and no rate can be shown of any group."""
 
-    def decide(self, rows: NDArray[np.int64], *, of: str = "scored rows") -> "Disclosure":
+    def decide(
+        self,
+        rows: NDArray[np.int64],
+        *,
+        of: str = "scored rows",
+        clients: NDArray[np.int64] | None = None,
+    ) -> "Disclosure":
         """Which groups are disclosed, from the sizes of each population: [..., groups].
 
-        `of` says what the sizes count. The rules are those of `suppression.shown_groups`. Raises
-        ValueError where the reference group is not one of the groups.
+        `of` says what the sizes count. `clients` [..., groups]: how many clients these belong to;
+        None where that is not known, or not of the same population. The rules are those of
+        `suppression.shown_groups`, for this attribute alone; attributes that are reported beside
+        each other are decided by `joint_disclosure`. Raises ValueError where the reference group is
+        not one of the groups.
         """
         if self.reference is not None and not 0 <= self.reference < rows.shape[-1]:
             raise ValueError(
@@ -48,7 +59,16 @@ class DisclosureRule:
         shown = shown_groups(
             rows, minimum_group_size=self.minimum_group_size, combination=self.combination
         )
-        return Disclosure(self, rows, shown, too_few=self.few(of))
+        too_few = self.few(of)
+        if clients is not None and self.minimum_group_clients > 1:
+            too_few = f"{too_few} or {self.minimum_group_clients} clients"
+            shown = with_complementary_suppression(
+                shown & (clients >= self.minimum_group_clients),
+                rows,
+                minimum_group_size=self.minimum_group_size,
+                combination=self.combination,
+            )
+        return Disclosure(self, rows, shown, too_few=too_few)
 
     def alone(self) -> "DisclosureRule":
         """The rule for figures whose sums over groups no other attribute's figures repeat."""
@@ -78,6 +98,8 @@ class Disclosure:
     """[..., groups]"""
     too_few: str
     """Of what a suppressed group has too few."""
+    why: str | None = None
+    """Why groups are suppressed for another reason; None for the usual ones."""
 
     @property
     def reference(self) -> int | None:
@@ -87,14 +109,23 @@ class Disclosure:
     @property
     def reason(self) -> str:
         """Why a group that is not shown is suppressed."""
-        return (
-            f"suppressed: {self.too_few}, or kept back so that another group's cannot be worked out"
-        )
+        if self.why is not None:
+            return self.why
+        return f"suppressed: {self.too_few}, or others that few would follow from if it were shown"
 
     @property
     def suppresses(self) -> bool:
         """Whether a group that has rows is not shown."""
         return bool((~self.shown & (self.rows > 0)).any())
+
+    def repeated(self, times: int) -> "Disclosure":
+        """For so many populations of the same rows: [times, groups]."""
+        shape = times, *self.rows.shape
+        return replace(
+            self,
+            rows=np.broadcast_to(self.rows, shape),
+            shown=np.broadcast_to(self.shown, shape),
+        )
 
     def check(self, rows: NDArray[np.int64]) -> None:
         """That figures of groups with so many rows each, [..., groups], fall under it.
@@ -154,6 +185,7 @@ def attribute_rule(
     group = fairness.reference_group
     return DisclosureRule(
         fairness.minimum_group_size,
+        minimum_group_clients=fairness.minimum_group_clients,
         reference=values.index(group) if group in values else None,
         combination=combination_of(attribute, fairness.combinations, groups),
         has_favourable_outcome=spec.declares_outcome,

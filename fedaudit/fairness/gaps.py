@@ -18,6 +18,7 @@ from fedaudit.fairness.metrics import group_rates, lacking, rate_gaps
 from fedaudit.spec.metrics import METRICS
 
 NO_OUTCOME = "no favourable outcome was declared"
+_SUPPRESSED = "too few scored rows, or suppressed for another reason"
 ZERO_OVER_ZERO = "the rates compared are all 0, and 0/0 is no ratio"
 
 
@@ -98,7 +99,7 @@ def left_out_note(hidden: int, groups: int) -> str | None:
     """What a figure leaves out; None where that is nothing."""
     if not hidden:
         return None
-    return f"{hidden} of {groups} groups left out: too few scored rows, or kept back beside one"
+    return f"{hidden} of {groups} groups left out: {_SUPPRESSED}"
 
 
 def why_incomparable(
@@ -114,7 +115,7 @@ def why_incomparable(
         hidden = left_out_note(len(shown) - left, len(shown))
         return f"fewer than two groups are left to compare ({hidden})"
     if reference is not None and not shown[reference]:
-        return "the reference group is left out: too few scored rows, or kept back beside one"
+        return f"the reference group is left out: {_SUPPRESSED}"
     return None
 
 

@@ -86,6 +86,9 @@ class Federation:
     record_budgets: NDArray[np.float64] | None = None
     """[clients, rows]: the privacy budget that a column of the data gives each row, NaN on padding.
     None where the spec names no such column."""
+    row_numbers: NDArray[np.int64] | None = None
+    """[clients, rows]: the number of each row in the file, -1 on padding; the same whichever rows
+    and columns a spec uses. None where the data are no table."""
 
     @property
     def clients(self) -> int:

@@ -5,21 +5,26 @@ from pathlib import Path
 from fedaudit.federations.agreement import check_agreement
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.intersections import with_intersections
-from fedaudit.federations.reading.source_files import Files, OpenUpload
+from fedaudit.federations.reading.source_files import Files, MayRead, OpenUpload
 from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.source_kinds import source_kind
 from fedaudit.spec.experiment import ExperimentSpec
 
 
 def load_federation(
-    spec: ExperimentSpec, *, sources_dir: Path | None, open_upload: OpenUpload | None = None
+    spec: ExperimentSpec,
+    *,
+    sources_dir: Path | None,
+    open_upload: OpenUpload | None = None,
+    may_read: MayRead | None = None,
 ) -> Federation:
     """The clients' data that a spec asks for, checked against the rest of the spec.
 
-    Files are read below `sources_dir`, or opened by `open_upload` where the spec names an uploaded
-    federation. Raises InvalidInputError with pointers below /federation, /fairness or /training.
+    Files are read below `sources_dir`, those that `may_read` lets pass, or opened by `open_upload`
+    where the spec names an uploaded federation. Raises InvalidInputError with pointers below
+    /federation, /fairness or /training.
     """
-    federation = _load(spec, Files(sources_dir, open_upload))
+    federation = _load(spec, Files(sources_dir, open_upload, may_read))
     federation = with_intersections(federation, spec.fairness.combinations)
     check_agreement(spec, federation)
     return federation

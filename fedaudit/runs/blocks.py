@@ -29,7 +29,9 @@ def record_block(run: Run, records: Sequence[RoundRecord], *, last: bool) -> Blo
     Rounds that were charged and interrupted stand before their repeat; with the `last` block of a
     run, all that are left.
     """
-    fairness = fairness_of_rounds(run.spec, run.groups, records)
+    fairness = fairness_of_rounds(
+        run.disclosures, records, declares_outcome=run.spec.declares_outcome
+    )
     by_round: dict[int, dict[str, FairnessFigures]] = {record.round: {} for record in records}
     for one in fairness:
         by_round[one.round][one.attribute] = one

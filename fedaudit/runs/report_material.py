@@ -3,13 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import fields
 
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.joint_disclosure import decide_parts_together
 from fedaudit.federations.groups.group_rows import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.sections.provenance import provenance
+from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
+from fedaudit.spec.disclosure_policy import DisclosurePolicy
 from fedaudit.training.base.round_records import FinalResult
 from fedaudit.training.base.stopping import has_diverged, reported_end
 
@@ -22,13 +26,15 @@ def report_material(
     device: str,
     backend: Mapping[str, str],
     key_id: str | None = None,
+    disclosure_policy: DisclosurePolicy | None = None,
     budgets_apart: bool = False,
 ) -> ReportMaterial:
     """The facts of a finished run, for `assemble`.
 
     `backend`: what `training.backend` says of the device. `key_id`: the key that the report is to
-    be signed with, if it is. `budgets_apart`: whether the service counts each project's spending
-    apart. Raises ValueError for a run that was cancelled or has not ended.
+    be signed with, if it is. `disclosure_policy`: the one under which a service admitted it.
+    `budgets_apart`: whether the service counts each project's spending apart. Raises ValueError for
+    a run that was cancelled or has not ended.
     """
     ledger = run.ledger
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
@@ -48,7 +54,10 @@ def report_material(
         ledger_hash=ledger_hash(sink.hashed_rows()),
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
+        disclosures=run.disclosures,
+        hypothesis_disclosures=_hypothesis_disclosures(run, result),
         key_id=key_id,
+        disclosure_policy=disclosure_policy,
         budgets_apart=budgets_apart,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
         clusters=ledger.clusters,
@@ -69,4 +78,17 @@ def _federation_facts(run: Run) -> FederationFacts:
         notes=federation.notes,
         attributes=run.groups,
         training_rows=training_group_rows(federation, run.spec),
+    )
+
+
+def _hypothesis_disclosures(run: Run, result: FinalResult) -> Mapping[str, Disclosure]:
+    """Which cells of hypotheses and groups are disclosed; none where there is one hypothesis."""
+    if result.predicting is None:
+        return {}
+    return decide_parts_together(
+        run.disclosures,
+        held_out_groups(run.cell),
+        result.predicting,
+        parts=run.spec.training.hypotheses,
+        of="rows that this hypothesis predicted",
     )

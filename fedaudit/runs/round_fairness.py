@@ -3,31 +3,32 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedaudit.fairness.counts import scored_rows
-from fedaudit.fairness.disclosure import attribute_rule
-from fedaudit.fairness.gaps import Figure, gaps
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.gaps import gaps
 from fedaudit.runs.figures import FairnessFigures
-from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.round_records import RoundRecord
 
 
 def fairness_of_rounds(
-    spec: ExperimentSpec, groups: Mapping[str, Sequence[str]], records: Sequence[RoundRecord]
+    disclosures: Mapping[str, Disclosure],
+    records: Sequence[RoundRecord],
+    *,
+    declares_outcome: bool,
 ) -> list[FairnessFigures]:
     """The figures of each round that was validated, attribute after attribute.
 
-    `groups`: the values of each sensitive attribute, in the order of the counts.
+    `disclosures`: of each attribute, decided from the same rows as every round scores; ValueError
+    where a round scored others.
     """
     validated = [record for record in records if record.fairness]
     if not validated:
         return []
     found: list[FairnessFigures] = []
-    for attribute in groups:
+    for attribute, disclosure in disclosures.items():
         counts = np.stack([record.fairness[attribute] for record in validated])
-        gaps_of_rounds = _gaps(spec, groups, attribute, counts)
-        if not spec.declares_outcome:
+        gaps_of_rounds = gaps(counts, disclosure.repeated(len(validated)))
+        if not declares_outcome:
             counts = counts[:, :0]  # nothing was counted, which is not the same as no rows
         found += [
             FairnessFigures(
@@ -39,13 +40,3 @@ def fairness_of_rounds(
             for record, figures, counted in zip(validated, gaps_of_rounds, counts, strict=True)
         ]
     return found
-
-
-def _gaps(
-    spec: ExperimentSpec,
-    groups: Mapping[str, Sequence[str]],
-    attribute: str,
-    counts: NDArray[np.int64],
-) -> list[list[Figure]]:
-    """The gaps of one attribute from its counts [rounds, groups, 4]."""
-    return gaps(counts, attribute_rule(spec, attribute, groups).decide(scored_rows(counts)))

@@ -8,11 +8,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients, training_clients
 from fedaudit.ledger.ledger_context import LedgerContext, build_ledger_context
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.metric.cluster_leakage import ClusterCounts
+from fedaudit.runs.held_out_groups import decide_disclosures
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell
@@ -34,6 +36,8 @@ class Run:
     interrupted_rounds: list[PlannedRound] = field(default_factory=list)
     """Rounds that were charged, whose results are lost, and that are not yet in the ledger; by
     round."""
+    withheld: frozenset[str] = frozenset()
+    """Attributes of which nothing is reported, because of what earlier reports disclosed."""
     by_cluster: ClusterCounts | None = field(init=False)
     """Moved on with the ledger; None where the cost is no leakage."""
 
@@ -57,6 +61,11 @@ class Run:
     def groups(self) -> Mapping[str, tuple[str, ...]]:
         """Sensitive attribute -> its groups, in the order of the counts."""
         return {attribute.name: attribute.values for attribute in self.federation.attributes}
+
+    @cached_property
+    def disclosures(self) -> Mapping[str, Disclosure]:
+        """By attribute, which groups are disclosed: decided once, for its rounds and report."""
+        return decide_disclosures(self.cell, withheld=self.withheld)
 
     @cached_property
     def training_clients(self) -> int:

@@ -9,6 +9,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import refuse_at
 
+DEFAULT_GROUP_CLIENTS = 2
+
 Label = float | Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)] | Text
 RuleOp = Literal["ge", "le", "in"]
 
@@ -75,6 +77,13 @@ class Groups(SpecPart):
     """One rule for everyone, or one per group; null takes the positive class of a classifier."""
     minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
     """Groups with fewer scored rows are suppressed."""
+    minimum_group_clients: Annotated[
+        int,
+        # Specs came before this field: where it is the default it is left out of what is hashed.
+        Field(ge=1, le=1_000_000, exclude_if=lambda clients: clients == DEFAULT_GROUP_CLIENTS),
+    ] = DEFAULT_GROUP_CLIENTS
+    """Groups whose scored rows are of fewer clients are suppressed as well: rows of one client are
+    that client's own figures, however many they are."""
 
     @model_validator(mode="after")
     def _rules_name_sensitive_attributes(self) -> Self:

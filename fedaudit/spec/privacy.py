@@ -7,6 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.federation import FederationSpec
+from fedaudit.spec.in_form import InForm
 from fedaudit.spec.mechanism_part import (
     MechanismPart,
     UpdateMechanism,
@@ -41,6 +42,20 @@ Radius = Annotated[float, Field(ge=1e-12, le=1e12)]
 """A distance between uploads. Below these, n/(nu*r) has no digits left or is infinite."""
 
 
+_NU = InForm("Noise multiplier (nu)", "1", "More is more noise, and costs less.")
+_CLIP = InForm("Clip", "1", "Bound on the norm of an update, or of a record's gradient.")
+_DELTA = InForm("Delta", "1e-5")
+_ACCOUNTANT = InForm("Accountant", "rdp")
+_EPSILON_BUDGET = InForm(
+    "Epsilon budget", hint="Empty: none. Epsilon at delta that is never passed."
+)
+_NOISE = InForm(
+    "Noise",
+    "simulation",
+    "simulation: repeatable, and the model is not for release. release: secret noise.",
+)
+
+
 def _adaptive_or_a_radius(value: object) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1e-12:
         return value
@@ -53,7 +68,7 @@ class NoMechanism(UpdateMechanism):
     """Updates leave as they are: no guarantee."""
 
     mechanism: Literal["none"]
-    noise: Noise = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
     @property
     def has_noise_per_layer(self) -> bool:
@@ -70,22 +85,30 @@ class LaplaceL2(UpdateMechanism):
     """The Laplace mechanism under Euclidean distance (Galli et al., Lemma 4.1, Algorithm 2)."""
 
     mechanism: Literal["laplace-l2"]
-    noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise)]
+    noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise), _NU]
     """nu: a release costs n/nu within its radius, a number that must stay finite."""
-    radius: Annotated[Literal["adaptive"] | Radius, BeforeValidator(_adaptive_or_a_radius)] = (
-        "adaptive"
-    )
+    radius: Annotated[
+        Literal["adaptive"] | Radius,
+        BeforeValidator(_adaptive_or_a_radius),
+        InForm("Radius", "adaptive", "adaptive: heuristic. A public number: formal."),
+    ] = "adaptive"
     """`adaptive` is the update's norm (Algorithm 2, heuristic); a number is public and fixed."""
     radius_floor: Radius = 1e-6
     """Public lower bound on an adaptive radius."""
     clip: Clip | None = None
     """Bound on the norm of a whole update before noise."""
-    per_layer: bool = False
+    per_layer: Annotated[bool, InForm("Each layer by itself")] = False
     """Whether each layer of the network has noise of its own, of its own dimension and radius: an
     adaptive radius is the norm of the layer's update, a number holds for every layer."""
-    client_budget: Annotated[float, Field(gt=0, le=1e15)] | None = None
+    client_budget: Annotated[
+        Annotated[float, Field(gt=0, le=1e15)] | None,
+        InForm(
+            "Client budget",
+            hint="Leakage that no client passes; it then takes no further part. Empty: none.",
+        ),
+    ] = None
     """Leakage that no client may pass; it takes no further part before it would."""
-    noise: Noise = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
     @property
     def has_noise_per_layer(self) -> bool:
@@ -136,17 +159,18 @@ class GaussianCentral(UpdateMechanism):
     """
 
     mechanism: Literal["gaussian-central"]
-    noise_multiplier: GaussianNoise
+    noise_multiplier: Annotated[GaussianNoise, _NU]
     """With an adaptive clip this bounds the update and the count together."""
     clip: Annotated[
         Annotated[Clip, Tag("[number]")] | Annotated[Adaptive, Tag("[adaptive]")],
         Discriminator(_number_or_adaptive),
+        _CLIP,
     ]
-    delta: Delta
-    accountant: AccountantName = "rdp"
-    epsilon_budget: Epsilon | None = None
+    delta: Annotated[Delta, _DELTA]
+    accountant: Annotated[AccountantName, _ACCOUNTANT] = "rdp"
+    epsilon_budget: Annotated[Epsilon | None, _EPSILON_BUDGET] = None
     """Epsilon at `delta` that no model may pass: the run ends before the round that would."""
-    noise: Noise = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
     @property
     def adaptive_clip(self) -> AdaptiveClip | None:
@@ -212,13 +236,13 @@ class GaussianLocal(UpdateMechanism):
     """
 
     mechanism: Literal["gaussian-local"]
-    noise_multiplier: GaussianNoise
-    clip: Clip
-    delta: Delta
-    accountant: AccountantName = "rdp"
-    epsilon_budget: Epsilon | None = None
+    noise_multiplier: Annotated[GaussianNoise, _NU]
+    clip: Annotated[Clip, _CLIP]
+    delta: Annotated[Delta, _DELTA]
+    accountant: Annotated[AccountantName, _ACCOUNTANT] = "rdp"
+    epsilon_budget: Annotated[Epsilon | None, _EPSILON_BUDGET] = None
     """Epsilon at `delta` that no client may pass; it takes no further part before it would."""
-    noise: Noise = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
     @property
     def has_noise_per_layer(self) -> bool:
@@ -235,7 +259,10 @@ class GaussianLocal(UpdateMechanism):
 class RecordBudgets(SpecPart):
     """Where the records' budgets come from: one of the two."""
 
-    distribution: Literal["three-levels", "bounded-pareto", "bounded-mix-gauss"] | None = None
+    distribution: Annotated[
+        Literal["three-levels", "bounded-pareto", "bounded-mix-gauss"] | None,
+        InForm("Records' budgets", "three-levels"),
+    ] = None
     """Drawn for each record with the experiment's seed, and brought into [epsilon_min,
     epsilon_max] (rPDP-FL, CCS 2024)."""
     column: Text | None = None
@@ -257,10 +284,10 @@ class RecordPersonalised(MechanismPart):
 
     mechanism: Literal["record-personalised"]
     budgets: Annotated[RecordBudgets, AfterValidator(_one_origin)]
-    epsilon_min: Epsilon = 0.1
-    epsilon_max: Epsilon = 10.0
-    delta: Delta
-    clip: Clip = 1.0
+    epsilon_min: Annotated[Epsilon, InForm("Smallest budget", "0.1")] = 0.1
+    epsilon_max: Annotated[Epsilon, InForm("Largest budget", "10")] = 10.0
+    delta: Annotated[Delta, _DELTA]
+    clip: Annotated[Clip, _CLIP] = 1.0
     """Bound on the norm of a record's gradient."""
     client_rate: Rate | None = None
     """The rate of the training cohort: either is filled in from the other."""
@@ -273,7 +300,7 @@ class RecordPersonalised(MechanismPart):
     """What the paper compares with, in place of personalised rates."""
     uniform_epsilon: Epsilon = 5.0
     """What every record may spend under the baseline `uniform`."""
-    noise: Noise = "simulation"
+    noise: Annotated[Noise, _NOISE] = "simulation"
 
     @model_validator(mode="after")
     def _range_is_not_empty(self) -> Self:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator
 from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration
+from fedaudit.spec.sources import Source
 
 _OF_THE_EXPERIMENT = frozenset({"path", "id", "validation_fraction", "validation_unit", "scoring"})
 """What each experiment chooses for itself, whatever the registration says."""
@@ -27,7 +28,7 @@ def departures(
     return [
         FieldError(where, f"{what}; {_REMEDY}", of_spec=True)
         for where, what in (
-            *_of_source(spec, registration),
+            *source_departures(spec.federation, registration.federation),
             *_of_fairness(spec, registration),
             *_of_reference(spec, known_groups),
             *_of_budgets(spec),
@@ -35,8 +36,9 @@ def departures(
     ]
 
 
-def _of_source(spec: ExperimentSpec, registration: Registration) -> Iterator[tuple[str, str]]:
-    asked, registered = spec.federation, registration.federation
+def source_departures(asked: Source, registered: Source) -> Iterator[tuple[str, str]]:
+    """The fields of a source that decide which rows and columns there are, and differ: the pointer
+    and what is wrong."""
     if type(asked) is not type(registered):
         yield "/federation/source", "is not the source that the data were registered with"
         return
@@ -60,6 +62,11 @@ def _of_fairness(spec: ExperimentSpec, registration: Registration) -> Iterator[t
         yield (
             "/fairness/minimum_group_size",
             "lies below the size that the data were registered with",
+        )
+    if asked.minimum_group_clients < registered.minimum_group_clients:
+        yield (
+            "/fairness/minimum_group_clients",
+            "lies below the number of clients that the data were registered with",
         )
 
 

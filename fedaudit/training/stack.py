@@ -15,7 +15,7 @@ from torch import Tensor
 from fedaudit.training.base.cell import Cell, charges_population, draws_in_secret
 from fedaudit.training.base.cohort import Block, draw_block
 from fedaudit.training.base.parameter_plot import plot_unavailable_reason
-from fedaudit.training.base.predicted_rows import predicted_rows
+from fedaudit.training.base.predicted_rows import predicted_rows, predicting_hypotheses
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
 from fedaudit.training.base.splits import split_cells
 from fedaudit.training.base.stopping import EarlyStopping, RunEnd, release_number
@@ -275,10 +275,10 @@ class Stack:
             )
         cell = self._cells[position]
         rows, final = cell.federation.mask[clients[0]].sum(1), figures.final
-        predicted = {}
+        predicted, predicting = {}, None
         if final is not None:
-            fairness = cell.spec.fairness
-            predicted = predicted_rows(cell.federation, fairness, final.rows, clients[0])
+            of_rows = cell.federation, cell.spec.fairness, final.rows, clients[0]
+            predicted, predicting = predicted_rows(*of_rows), predicting_hypotheses(*of_rows)
         return FinalResult(
             stopped_by=self._stopped.get(position, "running"),
             rounds=state.round,
@@ -293,6 +293,7 @@ class Stack:
             scores={} if final is None else final.scores,
             by_hypothesis={} if final is None else final.by_hypothesis,
             predicted=predicted,
+            predicting=predicting,
         )
 
     # -- state ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import assert_never
 import numpy as np
 from sqlalchemy import Double, case, literal, select, update
 
+from models.epsilon_costs import Shortage
 from models.leakage_terms import LeakageTerms
 from models.repositories.contents.budget_rows import (
     HELD,
@@ -21,7 +22,7 @@ from models.repositories.contents.budget_rows import (
 )
 from models.tables.federations import Federation
 from models.tables.reservations import FederationBudget, Reservation
-from models.values import Budget, BudgetFigure, Shortage
+from models.values import Budget, BudgetFigure
 
 _LEAKAGE: BudgetFigure = "leakage"
 _LOG_RATIO: BudgetFigure = "log_ratio"

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import select, update
 
+from models.epsilon_costs import EpsilonCost, EpsilonRefusal, Shortage
 from models.repositories.contents.budget_pools import ROUNDING
 from models.repositories.contents.budget_rows import (
     HELD,
@@ -23,7 +24,7 @@ from models.repositories.contents.budget_rows import (
 )
 from models.tables.federations import Federation
 from models.tables.reservations import Reservation
-from models.values import Budget, BudgetFigure, EpsilonCost, EpsilonRefusal, Shortage
+from models.values import Budget, BudgetFigure
 
 Curve = NDArray[np.float64]
 Price = Callable[[Curve, float], float]

@@ -101,6 +101,14 @@ class ExperimentRepository(ScopedRepository):
         """queued -> running; False where it is not queued. A run taken up again keeps its start."""
         return self._change(id, ("queued",), status="running", started_at=utc_now())
 
+    def withhold(self, id: str, attributes: Sequence[str]) -> None:  # noqa: A002
+        """Notes the attributes of which the experiment reports nothing; none is a decision too."""
+        self._execute(
+            update(Experiment)
+            .where(Experiment.id == id, Experiment.project_id == self.project_id)
+            .values(withheld_attributes=list(attributes))
+        )
+
     def progress(self, id: str, rounds_done: int) -> bool:  # noqa: A002
         """Notes the rounds done; True where the caller has asked for an end.
 

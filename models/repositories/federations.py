@@ -8,6 +8,7 @@ from sqlalchemy import Select, delete, exists, select, update
 from models.clock import utc_now
 from models.identifiers import new_id
 from models.repositories.budgets import BudgetRepository
+from models.repositories.contents.budget_rows import counts_together
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation, RowSketch
@@ -50,6 +51,22 @@ class FederationRepository(BudgetRepository):
     def find(self, fingerprint: str) -> Federation | None:
         """The federation with this data, in whatever state; None where there is none."""
         return self._one(self._has(fingerprint))
+
+    def of_owner(self, fingerprint: str) -> Federation | None:
+        """The owner's federation with this data, where another project of the service owns it.
+
+        None where budgets do not count across projects: then nobody owns data for others.
+        """
+        if not counts_together(self._across):
+            return None
+        owner = select(Content.owner_project_id).where(Content.fingerprint == fingerprint)
+        return self._one(
+            select(Federation).where(
+                Federation.fingerprint == fingerprint,
+                Federation.project_id == owner.scalar_subquery(),
+                Federation.project_id != self.project_id,
+            )
+        )
 
     def registered_at(self, path: str) -> Federation | None:
         """The newest federation that is ready and was registered by this path below the sources.
@@ -115,12 +132,16 @@ class FederationRepository(BudgetRepository):
 
         Raises LookupError where the project has no such federation.
         """
-        found = self.lock(id)
-        if found is None:
-            raise LookupError(f"federation {id}: this project has no such federation")
-        self._set(id, {"simulation": simulation})
-        self.session.refresh(found)
-        return found
+        return self._changed(id, {"simulation": simulation})
+
+    def set_disclosure(self, id: str, policy: Mapping[str, Any] | None) -> Federation:  # noqa: A002
+        """What may be asked of its groups in what is admitted from now on; the row as it then is.
+
+        It stays whatever becomes of the file, as what was spent does. Raises LookupError where the
+        project has no such federation.
+        """
+        stored = None if policy is None else dict(policy)
+        return self._changed(id, {"disclosure": stored, "disclosure_set_at": utc_now()})
 
     def of_unit(self, unit_id: str) -> Federation | None:
         """The federation that a unit is to profile.
@@ -238,6 +259,14 @@ class FederationRepository(BudgetRepository):
                 .values(values)
             )
         )
+
+    def _changed(self, id: str, values: Mapping[str, Any]) -> Federation:  # noqa: A002
+        found = self.lock(id)
+        if found is None:
+            raise LookupError(f"federation {id}: this project has no such federation")
+        self._set(id, values)
+        self.session.refresh(found)
+        return found
 
     def _set(self, id: str, values: Mapping[str, Any]) -> None:  # noqa: A002
         mine = (Federation.id == id, Federation.project_id == self.project_id)

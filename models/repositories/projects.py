@@ -9,7 +9,11 @@ from models.tables.projects import Project
 
 
 class ProjectRepository(Repository):
-    """All projects: used before a project is known."""
+    """All projects: used before a project is known, and for the name of one that is."""
+
+    def name(self, id: str) -> str:  # noqa: A002
+        """A project's name. Raises sqlalchemy.exc.NoResultFound where there is no such one."""
+        return self.session.scalars(select(Project.name).where(Project.id == id)).one()
 
     def get_or_create(self, name: str) -> Project:
         """The project of this name; two callers at once get the same one."""

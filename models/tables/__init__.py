@@ -3,6 +3,7 @@
 from models.tables.api_keys import ApiKey
 from models.tables.base import Base
 from models.tables.checkpoints import Checkpoint
+from models.tables.disclosures import DisclosedSet, DisclosureMemory
 from models.tables.events import Event
 from models.tables.experiments import Experiment, ExperimentTag
 from models.tables.fairness import Fairness
@@ -28,6 +29,8 @@ __all__ = [
     "Base",
     "Checkpoint",
     "Content",
+    "DisclosedSet",
+    "DisclosureMemory",
     "Event",
     "Experiment",
     "ExperimentTag",

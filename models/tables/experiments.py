@@ -59,6 +59,11 @@ class Experiment(Base):
     be written without the data; null for the others."""
     attributes: Mapped[dict[str, Any]]
     """Sensitive attribute -> its groups, in the order of the fairness counts."""
+    withheld_attributes: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Those that are too near to what earlier reports disclosed; null before a worker decided."""
+
+    disclosure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The policy of its federation when it was admitted; null where there was none."""
 
     rounds_total: Mapped[int] = mapped_column(Integer)
     rounds_done: Mapped[int] = mapped_column(Integer)

@@ -50,6 +50,10 @@ class Federation(Base):
     """Of the file as it was sent, perhaps compressed."""
     simulation: Mapped[Simulation] = mapped_column(Word, server_default="allowed")
     """Whether runs are admitted whose noise anyone can draw again from the seed."""
+    disclosure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What its owner lets anyone ask of its groups; null where everything is left to them."""
+    disclosure_set_at: Mapped[datetime | None]
+    """When the policy was changed last; also where it was taken back."""
     profiles: Mapped[int] = mapped_column(Integer, server_default="0")
     """How many profiles were published of it: each registration that differs gives one."""
     created_at: Mapped[datetime]

@@ -389,6 +389,7 @@ def _report(row: Experiment, *, names: Sequence[str], hashed: str, head: bytes) 
             ledger_hash=hashed,
             chain_head=head.hex(),
             entries=ROUNDS,
+            disclosures={"group": disclosed_counts(20 * COUNTS, minimum_group_size=2)},
             key_id=KEY.key_id,
             clusters=clusters,
         )

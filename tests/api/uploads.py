@@ -55,12 +55,12 @@ def upload(api: Api, content: bytes = CONTENT, value: Any = None, **options: Any
     return body
 
 
-def make_ready(api: Api, federation_id: str) -> None:
-    """What a worker does with a federation that is being profiled."""
+def make_ready(api: Api, federation_id: str, **profile: Any) -> None:
+    """What a worker does with a federation that is being profiled; parts of its profile."""
     row = stored(api, federation_id)
     with api.database.write() as session:
         federations = FederationRepository(session, row.project_id)
-        assert federations.set_ready(row.id, PROFILE, unit_id=str(row.unit_id))
+        assert federations.set_ready(row.id, {**PROFILE, **profile}, unit_id=str(row.unit_id))
 
 
 def reject(api: Api, federation_id: str, pointer: str, message: str) -> None:

@@ -60,6 +60,7 @@ def test_a_federation_from_upload_to_removal(call, data):
     trained = call("submit", "-", "--wait", "--json", stdin=_text(by_id))
     assert trained.returncode == 0, trained.stderr
     assert json.loads(trained.stdout)["federation_id"] == federation["id"]
+    _bind_and_free(call, federation["id"], by_id)
     shown = call("federations", "show", federation["id"]).stdout
     for text in (
         "budget: simulation, leakage, client_key=client",
@@ -73,6 +74,21 @@ def test_a_federation_from_upload_to_removal(call, data):
     assert call("federations", "remove", federation["id"], "--yes").returncode == 0
     assert f"{federation['id']}  deleted" in call("federations", "list").stdout
     assert call("submit", "-", stdin=_text(by_id)).returncode == 2
+
+
+def _bind_and_free(call, federation_id, spec):
+    """Sets a disclosure policy that refuses the spec, and takes it back."""
+    policy = _text({"minimum_group_size": 31, "edges": {}})
+    done = call("federations", "disclosure", federation_id, "--set", "-", stdin=policy)
+    assert done.returncode == 0, done.stderr
+    assert "minimum_group_size: 31\nedges: {}\n" in done.stdout
+    refused = call("submit", "-", stdin=_text(spec))
+    assert refused.returncode == 2
+    assert "/fairness/minimum_group_size" in refused.stderr
+    wrong = call("federations", "disclosure", federation_id, "--set", "-", stdin="size: 3")
+    assert (wrong.returncode, "/size" in wrong.stderr) == (2, True)
+    done = call("federations", "disclosure", federation_id, "--clear", "--json")
+    assert json.loads(done.stdout)["minimum_group_size"] is None
 
 
 def test_a_rejected_federation_exits_with_one_and_says_why(call, data):

@@ -92,6 +92,9 @@ def test_lists_run_over_pages(live: tuple[Api, Client]) -> None:
         federation["id"], {"book": "simulation", "figure": "leakage", "total": 21.0}
     )
     assert client.budgets(federation["id"]) == [budget]
+    policy = client.set_disclosure(federation["id"], {"minimum_group_size": 2})
+    assert client.disclosure(federation["id"]) == policy
+    assert policy["minimum_group_size"] == 2
     assert api.submit(spec(name="c"))["name"] == "c"
 
 

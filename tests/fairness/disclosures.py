@@ -1,10 +1,13 @@
 """Disclosure of made-up groups."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedaudit.fairness.combination import IntersectionTable
 from fedaudit.fairness.counts import scored_rows
-from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
+from fedaudit.fairness.disclosure import Disclosure, DisclosureRule, attribute_rule
+from fedaudit.reports.document.material import ReportMaterial
 
 
 def disclosed(
@@ -17,6 +20,30 @@ def disclosed(
     """Of groups with so many rows: [..., groups]."""
     rule = DisclosureRule(minimum_group_size, reference=reference, combination=combination)
     return rule.decide(np.asarray(rows, dtype=np.int64))
+
+
+def with_disclosures(material: ReportMaterial) -> ReportMaterial:
+    """Of each attribute of a report by itself, from the counts and scores of its result."""
+    result, spec = material.result, material.spec
+    groups = {
+        name: material.federation.attributes[name]
+        for name in spec.fairness.attributes
+        if name in material.federation.attributes and name in result.fairness
+    }
+    found = {}
+    for name in groups:
+        scores = result.scores.get(name)
+        rows = scored_rows(result.fairness[name]) if scores is None else scores.rows
+        known = scores is not None or spec.declares_outcome
+        found[name] = attribute_rule(spec, name, groups).decide(
+            rows.sum(axis=0), clients=np.count_nonzero(rows, axis=0) if known else None
+        )
+    parts = {
+        name: found[name].of_parts(scored_rows(counts), of="rows that this hypothesis predicted")
+        for name, counts in result.by_hypothesis.items()
+        if name in found
+    }
+    return replace(material, disclosures=found, hypothesis_disclosures=parts)
 
 
 def disclosed_counts(counts, **changes) -> Disclosure:

@@ -8,8 +8,9 @@ import pytest
 from numpy.typing import NDArray
 
 from models.database import Database
+from models.epsilon_costs import EpsilonCost, EpsilonRefusal
 from models.repositories import EpsilonBudgetRepository
-from models.values import Budget, EpsilonCost, EpsilonRefusal
+from models.values import Budget
 from tests.models.rows import add_federation, add_project
 
 ORDERS = np.array([2.0, 8.0, 64.0])

@@ -13,6 +13,7 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
+from tests.fairness.disclosures import with_disclosures
 
 SPEC: dict[str, Any] = {
     "name": "<script>alert(1)</script>",
@@ -112,6 +113,7 @@ def material() -> Callable[..., ReportMaterial]:
                 "started_at": "2030-01-01T00:00:00Z",
             },
         )
-        return replace(found, **changes)
+        found = replace(found, **changes)
+        return found if "disclosures" in changes else with_disclosures(found)
 
     return make

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,14 +60,18 @@ def register(
     *,
     storage: Storage | None = None,
     max_attempts: int = 3,
+    fairness: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Registered:
     """Register a file that lies below the sources folder, or is put into `storage`.
 
-    `fields` change the registration's `federation`.
+    `fields` change the registration's `federation`; `fairness` replaces its groups.
     """
     federation = {**REGISTRATION["federation"], **fields}
-    registration = parse_registration({**REGISTRATION, "federation": federation})
+    groups = REGISTRATION["fairness"] if fairness is None else fairness
+    registration = parse_registration(
+        {**REGISTRATION, "federation": federation, "fairness": groups}
+    )
     if storage is not None:
         with storage.writer(KEY) as writer:
             writer.write(data)

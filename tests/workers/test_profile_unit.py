@@ -53,6 +53,29 @@ def test_an_upload_becomes_ready(database: Database, context: WorkerContext, pac
     assert unit_of(database, registered).state == "done"
 
 
+def test_a_second_cut_of_a_column_is_not_shown(database: Database, context: WorkerContext) -> None:
+    def profile(edge: int, **fairness: Any) -> dict[str, Any]:
+        asked = {"sensitive": ["x", "sex"], "edges": {"x": [edge]}, "minimum_group_size": 30}
+        registered = register(
+            database, people(300), storage=context.storage, fairness={**asked, **fairness}
+        )
+        run_unit(context, registered.unit_id)
+        row = federation_of(database, registered)
+        assert row.status == "ready"
+        found: dict[str, Any] = row.profile["attributes"]
+        return found
+
+    first = profile(20)
+    assert first["x"]["groups"] == {"<20": 140, ">=20": 160}
+    moved = profile(21)
+    assert set(moved["x"]["groups"].values()) == {None}
+    assert "an earlier profile of these data" in moved["x"]["reasons"]["groups"]
+    assert moved["sex"] == first["sex"]
+    judged = profile(20, favourable={"op": "ge", "value": 2})
+    assert set(judged["x"]["base_rates"].values()) == {None}
+    assert profile(20) == first, "what was shown is shown again"
+
+
 def test_a_file_below_the_sources_becomes_ready(
     database: Database, context: WorkerContext, tmp_path: Path
 ) -> None:

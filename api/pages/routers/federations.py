@@ -9,12 +9,18 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from api.http.bodies import validated
 from api.http.cursors import decode_cursor, encode_cursor
 from api.pages.budget_form import BudgetDraft, setting_of
-from api.pages.federation_views import attribute_views, budget_view, class_views
+from api.pages.federation_views import (
+    attribute_views,
+    budget_view,
+    class_views,
+    disclosure_lines,
+)
 from api.pages.session import FederationsForm, FederationsVisitor, Visitor
 from api.pages.templates import page
 from api.schemas.federations import FederationParameters
 from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of, set_budget
+from api.services.federations.disclosure_policies import get_disclosure
 from api.services.federations.registrations import federation_bodies, federation_body
 from api.shared.resources import Resources, Shared
 from fedaudit.spec.base import Text
@@ -109,6 +115,7 @@ def _shown(
         profile=profile,
         attributes=attribute_views(profile),
         classes=class_views(profile),
+        disclosure=disclosure_lines(get_disclosure(resources, visitor.caller, found.id)),
         budgets=[budget_view(budget, number) for number, budget in enumerate(budgets)],
         budget_scope=budgets[0].scope if budgets else "",
         saved=saved,

@@ -11,6 +11,7 @@ from api.http.problems import ProblemError
 from api.pages.session import CheckedForm, ExperimentsAuthor, ExperimentsForm, Visitor
 from api.pages.spec_form import fields, sheet
 from api.pages.spec_form.build import Built, build
+from api.pages.spec_form.demands import demanded
 from api.pages.spec_form.preview import Preview, as_yaml, preview
 from api.pages.spec_form.sheet import Sheet
 from api.pages.templates import page
@@ -19,7 +20,9 @@ from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import plan, try_admission
 from api.services.experiments.submission import submit
+from api.services.federations.disclosure_policies import floor_of, policy_of
 from api.shared.resources import Resources, Shared
+from fedaudit.spec.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec
@@ -46,12 +49,17 @@ def new_experiment_page(
 ) -> HTMLResponse:
     """The form; with `like`, the spec of that experiment to change and submit anew.
 
-    With `federation_id`, that federation is chosen, if it may be.
+    With `federation_id`, that federation is chosen, if it may be, and what its disclosure policy
+    demands is filled in.
     """
     typed = sheet.blank()
     choices = _choices(resources, visitor)
-    if federation_id in {row.id for row in choices}:
-        typed[fields.SOURCE] = federation_id
+    policy = DisclosurePolicy()
+    for row in choices:
+        if row.id == federation_id:
+            typed[fields.SOURCE] = row.id
+            policy = policy_of(row)
+    typed |= demanded(typed, policy, floor_of(resources.settings))
     if like is not None and visitor.may("experiments:read"):
         with resources.database.read() as session:
             spec = find_experiment(session, visitor.caller, like).spec

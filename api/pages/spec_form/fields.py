@@ -1,14 +1,12 @@
 """The common fields of a spec; everything else is written as a document."""
 
-from dataclasses import replace
-from typing import get_args
-
 from api.pages.spec_form.field import Field, Section
+from api.pages.spec_form.privacy_fields import privacy_fields
 from fedaudit.privacy.mechanisms import registry as mechanisms
+from fedaudit.spec.fairness import DEFAULT_GROUP_CLIENTS
 from fedaudit.spec.gate_figures import PLAIN_FIGURES
 from fedaudit.spec.gates import GateOp
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
-from fedaudit.spec.privacy import mechanism_parts
 
 UPLOADED = "uploaded"
 """Stands for whichever registered federation is chosen."""
@@ -32,20 +30,6 @@ MECHANISMS = tuple(
 _OF_RECORDS = tuple(
     mechanism.facts.name for mechanism in mechanisms.MECHANISMS if mechanism.facts.unit == "record"
 )
-
-
-def _shown_for_mechanisms(one: Field) -> Field:
-    """A field of `privacy`, shown for the mechanisms whose part of a spec has it.
-
-    Where the form begins with a value, it is no field of mechanisms that do without one by default.
-    """
-    name, parts = one.pointer.split("/")[2], mechanism_parts()
-    found: list[str] = []
-    for part in parts:
-        of_spec = part.model_fields.get(name)
-        if of_spec is not None and not (one.initial and of_spec.default is None):
-            found += get_args(part.model_fields["mechanism"].annotation)
-    return replace(one, only=tuple(found) if len(found) < len(parts) else ())
 
 
 EXPERIMENT = Section(
@@ -216,83 +200,7 @@ TRAINING = Section(
         ),
     ),
 )
-PRIVACY = Section(
-    "privacy",
-    "Privacy",
-    tuple(
-        _shown_for_mechanisms(one)
-        for one in (
-            Field(
-                "/privacy/noise_multiplier",
-                "Noise multiplier (nu)",
-                initial="1",
-                hint="More is more noise, and costs less.",
-            ),
-            Field(
-                "/privacy/radius",
-                "Radius",
-                initial="adaptive",
-                hint="adaptive: heuristic. A public number: formal.",
-            ),
-            Field(
-                "/privacy/clip",
-                "Clip",
-                initial="1",
-                hint="Bound on the norm of an update, or of a record's gradient.",
-            ),
-            Field(
-                "/privacy/client_budget",
-                "Client budget",
-                hint="Leakage that no client passes; it then takes no further part. Empty: none.",
-            ),
-            Field(
-                "/privacy/per_layer",
-                "Each layer by itself",
-                "switch",
-            ),
-            Field("/privacy/delta", "Delta", initial="1e-5"),
-            Field(
-                "/privacy/accountant",
-                "Accountant",
-                "choice",
-                "rdp",
-                choices=(("rdp", "rdp"), ("pld", "pld")),
-            ),
-            Field(
-                "/privacy/epsilon_budget",
-                "Epsilon budget",
-                hint="Empty: none. Epsilon at delta that is never passed.",
-            ),
-            Field(
-                "/privacy/budgets/distribution",
-                "Records' budgets",
-                "choice",
-                "three-levels",
-                choices=(
-                    ("three-levels", "three-levels"),
-                    ("bounded-pareto", "bounded-pareto"),
-                    ("bounded-mix-gauss", "bounded-mix-gauss"),
-                ),
-            ),
-            Field("/privacy/epsilon_min", "Smallest budget", initial="0.1"),
-            Field("/privacy/epsilon_max", "Largest budget", initial="10"),
-            Field(
-                "/privacy/noise",
-                "Noise",
-                "choice",
-                "simulation",
-                choices=(
-                    ("simulation", "simulation"),
-                    ("release", "release"),
-                ),
-                hint=(
-                    "simulation: repeatable, and the model is not for release. release: secret "
-                    "noise."
-                ),
-            ),
-        )
-    ),
-)
+PRIVACY = Section("privacy", "Privacy", privacy_fields())
 GROUPS = Section(
     "groups",
     "Groups",
@@ -302,6 +210,12 @@ GROUPS = Section(
             "Smallest group shown",
             initial="30",
             hint="Groups with fewer scored rows are suppressed.",
+        ),
+        Field(
+            "/fairness/minimum_group_clients",
+            "Fewest clients of a group",
+            initial=str(DEFAULT_GROUP_CLIENTS),
+            hint="Groups whose scored rows are of fewer clients are suppressed.",
         ),
         Field(
             "/fairness/sensitive",

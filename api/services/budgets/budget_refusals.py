@@ -9,8 +9,9 @@ from fedaudit.privacy.mechanisms.base import PrivacyUnit
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.spec.experiment import ExperimentSpec
+from models.epsilon_costs import EpsilonRefusal
 from models.leakage_terms import LeakageTerms
-from models.values import Budget, BudgetFigure, EpsilonRefusal
+from models.values import Budget, BudgetFigure
 
 _FIGURES: dict[BudgetFigure, str] = {
     "leakage": "a leakage",

@@ -21,13 +21,14 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.planning.theorem_sum import theorem_sum
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.runs.experiment_plan import ExperimentPlan
+from models.epsilon_costs import EpsilonCost, Shortage
 from models.leakage_terms import LeakageTerms
 from models.repositories import (
     BudgetGapRepository,
     EpsilonBudgetRepository,
     FederationRepository,
 )
-from models.values import Budget, BudgetsAcross, EpsilonCost, Shortage
+from models.values import Budget, BudgetsAcross
 
 
 def reserve(

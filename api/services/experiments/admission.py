@@ -1,6 +1,7 @@
 """Admission: whether a spec can be run and its budget allows it, and its entry into the queue."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -8,17 +9,25 @@ from api.http.problems import ProblemError
 from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.budgets.reservation import reserve
 from api.services.experiments.bound_data import load_for
+from api.services.federations.disclosure_policies import (
+    refuse_below_floor,
+    refuse_departures,
+    stored_policy,
+)
 from api.services.federations.simulated_noise import refuse_what_is_not_secret, warnings_of
 from api.shared.data_faults import faults_for
 from api.shared.federation_files import ready_federation
 from api.shared.load_pool import stop_if_given_up
 from api.shared.resources import Resources
 from api.shared.security import Caller
+from fedaudit.federations.profiles.earlier_cuts import beside_earlier, cuts_of
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
 from fedaudit.runs.plan_limits import PlanLimits
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.sources import FileSource
 from models.identifiers import new_id
 from models.repositories import (
+    DisclosureRepository,
     EventRepository,
     ExperimentRepository,
     FederationRepository,
@@ -28,11 +37,13 @@ from models.values import BudgetsAcross, NewExperiment
 
 
 def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> ExperimentPlan:
-    """Load the data and project the cost; no transaction.
+    """Load the data and project the cost; no transaction. Nothing below the service's floor of
+    disclosure is loaded.
 
     Raises InvalidInputError, which quotes data to callers who may read them alone.
     """
     settings = resources.settings
+    refuse_below_floor(settings, spec.fairness)
     limits = PlanLimits(
         model_bytes=settings.max_model_bytes, planned_records=settings.max_planned_records
     )
@@ -58,7 +69,8 @@ def admit(
 
     `across`: whose spending on the content its budgets count.
     Raises ProblemError, to be followed by a roll-back, where a budget has no room, or the
-    federation forbids simulation and the noise is not secret.
+    federation forbids simulation and the noise is not secret; InvalidInputError where the spec
+    departs from the federation's disclosure policy.
     """
     unit_message = queue_unit(
         session, project_id, kind="run", device=planned.spec.device, max_attempts=max_attempts
@@ -93,6 +105,7 @@ def admit_to_unit(
     ledger_context = planned.ledger_context
     federation_id = store_federation(session, project_id, planned)
     refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
+    policy = refuse_departures(session, project_id, federation_id, planned.spec, across=across)
     reserve(
         session,
         project_id,
@@ -109,6 +122,7 @@ def admit_to_unit(
         unit_id=unit_id,
         unit_position=unit_position,
         retry_of=retry_of,
+        disclosure=stored_policy(policy),
     )
     ExperimentRepository(session, project_id).add(experiment)
     event = {"status": "queued", "status_reason": None}
@@ -131,7 +145,8 @@ class Trial:
 def try_admission(resources: Resources, project_id: str, planned: ExperimentPlan) -> Trial:
     """Try the reservation itself, and roll it back, so that the answer is that of a submission.
 
-    Raises ProblemError where the plan would be refused for another reason than a budget.
+    Raises ProblemError or InvalidInputError where the plan would be refused for another reason than
+    a budget.
     """
     warnings: list[str] = []
     across = resources.settings.budgets_across
@@ -139,6 +154,7 @@ def try_admission(resources: Resources, project_id: str, planned: ExperimentPlan
         with resources.database.write() as session:
             federation_id = store_federation(session, project_id, planned)
             refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
+            refuse_departures(session, project_id, federation_id, planned.spec, across=across)
             noise = planned.spec.privacy.noise
             warnings = warnings_of(session, project_id, federation_id, noise=noise, across=across)
             reserve(
@@ -168,11 +184,30 @@ def store_federation(session: Session, project_id: str, planned: ExperimentPlan)
     if uploaded is not None:
         # Locked, so that it is not deleted before the experiment is queued.
         return ready_federation(session, project_id, uploaded, lock=True).id
-    federation = FederationRepository(session, project_id).get_or_create(
-        fingerprint=planned.federation.fingerprint,
+    fingerprint = planned.federation.fingerprint
+    federations = FederationRepository(session, project_id)
+    known = federations.find(fingerprint)
+    if known is not None:
+        return known.id
+    return federations.get_or_create(
+        fingerprint=fingerprint,
         name=getattr(source, "path", source.source),
         source=source.source,
-        profile=planned.profile,
+        profile=_first_profile(session, planned),
         made_up=source.traits.made_up,
+    ).id
+
+
+def _first_profile(session: Session, planned: ExperimentPlan) -> dict[str, Any]:
+    """The profile of data that this project has not used before, as another may have."""
+    spec, fingerprint = planned.spec, planned.federation.fingerprint
+    if not isinstance(spec.federation, FileSource):
+        return planned.profile
+    # The profile judges by the default rule, whatever the spec's is.
+    judged = spec.fairness.model_copy(update={"favourable": None})
+    disclosed = DisclosureRepository(session)
+    shown, cuts = beside_earlier(
+        planned.profile, cuts_of(planned.profile, judged), disclosed.profile_cuts(fingerprint)
     )
-    return federation.id
+    disclosed.set_profile_cuts(fingerprint, cuts)
+    return shown

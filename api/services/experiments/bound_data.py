@@ -37,6 +37,7 @@ def load_for(resources: Resources, caller: Caller, spec: ExperimentSpec) -> "Loa
         database=resources.database,
         storage=resources.storage,
         sources_dir=resources.settings.sources_dir,
+        may_read=resources.may_read(caller.project_id),
     )
     source = spec.federation
     if not reads_data(caller) and isinstance(source, FileSource):

@@ -13,6 +13,7 @@ from api.schemas.federations import FederationBody
 from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_federation
+from api.services.federations.disclosure_policies import refuse_below_floor, refuse_registration
 from api.services.federations.incoming_upload import Arrived
 from api.services.federations.near_copy_warnings import near_copy_warnings
 from api.shared.data_faults import reads_data, shown_reasons
@@ -82,11 +83,12 @@ def register_path(
     if earlier is not None:
         return earlier
     registration = parse_registration(value)
+    refuse_below_floor(resources.settings, registration.fairness)
     # Imported here because this package loads pyarrow.
     from fedaudit.federations.reading.source_files import Files, open_path
 
     path = str(registration.federation.path)
-    files = Files(resources.settings.sources_dir)
+    files = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
     with open_path(path, files=files, pointer="/federation/path") as source:
         fingerprint, size = source.fingerprint, source.size
     file = _new_file(registration, fingerprint, PurePosixPath(path).name, size, storage_key=None)
@@ -98,8 +100,10 @@ def register_upload(
 ) -> Registered:
     """Keep an uploaded file, unless the project already has its content, and register it.
 
-    The file is stored before the database refers to it, and removed if that fails.
+    The file is stored before the database refers to it, and removed if that fails. Raises
+    InvalidInputError, ProblemError.
     """
+    refuse_below_floor(resources.settings, arrived.registration.fairness)
     file = _new_file(
         arrived.registration,
         arrived.fingerprint,
@@ -183,11 +187,14 @@ def _register(
 ) -> Registered:
     lost = _lost_file(resources, caller, file)
     with resources.database.write() as session:
-        federations = FederationRepository(session, caller.project_id)
+        across = resources.settings.budgets_across
+        federations = FederationRepository(session, caller.project_id, across=across)
         before = federations.find(file.fingerprint)
         if before is not None:
             # Read again under a lock, so that it is not deleted meanwhile.
             before = federations.lock(before.id)
+        owners = federations.of_owner(file.fingerprint)
+        refuse_registration(before, owners, file.registration)
         stored_before = None if before is None else before.storage_key
         if before is not None and _is_known(before, file):
             registered = Registered(before, None)

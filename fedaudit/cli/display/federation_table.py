@@ -59,7 +59,7 @@ def _sections(federation: Json) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _federation(federation: Json) -> dict[str, str]:
-    size = federation["size_bytes"]
+    size, policy = federation["size_bytes"], federation.get("disclosure")
     return {
         "id": federation["id"],
         "status": federation["status"],
@@ -67,6 +67,7 @@ def _federation(federation: Json) -> dict[str, str]:
         "file": federation["file_name"] or "named by experiments",
         "size": "unknown" if size is None else f"{size:,} bytes",
         "fingerprint": federation["fingerprint"],
+        "disclosure policy": ", ".join(policy) if policy else "none",
     }
 
 

@@ -103,6 +103,7 @@ def _load(
             fingerprint=file.fingerprint,
             attributes=attributes,
             notes=notes,
+            row_numbers=rows.row_numbers,
         )
     )
 

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from fedaudit.federations.errors import error_at
@@ -36,12 +36,18 @@ OpenUpload = Callable[[str], AbstractContextManager[Upload]]
 """Opens an uploaded federation by its id. Raises InvalidInputError where it cannot be used."""
 
 
+MayRead = Callable[[PurePosixPath], bool]
+"""Whether whoever asks may read a path, relative to the sources folder."""
+
+
 @dataclass(frozen=True)
 class Files:
     """Where the files that specs name are found."""
 
     sources_dir: Path | None = None
     open_upload: OpenUpload | None = None
+    may_read: MayRead | None = None
+    """None where everything below the sources folder may be read."""
 
 
 class SourceFile:
@@ -148,10 +154,12 @@ def open_path(path: str, *, files: Files, pointer: str) -> Iterator[SourceFile]:
     """A file that lies below the sources folder after links are resolved.
 
     Raises InvalidInputError at `pointer` where there is no such regular file, it lies outside the
-    folder, cannot be read, or changed in the meantime.
+    folder, cannot be read, or changed in the meantime. One that `files` does not let be read is
+    answered as if it were not there.
     """
     try:
-        descriptor = _open_below(_folder(files.sources_dir, pointer), path, pointer)
+        folder = _folder(files.sources_dir, pointer)
+        descriptor = _open_below(folder, path, pointer, may_read=files.may_read)
     except OSError as error:
         raise _unreadable(error, path, pointer) from None
     with _reading(descriptor, path, pointer) as file:
@@ -183,7 +191,10 @@ def _folder(sources_dir: Path | None, pointer: str) -> Path:
         ) from None
 
 
-def _open_below(folder: Path, path: str, pointer: str) -> int:
+def _open_below(folder: Path, path: str, pointer: str, *, may_read: MayRead | None) -> int:
+    # As it is written first, so that nothing is said of a link or a folder that is not theirs.
+    if may_read is not None and not may_read(PurePosixPath(path)):
+        raise FileNotFoundError(path)
     try:
         resolved = (folder / path).resolve()
     except (RuntimeError, ValueError):
@@ -194,6 +205,9 @@ def _open_below(folder: Path, path: str, pointer: str) -> int:
             f"'{path}' leads out of the sources folder; copy the file into it and give its path "
             "below it",
         )
+    # And where its links lead.
+    if may_read is not None and not may_read(PurePosixPath(*resolved.relative_to(folder).parts)):
+        raise FileNotFoundError(path)
     return _open_regular(resolved, path, pointer)
 
 

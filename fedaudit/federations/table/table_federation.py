@@ -104,6 +104,7 @@ def _load(
             attributes=attributes,
             notes=(*dropped, *dealt, *missing, *features.notes),
             record_budgets=None if budgets is None else _budgets(rows, budgets),
+            row_numbers=rows.row_numbers,
         ),
         where=where,
     )

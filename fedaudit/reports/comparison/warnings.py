@@ -52,6 +52,7 @@ _ALWAYS = (
             "fairness.favourable",
             "fairness.reference_group",
             "fairness.minimum_group_size",
+            "fairness.minimum_group_clients",
         ),
         "Gaps are measured differently: the sensitive attributes, the favourable outcome, the "
         "reference group or the smallest group that is shown is another one.",

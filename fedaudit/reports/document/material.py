@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule
+from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.hypotheses_document import Plane
+from fedaudit.spec.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 
@@ -102,11 +103,14 @@ class ReportMaterial:
     """Or the reason why there is none."""
     refused: NDArray[np.int32] | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
+    disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
+    """By attribute, which groups are disclosed: every attribute that the result has counts of."""
+    hypothesis_disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
+    """By attribute, which cells [k, groups] of the rows that each hypothesis predicted are."""
+    disclosure_policy: DisclosurePolicy | None = None
+    """The policy of the federation when the experiment was admitted, empty where its owner had set
+    none; None where no service admitted it, or nobody knows."""
     budgets_apart: bool = False
     """Whether a budget on the data counts what one project of the service spends alone."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""
-
-    def disclosure_rule(self, attribute: str) -> DisclosureRule:
-        """The rule by which the groups of an attribute are disclosed."""
-        return attribute_rule(self.spec, attribute, self.federation.attributes)

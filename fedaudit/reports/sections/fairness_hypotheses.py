@@ -17,24 +17,28 @@ _MAX_CELLS = 5000
 
 
 def hypothesis_sections(
-    counts: NDArray[np.int64] | None, values: Sequence[str], disclosure: Disclosure
+    counts: NDArray[np.int64] | None,
+    values: Sequence[str],
+    disclosure: Disclosure,
+    cells: Disclosure | None,
 ) -> tuple[list[HypothesisSection], str | None]:
     """A section for each hypothesis from counts [k, groups, 4], or an empty list and the reason.
 
-    `disclosure`: of the groups' figures over all hypotheses. What is disclosed about a hypothesis
+    `disclosure`: of the groups' figures over all hypotheses; `cells`: of each hypothesis's
+    [k, groups], None where that was not handed over. What is disclosed about a hypothesis
     does not distinguish an empty group from one that is too small.
     """
     if not disclosure.rule.has_favourable_outcome:
         return [], NO_OUTCOME
-    if counts is None:
+    if counts is None or (cells is None and len(counts) > 1):
         return [], NOT_HANDED_OVER
-    if len(counts) == 1:
+    if cells is None or len(counts) == 1:
         return [], _ONE
     k, groups, _ = counts.shape
     if k * groups > _MAX_CELLS:
         return [], f"{k} hypotheses by {groups} groups are more than {_MAX_CELLS} cells"
     rows = scored_rows(counts)
-    cells = disclosure.of_parts(rows, of="rows that this hypothesis predicted")
+    cells.check(rows)
     figures = gaps_between(counts, cells.shown, reference=cells.reference, rows=np.ones_like(rows))
     return [
         HypothesisSection(

@@ -1,6 +1,5 @@
 """The fairness section: rates, scores and gaps pooled over the rows of the validation clients."""
 
-from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps
 from fedaudit.fairness.intervals import Interval, bootstrap_intervals, score_intervals
@@ -31,9 +30,12 @@ def fairness_sections(material: ReportMaterial) -> list[FairnessSection]:
 def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessSection:
     """`stream`: the attribute's position, which gives it random numbers of its own."""
     values = material.federation.attributes[attribute]
-    disclosure = _disclosure(material, attribute)
+    disclosure = material.disclosures[attribute]
     by_hypothesis, why_none = hypothesis_sections(
-        material.result.by_hypothesis.get(attribute), values, disclosure
+        material.result.by_hypothesis.get(attribute),
+        values,
+        disclosure,
+        material.hypothesis_disclosures.get(attribute),
     )
     averaged, why_not_averaged = client_averaged(material, attribute, disclosure)
     costs, why_no_costs = privacy_cost_by_group(material, attribute, disclosure.rule)
@@ -64,17 +66,6 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
         privacy_cost_by_group_reason=why_no_costs,
         cross_check_reason="the rows were not handed over, so nothing was computed twice",
     )
-
-
-def _disclosure(material: ReportMaterial, attribute: str) -> Disclosure:
-    """Of the held-out rows. Without a favourable outcome only their scores show how many there
-    are."""
-    scores = material.result.scores.get(attribute)
-    if scores is None:
-        rows = scored_rows(material.result.fairness[attribute].sum(axis=0))
-    else:
-        rows = scores.rows.sum(axis=0)
-    return material.disclosure_rule(attribute).decide(rows)
 
 
 def _metrics(

@@ -4,6 +4,7 @@ from typing import assert_never
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.sections.disclosure_limits import disclosure_limits
 from fedaudit.reports.sections.epsilon_limits import SIMULATED, epsilon_limits, withheld_updates
 from fedaudit.reports.sections.floating_point import floating_point_limits
 from fedaudit.spec.training import StoppedBy
@@ -29,6 +30,7 @@ def limits(material: ReportMaterial) -> list[str]:
         *_limit_data(material),
         *_limit_validation(material),
         *_limit_fairness(material),
+        *disclosure_limits(material.disclosure_policy, material.spec),
         *_limit_training(material),
         "No attack was run against this model: nothing here says what an adversary recovers.",
         "The figures are of one run with one seed, and of this run alone: what other experiments "
@@ -95,9 +97,10 @@ def _limit_fairness(material: ReportMaterial) -> list[str]:
     found = [
         "Rates and gaps are pooled over the scored rows; those averaged over clients, beside them "
         "under client_averaged, are different figures.",
-        f"Groups with fewer than {fairness.minimum_group_size} scored rows are suppressed, and so "
-        "is another where only one would be, or where those suppressed have fewer together; a gap "
-        "may be larger among suppressed groups.",
+        f"Groups with fewer than {fairness.minimum_group_size} scored rows, or with rows of fewer "
+        f"than {fairness.minimum_group_clients} clients, are suppressed, and so are groups from "
+        "which so few would follow by sums and differences of what this report shows of all "
+        "attributes; a gap may be larger among suppressed groups.",
         "Rates of larger groups are exact and may rest on few rows with one outcome: the counts "
         "behind them can be worked out, and what remains of the total bounds the counts of the "
         "suppressed groups, together and at times one by one.",
@@ -114,9 +117,9 @@ def _limit_fairness(material: ReportMaterial) -> list[str]:
         )
     if any(", in no group: " in note for note in material.federation.notes):
         found.append(
-            "Rows without a value of an attribute are in no group, and no group is suppressed to "
-            "protect them: where they are few, the totals less the groups shown reveal their "
-            "outcomes."
+            "Rows without a value of an attribute are in no group. Groups are suppressed where the "
+            "figures of other attributes' groups would reveal these rows, and not where those of "
+            "everybody do: the accuracy less that of the groups shown is theirs."
         )
     if not material.spec.declares_outcome:
         found.append(

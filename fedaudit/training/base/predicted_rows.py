@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedaudit.fairness.predicted_rows import PredictedRows
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.groups.favourable_outcomes import outcome_rules
+from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.spec.fairness import Fairness
 from fedaudit.training.base.final_groups import ScoredRows
 
@@ -26,11 +26,7 @@ def predicted_rows(
     rules = replace(rules, rule_index=rules.rule_index[clients])
     truth = federation.raw_target[clients]
     predicted = rows.predictions.astype(np.float64) * federation.target_scale
-    counted = federation.mask[clients]
-    if rows.scored is not None:
-        counted = counted & rows.scored
-    if rules.ops:
-        counted = counted & (rules.rule_index >= 0)
+    counted = _counted(federation, rules, rows, clients)
     found = {}
     for name in fairness.attributes:
         codes = federation.attribute(name).codes[clients]
@@ -43,3 +39,31 @@ def predicted_rows(
             predicted_classes=predicted[chosen].astype(np.int64) if federation.classes else None,
         )
     return found
+
+
+def predicting_hypotheses(
+    federation: Federation, fairness: Fairness, rows: ScoredRows, clients: NDArray[np.int64]
+) -> NDArray[np.int64] | None:
+    """The hypothesis that predicted each scored row, client after client: [rows]. Confidential.
+
+    Of all rows that `runs.held_out_groups` gives, in the same order. None where there is one only.
+    """
+    rows = rows.first(federation.longest)
+    if rows.hypotheses is None:
+        return None
+    rules = outcome_rules(federation, fairness)
+    rules = replace(rules, rule_index=rules.rule_index[clients])
+    found: NDArray[np.int64] = rows.hypotheses[_counted(federation, rules, rows, clients)]
+    return found
+
+
+def _counted(
+    federation: Federation, rules: OutcomeRules, rows: ScoredRows, clients: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """The rows [clients, rows] that are scored, and judged where there are rules."""
+    counted = federation.mask[clients]
+    if rows.scored is not None:
+        counted = counted & rows.scored
+    if rules.ops:
+        counted = counted & (rules.rule_index >= 0)
+    return counted

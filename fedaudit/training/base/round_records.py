@@ -109,5 +109,7 @@ class FinalResult:
     """Attribute -> [k, groups, 4]: counts as in RoundRecord, by the hypothesis that predicted."""
     predicted: Mapping[str, PredictedRows] = field(default_factory=dict)
     """Attribute -> the scored rows that `fairness` counts, one by one. Confidential."""
+    predicting: NDArray[np.int64] | None = None
+    """[rows]: the hypothesis that predicted each scored row; None for one only. Confidential."""
     records: RecordTable | None = None
     """Of `record-personalised`: every record's own figures. Confidential."""

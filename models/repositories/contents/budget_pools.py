@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from models.epsilon_costs import Shortage
 from models.leakage_terms import LeakageTerms
 from models.tables.reservations import FederationBudget
-from models.values import Budget, BudgetFigure, BudgetsAcross, Shortage
+from models.values import Budget, BudgetFigure, BudgetsAcross
 
 # A total such as 1.2 must have room for three times 0.4, whose sum in floating point lies above.
 ROUNDING = 1e-12

@@ -116,7 +116,7 @@ class BudgetRows(ScopedRepository):
         if own is None:
             return None
         content = self._one(select(Content).where(Content.fingerprint == own.fingerprint))
-        if content is None or not _counts_together(self._across):
+        if content is None or not counts_together(self._across):
             # Made-up data is nobody's, and has no content that is shared.
             return Sharing(own.id, own.id, (own.id,), "project")
         same = select(Federation.id, Federation.project_id).where(
@@ -188,7 +188,7 @@ class BudgetRows(ScopedRepository):
         return key
 
 
-def _counts_together(across: BudgetsAcross) -> bool:
+def counts_together(across: BudgetsAcross) -> bool:
     match across:
         case "service":
             return True

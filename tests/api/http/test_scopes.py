@@ -45,6 +45,8 @@ def _address(path: str, **names: str) -> str:
 def _body(path: str, experiment_id: str = UNKNOWN) -> dict[str, Any]:
     if path.endswith("/budget"):
         return {"book": "simulation", "figure": "leakage", "total": 1.0}
+    if path.endswith("/disclosure"):
+        return {"minimum_group_size": 30}
     if path.endswith("/simulation"):
         return {"simulation": "allowed"}
     if path.startswith("/v1/gates/policies"):

@@ -173,3 +173,35 @@ def test_a_faulty_budget_does_not_show_the_profile_to_a_key_that_may_only_write(
     assert "is no number" in answer.text
     assert "people" not in answer.text
     assert "aaaa" not in answer.text
+
+
+def test_the_page_says_what_may_be_asked_of_groups(api: Api) -> None:
+    id_ = _federation(api, registration=None)
+    browser = signed_in(api)
+    text = _text(browser.get(f"/federations/{id_}").text)
+    assert "Rows of a group 1 or more Clients of a group 1 or more" in text
+    policy = {
+        "minimum_group_size": 30,
+        "edges": {"age": [40, 62.5]},
+        "favourable": [
+            {"group": {"sex": "F"}, "op": "ge", "value": 10},
+            {"group": {"sex": "M"}, "op": "in", "value": [1, 2]},
+        ],
+        "sensitive": ["age", "sex"],
+        "intersections": [["age", "sex"]],
+        "split": {"validation_fraction": 0.25, "seed": 3},
+        "source": "registered",
+    }
+    answer = api.request("PUT", f"/v1/federations/{id_}/disclosure", json=policy)
+    assert answer.status_code == 200, answer.text
+    text = _text(browser.get(f"/federations/{id_}").text)
+    for stated in (
+        "Rows of a group 30 or more",
+        "Edges age at 40, 62.5",
+        "Favourable outcome at least 10 for sex F; one of 1, 2 for sex M",
+        "Sensitive attributes age, sex",
+        "Combinations age + sex",
+        "Held out 0.25 of clients, drawn by seed 3; scoring leave-one-out",
+        "Columns and clients as registered",
+    ):
+        assert stated in text

@@ -9,6 +9,7 @@ import yaml
 from api.pages.spec_form import sheet
 from tests.api.pages.browser import signed_in
 from tests.api.service import SPEC, Api
+from tests.api.uploads import make_ready, upload
 
 NEW = "/experiments/new"
 SMALL = {
@@ -215,3 +216,24 @@ def test_a_form_without_the_word_against_forgery_stores_nothing(api: Api) -> Non
 def test_registered_federations_are_listed_with_their_scope_only(api: Api) -> None:
     stated = text_of(signed_in(api, "experiments:write").get(NEW))
     assert "lacks the scope federations:read" in stated
+
+
+def test_what_a_policy_demands_is_filled_in(api: Api) -> None:
+    federation = upload(api)
+    make_ready(api, federation["id"])
+    policy = {
+        "minimum_group_size": 50,
+        "minimum_group_clients": 4,
+        "split": {"validation_fraction": 0.25, "seed": 11},
+    }
+    path = f"/v1/federations/{federation['id']}/disclosure"
+    assert api.request("PUT", path, json=policy).is_success
+    text = signed_in(api).get(f"{NEW}?federation_id={federation['id']}").text
+    for pointer, value in (
+        ("/fairness/minimum_group_size", "50"),
+        ("/fairness/minimum_group_clients", "4"),
+        ("/federation/validation_fraction", "0.25"),
+        ("/seed", "11"),
+    ):
+        [shown] = re.findall(f'<input[^>]*name="{pointer}"[^>]*>', text)
+        assert f'value="{value}"' in shown

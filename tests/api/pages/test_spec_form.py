@@ -1,17 +1,21 @@
 """The form for an experiment: from what was typed to a spec, and faults back to the fields."""
 
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 
 from api.pages.spec_form import fields, sheet
 from api.pages.spec_form.build import build
+from api.pages.spec_form.choice_rules import choice_rules
 from api.pages.spec_form.field import Field
 from api.pages.spec_form.field_errors import placed
+from api.pages.spec_form.privacy_fields import privacy_fields
 from api.pages.spec_form.typed import MISSING, value_of
+from fedaudit.spec.base import SpecPart
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.in_form import InForm
 from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.privacy import mechanism_parts
 
 FEDERATION = "01890a5d-ac96-774b-bcce-b302099a8057"
 REGISTRATION: dict[str, Any] = {
@@ -134,6 +138,7 @@ def test_groups_and_rules_of_ones_own() -> None:
     made = build(typed, {})
     assert made.value["fairness"] == {
         "minimum_group_size": 30,
+        "minimum_group_clients": 2,
         "sensitive": ["sex", "race"],
         "intersections": [["sex", "race"]],
         "favourable": [
@@ -240,10 +245,40 @@ def test_what_is_typed(kind: Any, typed: str, value: object) -> None:
     assert value_of(Field("/x", "x", kind), typed) == value
 
 
-def test_every_mechanism_has_its_fields_shown() -> None:
-    """The page shows them by a rule of its style sheet for each mechanism that has any."""
-    style = (Path(fields.__file__).parents[1] / "assets" / "experiment_form.css").read_text()
+def test_fields_of_a_mechanism_come_from_its_part_of_a_spec() -> None:
+    found = {one.pointer: one for one in privacy_fields()}
+    assert found["/privacy/radius"].only == ("laplace-l2",)
+    assert found["/privacy/per_layer"].kind == "switch"
+    assert found["/privacy/accountant"].choices == (("rdp", "rdp"), ("pld", "pld"))
+    assert found["/privacy/budgets/distribution"].only == ("record-personalised",)
+    assert found["/privacy/clip"].only == (
+        "gaussian-central",
+        "gaussian-local",
+        "record-personalised",
+    )
+    assert list(found)[-1] == "/privacy/noise", "what every mechanism has comes last"
+    assert found["/privacy/noise"].only == ()
+
+
+def test_one_field_is_described_in_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other(SpecPart):
+        mechanism: Literal["other"]
+        clip: Annotated[float, InForm("Bound", "2")]
+
+    parts = (*mechanism_parts(), Other)
+    monkeypatch.setattr("api.pages.spec_form.privacy_fields.mechanism_parts", lambda: parts)
+    with pytest.raises(ValueError, match="/privacy/clip stands in the form in two ways"):
+        privacy_fields()
+
+
+def test_every_choice_that_fields_depend_on_has_a_rule() -> None:
+    rules = choice_rules()
     shown = {name for one in fields.PRIVACY.fields for name in one.only}
     assert shown == {name for name, *_ in fields.MECHANISMS} - {"none"}
-    for name in shown:
-        assert f'input[value="{name}"]:checked) .for-{name}' in style
+    for section in fields.SECTIONS:
+        for one in section.fields:
+            for choice in one.only:
+                assert f".for-{choice}" in rules
+    assert '.spec-form:has(input[value="laplace-l2"]:checked) .for-laplace-l2' in rules
+    assert '.spec-form:has(option[value="mlp"]:checked) .for-mlp' in rules
+    assert '.spec-form:has(option[data-kind="uploaded"]:checked) .for-uploaded' in rules

@@ -11,6 +11,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.document import Report
 from fedaudit.spec.parse import parse_spec
+from tests.fairness.disclosures import with_disclosures
 from tests.reports.conftest import SPEC, counts_of_clients, training_rows_of_clients
 
 LOCAL = {"mechanism": "gaussian-local", "noise_multiplier": 8, "clip": 1.0, "delta": 1e-5}
@@ -36,7 +37,7 @@ def with_attribute(made, values, *, counts=None, rows=None):
     if counts is None:
         counts = np.zeros((30, len(values), 4), dtype=np.int64)
     result = replace(made.result, fairness={"group": counts}, scores={}, by_hypothesis={})
-    return replace(made, federation=federation, result=result)
+    return with_disclosures(replace(made, federation=federation, result=result))
 
 
 def nulls_without_reason(part: Any, place: str = "") -> Iterator[str]:
@@ -238,7 +239,9 @@ def combined(material, *, small):
         counts[name][away[30:]] = 0
     federation = replace(made.federation, attributes=values, training_rows=training)
     result = replace(made.result, fairness=counts)
-    return assemble(replace(made, federation=federation, result=result))["fairness"][2]
+    return assemble(with_disclosures(replace(made, federation=federation, result=result)))[
+        "fairness"
+    ][2]
 
 
 def test_combinations_have_all_of_it(material):

@@ -1,0 +1,149 @@
+"""What the owners of a federation and of the service let anyone ask of groups, and who is refused.
+
+A policy belongs to the content, as budgets do: it stays when the file is deleted, uploaded or
+registered again.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from sqlalchemy.orm import Session
+
+from api.schemas.disclosure_bodies import DisclosureBody
+from api.services.base.lookups import find_federation
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.spec.disclosure_departures import floor_faults, registration_faults, spec_faults
+from fedaudit.spec.disclosure_policy import (
+    DisclosureFloor,
+    DisclosurePolicy,
+    parse_disclosure_policy,
+)
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import Groups
+from fedaudit.spec.registration import Registration, parse_registration
+from infrastructure.settings import Settings
+from models.repositories import FederationRepository
+from models.tables.federations import Federation
+from models.values import BudgetsAcross
+
+log = structlog.get_logger()
+
+
+def floor_of(settings: Settings) -> DisclosureFloor:
+    """What nothing on this service may go below."""
+    return DisclosureFloor(
+        minimum_group_size=settings.min_group_size,
+        minimum_group_clients=settings.min_group_clients,
+    )
+
+
+def get_disclosure(resources: Resources, caller: Caller, federation_id: str) -> DisclosureBody:
+    """The policy of a federation. Raises ProblemError where the project has no such one."""
+    with resources.database.read() as session:
+        return _body(resources, find_federation(session, caller, federation_id))
+
+
+def set_disclosure(
+    resources: Resources, caller: Caller, federation_id: str, value: Any
+) -> DisclosureBody:
+    """Set the whole policy, for what is submitted or registered from then on.
+
+    Raises InvalidInputError for one that contradicts itself or lies below the service's floor,
+    ProblemError where the project has no such federation.
+    """
+    policy = parse_disclosure_policy(value)
+    _refuse_policy_below_floor(floor_of(resources.settings), policy)
+    with resources.database.write() as session:
+        found = find_federation(session, caller, federation_id)
+        changed = FederationRepository(session, caller.project_id).set_disclosure(
+            found.id, stored_policy(policy)
+        )
+        body = _body(resources, changed)
+    # There is no table of such changes: the log has who made them, and the row when.
+    log.info(
+        "disclosure policy set",
+        federation_id=federation_id,
+        key_id=caller.key_id,
+        policy=stored_policy(policy),
+    )
+    return body
+
+
+def policy_of(row: Federation) -> DisclosurePolicy:
+    """The policy of a federation's content; an empty one where none was set."""
+    return DisclosurePolicy() if row.disclosure is None else parse_disclosure_policy(row.disclosure)
+
+
+def stored_policy(policy: DisclosurePolicy) -> Mapping[str, Any] | None:
+    """A policy as it is stored: the fields that bind; None where none does."""
+    return None if policy.is_empty else policy.model_dump(mode="json", exclude_none=True)
+
+
+def refuse_below_floor(settings: Settings, groups: Groups) -> None:
+    """Raises InvalidInputError where groups would be shown that the service never shows."""
+    _refuse(floor_faults(floor_of(settings), groups))
+
+
+def refuse_departures(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    spec: ExperimentSpec,
+    *,
+    across: BudgetsAcross,
+) -> DisclosurePolicy:
+    """The project's policy for a spec; in the caller's write transaction.
+
+    Where another project owns the content, the owner's binds as well. Raises InvalidInputError
+    where the spec departs from either.
+    """
+    federations = FederationRepository(session, project_id, across=across)
+    found = federations.lock(federation_id)
+    if found is None:
+        raise LookupError(f"federation {federation_id}: this project has no such federation")
+    for row in (found, federations.of_owner(found.fingerprint)):
+        if row is not None:
+            _refuse(spec_faults(policy_of(row), spec, registration=_registration_of(row)))
+    return policy_of(found)
+
+
+def refuse_registration(
+    before: Federation | None, owners: Federation | None, registration: Mapping[str, Any]
+) -> None:
+    """Raises InvalidInputError where a registration departs from the policy of its content.
+
+    `before`: the project's own federation with this content; `owners`: that of another project
+    which owns it.
+    """
+    asked = parse_registration(registration)
+    for row in (before, owners):
+        if row is not None:
+            _refuse(registration_faults(policy_of(row), asked, registration=_registration_of(row)))
+
+
+def _registration_of(row: Federation) -> Registration | None:
+    return None if row.registration is None else parse_registration(row.registration)
+
+
+def _refuse_policy_below_floor(floor: DisclosureFloor, policy: DisclosurePolicy) -> None:
+    faults = []
+    for name, least in vars(floor).items():
+        asked = getattr(policy, name)
+        if asked is not None and asked < least:
+            message = f"is below {least}, the least that this service allows anyway; raise it"
+            faults.append(FieldError(f"/{name}", message))
+    _refuse(faults)
+
+
+def _refuse(faults: list[FieldError]) -> None:
+    if faults:
+        raise InvalidInputError(faults)
+
+
+def _body(resources: Resources, row: Federation) -> DisclosureBody:
+    return DisclosureBody.of(
+        policy_of(row), floor=floor_of(resources.settings), set_at=row.disclosure_set_at
+    )

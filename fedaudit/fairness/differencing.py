@@ -1,0 +1,145 @@
+"""What can be worked out from totals that are shown together: sums and differences of them.
+
+The figures of a report are counts of unions of atoms (`population.Atoms`), so every total that
+follows from them linearly is a combination of the shown unions. Here it is asked whether such a
+combination covers few rows, or rows of few clients, and nothing else. Every group and every atom is
+looked for, and every union where no combination lies within small atoms, which is the common case.
+Otherwise other unions are looked for among the combinations that elimination gives: to find the
+smallest is a hard problem (that of a code's shortest word).
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.population import Atoms
+
+_NEARLY = 1e-7
+"""Sums of zeros and ones that are integers up to rounding differ by far more than this."""
+
+
+class Exposure(NamedTuple):
+    """Rows too few to be shown that follow from totals that are."""
+
+    atoms: NDArray[np.bool_]
+    """[atoms]: where the rows lie."""
+    by: NDArray[np.bool_]
+    """[totals]: removable totals that give them away together. Where some are needed for that in
+    any case, those alone: without any one of them the rows would not follow."""
+
+
+def find_exposure(
+    totals: NDArray[np.bool_],
+    atoms: Atoms,
+    *,
+    removable: NDArray[np.bool_],
+    targets: NDArray[np.bool_],
+    rows: int,
+    clients: int,
+) -> Exposure | None:
+    """Few rows that follow from totals [totals, atoms], or None where none were found.
+
+    `removable` [totals]: those that need not be shown; what follows without them is passed over.
+    Few are fewer than `rows`, or of fewer than `clients` clients. `targets` [count, atoms]: unions
+    that are looked for one by one, as groups that are not shown; atoms always are. Every other
+    union is looked for among the combinations that elimination gives.
+    """
+    small = (atoms.rows < rows) | (atoms.clients < clients)
+    if not small.any() or not len(totals):
+        return None
+    matrix = totals.astype(np.float64)
+    within = _combinations_within(matrix, small)
+    if not len(within):
+        return None
+    place = np.flatnonzero(small)
+    wanted = targets[~targets[:, ~small].any(axis=1)][:, small].astype(np.float64)
+    for candidate in _candidates(within, wanted):
+        union = np.zeros(len(atoms), dtype=np.bool_)
+        union[place[np.abs(candidate) > _NEARLY]] = True
+        if atoms.is_few(union, rows=rows, clients=clients):
+            whole = np.zeros(len(atoms))
+            whole[place] = candidate
+            by = _responsible(matrix, whole, removable)
+            if by.any():
+                return Exposure(union, by)
+    return None
+
+
+def _responsible(
+    matrix: NDArray[np.float64], whole: NDArray[np.float64], removable: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Which removable rows of a matrix add up to a vector: [rows]; those that must, where some
+    must.
+
+    A row is needed where no sum of rows that is 0 contains it.
+    """
+    left, values, _ = np.linalg.svd(matrix, full_matrices=False)
+    rank = int(np.count_nonzero(values > _NEARLY * values[0]))
+    weights = np.linalg.lstsq(matrix.T, whole, rcond=None)[0]
+    used: NDArray[np.bool_] = (np.abs(weights) > _NEARLY) & removable
+    # What the columns of rank leave of a row's length lies in sums that are 0.
+    needed: NDArray[np.bool_] = used & (1 - np.square(left[:, :rank]).sum(axis=1) < _NEARLY)
+    return needed if needed.any() else used
+
+
+def _combinations_within(
+    matrix: NDArray[np.float64], small: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """A basis of the combinations of totals [totals, atoms] that are 0 outside small atoms.
+
+    [count, small atoms]; none where every combination takes in an atom that is not small.
+    """
+    if small.all():
+        weights = np.eye(len(matrix))
+    else:
+        outside = matrix[:, ~small]
+        values, vectors = np.linalg.eigh(outside @ outside.T)
+        weights = vectors[:, values < _NEARLY * max(1.0, values[-1])].T
+    return _row_basis(weights @ matrix[:, small])
+
+
+def _row_basis(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Orthonormal rows [rank, columns] with the same combinations."""
+    if not matrix.size:
+        return matrix[:0]
+    _, values, rows = np.linalg.svd(matrix, full_matrices=False)
+    basis: NDArray[np.float64] = rows[values > _NEARLY * max(1.0, values[0])]
+    return basis
+
+
+def _candidates(
+    basis: NDArray[np.float64], wanted: NDArray[np.float64]
+) -> Iterator[NDArray[np.float64]]:
+    """Combinations [small atoms] of the basis that may cover few rows.
+
+    Single atoms, then those of the `wanted` [count, small atoms] that follow, then what
+    elimination gives from either end.
+    """
+    for single in np.flatnonzero(np.square(basis).sum(axis=0) > 1 - _NEARLY):
+        unit = np.zeros(basis.shape[1])
+        unit[single] = 1.0
+        yield unit
+    missed = wanted.sum(axis=1) - np.square(wanted @ basis.T).sum(axis=1)
+    yield from wanted[(missed < _NEARLY) & wanted.any(axis=1)]
+    yield from _eliminated(basis)
+    yield from _eliminated(basis[:, ::-1])[:, ::-1]
+
+
+def _eliminated(basis: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same combinations, each with a column to itself (reduced row echelon form)."""
+    matrix = basis.copy()
+    row = 0
+    for column in range(matrix.shape[1]):
+        if row == len(matrix):
+            break
+        pivot = row + int(np.abs(matrix[row:, column]).argmax())
+        if abs(matrix[pivot, column]) < _NEARLY:
+            continue
+        matrix[[row, pivot]] = matrix[[pivot, row]]
+        matrix[row] /= matrix[row, column]
+        others = np.arange(len(matrix)) != row
+        matrix[others] -= np.outer(matrix[others, column], matrix[row])
+        row += 1
+    return matrix[:row]

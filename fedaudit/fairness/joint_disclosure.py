@@ -1,0 +1,194 @@
+"""Which groups are disclosed where several attributes are reported beside each other.
+
+A report's totals are exact, so one attribute's groups less another's, or an intersection's lines
+together, may leave few rows (`differencing`). What the rules of each attribute alone let pass is
+looked at here as one system: as long as few rows follow from it, one group more is suppressed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.differencing import find_exposure
+from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
+from fedaudit.fairness.population import Atoms, Population
+
+MAX_CELLS = 1 << 22
+"""Groups times atoms that are looked at together, which takes seconds."""
+
+UNDECIDED = (
+    "suppressed: the attributes before it and its own groups are too many to be sure that no "
+    "difference between them leaves few rows"
+)
+
+
+def decide_together(
+    rules: Mapping[str, DisclosureRule],
+    population: Population,
+    *,
+    beforehand: Mapping[str, NDArray[np.bool_]] | None = None,
+) -> dict[str, Disclosure]:
+    """Which groups of each attribute are disclosed, from the rows of all attributes together.
+
+    `rules`: by attribute, the most important first: where groups are too many to be decided
+    together, those of the last attributes are suppressed. `beforehand`: by attribute, [groups] that
+    may be disclosed for other reasons; the others are suppressed. Groups of few rows or clients
+    are, and whatever would give them away.
+    """
+    found: dict[str, Disclosure] = {}
+    for name, rule in rules.items():
+        found[name] = rule.decide(population.sizes(name), clients=population.clients_of(name))
+        if beforehand is not None:
+            found[name] = replace(found[name], shown=found[name].shown & beforehand[name])
+    decidable = _decidable(found, population)
+    system = _System(population.atoms(decidable), {name: found[name] for name in decidable})
+    system.suppress_exposed()
+    return {
+        name: replace(one, shown=system.shown[name])
+        if name in decidable
+        else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
+        for name, one in found.items()
+    }
+
+
+def decide_parts_together(
+    decided: Mapping[str, Disclosure],
+    population: Population,
+    part: NDArray[np.int64],
+    *,
+    parts: int,
+    of: str,
+) -> dict[str, Disclosure]:
+    """Which cells [parts, groups] of each attribute are disclosed beside its groups.
+
+    `decided`: the groups, as `decide_together` did. `part` [rows]: the part that each row of the
+    population is in, below `parts`. `of`: what rows of a part are called.
+    """
+    cells = population.crossed(part, parts=parts)
+    found = {}
+    for name, groups in decided.items():
+        shape = parts, len(groups.rows)
+        clients = cells.clients_of(name).reshape(shape)
+        enough = clients >= groups.rule.minimum_group_clients
+        own = groups.of_parts(cells.sizes(name).reshape(shape), of=of)
+        found[name] = replace(own, shown=own.shown & enough)
+    flat = {
+        name: replace(one, rows=one.rows.ravel(), shown=one.shown.ravel())
+        for name, one in found.items()
+    }
+    decidable = _decidable(flat, cells)
+    system = _System(
+        cells.atoms(decidable),
+        {name: flat[name] for name in decidable},
+        fixed={name: decided[name] for name in decidable},
+    )
+    system.suppress_exposed()
+    return {
+        name: replace(one, shown=system.shown[name].reshape(one.shown.shape))
+        if name in decidable
+        else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
+        for name, one in found.items()
+    }
+
+
+def _decidable(found: Mapping[str, Disclosure], population: Population) -> list[str]:
+    """The attributes, from the first, that can be looked at together."""
+    names = list(found)
+    while names:
+        groups = sum(found[name].rows.size for name in names)
+        if groups * len(population.atoms(names)) <= MAX_CELLS:
+            break
+        names.pop()
+    return names
+
+
+@dataclass
+class _Total:
+    """Rows whose figures are shown together."""
+
+    members: NDArray[np.bool_]
+    """[atoms]"""
+    rows: int
+    group: tuple[str, int] | None
+    """The attribute and the place of a group that need not be shown; None for what is shown in any
+    case."""
+
+
+class _System:
+    """The totals of some attributes over the same rows."""
+
+    def __init__(
+        self,
+        atoms: Atoms,
+        found: Mapping[str, Disclosure],
+        *,
+        fixed: Mapping[str, Disclosure] | None = None,
+    ) -> None:
+        """`fixed`: groups beside whose figures those of `found`, which are parts of them, stand."""
+        self._atoms = atoms
+        self._found = found
+        self._order = {name: place for place, name in enumerate(found)}
+        self.shown = {name: one.shown.copy() for name, one in found.items()}
+        rules = [one.rule for one in found.values()]
+        self._rows = max((rule.minimum_group_size for rule in rules), default=1)
+        self._clients = max((rule.minimum_group_clients for rule in rules), default=1)
+        self._fixed = [
+            _Total(self._lying_in(name, one, group), int(one.rows[group]), None)
+            for name, one in (fixed or {}).items()
+            for group in np.flatnonzero(one.shown & (one.rows > 0)).tolist()
+        ]
+
+    def _lying_in(self, name: str, groups: Disclosure, group: int) -> NDArray[np.bool_]:
+        """The atoms of a group of which this system has the parts."""
+        codes = self._atoms.codes[name]
+        lying: NDArray[np.bool_] = (codes >= 0) & (codes % len(groups.rows) == group)
+        return lying
+
+    def suppress_exposed(self) -> None:
+        """Suppresses one group after the other until no few rows follow any more.
+
+        Of the groups that give them away, the smallest: so an intersection yields to its parts. Of
+        several, that of the attribute named last.
+        """
+        while len(totals := self._totals()) > len(self._fixed):
+            exposure = find_exposure(
+                np.stack([total.members for total in totals]),
+                self._atoms,
+                removable=np.array([total.group is not None for total in totals]),
+                targets=np.concatenate(self._suppressed()),
+                rows=self._rows,
+                clients=self._clients,
+            )
+            if exposure is None:
+                return
+            by = [total for total, used in zip(totals, exposure.by, strict=True) if used]
+            name, place = min(
+                (total.rows, -self._order[total.group[0]], total.group)
+                for total in by
+                if total.group is not None
+            )[2]
+            self.shown[name][place] = False
+
+    def _totals(self) -> list[_Total]:
+        """What is shown; beside a suppressed group everybody's figures are taken to be known."""
+        totals = list(self._fixed)
+        for name, one in self._found.items():
+            places = np.flatnonzero(self.shown[name] & (one.rows > 0))
+            members = self._atoms.members(name, places)
+            totals += [
+                _Total(own, int(one.rows[place]), (name, place))
+                for own, place in zip(members, places.tolist(), strict=True)
+            ]
+        if len(totals) > len(self._fixed) and any(len(one) for one in self._suppressed()):
+            everybody = np.ones(len(self._atoms), dtype=np.bool_)
+            totals.append(_Total(everybody, int(self._atoms.rows.sum()), None))
+        return totals
+
+    def _suppressed(self) -> list[NDArray[np.bool_]]:
+        """By attribute, the groups that have rows and are not shown: [count, atoms]."""
+        return [
+            self._atoms.members(name, np.flatnonzero(~self.shown[name] & (one.rows > 0)))
+            for name, one in self._found.items()
+        ]

@@ -1,0 +1,32 @@
+"""Federations have a disclosure policy, and experiments that under which they were admitted.
+
+Both are null for what is stored: whatever was asked until now was left to whoever asked. On the way
+back the policies are forgotten.
+
+Revision ID: 0014
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0014"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Adds the columns."""
+    op.add_column("federations", sa.Column("disclosure", sa.JSON(), nullable=True))
+    op.add_column(
+        "federations",
+        sa.Column("disclosure_set_at", sa.DateTime(timezone=True), nullable=True),
+    )
+    op.add_column("experiments", sa.Column("disclosure", sa.JSON(), nullable=True))
+
+
+def downgrade() -> None:
+    """Drops them."""
+    op.drop_column("experiments", "disclosure")
+    for column in ("disclosure_set_at", "disclosure"):
+        op.drop_column("federations", column)

@@ -1,0 +1,351 @@
+"""What an owner lets anyone ask of a federation's groups: the attacks that two reports make."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedaudit.federations.profile_file import profile_registration
+from fedaudit.federations.reading.source_files import Files
+from fedaudit.spec.registration import parse_registration
+from tests.api.service import SPEC, Api, fail, running_api, settings_for, spec
+from tests.api.uploads import CONTENT, make_ready, parts, registration, spec_of, upload
+
+RULE = {"op": "ge", "value": 50}
+AGES = registration(
+    federation={"features": ["age"]},
+    fairness={"sensitive": ["group", "age"], "edges": {"age": [20]}, "minimum_group_size": 30},
+)
+"""Of the ages 0 to 39, each of one client with three rows."""
+
+
+@pytest.fixture
+def federation(api: Api) -> dict[str, Any]:
+    """The registered table of AGES."""
+    found = upload(api, value=AGES)
+    make_ready(api, found["id"])
+    return found
+
+
+def put(api: Api, federation_id: str, policy: Any, **options: Any) -> Any:
+    return api.request("PUT", f"/v1/federations/{federation_id}/disclosure", json=policy, **options)
+
+
+def set_policy(api: Api, federation_id: str, **policy: Any) -> dict[str, Any]:
+    answer = put(api, federation_id, policy)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def asking(
+    federation: dict[str, Any], fairness: dict[str, Any] | None = None, **changes: Any
+) -> dict[str, Any]:
+    """An experiment on the table that looks at ages, cut at 20."""
+    value = spec_of({**AGES["federation"], "id": federation["id"]}, **changes)
+    value["fairness"] = {**AGES["fairness"], "favourable": RULE, **(fairness or {})}
+    value["gates"] = []
+    return value
+
+
+def refused(api: Api, value: dict[str, Any], **options: Any) -> dict[str, str]:
+    """The faults of a submission, by pointer; its validation has the same."""
+    before = api.counts()
+    answers = [
+        api.post(path, json=value, **options)
+        for path in ("/v1/experiments", "/v1/experiments?validate_only=true")
+    ]
+    assert [answer.status_code for answer in answers] == [422, 422], answers[0].text
+    assert answers[0].json()["errors"] == answers[1].json()["errors"]
+    assert api.counts() == before
+    return {fault["pointer"]: fault["message"] for fault in answers[0].json()["errors"]}
+
+
+def _below(edge: int, sources: Path | None) -> tuple[int, float]:
+    """What a profile shows of the people below an age: their rows and their base rate."""
+    assert sources is not None
+    (sources / "ages.csv").write_bytes(CONTENT)
+    value = registration(
+        federation={**AGES["federation"], "path": "ages.csv"},
+        fairness={
+            **AGES["fairness"],
+            "edges": {"age": [edge]},
+            "favourable": {"op": "ge", "value": 25},
+            "minimum_group_size": 20,
+        },
+    )
+    found = profile_registration(parse_registration(value), files=Files(sources))
+    ages = found["attributes"]["age"]
+    return ages["groups"][f"<{edge}"], ages["base_rates"][f"<{edge}"]
+
+
+def test_two_edges_whose_difference_is_one_age_are_refused(
+    api: Api, federation: dict[str, Any]
+) -> None:
+    """Groups below 20 and below 21: one less the other is the single client of age 20."""
+    first, second = (asking(federation, {"edges": {"age": [edge]}}) for edge in (20, 21))
+    for value in (first, second):
+        assert api.post("/v1/experiments?validate_only=true", json=value).status_code == 200
+    set_policy(api, federation["id"], edges={"age": [20]})
+    api.submit(first)
+    faults = refused(api, second)
+    assert faults.keys() == {"/fairness/edges/age"}
+    assert "set it to [20.0]" in faults["/fairness/edges/age"]
+    # Neither is an attribute cut that the policy does not name, nor one left whole that it cuts.
+    assert refused(api, asking(federation, {"edges": {}})).keys() == {"/fairness/edges/age"}
+    set_policy(api, federation["id"], edges={})
+    assert "leave its edges out" in refused(api, first)["/fairness/edges/age"]
+
+
+def test_one_held_out_client_more_is_refused(api: Api, federation: dict[str, Any]) -> None:
+    """20 and 21 of 40 clients, drawn by one seed: base counts of the two differ by one client."""
+    split = {"validation_fraction": 0.5, "seed": 7}
+    first, second, third = asking(federation), asking(federation), asking(federation, seed=8)
+    second["federation"]["validation_fraction"] = 21 / 40
+    fourth = asking(federation)
+    fourth["federation"]["scoring"] = {"method": "split", "fraction": 0.5}
+    training = []
+    for value in (first, second, third, fourth):
+        answer = api.post("/v1/experiments?validate_only=true", json=value)
+        assert answer.status_code == 200, answer.text
+        training.append(answer.json()["training_clients"])
+    assert training == [20, 19, 20, 20]
+    set_policy(api, federation["id"], split=split)
+    api.submit(first)
+    assert "set it to 0.5" in refused(api, second)["/federation/validation_fraction"]
+    assert "set it to 7" in refused(api, third)["/seed"]
+    assert refused(api, fourth).keys() == {"/federation/scoring"}
+
+
+def test_a_profile_by_other_edges_is_refused(api_on_both: Api) -> None:
+    """Base rates of two profiles give one client's outcomes, without a run and without a budget."""
+    api = api_on_both
+    rows, rates = zip(*(_below(edge, api.settings.sources_dir) for edge in (20, 21)), strict=True)
+    # The client of age 20 has three incomes: 20, 30 and 40, of which two are 25 or more.
+    assert rows[1] - rows[0] == 3
+    assert round(rows[1] * rates[1]) - round(rows[0] * rates[0]) == 2
+    federation = upload(api, value=AGES)
+    make_ready(api, federation["id"])
+    set_policy(api, federation["id"], edges={"age": [20]}, minimum_group_size=30)
+    before = api.counts()
+    for fairness, pointer in (
+        ({"edges": {"age": [21]}}, "/fairness/edges/age"),
+        ({"minimum_group_size": 29}, "/fairness/minimum_group_size"),
+    ):
+        value = {**AGES, "fairness": {**AGES["fairness"], **fairness}}
+        answer = api.post("/v1/federations", files=parts(CONTENT, value))
+        assert answer.status_code == 422, answer.text
+        assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
+    assert api.counts() == before
+    assert api.get(f"/v1/federations/{federation['id']}").json()["status"] == "ready"
+
+
+def test_the_policy_stays_with_the_content(api_on_both: Api) -> None:
+    api = api_on_both
+    first = upload(api, value=AGES)
+    make_ready(api, first["id"])
+    set_policy(api, first["id"], minimum_group_size=31, edges={"age": [20]})
+    # Registered again under another name, and uploaded once more after it was deleted.
+    again = {**AGES, "name": "again", "fairness": {**AGES["fairness"], "minimum_group_size": 40}}
+    assert upload(api, value=again)["id"] == first["id"]
+    make_ready(api, first["id"])
+    assert api.request("DELETE", f"/v1/federations/{first['id']}").status_code == 204
+    assert api.post("/v1/federations", files=parts(CONTENT, AGES)).status_code == 422
+    back = upload(api, value=again)
+    assert back["disclosure"] == {"minimum_group_size": 31, "edges": {"age": [20.0]}}
+    make_ready(api, back["id"])
+    assert "/fairness/minimum_group_size" in refused(api, asking(back))
+
+
+def test_a_file_that_is_named_by_its_path_has_the_policy_of_its_content(api: Api) -> None:
+    assert api.settings.sources_dir is not None
+    (api.settings.sources_dir / "incomes.csv").write_bytes(CONTENT)
+    value = asking({"id": ""})
+    value["federation"] = {**value["federation"], "id": None, "path": "incomes.csv"}
+    federation_id = api.submit(value)["federation_id"]
+    set_policy(api, federation_id, minimum_group_size=31)
+    assert "31" in refused(api, value)["/fairness/minimum_group_size"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "fairness", "pointer", "words"),
+    [
+        ({"minimum_group_size": 40}, {}, "/fairness/minimum_group_size", "set it to 40 or more"),
+        ({"minimum_group_clients": 3}, {}, "/fairness/minimum_group_clients", "to 3 or more"),
+        ({"favourable": {"op": "ge", "value": 51}}, {}, "/fairness/favourable", '"value": 51'),
+        ({"favourable": RULE}, {"favourable": None}, "/fairness/favourable", '"value": 50'),
+        ({"sensitive": ["group"]}, {}, "/fairness/sensitive/1", "(group)"),
+        (
+            {"intersections": []},
+            {"intersections": [["group", "age"]]},
+            "/fairness/intersections/0",
+            "leave it out",
+        ),
+    ],
+)
+def test_what_is_set_binds_and_names_what_it_demands(
+    api: Api,
+    federation: dict[str, Any],
+    policy: dict[str, Any],
+    fairness: dict[str, Any],
+    pointer: str,
+    words: str,
+) -> None:
+    value = asking(federation, fairness)
+    set_policy(api, federation["id"], **policy)
+    faults = refused(api, value)
+    assert faults.keys() == {pointer}
+    assert words in faults[pointer]
+
+
+def test_what_agrees_is_admitted(api: Api, federation: dict[str, Any]) -> None:
+    policy = {
+        "minimum_group_size": 30,
+        "minimum_group_clients": 2,
+        "edges": {"age": [20], "income": [10]},
+        "favourable": {"op": "ge", "value": 50.0},
+        "sensitive": ["age", "group", "income"],
+        "intersections": [["age", "group"]],
+        "split": {"validation_fraction": 0.5, "seed": 7},
+        "source": "registered",
+    }
+    set_policy(api, federation["id"], **policy)
+    experiment = api.submit(asking(federation, {"intersections": [["group", "age"]]}))
+    assert api.stored(experiment["id"]).disclosure is not None
+    api.submit(asking(federation, {"sensitive": ["group"], "edges": {}}))
+    set_policy(api, federation["id"])
+    assert api.get(f"/v1/federations/{federation['id']}").json()["disclosure"] is None
+    experiment = api.submit(asking(federation, {"minimum_group_size": 1, "edges": {"age": [3]}}))
+    assert api.stored(experiment["id"]).disclosure is None
+
+
+def test_other_columns_are_refused_where_the_source_is_the_registered_one(
+    api: Api, federation: dict[str, Any]
+) -> None:
+    """A run that leaves out the rows with an empty cell has another held-out set."""
+    set_policy(api, federation["id"], source="registered")
+    value = asking(federation)
+    api.submit(value)
+    without = {"features": [{"name": "age", "missing": "drop-row"}]}
+    value["federation"] |= without
+    assert refused(api, value).keys() == {"/federation/features"}
+    other = {**AGES, "federation": {**AGES["federation"], **without}}
+    answer = api.post("/v1/federations", files=parts(CONTENT, other))
+    assert answer.status_code == 422
+    assert [one["pointer"] for one in answer.json()["errors"]] == ["/federation/features"]
+
+
+def test_the_registered_source_needs_a_registration(api: Api) -> None:
+    set_policy(api, api.submit()["federation_id"], source="registered")
+    assert "register the file first" in refused(api, SPEC)["/federation"]
+
+
+def test_a_retry_falls_under_the_present_policy(api: Api) -> None:
+    first = api.submit()
+    fail(api, first["id"])
+    set_policy(api, first["federation_id"], minimum_group_size=3)
+    answer = api.post(f"/v1/experiments/{first['id']}/retry")
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/fairness/minimum_group_size"
+
+
+def test_a_key_without_the_data_reads_what_is_demanded_and_no_more(
+    api: Api, federation: dict[str, Any]
+) -> None:
+    set_policy(api, federation["id"], minimum_group_size=40)
+    faults = refused(api, asking(federation), key=api.key_with("experiments:write"))
+    assert faults.keys() == {"/fairness/minimum_group_size"}
+    assert "set it to 40 or more" in faults["/fairness/minimum_group_size"]
+
+
+def test_the_policy_is_read_set_and_taken_back(api_on_both: Api) -> None:
+    api = api_on_both
+    id_ = api.submit()["federation_id"]
+    path = f"/v1/federations/{id_}/disclosure"
+    empty = api.get(path).json()
+    assert empty.pop("floor") == {"minimum_group_size": 1, "minimum_group_clients": 1}
+    assert set(empty.values()) == {None}
+    answer = set_policy(api, id_, minimum_group_size=3)
+    assert answer == api.get(path).json()
+    assert (answer["minimum_group_size"], answer["edges"]) == (3, None)
+    assert answer["set_at"] is not None
+    assert api.get(f"/v1/federations/{id_}").json()["disclosure"] == {"minimum_group_size": 3}
+    # The whole policy is set each time.
+    assert set_policy(api, id_, minimum_group_clients=3)["minimum_group_size"] is None
+
+
+def test_setting_it_needs_the_scope_and_the_project(api: Api) -> None:
+    id_ = api.submit()["federation_id"]
+    assert put(api, id_, {}, key=api.key_with("federations:read")).status_code == 403
+    for method in ("GET", "PUT"):
+        stranger = api.key_with("federations:read", "federations:write", project="another")
+        path = f"/v1/federations/{id_}/disclosure"
+        assert api.request(method, path, json={}, key=stranger).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("policy", "pointer"),
+    [
+        ({"minimum_group_size": 0}, "/minimum_group_size"),
+        ({"edges": {"age": [40, 20]}}, "/edges/age"),
+        ({"sensitive": ["group"], "edges": {"age": [40]}}, "/edges/age"),
+        ({"sensitive": ["group"], "intersections": [["group", "age"]]}, "/intersections/0"),
+        ({"split": {"validation_fraction": 0.5}}, "/split/seed"),
+        ({"favourable": {"op": "in", "value": 3}}, "/favourable"),
+        ({"favourable": [{"group": {"a": "x"}, "op": "ge", "value": 3}] * 2}, None),
+        (
+            {"favourable": [{"group": {a: "x"}, "op": "ge", "value": 3} for a in "ab"]},
+            "/favourable",
+        ),
+        ({"source": "any"}, "/source"),
+        ({"size": 3}, "/size"),
+        ([], ""),
+    ],
+    ids=str,
+)
+def test_a_policy_that_contradicts_itself_is_refused(
+    api: Api, policy: Any, pointer: str | None
+) -> None:
+    id_ = api.submit()["federation_id"]
+    answer = put(api, id_, policy)
+    if pointer is None:
+        assert answer.status_code == 200
+        return
+    assert answer.status_code == 422
+    assert [fault["pointer"] for fault in answer.json()["errors"]] == [pointer]
+
+
+def test_nothing_goes_below_the_floor_of_the_service(sqlite_url: str, tmp_path: Path) -> None:
+    settings = settings_for(sqlite_url, tmp_path, min_group_size=5, min_group_clients=2)
+    with running_api(settings) as api:
+        faults = refused(api, spec(fairness={"minimum_group_size": 4, "minimum_group_clients": 1}))
+        assert faults.keys() == {
+            "/fairness/minimum_group_size",
+            "/fairness/minimum_group_clients",
+        }
+        assert "FEDAUDIT_MIN_GROUP_SIZE" in faults["/fairness/minimum_group_size"]
+        assert "set it to 5 or more" in faults["/fairness/minimum_group_size"]
+        low = registration(fairness={"sensitive": ["group"], "minimum_group_size": 4})
+        answer = api.post("/v1/federations", files=parts(CONTENT, low))
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["pointer"] == "/fairness/minimum_group_size"
+        (tmp_path / "sources" / "incomes.csv").write_bytes(CONTENT)
+        low["federation"]["path"] = "incomes.csv"
+        assert api.post("/v1/federations", json=low).status_code == 422
+        id_ = api.submit(spec(fairness={"minimum_group_size": 5}))["federation_id"]
+        assert put(api, id_, {"minimum_group_size": 4}).status_code == 422
+        assert set_policy(api, id_, minimum_group_size=6)["floor"] == {
+            "minimum_group_size": 5,
+            "minimum_group_clients": 2,
+        }
+
+
+def test_a_profile_from_before_the_policy_shows_no_groups(api: Api) -> None:
+    federation = upload(api, value=AGES)
+    make_ready(api, federation["id"], attributes={"group": {"groups": {"a": 60, "b": 60}}})
+    path = f"/v1/federations/{federation['id']}"
+    set_policy(api, federation["id"], minimum_group_size=30)
+    assert "attributes" in api.get(f"{path}/profile").json()
+    set_policy(api, federation["id"], minimum_group_size=31)
+    for profile in (api.get(f"{path}/profile").json(), api.get(path).json()["profile"]):
+        assert "attributes" not in profile
+        assert "register the file again" in profile["warnings"][-1]["message"]

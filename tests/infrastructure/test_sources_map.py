@@ -1,0 +1,122 @@
+"""The declared map of files to projects: what it opens, and how a faulty one is refused."""
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from infrastructure.settings import Settings, SettingsError, load_settings
+from infrastructure.sources_map import SourcesMap, SourcesMapError, read_sources_map
+
+MAP = """\
+acme: [acme]
+shared/: [acme, beta]
+shared/of-beta: [beta]
+"public/*.csv": ["*"]
+"**/secret*": []
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "map.yaml"
+    path.write_text(text)
+    return path
+
+
+def admits(found: SourcesMap, project: str, path: str) -> bool:
+    return found.admits(project, PurePosixPath(path))
+
+
+@pytest.mark.parametrize(
+    ("path", "readers"),
+    [
+        ("acme", "acme"),
+        ("acme/a.csv", "acme"),
+        ("acme/deep/er/a.csv", "acme"),
+        ("./acme//a.csv", "acme"),
+        ("acme2/a.csv", ""),
+        ("ACME/a.csv", ""),
+        ("shared/a.csv", "acme beta"),
+        # Entries narrow each other, in whatever order they stand.
+        ("shared/of-beta/a.csv", "beta"),
+        ("public/a.csv", "acme beta gamma"),
+        ("public/a.parquet", ""),
+        ("public/deep/a.csv", ""),
+        ("acme/secret.csv", ""),
+        ("acme/secrets/a.csv", ""),
+        ("secret", ""),
+        ("other.csv", ""),
+        ("", ""),
+    ],
+)
+def test_a_file_is_open_to_those_whom_every_entry_that_names_it_admits(
+    tmp_path: Path, path: str, readers: str
+) -> None:
+    found = read_sources_map(written(tmp_path, MAP))
+    assert [one for one in ("acme", "beta", "gamma") if admits(found, one, path)] == readers.split()
+
+
+def test_everything_can_be_opened_and_parts_kept_back(tmp_path: Path) -> None:
+    found = read_sources_map(written(tmp_path, '{"**": ["*"], "acme": ["acme"]}'))
+    assert admits(found, "beta", "a.csv")
+    assert admits(found, "beta", "deep/a.csv")
+    assert not admits(found, "beta", "acme/a.csv")
+    assert admits(found, "acme", "acme/a.csv")
+    nothing = read_sources_map(written(tmp_path, "{}"))
+    assert not admits(nothing, "acme", "a.csv")
+
+
+def test_many_wildcards_take_no_long_time(tmp_path: Path) -> None:
+    found = read_sources_map(written(tmp_path, f'"{"**/a/" * 40}b": ["*"]'))
+    assert not admits(found, "acme", "a/" * 250)
+
+
+@pytest.mark.parametrize(
+    ("text", "stated"),
+    [
+        ("", "no mapping"),
+        ("- acme", "no mapping"),
+        ("acme: [acme", "neither YAML nor JSON.*line 1"),
+        ("acme: [acme]\nbeta: beta", "line 2: 'beta' needs a list of projects"),
+        ("acme: [acme]\nbeta:\n  - beta\n  - 3", "line 4: a project of 'beta'"),
+        ("acme: ['']", "line 1: a project of 'acme'"),
+        ("acme: [{a: b}]", "line 1: a project of 'acme'"),
+        ("acme: [acme]\n\nacme/: [beta]", "line 3: 'acme/' is named twice"),
+        ("2020: [acme]", "line 1: a file, folder or pattern must be a text"),
+        ("yes: [acme]", "line 1: a file, folder or pattern must be a text"),
+        ("? [a, b]\n: [acme]", "line 1: a file, folder or pattern must be a text"),
+        ("/srv/acme: [acme]", "line 1: '/srv/acme' must be a path relative"),
+        ("a/../b: [acme]", "line 1: 'a/../b' must be a path relative"),
+        ("./a: [acme]", "must be a path relative"),
+        ("a//b: [acme]", "must be a path relative"),
+        ("~/a: [acme]", "must be a path relative"),
+        ("'a\\b': [acme]", "must be a path relative"),
+        ("'': [acme]", "must be a path relative"),
+        ("'a/**b': [acme]", "stands for folders"),
+        ("acme: &all [acme]\nbeta: &x [*x]", "line 2: a project of 'beta'"),
+    ],
+)
+def test_a_faulty_map_is_refused_by_line(tmp_path: Path, text: str, stated: str) -> None:
+    with pytest.raises(SourcesMapError, match=stated) as caught:
+        read_sources_map(written(tmp_path, text))
+    assert str(tmp_path / "map.yaml") in str(caught.value)
+
+
+def test_a_map_that_is_missing_or_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourcesMapError, match="cannot be read: No such file"):
+        read_sources_map(tmp_path / "none.yaml")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SourcesMapError, match="neither YAML nor JSON"):
+        read_sources_map(tmp_path / "binary")
+
+
+def test_settings_are_refused_with_a_faulty_map(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDAUDIT_SOURCES_MAP", str(written(tmp_path, "acme: acme")))
+    with pytest.raises(SettingsError, match=r"^FEDAUDIT_SOURCES_MAP: .*map\.yaml, line 1: 'acme'"):
+        load_settings()
+    monkeypatch.setenv("FEDAUDIT_SOURCES_MAP", str(written(tmp_path, "acme: [acme]")))
+    rights = load_settings().source_rights
+    assert rights is not None
+    assert admits(rights, "acme", "acme/a.csv")
+    assert Settings(sources_map=None).source_rights is None

@@ -1,0 +1,131 @@
+"""Two reports on the same data do not give away what one alone would suppress."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models.database import Database
+from models.repositories import ReportRepository
+from tests.workers.admission import Submitted, events_of, experiment_of, submit
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+
+MINIMUM = 30
+AGES = np.concatenate([np.arange(600) % 43 + 20, np.full(200, 90), np.full(6, 83)])
+"""Six people are 83 years old; everybody else is at most 62, or 90."""
+
+
+def spec(**fairness: Any) -> dict[str, Any]:
+    return {
+        "name": "ages",
+        "seed": 3,
+        "federation": {
+            "source": "table",
+            "path": "ages.csv",
+            "client_key": "town",
+            "target": "y",
+            "features": ["x"],
+            "validation_fraction": 0.5,
+        },
+        "model": {"kind": "linear", "intercept": True},
+        "training": {"loss": "rmse", "rounds": 2, "cohort": {"clients": 4}},
+        "privacy": {"mechanism": "none"},
+        "fairness": {
+            "sensitive": ["age"],
+            "favourable": {"op": "ge", "value": 4},
+            "minimum_group_size": MINIMUM,
+            "intervals": None,
+            **fairness,
+        },
+    }
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A table of 806 people in 31 towns."""
+    order = np.random.default_rng(5).permutation(len(AGES))
+    rows = [f"{row % 31},{age},{row % 7},{(3 * row) % 10}" for row, age in enumerate(AGES[order])]
+    (tmp_path / "ages.csv").write_text("\n".join(["town,age,x,y", *rows, ""]))
+    return tmp_path
+
+
+def ran(
+    database: Database, context: WorkerContext, sources: Path, asked: dict[str, Any]
+) -> tuple[Submitted, dict[str, Any]]:
+    """The report's fairness section of a run of this spec."""
+    settings = context.settings.model_copy(update={"sources_dir": sources})
+    submitted = submit(database, asked, sources_dir=sources)
+    run_unit(replace(context, settings=settings), submitted.unit_id)
+    with database.read() as session:
+        report = ReportRepository(session).get(submitted.id)
+    assert report is not None, experiment_of(database, submitted).status_detail
+    return submitted, report.document["fairness"][0]
+
+
+def is_shown(section: dict[str, Any]) -> list[bool]:
+    return [not group["suppressed"] for group in section["groups"]]
+
+
+def test_a_second_cut_of_the_same_column_discloses_nothing(
+    database: Database, context: WorkerContext, sources: Path
+) -> None:
+    _, first = ran(database, context, sources, spec(edges={"age": [83]}))
+    assert is_shown(first) == [True, True]
+    moved, second = ran(database, context, sources, spec(edges={"age": [84]}))
+    assert is_shown(second) == [False, False]
+    assert "differ from those of an earlier report" in second["groups"][0]["reasons"]["loss"]
+    assert second["metrics"]["demographic_parity_difference"]["value"] is None
+    assert experiment_of(database, moved).withheld_attributes == ["age"]
+    rounds = [data for kind, data in events_of(database, moved.id) if kind == "round"]
+    assert all("demographic_parity_difference" not in one for one in rounds)
+    _, again = ran(database, context, sources, spec(edges={"age": [83]}))
+    assert again["groups"] == first["groups"], "what is disclosed already gives nothing more away"
+    _, other = ran(database, context, sources, spec(edges={"age": [40]}))
+    assert is_shown(other) == [True, True], "a cut far from it is no difference of few rows"
+
+
+def test_one_town_more_that_is_held_out_discloses_nothing(
+    database: Database, context: WorkerContext, sources: Path
+) -> None:
+    one = spec(edges={"age": [40]})
+    _, first = ran(database, context, sources, one)
+    assert is_shown(first) == [True, True]
+    more = {**one, "federation": {**one["federation"], "validation_fraction": 17 / 31}}
+    _, second = ran(database, context, sources, more)
+    assert is_shown(second) == [False, False]
+
+
+def test_a_rule_that_judges_few_rows_otherwise_discloses_nothing(
+    database: Database, context: WorkerContext, sources: Path
+) -> None:
+    # Nobody has a target between 3.5 and 4, and few have exactly 4.
+    one = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 4})
+    _, first = ran(database, context, sources, one)
+    assert is_shown(first) == [True, True]
+    nobody = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 3.5})
+    _, same = ran(database, context, sources, nobody)
+    assert is_shown(same) == [True, True]
+    few = spec(edges={"age": [40]}, favourable={"op": "ge", "value": 4.1})
+    _, second = ran(database, context, sources, few)
+    assert is_shown(second) == [False, False]
+
+
+def test_an_attribute_is_withheld_with_its_intersections_and_alone(
+    database: Database, context: WorkerContext, sources: Path
+) -> None:
+    ran(database, context, sources, spec(edges={"age": [83]}))
+    asked = spec(
+        sensitive=["x", "age"], edges={"age": [84], "x": [3]}, intersections=[["x", "age"]]
+    )
+    submitted, of_x = ran(database, context, sources, asked)
+    assert is_shown(of_x) == [True, True]
+    assert experiment_of(database, submitted).withheld_attributes == ["age", "x_age"]
+
+
+def test_generated_data_are_not_remembered(database: Database, context: WorkerContext) -> None:
+    submitted = submit(database)
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).withheld_attributes is None
