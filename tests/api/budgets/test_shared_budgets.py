@@ -10,7 +10,7 @@ import pytest
 from tests.api.budgets.test_epsilon_budgets import DELTA, LOCAL
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, settings_for
-from tests.api.uploads import make_ready, spec_of, upload
+from tests.api.uploads import make_ready, parts, spec_of, upload
 
 EPSILON = {
     "book": "release",
@@ -177,6 +177,28 @@ def test_what_the_owner_forbids_no_other_project_simulates(api: Api) -> None:
     assert refused.status_code == 409
     assert refused.json()["type"].endswith("/simulation-forbidden")
     assert third.submit(metric()).status_code == 202
+
+
+@pytest.mark.parametrize(("service", "status"), [("api", 422), ("counted_apart", 202)])
+def test_the_owners_disclosure_policy_binds_every_project(
+    request: pytest.FixtureRequest, service: str, status: int
+) -> None:
+    api: Api = request.getfixturevalue(service)
+    owner, other = Project(api, "owner").register(), Project(api, "other")
+    path = f"/v1/federations/{owner.federation_id}/disclosure"
+    policy = {"minimum_group_size": 40}
+    assert api.request("PUT", path, json=policy, key=owner.key).status_code == 200
+    small = {**metric(), "fairness": {"sensitive": ["group"], "minimum_group_size": 30}}
+    assert owner.submit(small).status_code == 422
+    answer = other.submit(small)
+    assert answer.status_code == status, answer.text
+    registered = api.post("/v1/federations", files=parts(CONTENT, None), key=other.key)
+    assert registered.status_code == status, registered.text
+    for refused in (answer, registered):
+        if status == 422:
+            (fault,) = refused.json()["errors"]
+            assert fault["pointer"] == "/fairness/minimum_group_size"
+            assert "is below 40" in fault["message"]
 
 
 def test_who_sets_the_first_budget_owns_what_nobody_registered(api: Api) -> None:
