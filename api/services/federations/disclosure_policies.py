@@ -95,19 +95,21 @@ def refuse_departures(
     *,
     across: BudgetsAcross,
 ) -> DisclosurePolicy:
-    """The project's policy for a spec; in the caller's write transaction.
+    """The policy of the content's owner for a spec; in the caller's write transaction.
 
-    Where another project owns the content, the owner's binds as well. Raises InvalidInputError
-    where the spec departs from either.
+    Where another project owns the content, the project's own binds as well. Raises
+    InvalidInputError where the spec departs from either.
     """
     federations = FederationRepository(session, project_id, across=across)
     found = federations.lock(federation_id)
     if found is None:
         raise LookupError(f"federation {federation_id}: this project has no such federation")
-    for row in (found, federations.of_owner(found.fingerprint)):
+    owners = federations.of_owner(found.fingerprint)
+    for row in (found, owners):
         if row is not None:
             _refuse(spec_faults(policy_of(row), spec, registration=_registration_of(row)))
-    return policy_of(found)
+    # A report says what the owner had set, not what a guest set for itself.
+    return policy_of(found if owners is None else owners)
 
 
 def refuse_registration(

@@ -349,3 +349,23 @@ def test_a_profile_from_before_the_policy_shows_no_groups(api: Api) -> None:
     for profile in (api.get(f"{path}/profile").json(), api.get(path).json()["profile"]):
         assert "attributes" not in profile
         assert "register the file again" in profile["warnings"][-1]["message"]
+
+
+def test_the_owners_policy_binds_another_project_with_the_same_content(api: Api) -> None:
+    federation = upload(api, value=AGES)
+    make_ready(api, federation["id"])
+    set_policy(api, federation["id"], edges={"age": [20]})
+    scopes = ("experiments:write", "federations:read", "federations:write")
+    guest = api.key_with(*scopes, project="guest")
+    other = {**AGES, "fairness": {**AGES["fairness"], "edges": {"age": [21]}}}
+    assert api.post("/v1/federations", files=parts(CONTENT, other), key=guest).status_code == 422
+    theirs = upload(api, value=AGES, key=guest)
+    make_ready(api, theirs["id"])
+    assert put(api, theirs["id"], {"minimum_group_size": 31}, key=guest).status_code == 200
+    value = asking(theirs, {"edges": {"age": [21]}})
+    assert refused(api, value, key=guest).keys() == {"/fairness/minimum_group_size"}
+    value["fairness"]["minimum_group_size"] = 31
+    assert refused(api, value, key=guest).keys() == {"/fairness/edges/age"}
+    value["fairness"]["edges"] = {"age": [20]}
+    experiment = api.submit(value, key=guest)
+    assert api.stored(experiment["id"]).disclosure == {"edges": {"age": [20.0]}}
