@@ -8,6 +8,7 @@ from fedaudit.ledger.chain import ledger_hash
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.sections.provenance import provenance
 from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
+from fedaudit.runs.publishing import publish_counts
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
 from fedaudit.training.base.round_records import FinalResult
@@ -47,6 +48,8 @@ def report_material(
         chain_head=ledger.head.hex(),
         entries=ledger.entries,
         key_id=key_id,
+        published=publish_counts(run, result),
+        report_charges=ledger.report_charges,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
         clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,

@@ -8,8 +8,10 @@ from numpy.typing import NDArray
 from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import attribute_rule
 from fedaudit.fairness.gaps import Figure, gaps
+from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.runs.figures import FairnessFigures
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.metrics import METRICS
 from fedaudit.training.base.round_records import RoundRecord
 
 
@@ -26,7 +28,11 @@ def fairness_of_rounds(
     found: list[FairnessFigures] = []
     for attribute in groups:
         counts = np.stack([record.fairness[attribute] for record in validated])
-        gaps_of_rounds = _gaps(spec, groups, attribute, counts)
+        if spec.fairness.noise is None:
+            gaps_of_rounds = _gaps(spec, groups, attribute, counts)
+        else:
+            withheld = [Figure(metric, None, WITHHELD) for metric in METRICS]
+            gaps_of_rounds = [withheld] * len(counts)
         if not spec.declares_outcome:
             counts = counts[:, :0]  # nothing was counted, which is not the same as no rows
         found += [

@@ -90,6 +90,7 @@ def cell_ledger_context(cell: Cell) -> LedgerContext:
         layers=layer_sizes(cell.shape),
         client_names=cell.federation.client_names,
         plan=spending_of(cell.spec, cell.federation),
+        groups=sum(len(attribute.values) for attribute in cell.federation.attributes),
     )
 
 

@@ -151,13 +151,14 @@ class Utility(_Part):
 
 
 class IntervalSection(_Part):
-    """A percentile interval over clients drawn anew."""
+    """A percentile interval over clients drawn anew, or one from counts with noise."""
 
     low: float
     high: float
     level: float
     method: str
-    samples: int
+    samples: int | None
+    """How often clients were drawn; None where a formula gives the interval."""
 
 
 class NullSection(_Part):
@@ -197,6 +198,9 @@ class GroupSection(_Part):
     accuracy: Share | None = None
     loss: Annotated[float, Field(ge=0)] | None = None
     """With the group's rows taken as those of one client, in the unit of the validation loss."""
+    rows: int | None = None
+    """The group's size by counts with noise; None where counts have none, since exact sizes are
+    confidential."""
     reasons: Reasons
 
 
@@ -318,6 +322,37 @@ class FairnessSection(_Part):
     _filled = model_validator(mode="before")(fill_cost_aliases)
 
 
+class CountSensitivity(_Part):
+    """How far the rows of one unit can move the counts of all attributes together."""
+
+    l1: float
+    l2: float
+    attributes: int
+    max_rows: int
+    """Of one unit that count towards an attribute."""
+
+
+class FairnessPrivacy(_Part):
+    """What the noised counts of held-out people may reveal of one of them."""
+
+    mechanism: Literal["discrete-laplace", "gaussian"]
+    epsilon: Annotated[float, Field(ge=0)]
+    """What the run's ledger was charged, at `delta`."""
+    delta: float
+    """0 for discrete Laplace noise."""
+    unit: Literal["client", "record"]
+    adjacency: str
+    observer: str
+    accountant: str
+    releases: int
+    noise_deviation: float
+    """Standard deviation of the noise on each count."""
+    sensitivity: CountSensitivity
+    in_force: bool
+    """Whether the noise was secret. False for simulated noise, which protects nobody."""
+    statement: str
+
+
 class GateSection(_Part):
     """One condition and whether it holds."""
 
@@ -380,6 +415,8 @@ class Report(_Part):
     privacy: Privacy
     utility: Utility
     fairness: list[FairnessSection]
+    fairness_privacy: FairnessPrivacy | None = None
+    fairness_privacy_reason: str | None = None
     attacks: list[dict[str, Any]]
     gates: list[GateSection]
     gate_outcome: Outcome | None

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule, attribute_rule
+from fedaudit.fairness.published_counts import ExactCounts, PublishedCounts
 from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
@@ -102,6 +103,10 @@ class ReportMaterial:
     """Or the reason why there is none."""
     refused: NDArray[np.int32] | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
+    published: PublishedCounts = field(default_factory=ExactCounts)
+    """The counts that published rates are made from."""
+    report_charges: int = 0
+    """How often the ledger charges the held-out people for counts with noise."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""
 

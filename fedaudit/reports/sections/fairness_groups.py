@@ -44,7 +44,9 @@ def group_sections(
         if not shown:
             reasons = dict.fromkeys(figures, disclosure.reason)
             figures = dict.fromkeys(figures)
-        sections.append(GroupSection(value=value, suppressed=not shown, reasons=reasons, **figures))
+        sections.append(
+            GroupSection(value=value, suppressed=not shown, rows=None, reasons=reasons, **figures)
+        )
     return sections
 
 

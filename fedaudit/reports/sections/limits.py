@@ -6,6 +6,7 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.epsilon_limits import SIMULATED, epsilon_limits, withheld_updates
 from fedaudit.reports.sections.floating_point import floating_point_limits
+from fedaudit.reports.sections.noised_limits import noised_limits
 from fedaudit.spec.training import StoppedBy
 
 _UNSIGNED = (
@@ -23,8 +24,7 @@ def limits(material: ReportMaterial) -> list[str]:
     return [
         *_limit_mechanism(material),
         *_limit_data(material),
-        *_limit_validation(material),
-        *_limit_fairness(material),
+        *_limit_held_out(material),
         *_limit_training(material),
         "No attack was run against this model: nothing here says what an adversary recovers.",
         "The figures are of one run with one seed, and of this run alone: what other experiments "
@@ -65,6 +65,12 @@ def _limit_data(material: ReportMaterial) -> list[str]:
         "anyone who guesses the whole data set can confirm the guess.",
         *material.spec.federation.traits.data_limits,
     ]
+
+
+def _limit_held_out(material: ReportMaterial) -> list[str]:
+    if material.spec.fairness.noise is not None:
+        return noised_limits(material.spec)
+    return [*_limit_validation(material), *_limit_fairness(material)]
 
 
 def _limit_validation(material: ReportMaterial) -> list[str]:
