@@ -5,8 +5,8 @@ from typing import Any
 
 from api.http.problems import ProblemError
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
-from fedaudit.privacy.planning.plan import SpendingPlan
 from models.leakage_terms import LeakageTerms
 from models.values import Budget, BudgetFigure, EpsilonRefusal
 
@@ -19,7 +19,7 @@ _MAX_NAMED = 3
 
 
 def not_composable(
-    refusal: EpsilonRefusal, federation_id: str, plan: SpendingPlan, *, unit: PrivacyUnit
+    refusal: EpsilonRefusal, federation_id: str, *, adjacency: str, unit: PrivacyUnit
 ) -> ProblemError:
     """An epsilon that a budget has no room for, or cannot compose with what it counts."""
     budget = refusal.budget
@@ -27,7 +27,7 @@ def not_composable(
         return _no_room(budget, federation_id, refusal.requested, refusal.composed_total)
     why = {
         "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
-        f"adjacency {plan.adjacency}",
+        f"adjacency {adjacency}",
         "other-observer": f"against {observer_words(budget.observer or '')}, whom the "
         "experiment's guarantee does not cover",
         "other-unit": "with figures of another unit in it, and the experiment's figures are for "
@@ -49,11 +49,17 @@ def _no_room(
         federation_id,
         f"in the worst case the experiment by itself spends an epsilon of {requested:.6g}, and "
         f"composed with all that {_name(budget)} counts it would be {composed_total:.6g} of "
-        f"{budget.total:.6g}, with {budget.remaining:.6g} left; ask for fewer rounds or more "
-        "noise, set privacy.epsilon_budget, or raise the budget",
+        f"{budget.total:.6g}, with {budget.remaining:.6g} left; {_remedy(budget)}, or raise the "
+        "budget",
         requested=requested,
         composed_total=composed_total,
     )
+
+
+def _remedy(budget: Budget) -> str:
+    if budget.observer == REPORT:
+        return "ask for a smaller fairness.noise.epsilon"
+    return "ask for fewer rounds or more noise, set privacy.epsilon_budget"
 
 
 def exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemError:
@@ -76,6 +82,17 @@ def unbounded(budget: Budget, federation_id: str) -> ProblemError:
         federation_id,
         f"{_name(budget)} has a total, and without noise nothing bounds what the experiment "
         "reveals; give privacy.mechanism a mechanism, or remove the budget's total",
+    )
+
+
+def without_fairness_noise(budget: Budget, federation_id: str) -> ProblemError:
+    """A run whose fairness figures have no noise, where a budget bounds what reports reveal."""
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total against {observer_words(budget.observer or '')}, and without "
+        "fairness.noise nothing bounds what the experiment's report reveals of the people held "
+        "out; set fairness.noise, or remove the budget's total",
     )
 
 

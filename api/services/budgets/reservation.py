@@ -13,6 +13,7 @@ from api.services.budgets.budget_refusals import (
     unlike,
     without_theorem,
 )
+from api.services.budgets.report_reservation import reserve_report
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -25,6 +26,7 @@ from models.repositories import (
     EpsilonBudgetRepository,
     FederationRepository,
 )
+from models.repositories.epsilon_budgets import counts_report
 from models.values import Budget, EpsilonCost
 
 
@@ -44,11 +46,20 @@ def reserve(
     federations = FederationRepository(session, project_id)
     federations.lock(federation_id)
     book = planned.spec.privacy.noise
-    totals = [
+    bounded = [
         _composed(session, project_id, federation_id, one)
         for one in federations.budgets(federation_id)
         if one.book == book and one.total is not None
     ]
+    reserve_report(
+        session,
+        project_id,
+        federation_id,
+        experiment_id=experiment_id,
+        planned=planned,
+        totals=[one for one in bounded if counts_report(one.observer)],
+    )
+    totals = [one for one in bounded if not counts_report(one.observer)]
     match planned.ledger_context.inputs.cost_kind:
         case "unbounded":
             if totals:
@@ -95,7 +106,9 @@ def _reserve_epsilon(
         price=composed_epsilon,
     )
     if refusal is not None:
-        raise not_composable(refusal, federation_id, plan, unit=mechanism.facts.unit)
+        raise not_composable(
+            refusal, federation_id, adjacency=plan.adjacency, unit=mechanism.facts.unit
+        )
 
 
 def _reserve_leakage(

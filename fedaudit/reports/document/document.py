@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.document.aliases import fill_cost_aliases, without_retired_rows
+from fedaudit.reports.document.held_out_document import FairnessPrivacy, IntervalSection
 from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, Plane
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.part import Part as _Part
@@ -148,17 +149,6 @@ class Utility(_Part):
     best_round: int
     stopped_by: StoppedBy
     reasons: Reasons
-
-
-class IntervalSection(_Part):
-    """A percentile interval over clients drawn anew, or one from counts with noise."""
-
-    low: float
-    high: float
-    level: float
-    method: str
-    samples: int | None
-    """How often clients were drawn; None where a formula gives the interval."""
 
 
 class NullSection(_Part):
@@ -320,37 +310,6 @@ class FairnessSection(_Part):
     cross_check_reason: str | None = None
 
     _filled = model_validator(mode="before")(fill_cost_aliases)
-
-
-class CountSensitivity(_Part):
-    """How far the rows of one unit can move the counts of all attributes together."""
-
-    l1: float
-    l2: float
-    attributes: int
-    max_rows: int
-    """Of one unit that count towards an attribute."""
-
-
-class FairnessPrivacy(_Part):
-    """What the noised counts of held-out people may reveal of one of them."""
-
-    mechanism: Literal["discrete-laplace", "gaussian"]
-    epsilon: Annotated[float, Field(ge=0)]
-    """What the run's ledger was charged, at `delta`."""
-    delta: float
-    """0 for discrete Laplace noise."""
-    unit: Literal["client", "record"]
-    adjacency: str
-    observer: str
-    accountant: str
-    releases: int
-    noise_deviation: float
-    """Standard deviation of the noise on each count."""
-    sensitivity: CountSensitivity
-    in_force: bool
-    """Whether the noise was secret. False for simulated noise, which protects nobody."""
-    statement: str
 
 
 class GateSection(_Part):

@@ -6,7 +6,7 @@ from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.privacy.held_out.count_release import CountRelease, count_release
-from fedaudit.reports.document.document import CountSensitivity, FairnessPrivacy
+from fedaudit.reports.document.held_out_document import CountSensitivity, FairnessPrivacy
 from fedaudit.spec.experiment import ExperimentSpec
 
 NO_NOISE = (

@@ -10,9 +10,9 @@ from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts
 from fedaudit.fairness.scores import score_gaps
 from fedaudit.reports.document.document import (
     FairnessSection,
-    IntervalSection,
     MetricSection,
 )
+from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.chance_gaps import with_nulls
 from fedaudit.reports.sections.client_averaged import client_averaged

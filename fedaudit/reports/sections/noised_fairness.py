@@ -11,9 +11,9 @@ from fedaudit.fairness.published_counts import NoisedCounts, plausible
 from fedaudit.reports.document.document import (
     FairnessSection,
     GroupSection,
-    IntervalSection,
     MetricSection,
 )
+from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.fairness_groups import shown_rates
 from fedaudit.reports.sections.privacy_cost_section import privacy_cost_by_group
