@@ -6,7 +6,7 @@ from sqlalchemy import inspect, text
 
 from models.database import Database
 
-HEAD = "0012"
+HEAD = "0013"
 """The revision of `migrations` that this code is written for."""
 
 
