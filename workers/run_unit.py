@@ -20,6 +20,8 @@ from workers.uploaded_files import ProjectFiles
 
 log = structlog.get_logger()
 
+_ROUNDING = b"fedaudit-rounding-key-1"
+
 
 def run_unit(context: WorkerContext, unit_id: str) -> None:
     """Run a unit if this worker obtains the claim; otherwise do nothing.
@@ -97,7 +99,10 @@ class UnitRun(ClaimedUnit):
         try:
             files = ProjectFiles(self._context, self._claim.project_id).files
             cell = load_cell(database, row, files=files)
-            return resume_experiment(database, row, cell, key=self._context.signing_key.public)
+            found = resume_experiment(database, row, cell, key=self._context.signing_key.public)
+            # The same in every run of this service, so that repeats are rounded alike.
+            found.run.rounding_key = self._context.signing_key.derived_secret(_ROUNDING)
+            return found
         except InvalidInputError as error:
             detail = str(error)[:DETAIL_CHARACTERS]
             log.warning("data refused", experiment_id=row.id, detail=detail)

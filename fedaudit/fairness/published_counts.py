@@ -13,6 +13,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.rounding import Rounder
+
 Counts = NDArray[np.int64]
 """[groups, 4], as in `fedaudit.fairness.counts`."""
 
@@ -35,7 +37,14 @@ class NoisedCounts:
     """Of one unit: so many rows may be alike."""
 
 
-PublishedCounts = ExactCounts | NoisedCounts
+@dataclass(frozen=True, eq=False)
+class RoundedCounts:
+    """Counts are rounded at random, and what is derived otherwise is given in wide steps."""
+
+    rounder: Rounder
+
+
+PublishedCounts = ExactCounts | RoundedCounts | NoisedCounts
 
 
 def bounded_counts(

@@ -2,7 +2,7 @@
 
 from typing import Any, assert_never
 
-from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts
+from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
@@ -22,7 +22,7 @@ def checked_report(material: ReportMaterial, result: FinalResult) -> dict[str, A
     match material.published:
         case ExactCounts():
             return cross_checked(assemble(material), result.predicted, counts=result.fairness)
-        case NoisedCounts():
+        case RoundedCounts() | NoisedCounts():
             _check_unpublished(material, result)
             return assemble(material)
         case _:

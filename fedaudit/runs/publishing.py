@@ -1,4 +1,4 @@
-"""What of a run's counts is published: as they are, or with noise."""
+"""What of a run's counts is published: as they are, rounded, or with noise."""
 
 from typing import assert_never
 
@@ -9,6 +9,7 @@ from fedaudit.fairness.published_counts import (
     ExactCounts,
     NoisedCounts,
     PublishedCounts,
+    RoundedCounts,
     bounded_counts,
 )
 from fedaudit.privacy.held_out.count_release import CountRelease
@@ -30,7 +31,7 @@ def publish_counts(run: Run, result: FinalResult) -> PublishedCounts:
     """
     held_out = run.ledger.ledger_context.held_out
     if held_out is None:
-        return ExactCounts()
+        return ExactCounts() if run.rounder is None else RoundedCounts(run.rounder)
     if not run.ledger.report_charges:
         raise RuntimeError("the held-out people must be charged before noise is drawn for them")
     source = EntropySource() if is_secret(run.spec) else CounterSource(run.spec.seed)

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import attribute_rule
-from fedaudit.fairness.gaps import Figure, gaps
+from fedaudit.fairness.gaps import Figure, gaps, gaps_between
+from fedaudit.fairness.rounding import Rounder
 from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.runs.figures import FairnessFigures
 from fedaudit.spec.experiment import ExperimentSpec
@@ -16,11 +17,16 @@ from fedaudit.training.base.round_records import RoundRecord
 
 
 def fairness_of_rounds(
-    spec: ExperimentSpec, groups: Mapping[str, Sequence[str]], records: Sequence[RoundRecord]
+    spec: ExperimentSpec,
+    groups: Mapping[str, Sequence[str]],
+    records: Sequence[RoundRecord],
+    *,
+    rounder: Rounder | None = None,
 ) -> list[FairnessFigures]:
     """The figures of each round that was validated, attribute after attribute.
 
-    `groups`: the values of each sensitive attribute, in the order of the counts.
+    `groups`: the values of each sensitive attribute, in the order of the counts. `rounder`: where
+    the counts behind the figures are rounded; those kept beside them, confidential, are exact.
     """
     validated = [record for record in records if record.fairness]
     if not validated:
@@ -29,7 +35,7 @@ def fairness_of_rounds(
     for attribute in groups:
         counts = np.stack([record.fairness[attribute] for record in validated])
         if spec.fairness.noise is None:
-            gaps_of_rounds = _gaps(spec, groups, attribute, counts)
+            gaps_of_rounds = _gaps(spec, groups, attribute, counts, rounder)
         else:
             withheld = [Figure(metric, None, WITHHELD) for metric in METRICS]
             gaps_of_rounds = [withheld] * len(counts)
@@ -52,6 +58,16 @@ def _gaps(
     groups: Mapping[str, Sequence[str]],
     attribute: str,
     counts: NDArray[np.int64],
+    rounder: Rounder | None,
 ) -> list[list[Figure]]:
-    """The gaps of one attribute from its counts [rounds, groups, 4]."""
-    return gaps(counts, attribute_rule(spec, attribute, groups).decide(scored_rows(counts)))
+    """The gaps of one attribute from its counts [rounds, groups, 4].
+
+    Exact counts decide which groups are shown, and rounded ones what is shown of them.
+    """
+    decided = attribute_rule(spec, attribute, groups).decide(scored_rows(counts))
+    if rounder is None or not decided.rule.has_favourable_outcome:
+        return gaps(counts, decided)
+    rounded = rounder.counts(attribute, counts)
+    return gaps_between(
+        rounded, decided.shown, reference=decided.reference, rows=scored_rows(rounded)
+    )

@@ -194,3 +194,22 @@ def test_secret_noise_differs_between_two_runs(
         assert report["fairness_privacy"]["in_force"] is (noise == "release")
         found.append([group["rows"] for group in report["fairness"][0]["groups"]])
     assert (found[0] == found[1]) is (noise == "simulation")
+
+
+def test_one_service_rounds_the_same_people_alike(
+    database: Database, context: WorkerContext
+) -> None:
+    found = []
+    for rounding in ({"base": 5}, {"base": 5}, None):
+        spec = noised()
+        spec["fairness"] = {**spec["fairness"], "noise": None, "rounding": rounding}
+        submitted = submit(database, spec)
+        run_unit(context, submitted.unit_id)
+        report = report_of(database, submitted)
+        assert report["fairness_privacy"] is None
+        assert "no epsilon bounds" in report["fairness_privacy_reason"]
+        with database.read() as session:
+            rounds = FairnessRepository(session).after(submitted.id)
+        found.append(([row.figures for row in rounds], report["fairness"][0]["groups"]))
+    assert found[0] == found[1]
+    assert found[0] != found[2]

@@ -6,7 +6,7 @@ from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps
 from fedaudit.fairness.intervals import Interval, bootstrap_intervals, score_intervals
-from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts
+from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.fairness.scores import score_gaps
 from fedaudit.reports.document.document import (
     FairnessSection,
@@ -20,6 +20,7 @@ from fedaudit.reports.sections.fairness_groups import NOT_HANDED_OVER, group_sec
 from fedaudit.reports.sections.fairness_hypotheses import hypothesis_sections
 from fedaudit.reports.sections.noised_fairness import noised_section
 from fedaudit.reports.sections.privacy_cost_section import privacy_cost_by_group
+from fedaudit.reports.sections.rounded_fairness import rounded_section
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import SCORE_METRICS
 
@@ -30,6 +31,9 @@ def fairness_sections(material: ReportMaterial) -> list[FairnessSection]:
     match material.published:
         case NoisedCounts():
             return [noised_section(material, name, material.published) for name in attributes]
+        case RoundedCounts():
+            rounder = material.published.rounder
+            return [rounded_section(one, material, rounder) for one in exact_sections(material)]
         case ExactCounts():
             return exact_sections(material)
         case _:

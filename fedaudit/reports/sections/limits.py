@@ -99,9 +99,7 @@ def _limit_fairness(material: ReportMaterial) -> list[str]:
         f"Groups with fewer than {fairness.minimum_group_size} scored rows are suppressed, and so "
         "is another where only one would be, or where those suppressed have fewer together; a gap "
         "may be larger among suppressed groups.",
-        "Rates of larger groups are exact and may rest on few rows with one outcome: the counts "
-        "behind them can be worked out, and what remains of the total bounds the counts of the "
-        "suppressed groups, together and at times one by one.",
+        _limit_counts(material),
         "The largest gap among many groups is biased upward, and so is its interval: it cannot "
         "show that there is no gap. A null shows how wide it comes out by chance alone; a small "
         "p-value shows that groups differ, not why.",
@@ -131,6 +129,25 @@ def _limit_fairness(material: ReportMaterial) -> list[str]:
             "scored with the same hypothesis, since none could be chosen without that row."
         )
     return found
+
+
+def _limit_counts(material: ReportMaterial) -> str:
+    """How far the counts behind published rates can be worked out."""
+    rounding = material.spec.fairness.rounding
+    if rounding is None:
+        return (
+            "Rates of larger groups are exact and may rest on few rows with one outcome: the "
+            "counts behind them can be worked out, and what remains of the total bounds the counts "
+            "of the suppressed groups, together and at times one by one."
+        )
+    return (
+        f"Rates and gaps follow from counts that were rounded at random to multiples of "
+        f"{rounding.base}, without bias; the same people are rounded alike in every report of one "
+        "service. Intervals, nulls and averages over clients are given in steps of about "
+        f"{rounding.base} rows, losses of groups to two digits. The counts can be worked out to "
+        f"within {rounding.base - 1} rows and no closer from one report; this is rounding and no "
+        "noise with an epsilon, and accuracy and losses over all people are exact."
+    )
 
 
 def _limit_training(material: ReportMaterial) -> list[str]:
