@@ -24,8 +24,8 @@ WITHHELD = (
     "without noise"
 )
 CHECKED_BEFORE = (
-    "computed twice from the rows before noise was added; how the two compare would be a figure "
-    "without noise"
+    "noise was added after the exact figures had been computed twice from the rows; how the two "
+    "compare would be a figure without noise"
 )
 _NOT_NOISED = ("accuracy", "loss")
 
@@ -123,12 +123,17 @@ def _interval(value: float, found: Interval, level: float) -> IntervalSection | 
     if found.low is None or found.high is None:
         return None
     return IntervalSection(
-        low=min(found.low, value),
-        high=max(found.high, value),
+        low=_decimal(min(found.low, value)),
+        high=_decimal(max(found.high, value)),
         level=level,
         method=METHOD,
         samples=None,
     )
+
+
+def _decimal(value: float) -> float:
+    """A difference of decimals without binary dust."""
+    return float(f"{value:.12g}")
 
 
 def _withheld() -> MetricSection:

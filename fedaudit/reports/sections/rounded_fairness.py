@@ -25,8 +25,8 @@ from fedaudit.reports.sections.fairness_groups import shown_rates
 from fedaudit.spec.metrics import METRICS, RATES
 
 CHECKED_BEFORE = (
-    "computed twice from the rows before counts were rounded; how the two compare would tell of "
-    "the exact ones"
+    "counts were rounded after the exact figures had been computed twice from the rows; how the "
+    "two compare would tell of the exact ones"
 )
 _LEAST_P = 0.01
 
