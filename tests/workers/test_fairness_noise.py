@@ -1,12 +1,15 @@
 """Fairness counts with noise in the service: charged, settled, published and verified."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.http.problems import ProblemError
+from api.services.reports.bundles import bundle_of
 from api.services.reports.stored_evidence import evidence_of as stored_evidence
+from fedaudit.ledger.bundle import opened_bundle
 from fedaudit.ledger.evidence import Evidence
 from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.verification.verification import verify
@@ -20,6 +23,7 @@ from models.repositories import (
 from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
 from tests.workers.epsilon_specs import central
 from tests.workers.test_epsilon_runs import audited, budgets_of, ledger_of, report_of
+from workers import run_loop
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
@@ -127,6 +131,43 @@ def test_evidence_verifies_and_a_smaller_epsilon_is_found(
     evidence.report["fairness_privacy"]["epsilon"] = 0.1
     checks = {one.name: one.outcome for one in verify(evidence).checks}
     assert checks["report.fairness_privacy"] == "fail"
+
+
+def test_a_bundle_of_it_verifies(database: Database, finished: Submitted, tmp_path: Path) -> None:
+    experiment = experiment_of(database, finished)
+    with database.read() as session:
+        content = b"".join(bundle_of(database, session, experiment))
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(content)
+    with opened_bundle(path) as evidence:
+        checks = {one.name: one.outcome for one in verify(evidence).checks}
+    assert set(checks.values()) == {"pass"}
+    assert "ledger.fairness_privacy" in checks
+
+
+def test_a_worker_lost_before_its_report_is_stored_charges_once(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted, first = submit(database, noised()), [True]
+    original = run_loop.report_of
+
+    def lost(*arguments: Any, **keywords: Any) -> Any:
+        if first.pop():
+            first.append(False)
+            raise RuntimeError("lost")
+        first.append(False)
+        return original(*arguments, **keywords)
+
+    monkeypatch.setattr(run_loop, "report_of", lost)
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).status == "running"
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert experiment.status == "succeeded", experiment.status_detail
+    audited(database, submitted)
+    assert [row.observer for row in ledger_of(database, submitted)].count("report") == 1
+    checks = {one.name: one.outcome for one in verify(evidence_of(database, submitted)).checks}
+    assert "fail" not in checks.values()
 
 
 def test_a_ledger_without_the_charge_is_found(database: Database, finished: Submitted) -> None:

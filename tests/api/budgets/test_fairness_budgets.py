@@ -1,4 +1,4 @@
-"""Epsilons of fairness counts in the API: projected, reserved against readers of reports, refused."""
+"""Epsilons of fairness counts in the API: told, reserved against readers of reports, refused."""
 
 from typing import Any
 
