@@ -26,6 +26,8 @@ upload."""
 ReportObserver = Literal["report"]
 """Sees what is published of the people held out of training: fairness figures of the report."""
 REPORT: ReportObserver = "report"
+AnyObserver = Literal["final_model", "server", "report"]
+"""Whom a budget may name."""
 
 
 @dataclass(frozen=True)
