@@ -71,6 +71,10 @@ class Purpose(IntEnum):
     """Who changes groups where an attribute is taken to mean nothing."""
     LAYER_MAGNITUDE = 19
     """The norm of the noise of each layer behind the first."""
+    COUNT_NOISE = 20
+    """Noise on the counts of held-out rows."""
+    COUNTED_ROWS = 21
+    """Which rows of a held-out client count, where their number is bounded."""
 
 
 class Source(Protocol):

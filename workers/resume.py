@@ -14,7 +14,9 @@ from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.checkpoints import subjects_hash
 from fedaudit.ledger.ed25519 import PublicKey
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.ledger.report_entries import charges_report
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.runs.spending import Spending
@@ -138,6 +140,7 @@ def stored_ledger(
         head=genesis(experiment_id) if newest is None else newest[1],
         entries=ledger.count(experiment_id),
         last_round=0 if newest is None else newest[0],
+        report_charges=ledger.count(experiment_id, observer=REPORT),
     )
 
 
@@ -169,6 +172,8 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
     while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
         for row in rows:
             audit.read(row)
+            if charges_report(row.observer):
+                continue
             ledger.place_uploads(row.subjects, row.outcomes, row.clusters)
             if row.observer == ledger.ledger_context.observers[0]:
                 ledger.spending.count_refused(row.subjects, row.outcomes)

@@ -151,7 +151,8 @@ class RunLoop:
         blocks = {}
         for position, played in records.items():
             run = self._experiments[position].run
-            block = record_block(run, played, last=position in ended)
+            over = position in ended
+            block = record_block(run, played, last=over, reported=over)
             blocks[position] = block, self._stack.checkpoint(position)
             run.ledger.check_totals(self._stack.releases(position))
 

@@ -21,6 +21,8 @@ from workers.uploaded_files import ProjectFiles
 
 log = structlog.get_logger()
 
+_ROUNDING = b"fedaudit-rounding-key-1"
+
 
 def run_unit(context: WorkerContext, unit_id: str) -> None:
     """Run a unit if this worker obtains the claim; otherwise do nothing.
@@ -102,6 +104,8 @@ class UnitRun(ClaimedUnit):
             found.run.withheld = self._writer.write(
                 lambda session: settle_disclosures(session, found)
             )
+            # The same in every run of this service, so that repeats are rounded alike.
+            found.run.rounding_key = self._context.signing_key.derived_secret(_ROUNDING)
             return found
         except InvalidInputError as error:
             detail = str(error)[:DETAIL_CHARACTERS]

@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 
 from api.schemas.base import Body
 from fedaudit.privacy.accounting.observers import observer_words
-from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
+from fedaudit.privacy.accounting.privacy_events import Adjacency, AnyObserver
 from fedaudit.privacy.unit_key import PATTERN
 from fedaudit.spec.privacy import Clip, Radius
 from models.leakage_terms import LeakageRadius, LeakageTerms
@@ -169,7 +169,7 @@ class BudgetSetting(Body):
     """Null removes the bound; spending is booked all the same."""
     delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     adjacency: Adjacency | None = None
-    observer: Observer | None = None
+    observer: AnyObserver | None = None
     radius: Literal["adaptive"] | Radius | None = None
     """Of leakage: which radius the total is for; `adaptive` unless given, as in a spec."""
     clip: Clip | None = None

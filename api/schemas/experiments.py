@@ -100,6 +100,9 @@ class ProjectionBody(BaseModel):
     budget_ends_in_round: int | None
     noise_multiplier: float | None
     """As the spec sets it, or calibrated from public numbers."""
+    fairness_epsilon: dict[str, Any] | None
+    """Observer, delta, adjacency, unit and value of what the fairness figures may reveal of the
+    people held out; null without `fairness.noise`."""
     reasons: Reasons
 
 

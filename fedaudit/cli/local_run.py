@@ -88,7 +88,8 @@ def _play(
         records += trainer.advance(_ROUNDS_AT_ONCE)[0]
         progress(run.rounds_done + len(records))
         if len(records) >= _ROUNDS_A_BLOCK or not trainer.active:
-            sink.write(record_block(run, records, last=not trainer.active))
+            ended = not trainer.active
+            sink.write(record_block(run, records, last=ended, reported=ended))
             run.ledger.check_totals(trainer.releases(0))
             records = []
 

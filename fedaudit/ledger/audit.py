@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fedaudit.ledger.chain import LedgerHash, genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry, Outcome
+from fedaudit.ledger.report_entries import names_of_subjects
 from fedaudit.ledger.rows import StoredRow, UnreadableRow, entry_of, place_of
 
 _NO_DIGEST = bytes(hashlib.sha256().digest_size)
@@ -47,7 +48,7 @@ class LedgerAudit:
         self._watch = watch
         self._hash = LedgerHash()
         self._before: tuple[int, int, str, str] | None = None
-        self._subjects = len(names)
+        self._names = names
         self._counts: dict[str, NDArray[np.int64]] = {}
         self.entries = 0
         self.last_round = 0
@@ -118,7 +119,8 @@ class LedgerAudit:
     def _count(self, entry: LedgerEntry, place: str) -> None:
         """Running counts are kept against each observer."""
         if entry.observer not in self._counts:
-            self._counts[entry.observer] = np.zeros(self._subjects, dtype=np.int64)
+            subjects = len(names_of_subjects(entry.subject_kind, self._names))
+            self._counts[entry.observer] = np.zeros(subjects, dtype=np.int64)
         counts = self._counts[entry.observer]
         counts[entry.subjects[entry.outcomes == Outcome.RELEASED]] += 1
         if (counts[entry.subjects] != entry.releases).any():

@@ -1,6 +1,7 @@
 """Ed25519 keys: private keys that sign, and public keys that check signatures."""
 
 import hashlib
+import hmac
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -82,6 +83,11 @@ class SigningKey:
         if not isinstance(key, Ed25519PrivateKey):
             raise ValueError("this is a private key of another kind; Ed25519 is used here")
         return cls(key)
+
+    def derived_secret(self, purpose: bytes) -> bytes:
+        """32 bytes that follow from the private key and tell nothing of it, one for each
+        purpose."""
+        return hmac.new(self._private.private_bytes_raw(), purpose, hashlib.sha256).digest()
 
     def sign(self, message: bytes) -> bytes:
         """The signature of a message, 64 bytes."""

@@ -30,7 +30,9 @@ Version 3 is for metric privacy with a radius for each of several components, su
 
 Integers are unsigned little endian; f64 is IEEE 754 binary64, little endian; an absent number is
 the quiet NaN 0x7ff8000000000000. A subject's key is the SHA-256 of its name in UTF-8, so that
-subjects have one width; they stand in ascending order of the bytes of their *names*. In version 1
+subjects have one width; they stand in ascending order of the bytes of their *names*. An entry of
+the kind `validation_client` or `validation_record` has one subject, named `every validation client`
+or `every held-out record`. In version 1
 `epsilon` is n / (noise_multiplier * radius), `leakage` is n / noise_multiplier for a released
 upload, 0 for one that was not, and absent without a mechanism; in version 3 they are the same of
 the component, with its own n. In version 2 `epsilon` is what the subject has spent in all, at
@@ -48,6 +50,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, Outcome
+from fedaudit.ledger.report_entries import names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage, release_epsilons
 
@@ -87,9 +90,18 @@ class EntryEncoder:
         self._rank = np.empty(len(keys), dtype=np.int64)
         self._rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
         self._inputs: dict[MechanismParameters, bytes] = {}
+        self._names = names
+        self._others: dict[str, EntryEncoder] = {}
 
     def encode(self, entry: LedgerEntry) -> bytes:
         """The entry's bytes. Raises ValueError for subjects that repeat or have no name."""
+        names = names_of_subjects(entry.subject_kind, self._names)
+        if names is not self._names:
+            kind = entry.subject_kind
+            return self._others.setdefault(kind, EntryEncoder(names))._encode(entry)
+        return self._encode(entry)
+
+    def _encode(self, entry: LedgerEntry) -> bytes:
         flags = bytes([int(entry.interrupted)])
         return b"".join(
             (

@@ -6,13 +6,14 @@ others (`fedaudit.privacy.planning.plan`).
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.report_entries import report_inputs
 from fedaudit.privacy.accounting.epsilon_curves import (
     EpsilonCurve,
     RepeatedEvent,
@@ -22,11 +23,21 @@ from fedaudit.privacy.accounting.epsilon_curves import (
 from fedaudit.privacy.accounting.epsilon_tables import pld_table
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer, event_from_dict
+from fedaudit.privacy.held_out.count_release import CountRelease, count_release
 from fedaudit.privacy.mechanisms.registry import mechanism_facts, mechanism_of
 from fedaudit.privacy.planning.plan import PlanAccountant, SpendingPlan, SubjectKind
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.metrics import COUNTS
 
 _METRIC_OBSERVERS: tuple[Observer, ...] = ("server",)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutContext:
+    """What all entries that charge the held-out people have in common."""
+
+    release: CountRelease
+    inputs: MechanismParameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +52,8 @@ class LedgerContext:
     """In the order of their names; each has an entry of its own."""
     plan: SpendingPlan | None = None
     """None where nothing is counted as an epsilon with a delta."""
+    held_out: HeldOutContext | None = None
+    """How the held-out people are charged for the report; None where their counts get no noise."""
 
     def entry(
         self,
@@ -97,16 +110,30 @@ def build_ledger_context(
     layers: Sequence[int],
     client_names: Sequence[str],
     plan: SpendingPlan | None,
+    groups: int = 0,
 ) -> LedgerContext:
     """The ledger context of a new run; `plan` is that of its spec and data, if any.
 
-    `layers`: parameters of each layer of its network. Raises ValueError for a spec that needs a
-    plan.
+    `layers`: parameters of each layer of its network; `groups`: of all attributes by which fairness
+    is measured. Raises ValueError for a spec that needs a plan, and InvalidInputError where no
+    noise keeps the epsilon of the fairness counts.
     """
     inputs = mechanism_of(spec).inputs(n=sum(layers), plan=plan, layers=layers)
     if plan is None:
-        return build_metric_context(inputs, client_names)
-    return LedgerContext(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
+        context = build_metric_context(inputs, client_names)
+    else:
+        context = LedgerContext(inputs, plan.subject_kind, plan.subjects, plan.observers, plan)
+    return replace(context, held_out=held_out_context(spec, groups=groups))
+
+
+def held_out_context(spec: ExperimentSpec, *, groups: int) -> HeldOutContext | None:
+    """How a run charges the held-out people; None where their counts get no noise."""
+    release = count_release(spec)
+    if release is None:
+        return None
+    counts = len(COUNTS) * groups
+    inputs = report_inputs(release, counts=counts, noise=spec.privacy.noise)
+    return HeldOutContext(release, inputs)
 
 
 def build_metric_context(inputs: MechanismParameters, client_names: Sequence[str]) -> LedgerContext:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, Outcome, OutcomeName
+from fedaudit.ledger.report_entries import charges_report, names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import Component
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
@@ -32,6 +33,11 @@ def ledger_lines(
     spent in all. Where the mechanism has components, the figures of a line are its component's, and
     those of a release are their sums. A figure that does not exist is None, and `reason` says why.
     """
+    if charges_report(entry.observer):
+        # Its one subject stands for all held-out people, and is none of the run's subjects.
+        names = names_of_subjects(entry.subject_kind, names)
+        if subject is not None:
+            return []
     chosen: Any = slice(None) if subject is None else np.flatnonzero(entry.subjects == subject)
     components = entry.inputs.components or (Component(_WHOLE, entry.inputs.n),)
     shape = (len(entry.subjects[chosen]), len(components))

@@ -19,8 +19,10 @@ from fedaudit.reports.document.document import (
 )
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
+from fedaudit.reports.sections.fairness_privacy import NO_NOISE, fairness_privacy
 from fedaudit.reports.sections.fairness_section import fairness_sections
 from fedaudit.reports.sections.limits import limits
+from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.reports.sections.privacy_section import planned, privacy_section, spent
 from fedaudit.reports.sections.verdict import verdict
 from fedaudit.spec.canonical import spec_hash
@@ -42,6 +44,7 @@ def assemble(material: ReportMaterial) -> dict[str, Any]:
         "privacy": privacy_section(material).model_dump(),
         "utility": _utility(material).model_dump(),
         "fairness": [section.model_dump() for section in fairness_sections(material)],
+        **_fairness_privacy(material),
         "attacks": [],
         **_plane(material),
         "data": _data(material).model_dump(),
@@ -95,7 +98,7 @@ def _guarantee(material: ReportMaterial) -> GuaranteeSection:
 
 def _utility(material: ReportMaterial) -> Utility:
     result = material.result
-    figures = {
+    figures: dict[str, float | None] = {
         "validation_loss": _finite(result.validation_loss),
         "selection_loss": _finite(result.selection_loss),
         "accuracy": _finite(result.accuracy),
@@ -103,7 +106,9 @@ def _utility(material: ReportMaterial) -> Utility:
     reasons = {
         name: "there was no finite loss to report" for name in figures if figures[name] is None
     }
-    if "accuracy" in reasons and not material.spec.training.compares_classes:
+    if _protects_held_out(material):
+        figures, reasons = dict.fromkeys(figures), dict.fromkeys(figures, WITHHELD)
+    elif "accuracy" in reasons and not material.spec.training.compares_classes:
         reasons["accuracy"] = "the target is a number, so there is no accuracy"
     return Utility(
         **figures,
@@ -112,6 +117,13 @@ def _utility(material: ReportMaterial) -> Utility:
         stopped_by=result.stopped_by,
         reasons=reasons,
     )
+
+
+def _fairness_privacy(material: ReportMaterial) -> dict[str, Any]:
+    found = fairness_privacy(material.spec, releases=material.report_charges)
+    if found is None:
+        return {"fairness_privacy": None, "fairness_privacy_reason": NO_NOISE}
+    return {"fairness_privacy": found.model_dump(), "fairness_privacy_reason": None}
 
 
 def _plane(material: ReportMaterial) -> dict[str, Any]:
@@ -129,8 +141,14 @@ def _data(material: ReportMaterial) -> Data:
         validation_clients=facts.clients - facts.training_clients,
         rows=facts.rows,
         parameters=material.inputs.n,
-        notes=list(facts.notes),
+        # A note may count rows, held-out ones among them.
+        notes=[] if _protects_held_out(material) else list(facts.notes),
     )
+
+
+def _protects_held_out(material: ReportMaterial) -> bool:
+    """Whether nothing but counts with noise may be published of the held-out people."""
+    return material.spec.fairness.noise is not None
 
 
 def _provenance(material: ReportMaterial) -> Provenance:

@@ -23,15 +23,16 @@ class Block:
     fairness: Sequence[FairnessFigures]
 
 
-def record_block(run: Run, records: Sequence[RoundRecord], *, last: bool) -> Block:
+def record_block(
+    run: Run, records: Sequence[RoundRecord], *, last: bool, reported: bool = False
+) -> Block:
     """What rounds that were played leave behind; moves the run's totals and chain on.
 
     Rounds that were charged and interrupted stand before their repeat; with the `last` block of a
-    run, all that are left.
+    run, all that are left. `reported`: with these records the run came to its end, and its report
+    is made next; the held-out people are charged for it before anything of them is published.
     """
-    fairness = fairness_of_rounds(
-        run.disclosures, records, declares_outcome=run.spec.declares_outcome
-    )
+    fairness = fairness_of_rounds(run.spec, run.disclosures, records, rounder=run.rounder)
     by_round: dict[int, dict[str, FairnessFigures]] = {record.round: {} for record in records}
     for one in fairness:
         by_round[one.round][one.attribute] = one
@@ -45,6 +46,8 @@ def record_block(run: Run, records: Sequence[RoundRecord], *, last: bool) -> Blo
         run.rounds_done = record.round
     if last:
         ledger += _record_interrupted(run, up_to=None)
+    if reported:
+        ledger += run.ledger.record_report()
     return Block(ledger, rounds, fairness)
 
 

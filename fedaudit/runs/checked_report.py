@@ -1,9 +1,12 @@
 """The report of a run, its fairness figures computed a second time from the rows."""
 
-from typing import Any
+from typing import Any, assert_never
 
+from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+from fedaudit.reports.sections.fairness_section import exact_sections
 from fedaudit.training.base.round_records import FinalResult
 
 
@@ -16,4 +19,28 @@ def checked_report(material: ReportMaterial, result: FinalResult) -> dict[str, A
     # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
     from fedaudit.reports.sections.cross_check import cross_checked
 
-    return cross_checked(assemble(material), result.predicted, counts=result.fairness)
+    match material.published:
+        case ExactCounts():
+            return cross_checked(assemble(material), result.predicted, counts=result.fairness)
+        case RoundedCounts() | NoisedCounts():
+            _check_unpublished(material, result)
+            return assemble(material)
+        case _:
+            assert_never(material.published)
+
+
+def _check_unpublished(material: ReportMaterial, result: FinalResult) -> None:
+    """That exact figures follow from the rows, where other figures are published.
+
+    Raises FiguresDisagreeError without the figures: the reason why a run failed is published.
+    """
+    from fedaudit.reports.sections.cross_check import cross_checked
+
+    exact = {"fairness": [one.model_dump(mode="json") for one in exact_sections(material)]}
+    try:
+        cross_checked(exact, result.predicted, counts=result.fairness)
+    except FiguresDisagreeError:
+        raise FiguresDisagreeError(
+            "a fairness figure differs from what Fairlearn computes from the rows; which one is "
+            "not stated, since figures of the held-out people are protected"
+        ) from None

@@ -8,6 +8,7 @@ from fedaudit.federations.split import training_clients
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection
+from fedaudit.runs.held_out_cost import with_fairness_epsilon
 from fedaudit.runs.plan_limits import PlanLimits, check_limits
 from fedaudit.runs.run import cell_ledger_context
 from fedaudit.spec.canonical import spec_hash
@@ -83,6 +84,7 @@ def plan_experiment(
     if not max(costs) <= _MAX_COST:
         message = "is so small that the cost exceeds what can be counted; use a larger one"
         raise InvalidInputError([FieldError("/privacy/noise_multiplier", message, of_spec=True)])
+    projection = with_fairness_epsilon(projection, ledger_context.held_out)
     return ExperimentPlan(
         spec, federation, n, training, ledger_context, projection, profile(federation)
     )

@@ -80,8 +80,10 @@ def decide_disclosures(cell: Cell, *, withheld: Collection[str] = ()) -> dict[st
 def is_remembered(cell: Cell) -> bool:
     """Whether what a run discloses is compared with earlier reports, and remembered.
 
-    Generated data are nobody's.
+    Generated data are nobody's, and what counts with noise disclose is within their epsilon.
     """
+    if cell.spec.fairness.noise is not None:
+        return False
     return bool(cell.federation.attributes) and isinstance(cell.spec.federation, FileSource)
 
 

@@ -10,6 +10,7 @@ from fedaudit.ledger.chain import Row, genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry, Outcome
 from fedaudit.ledger.ledger_context import LedgerContext
+from fedaudit.ledger.report_entries import report_entry
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.runs.spending import Spending
@@ -44,17 +45,20 @@ class LedgerWriter:
         head: bytes,
         entries: int = 0,
         last_round: int = 0,
+        report_charges: int = 0,
     ) -> None:
         """`spendings`: against each of the context's observers.
 
         `head`: the link of the newest entry, or the experiment's genesis. `entries`: how many
-        there are. `last_round`: that of the newest, 0 without any.
+        there are. `last_round`: that of the newest, 0 without any. `report_charges`: entries that
+        charge the held-out people.
         """
         self.ledger_context = ledger_context
         self.spendings = tuple(spendings)
         self.head = head
         self.entries = entries
         self.last_round = last_round
+        self.report_charges = report_charges
         self.clusters = np.full(len(ledger_context.subjects), -1, dtype=np.int16)
         """The cluster of each client's newest upload, -1 for none."""
         self._encoder = EntryEncoder(ledger_context.subjects)
@@ -137,6 +141,24 @@ class LedgerWriter:
             compositions=_NO_COMPOSITIONS,
             interrupted=True,
         )
+
+    def record_report(self) -> list[WrittenEntry]:
+        """The entry that charges the held-out people for the report, behind the last round.
+
+        Empty where their counts get no noise, or where it was written before: the noise that was
+        drawn then was never published.
+        """
+        held_out = self.ledger_context.held_out
+        if held_out is None or self.report_charges:
+            return []
+        self.report_charges += 1
+        entry = report_entry(
+            held_out.release,
+            held_out.inputs,
+            round_=self.last_round + 1,
+            releases=self.report_charges,
+        )
+        return [self._chained(entry)]
 
     def place_uploads(
         self,

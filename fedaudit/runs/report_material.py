@@ -11,6 +11,7 @@ from fedaudit.reports.document.material import FederationFacts, FinalFigures, Re
 from fedaudit.reports.sections.provenance import provenance
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
+from fedaudit.runs.publishing import publish_counts
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
 from fedaudit.spec.disclosure_policy import DisclosurePolicy
@@ -59,6 +60,8 @@ def report_material(
         key_id=key_id,
         disclosure_policy=disclosure_policy,
         budgets_apart=budgets_apart,
+        published=publish_counts(run, result),
+        report_charges=ledger.report_charges,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
         clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,

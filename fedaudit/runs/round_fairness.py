@@ -3,23 +3,31 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.gaps import gaps
+from fedaudit.fairness.gaps import Figure, gaps, gaps_between
+from fedaudit.fairness.rounding import Rounder
+from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.runs.figures import FairnessFigures
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.metrics import METRICS
 from fedaudit.training.base.round_records import RoundRecord
 
 
 def fairness_of_rounds(
+    spec: ExperimentSpec,
     disclosures: Mapping[str, Disclosure],
     records: Sequence[RoundRecord],
     *,
-    declares_outcome: bool,
+    rounder: Rounder | None = None,
 ) -> list[FairnessFigures]:
     """The figures of each round that was validated, attribute after attribute.
 
     `disclosures`: of each attribute, decided from the same rows as every round scores; ValueError
-    where a round scored others.
+    where a round scored others. `rounder`: where the counts behind the figures are rounded; those
+    kept beside them, confidential, are exact.
     """
     validated = [record for record in records if record.fairness]
     if not validated:
@@ -27,8 +35,12 @@ def fairness_of_rounds(
     found: list[FairnessFigures] = []
     for attribute, disclosure in disclosures.items():
         counts = np.stack([record.fairness[attribute] for record in validated])
-        gaps_of_rounds = gaps(counts, disclosure.repeated(len(validated)))
-        if not declares_outcome:
+        if spec.fairness.noise is None:
+            gaps_of_rounds = _gaps(attribute, counts, disclosure.repeated(len(counts)), rounder)
+        else:
+            withheld = [Figure(metric, None, WITHHELD) for metric in METRICS]
+            gaps_of_rounds = [withheld] * len(counts)
+        if not spec.declares_outcome:
             counts = counts[:, :0]  # nothing was counted, which is not the same as no rows
         found += [
             FairnessFigures(
@@ -40,3 +52,19 @@ def fairness_of_rounds(
             for record, figures, counted in zip(validated, gaps_of_rounds, counts, strict=True)
         ]
     return found
+
+
+def _gaps(
+    attribute: str, counts: NDArray[np.int64], decided: Disclosure, rounder: Rounder | None
+) -> list[list[Figure]]:
+    """The gaps of one attribute from its counts [rounds, groups, 4].
+
+    Exact counts decide which groups are shown, and rounded ones what is shown of them.
+    """
+    if rounder is None or not decided.rule.has_favourable_outcome:
+        return gaps(counts, decided)
+    decided.check(scored_rows(counts))
+    rounded = rounder.counts(attribute, counts)
+    return gaps_between(
+        rounded, decided.shown, reference=decided.reference, rows=scored_rows(rounded)
+    )

@@ -8,11 +8,13 @@ from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.metric.cluster_leakage import ClusterLeakage
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
+from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.runs.figures import FairnessFigures, RoundFigures
 from fedaudit.runs.run import Run
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.training.base.round_records import RoundRecord
 
+_OF_HELD_OUT = ("selection_loss", "validation_loss", "accuracy")
 _NOT_VALIDATED = "this round was not validated"
 _NOT_FINITE = "the loss is not finite"
 _NO_ACCURACY = "the target is a number, so there is no accuracy"
@@ -41,6 +43,10 @@ def round_figures(
         "epsilon_max": ledger.epsilon_max(),
     }
     values |= _gaps_of_round(run, record, fairness, reasons)
+    if run.spec.fairness.noise is not None and record.selection_loss is not None:
+        # Whoever was validated is protected, whatever was measured of them.
+        values |= dict.fromkeys(_OF_HELD_OUT)
+        reasons |= dict.fromkeys(_OF_HELD_OUT, WITHHELD)
     by_cluster = _by_cluster(run)
     if by_cluster is None:
         reasons["leakage_by_cluster"] = _why_no_cost(ledger.inputs)

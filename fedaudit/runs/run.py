@@ -1,5 +1,7 @@
 """One run while it goes on: what is known of it between blocks of rounds."""
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.rounding import Rounder, row_digests
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients, training_clients
 from fedaudit.ledger.ledger_context import LedgerContext, build_ledger_context
@@ -21,6 +24,8 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.parameter_plot import plot_unavailable_reason
 from fedaudit.training.base.round_records import PlannedRound
 from fedaudit.training.base.run_spending import spending_of
+
+_KEY_BYTES = 32
 
 
 @dataclass
@@ -38,6 +43,8 @@ class Run:
     round."""
     withheld: frozenset[str] = frozenset()
     """Attributes of which nothing is reported, because of what earlier reports disclosed."""
+    rounding_key: bytes = field(default_factory=lambda: os.urandom(_KEY_BYTES), repr=False)
+    """Secret: whoever has it knows how counts were rounded. Another one rounds otherwise."""
     by_cluster: ClusterCounts | None = field(init=False)
     """Moved on with the ledger; None where the cost is no leakage."""
 
@@ -66,6 +73,23 @@ class Run:
     def disclosures(self) -> Mapping[str, Disclosure]:
         """By attribute, which groups are disclosed: decided once, for its rounds and report."""
         return decide_disclosures(self.cell, withheld=self.withheld)
+
+    @cached_property
+    def rounder(self) -> Rounder | None:
+        """How its counts are rounded; None where they are not."""
+        rounding = self.spec.fairness.rounding
+        if rounding is None:
+            return None
+        source, federation = self.spec.federation, self.federation
+        held_out = (source.validation_unit, source.validation_fraction, self.spec.seed)
+        return Rounder(
+            base=rounding.base,
+            key=self.rounding_key,
+            population=json.dumps([federation.fingerprint, *held_out]).encode(),
+            groups={
+                one.name: row_digests(one.codes, len(one.values)) for one in federation.attributes
+            },
+        )
 
     @cached_property
     def training_clients(self) -> int:
@@ -99,6 +123,7 @@ def cell_ledger_context(cell: Cell) -> LedgerContext:
         layers=layer_sizes(cell.shape),
         client_names=cell.federation.client_names,
         plan=spending_of(cell.spec, cell.federation),
+        groups=sum(len(attribute.values) for attribute in cell.federation.attributes),
     )
 
 

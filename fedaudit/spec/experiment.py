@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.errors import pointer, refuse_at
 from fedaudit.spec.fairness import Fairness
+from fedaudit.spec.fairness_agreement import check_count_noise, with_default_rounding
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.mechanism_part import one_client_rate
@@ -46,12 +47,22 @@ class ExperimentSpec(SpecPart):
     def _one_client_rate(cls, value: Any) -> Any:
         return one_client_rate(value)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_rounding(cls, value: Any) -> Any:
+        return with_default_rounding(value)
+
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         self._check_clusters()
         self._check_model()
         self._check_loss()
         self._check_fairness()
+        check_count_noise(
+            self.fairness,
+            training=self.training,
+            has_outcome=self.declares_outcome,
+        )
         self._check_gates()
         self.privacy.check(training=self.training, federation=self.federation)
         return self

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self, assert_never
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
+from fedaudit.spec.count_noise import CountNoise, CountRounding
 from fedaudit.spec.errors import refuse_at
 
 DEFAULT_GROUP_CLIENTS = 2
@@ -113,6 +114,12 @@ class Fairness(Groups):
     combination of their values, also one without rows. See `combinations` for the names."""
     reference_group: Text | None = None
     intervals: Intervals | None = Intervals()
+    noise: CountNoise | None = None
+    """Noise on the counts of held-out rows, with an epsilon of its own. Nothing else is then
+    published of these rows; null publishes what follows from the counts as they are, or rounded."""
+    rounding: CountRounding | None = None
+    """Random rounding of the counts. Left out it is `{base: 5}` where `privacy.noise` is `release`
+    and there is no `noise`, and null otherwise."""
     privacy_cost_by_group: bool = False
     """Whether the report says what training cost the *training* clients of each group. Such figures
     say something of these clients' sensitive values, whom the guarantee speaks of."""
@@ -128,6 +135,15 @@ class Fairness(Groups):
                 raise refuse_at(where, "an attribute is named twice; combine different ones")
             if seen[place] in seen[:place]:
                 raise refuse_at(where, "the same attributes are combined above; leave one out")
+        return self
+
+    @model_validator(mode="after")
+    def _counts_are_changed_once(self) -> Self:
+        if self.noise is not None and self.rounding is not None:
+            raise refuse_at(
+                "/fairness/rounding",
+                "counts with noise need no rounding; leave it out, or leave out `noise`",
+            )
         return self
 
     @model_validator(mode="after")

@@ -54,7 +54,7 @@ class Stack:
         ]
         self._caps = [participation_cap(cell) for cell in cells]
         self._in_plane = [plot_unavailable_reason(cell) is None for cell in cells]
-        self._stopping = [EarlyStopping.of_training(cell.spec.training) for cell in cells]
+        self._stopping = [EarlyStopping.of_spec(cell.spec) for cell in cells]
         self._stopped: dict[int, RunEnd] = {}
         self._splits = split_cells(cells)
         self._engine = build_engine(cells, self._splits, self._device)

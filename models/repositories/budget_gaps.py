@@ -15,7 +15,7 @@ from sqlalchemy import and_, func, or_, select
 
 from models.leakage_terms import LeakageTerms
 from models.repositories.contents.budget_rows import BudgetRows
-from models.repositories.epsilon_budgets import counts_for
+from models.repositories.epsilon_budgets import counts_for, counts_report
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
@@ -124,6 +124,8 @@ def _bounds_release(budget: Budget) -> bool:
 
 def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
     """Why the budget does not count a run of these costs; None where it does."""
+    of_report = counts_report(budget.observer)
+    costs = [cost for cost in costs if counts_report(cost.observer) == of_report]
     if not costs:
         return "unbounded"
     costs = [cost for cost in costs if cost.figure == budget.figure]

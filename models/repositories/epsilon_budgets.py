@@ -34,6 +34,8 @@ _FIGURE: BudgetFigure = "epsilon"
 # An order without a bound. JSON has no infinity, and an order that is so large is never the best.
 _UNBOUNDED = 1e300
 _SERVER, _FINAL_MODEL = "server", "final_model"
+REPORT = "report"
+"""Counts what is published of the people held out of training, whatever training costs."""
 
 
 class EpsilonBudgetRepository(BudgetRows):
@@ -77,12 +79,16 @@ class EpsilonBudgetRepository(BudgetRows):
         """Reserves the worst case against every observer; a refusal, and nothing changed,
         otherwise.
 
-        Every budget of the book with a total must be able to count the experiment, and have room
-        for it. The content is locked for the rest of the transaction, so that two experiments
-        cannot both take the last room. Raises LookupError where the project has no such federation.
+        `costs`: of training, or those against readers of the report. Every budget of the book with
+        a total for such costs must be able to count the experiment, and have room for it. The
+        content is locked for the rest of the transaction, so that two experiments cannot both take
+        the last room. Raises LookupError where the project has no such federation.
         """
         self._lock(federation_id)
+        of_report = any(cost.observer == REPORT for cost in costs)
         for budget in self._bounded(federation_id, book):
+            if counts_report(budget.observer) != of_report:
+                continue
             refusal = self._refusal(federation_id, budget, costs, price)
             if refusal is not None:
                 return refusal
@@ -115,9 +121,10 @@ class EpsilonBudgetRepository(BudgetRows):
 
         In all, so that a repeat changes nothing. More than was reserved is taken from what is left
         of the budgets; False, and nothing changed, where one has no room for it: nothing may then
-        be released. True where the experiment has nothing reserved.
+        be released. True where the experiment has nothing reserved. What is held against other
+        observers stays as it is.
         """
-        held = self.held(experiment_id)
+        held = [one for one in self.held(experiment_id) if one.observer in compositions]
         for one in held:
             if not self._has_room(one, _enlarged(one, compositions[one.observer]), price):
                 return False
@@ -235,6 +242,12 @@ class EpsilonBudgetRepository(BudgetRows):
 
     def _change(self, reservation: Reservation, **values: object) -> None:
         self._execute(update(Reservation).where(is_reservation(reservation)).values(values))
+
+
+def counts_report(observer: str | None) -> bool:
+    """Whether a budget or cost is about people held out of training, and not about those who
+    train."""
+    return observer == REPORT
 
 
 def counts_for(budget: Budget) -> tuple[str, ...]:

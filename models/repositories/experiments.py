@@ -9,7 +9,11 @@ from sqlalchemy import select, update
 from models.clock import utc_now
 from models.repositories.base import ScopedRepository
 from models.repositories.budgets import BudgetRepository
-from models.repositories.epsilon_budgets import EpsilonBudgetRepository
+from models.repositories.epsilon_budgets import (
+    REPORT,
+    EpsilonBudgetRepository,
+    counts_report,
+)
 from models.repositories.events import EventRepository
 from models.repositories.experiment_lists import cursor_of, filtered, paged
 from models.repositories.ledger import LedgerRepository
@@ -196,10 +200,16 @@ class ExperimentRepository(ScopedRepository):
                 spent = price(releases, n=experiment.parameters, noise_multiplier=nu)
                 budgets.settle(experiment.id, spent=spent, releases=releases)
         epsilons = EpsilonBudgetRepository(self.session, self.project_id)
-        observers = sorted(one.observer for one in epsilons.held(experiment.id))
+        held = sorted(one.observer for one in epsilons.held(experiment.id))
+        observers = [observer for observer in held if not counts_report(observer)]
+        counted: dict[str, int] = {}
         if observers:
             charged = ledger.charged_releases(experiment.id, observers=len(observers))
-            epsilons.settle(experiment.id, dict(zip(observers, charged, strict=True)))
+            counted = dict(zip(observers, charged, strict=True))
+        if len(observers) < len(held):
+            counted[REPORT] = ledger.count(experiment.id, observer=REPORT)
+        if counted:
+            epsilons.settle(experiment.id, counted)
 
     def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:  # noqa: A002
         """A change of status from one of the expected ones, with its event."""

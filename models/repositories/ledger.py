@@ -152,9 +152,11 @@ class LedgerRepository(ExperimentPartRepository):
         ).first()
         return None if newest is None else (newest[0], bytes(newest[1]))
 
-    def count(self, experiment_id: str) -> int:
-        """The number of packed rows."""
+    def count(self, experiment_id: str, *, observer: str | None = None) -> int:
+        """The number of packed rows; of one observer, or of all."""
         counted = self._select(Ledger, experiment_id).with_only_columns(func.count())
+        if observer is not None:
+            counted = counted.where(Ledger.observer == observer)
         return self.session.scalar(counted) or 0
 
     def put_totals(

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,30 @@ def test_rows_of_layers_are_kept_from_a_revision_that_would_misread_them(
     with database.read() as session:
         components = session.scalars(text("SELECT component FROM privacy_ledger"))
         assert components.all() == ["all"] * 3
+    database.dispose()
+
+
+def test_held_out_people_are_named_and_kept_from_a_revision_without_them(
+    empty_database_url: str,
+) -> None:
+    migrations.upgrade(empty_database_url)
+    database = Database(empty_database_url)
+    project_id, new = queued(database)
+    charged = replace(ledger_row(3), subject_kind="validation_client", observer="report")
+    with database.write() as session:
+        LedgerRepository(session).insert(new.id, project_id, [ledger_row(1), charged])
+    lines = "SELECT subject, subject_index FROM privacy_ledger WHERE observer = 'report'"
+    with database.read() as session:
+        assert {tuple(line) for line in session.execute(text(lines))} == {
+            ("every validation client", None)
+        }
+    with pytest.raises(RuntimeError, match="1 ledger rows charge people held out"):
+        migrations.downgrade(empty_database_url, "0012")
+    with database.write() as session:
+        session.execute(text("DELETE FROM ledger WHERE observer = 'report'"))
+    migrations.downgrade(empty_database_url, "0012")
+    with database.read() as session:
+        assert session.scalar(text("SELECT count(*) FROM privacy_ledger")) == 3
     database.dispose()
 
 

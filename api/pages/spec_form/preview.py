@@ -69,6 +69,7 @@ def _lines(planned: ExperimentPlan) -> list[CostLine]:
     projection, rounds = planned.projection, planned.spec.training.rounds
     reasons = projection.reasons
     lines = [*_cost_lines(planned), _noise_line(projection)]
+    lines.append(_fairness_line(projection))
     ends = projection.budget_ends_in_round
     lines.append(
         CostLine(
@@ -110,6 +111,19 @@ def _cost_lines(planned: ExperimentPlan) -> list[CostLine]:
             return [CostLine("Privacy cost", "–", projection.reasons["epsilon"])]
         case other:
             assert_never(other)
+
+
+def _fairness_line(projection: Projection) -> CostLine:
+    entry = projection.fairness_epsilon
+    if entry is None:
+        why = projection.reasons["fairness_epsilon"]
+        return CostLine("Epsilon of the fairness figures", "–", why)
+    delta = f", at delta = {entry['delta']:g}" if entry["delta"] else ""
+    return CostLine(
+        "Epsilon of the fairness figures",
+        cost(float(str(entry["value"]))),
+        f"of one held-out {entry['unit']}, against {observer_words(str(entry['observer']))}{delta}",
+    )
 
 
 def _noise_line(projection: Projection) -> CostLine:

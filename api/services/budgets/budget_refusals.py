@@ -5,8 +5,8 @@ from typing import Any
 
 from api.http.problems import ProblemError
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.privacy.mechanisms.base import PrivacyUnit
-from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.privacy.unit_key import unit_key, unit_key_words
 from fedaudit.spec.experiment import ExperimentSpec
 from models.epsilon_costs import EpsilonRefusal
@@ -24,7 +24,8 @@ _MAX_NAMED = 3
 def not_composable(
     refusal: EpsilonRefusal,
     federation_id: str,
-    plan: SpendingPlan,
+    *,
+    adjacency: str,
     unit: PrivacyUnit,
     spec: ExperimentSpec,
 ) -> ProblemError:
@@ -36,7 +37,7 @@ def not_composable(
         return other_clients(budget, federation_id, unit_key(spec, unit))
     why = {
         "other-adjacency": f"of adjacency {budget.adjacency}, and the experiment's figures are of "
-        f"adjacency {plan.adjacency}",
+        f"adjacency {adjacency}",
         "other-observer": f"against {observer_words(budget.observer or '')}, whom the "
         "experiment's guarantee does not cover",
         "other-unit": "with figures of another unit in it, and the experiment's figures are for "
@@ -58,11 +59,17 @@ def _no_room(
         federation_id,
         f"in the worst case the experiment by itself spends an epsilon of {requested:.6g}, and "
         f"composed with all that {_name(budget)} counts it would be {composed_total:.6g} of "
-        f"{budget.total:.6g}, with {budget.remaining:.6g} left; ask for fewer rounds or more "
-        f"noise, set privacy.epsilon_budget, or {_raise(budget)}",
+        f"{budget.total:.6g}, with {budget.remaining:.6g} left; {_remedy(budget)}, or "
+        f"{_raise(budget)}",
         requested=requested,
         composed_total=composed_total,
     )
+
+
+def _remedy(budget: Budget) -> str:
+    if budget.observer == REPORT:
+        return "ask for a smaller fairness.noise.epsilon"
+    return "ask for fewer rounds or more noise, set privacy.epsilon_budget"
 
 
 def exhausted(budget: Budget, federation_id: str, requested: float) -> ProblemError:
@@ -98,6 +105,17 @@ def unbounded(budget: Budget, federation_id: str) -> ProblemError:
         federation_id,
         f"{_name(budget)} has a total, and without noise nothing bounds what the experiment "
         "reveals; give privacy.mechanism a mechanism, or remove the budget's total",
+    )
+
+
+def without_fairness_noise(budget: Budget, federation_id: str) -> ProblemError:
+    """A run whose fairness figures have no noise, where a budget bounds what reports reveal."""
+    return _problem(
+        budget,
+        federation_id,
+        f"{_name(budget)} has a total against {observer_words(budget.observer or '')}, and without "
+        "fairness.noise nothing bounds what the experiment's report reveals of the people held "
+        "out; set fairness.noise, or remove the budget's total",
     )
 
 

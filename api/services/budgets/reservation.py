@@ -14,6 +14,7 @@ from api.services.budgets.budget_refusals import (
     unlike,
     without_theorem,
 )
+from api.services.budgets.report_reservation import reserve_report
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
@@ -28,6 +29,7 @@ from models.repositories import (
     EpsilonBudgetRepository,
     FederationRepository,
 )
+from models.repositories.epsilon_budgets import counts_report
 from models.values import Budget, BudgetsAcross
 
 
@@ -50,11 +52,19 @@ def reserve(
     epsilons = EpsilonBudgetRepository(session, project_id, across=across)
     federations.lock(federation_id)
     book = planned.spec.privacy.noise
-    totals = [
+    bounded = [
         _composed(epsilons, federation_id, one)
         for one in federations.budgets(federation_id)
         if one.book == book and one.total is not None
     ]
+    reserve_report(
+        epsilons,
+        federation_id,
+        experiment_id=experiment_id,
+        planned=planned,
+        totals=[one for one in bounded if counts_report(one.observer)],
+    )
+    totals = [one for one in bounded if not counts_report(one.observer)]
     match planned.ledger_context.inputs.cost_kind:
         case "unbounded":
             if totals:
@@ -101,7 +111,13 @@ def _reserve_epsilon(
         price=composed_epsilon,
     )
     if refusal is not None:
-        raise not_composable(refusal, federation_id, plan, mechanism.facts.unit, planned.spec)
+        raise not_composable(
+            refusal,
+            federation_id,
+            adjacency=plan.adjacency,
+            unit=mechanism.facts.unit,
+            spec=planned.spec,
+        )
 
 
 def _reserve_leakage(

@@ -54,6 +54,8 @@ def show(report: Report) -> None:
     console.print(summary_table([report]))
     console.print(f"\n[bold]Verdict.[/bold] {_plain(report['verdict'])}")
     console.print(f"\n[bold]Guarantee.[/bold] {_plain(report['guarantee']['statement'])}")
+    if held_out := report.get("fairness_privacy"):
+        console.print(f"\n[bold]Held-out people.[/bold] {_plain(held_out['statement'])}")
     console.print("\n[bold]Limits.[/bold]")
     for limit in report["limits"]:
         console.print(f"- {_plain(limit)}")
@@ -73,6 +75,8 @@ def _sections(report: Report) -> Iterator[tuple[str, dict[str, str]]]:
     yield "experiment", _experiment(report)
     yield "privacy", _privacy(report)
     yield "utility", _utility(report)
+    if held_out := report.get("fairness_privacy"):
+        yield "privacy of held-out people", _held_out(held_out)
     for section in report["fairness"]:
         accurate = report["utility"]["accuracy"] is not None
         yield f"fairness by {_plain(section['attribute'])}", _fairness(section, accurate=accurate)
@@ -117,6 +121,14 @@ def _privacy(report: Report) -> dict[str, str]:
 def _epsilon(one: Mapping[str, Any]) -> str:
     value = f"{at_most(one['value'], digits=4)} at delta = {one['delta']:g}"
     return f"{value}, against {_plain(observer_words(one['observer']))}"
+
+
+def _held_out(section: Mapping[str, Any]) -> dict[str, str]:
+    force = "" if section["in_force"] else ", not in force"
+    return {
+        "epsilon": f"{_epsilon({**section, 'value': section['epsilon']})}{force}",
+        "unit": section["unit"],
+    }
 
 
 def _utility(report: Report) -> dict[str, str]:

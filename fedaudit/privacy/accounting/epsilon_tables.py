@@ -16,6 +16,7 @@ from fedaudit.privacy.accounting.accountants.two_stage import TWO_STAGE_ORDERS, 
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Composed,
+    DiscreteLaplace,
     Event,
     FixedSizeSampled,
     Gaussian,
@@ -75,6 +76,18 @@ def pld_table(
     return table
 
 
+def pure_curve(epsilon: float) -> NDArray[np.float64]:
+    """Renyi divergences at RDP_ORDERS that no mechanism of `epsilon` without a delta exceeds.
+
+    Those of randomised response, from which every other such mechanism can be computed (Kairouz,
+    Oh and Viswanath 2015).
+    """
+    orders = np.array(RDP_ORDERS)
+    likelier = np.logaddexp(orders * epsilon, (1 - orders) * epsilon)
+    curve: NDArray[np.float64] = (likelier - np.logaddexp(0, epsilon)) / (orders - 1)
+    return np.minimum(curve, epsilon)
+
+
 def shared_curve(event: Event, *, adjacency: Adjacency, observer: Observer) -> NDArray[np.float64]:
     """Renyi divergences of one composition at RDP_ORDERS, for any event: float64 [orders].
 
@@ -90,6 +103,8 @@ def shared_curve(event: Event, *, adjacency: Adjacency, observer: Observer) -> N
             return curve
         case Gaussian() | PoissonSampled() | FixedSizeSampled():
             return event_curve(known, RDP_ORDERS, adjacency)
+        case DiscreteLaplace():
+            return pure_curve(known.epsilon)
         case NonPrivate() | LaplaceL2() | Composed():
             raise TypeError(f"no Renyi divergences are known of {event}")
         case _:
@@ -108,6 +123,8 @@ def _own_curve(
             return np.array(orders, dtype=np.float64), curve
         case Gaussian() | PoissonSampled() | FixedSizeSampled():
             return np.array(RDP_ORDERS), event_curve(known, RDP_ORDERS, adjacency)
+        case DiscreteLaplace():
+            return np.array(RDP_ORDERS), pure_curve(known.epsilon)
         case NonPrivate() | LaplaceL2() | Composed():
             raise TypeError(f"no Renyi divergences are known of {event}")
         case _:

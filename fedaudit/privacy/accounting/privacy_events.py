@@ -23,6 +23,12 @@ Observer = Literal["final_model", "server"]
 """The observer: sees only the model, while the sampling of clients is secret; or sees every
 upload."""
 
+ReportObserver = Literal["report"]
+"""Sees what is published of the people held out of training: fairness figures of the report."""
+REPORT: ReportObserver = "report"
+AnyObserver = Literal["final_model", "server", "report"]
+"""Whom a budget may name."""
+
 
 @dataclass(frozen=True)
 class Event:
@@ -112,6 +118,19 @@ class TwoStage(Event):
 
 
 @dataclass(frozen=True)
+class DiscreteLaplace(Event):
+    """Integer counts plus discrete Laplace noise: `epsilon` without a delta, at any distance that
+    one unit can move them."""
+
+    kind: ClassVar[str] = "discrete-laplace"
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise ValueError(f"epsilon = {self.epsilon} must be positive and finite")
+
+
+@dataclass(frozen=True)
 class LaplaceL2(Event):
     """A release under metric privacy: counted as leakage, never as an epsilon with a delta."""
 
@@ -148,7 +167,15 @@ class Composed(Event):
         return event, self.count * count
 
 
-SingleEvent = NonPrivate | Gaussian | PoissonSampled | FixedSizeSampled | TwoStage | LaplaceL2
+SingleEvent = (
+    NonPrivate
+    | Gaussian
+    | PoissonSampled
+    | FixedSizeSampled
+    | TwoStage
+    | DiscreteLaplace
+    | LaplaceL2
+)
 """A single release."""
 AnyEvent = SingleEvent | Composed
 """Every event there is: what accountants match to the end."""

@@ -43,8 +43,14 @@ from fedaudit.spec.privacy import LaplaceL2
 _NO_DELTA = "the guarantee is a bound on densities for every output; it has no delta"
 _NOT_COVERED = (
     "Which clients took part, were refused over their budget, or had an update withheld for "
-    "not being finite is visible to the server and not covered. Nor are the clients held out "
-    "for validation, whose losses and fairness counts are used without noise."
+    "not being finite is visible to the server and not covered."
+)
+_HELD_OUT = (
+    "Nor are the clients held out for validation, whose losses and fairness counts are used "
+    "without noise."
+)
+_HELD_OUT_WITH_NOISE = (
+    "The clients held out for validation are covered by fairness_privacy, and not by this."
 )
 _LEAKAGE_FIGURES = ("leakage_max", "leakage_median")
 _SAME_HYPOTHESIS = (
@@ -214,6 +220,8 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             privacy, hypotheses=self.spec.training.hypotheses, reported=self._reports_choice
         )
         sentences.append(_NOT_COVERED)
+        with_noise = self.spec.fairness.noise is not None
+        sentences.append(_HELD_OUT_WITH_NOISE if with_noise else _HELD_OUT)
         if not self.noise_is_secret:
             sentences.append(SIMULATED)
         return Guarantee(

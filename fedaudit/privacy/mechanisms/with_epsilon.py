@@ -33,6 +33,9 @@ _HELD_OUT: dict[PrivacyUnit, str] = {
         "when to stop, and their fairness counts are used without noise."
     ),
 }
+_HELD_OUT_WITH_NOISE = (
+    "Those held out for validation are not covered by this epsilon but by that of fairness_privacy."
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,10 @@ class EpsilonMechanism(PrivacyMechanism):
         # Without patience a loss can still end the run, by not being finite.
         if self.spec.training.stopping.patience is not None or planned:
             sentences.append(_early_end(planned))
-        sentences.append(_HELD_OUT[self.spec.federation.validation_unit])
+        if self.spec.fairness.noise is None:
+            sentences.append(_HELD_OUT[self.spec.federation.validation_unit])
+        else:
+            sentences.append(_HELD_OUT_WITH_NOISE)
         if not self.noise_is_secret:
             sentences.append(SIMULATED)
         return Guarantee(

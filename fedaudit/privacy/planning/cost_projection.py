@@ -42,6 +42,9 @@ class Projection:
     noise_multiplier: float | None = None
     """The noise multiplier of the mechanism: as the spec sets it, or calibrated from public
     numbers."""
+    fairness_epsilon: dict[str, object] | None = None
+    """What the fairness figures may reveal of the people held out, in the form of an entry of
+    `epsilon` with its `unit`; known before the run."""
     reasons: dict[str, str] = field(default_factory=dict)
 
 

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.document.aliases import fill_cost_aliases, without_retired_rows
+from fedaudit.reports.document.held_out_document import FairnessPrivacy, IntervalSection
 from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, Plane
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.part import Part as _Part
@@ -150,16 +151,6 @@ class Utility(_Part):
     reasons: Reasons
 
 
-class IntervalSection(_Part):
-    """A percentile interval over clients drawn anew."""
-
-    low: float
-    high: float
-    level: float
-    method: str
-    samples: int
-
-
 class NullSection(_Part):
     """How large a gap comes out if the attribute has nothing to do with outcome and prediction."""
 
@@ -197,6 +188,9 @@ class GroupSection(_Part):
     accuracy: Share | None = None
     loss: Annotated[float, Field(ge=0)] | None = None
     """With the group's rows taken as those of one client, in the unit of the validation loss."""
+    rows: int | None = None
+    """The group's size by counts with noise; None where counts have none, since exact sizes are
+    confidential."""
     reasons: Reasons
 
 
@@ -380,6 +374,8 @@ class Report(_Part):
     privacy: Privacy
     utility: Utility
     fairness: list[FairnessSection]
+    fairness_privacy: FairnessPrivacy | None = None
+    fairness_privacy_reason: str | None = None
     attacks: list[dict[str, Any]]
     gates: list[GateSection]
     gate_outcome: Outcome | None

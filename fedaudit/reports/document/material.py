@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.published_counts import ExactCounts, PublishedCounts
 from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
@@ -112,5 +113,9 @@ class ReportMaterial:
     none; None where no service admitted it, or nobody knows."""
     budgets_apart: bool = False
     """Whether a budget on the data counts what one project of the service spends alone."""
+    published: PublishedCounts = field(default_factory=ExactCounts)
+    """The counts that published rates are made from."""
+    report_charges: int = 0
+    """How often the ledger charges the held-out people for counts with noise."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""

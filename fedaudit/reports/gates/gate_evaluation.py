@@ -11,6 +11,7 @@ from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.endings import chosen_by_losses, known_ending
 from fedaudit.reports.document.outcomes import FAIL, INSUFFICIENT, PASS, GateOutcome
 from fedaudit.reports.gates.gate_evidence import doubt
+from fedaudit.reports.gates.noised_gates import is_noised, noise_doubt, sections_of
 from fedaudit.spec.gates import Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
@@ -67,7 +68,11 @@ def _judge(
     if value is None:
         return INSUFFICIENT, reason or NOT_IN_REPORT
     figure = gate.plain_figure
-    why_not = None if figure is None else doubt(gate, figure, report)
+    why_not = (
+        noise_doubt(gate, report["fairness"], noised=is_noised(report), meets=_is_met)
+        if figure is None
+        else doubt(gate, figure, report)
+    )
     if why_not is not None:
         return INSUFFICIENT, why_not
     met = _is_met(value, gate)
@@ -114,7 +119,7 @@ def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str |
 def _fairness_figure(
     gate: Gate, sections: Sequence[Mapping[str, Any]]
 ) -> tuple[float | None, str | None]:
-    fitting = [one for one in sections if gate.attribute in (None, one["attribute"])]
+    fitting = sections_of(gate, sections)
     if len(fitting) != 1:
         which = "no attribute" if gate.attribute is None else f"{gate.attribute!r}"
         return None, f"{which} names {len(fitting)} of the report's attributes; name exactly one"

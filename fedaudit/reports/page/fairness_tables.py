@@ -136,6 +136,8 @@ def _rates(section: Section) -> PageTable:
     for rate in RATES.values():
         head += [f"{rate.label}, of records", "of clients"] if averaged else [rate.label]
     head += [_SCORES[name] for name in scores] + (["Clients"] if averaged else [])
+    sized = any(group.get("rows") is not None for group in section["groups"])
+    head += ["Rows, with noise"] if sized else []
     rows = []
     for place, group in enumerate(section["groups"]):
         own = averaged["groups"][place] if averaged else None
@@ -145,6 +147,7 @@ def _rates(section: Section) -> PageTable:
             row += [figure_text(rate_of(own, name))] if own else []
         row += [figure_text(group[name]) for name in scores]
         row += [figure_text(own["clients"])] if own else []
+        row += [figure_text(group["rows"])] if sized else []
         reasons = [why_no_rate(group, name) for name in RATES]
         reasons += [group["reasons"].get(name) for name in scores]
         reasons += own["reasons"].values() if own and not group["suppressed"] else []

@@ -29,6 +29,17 @@ HELD_OUT = (
     "Losses, the choice of the best round and the fairness rates are taken from held-out rows "
     "without noise or guarantee."
 )
+HELD_OUT_WITH_NOISE = (
+    "Fairness rates are computed from counts of held-out rows with noise, whose epsilon the report "
+    "gives under fairness_privacy; nothing else is published of these rows, and no loss chose the "
+    "round."
+)
+
+
+def held_out(document: Document) -> str:
+    """How the figures of held-out rows came about."""
+    noised = part_at(document, "fairness_privacy")
+    return HELD_OUT_WITH_NOISE if noised else HELD_OUT
 
 
 def kind(document: Document) -> str | None:

@@ -29,7 +29,7 @@ def model_card(document: Document) -> str:
         "Intended use": [f"{NOT_STATED}: what the model is for, by whom, and what it is not for."],
         "Factors": _factors(document),
         "Metrics": _metrics(document),
-        "Evaluation data": [plain(f"{_data(document)} {facts.HELD_OUT}")],
+        "Evaluation data": [plain(f"{_data(document)} {facts.held_out(document)}")],
         "Training data": _training_data(document),
         "Quantitative analyses": _analyses(document),
         "Privacy": _privacy(document),

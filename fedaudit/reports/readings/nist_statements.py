@@ -96,8 +96,8 @@ def algorithm_and_utility(document: Document) -> list[NistStatement]:
         _statement(
             "What uses the data outside the mechanism: preparation, choice of settings, testing?",
             IN_PART,
-            f"{facts.HELD_OUT} Notes on the data: {_notes(document)}. How the settings were "
-            "chosen is not shown.",
+            f"{facts.held_out(document)} Notes on the data: {_notes(document)}. How the settings "
+            "were chosen is not shown.",
         ),
     ]
 

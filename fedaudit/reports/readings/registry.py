@@ -147,7 +147,7 @@ def _comparison(document: Document) -> str:
 
 
 def _unprotected(document: Document) -> list[str]:
-    found = [facts.HELD_OUT]
+    found = [facts.held_out(document)]
     if not facts.is_protected(document):
         return ["Everything: there is no privacy mechanism.", *found]
     if value_at(document, "spec", "federation", "standardise") is not None:
@@ -227,12 +227,20 @@ def _accounting(document: Document) -> dict[str, str]:
         composed = ["Nothing is counted: there is no guarantee."]
     return {
         "post_processing": (
-            "Averaging and clustering use what the mechanism released. Which round's models are "
-            "kept follows from losses on held-out rows without noise and is no post-processing. "
+            f"Averaging and clustering use what the mechanism released. {_chosen(document)} "
             "What is done to the models afterwards is not stated by this run."
         ),
         "composition": plain(" ".join(composed)),
     }
+
+
+def _chosen(document: Document) -> str:
+    if part_at(document, "fairness_privacy"):
+        return "The models of the last round are kept, whatever their losses."
+    return (
+        "Which round's models are kept follows from losses on held-out rows without noise and is "
+        "no post-processing."
+    )
 
 
 def _implementation(document: Document) -> dict[str, str]:

@@ -14,6 +14,7 @@ from fedaudit.reports.document.document import GroupSection
 from fedaudit.spec.metrics import RATES
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
+SIZES_CONFIDENTIAL = "sizes without noise are confidential; fairness.noise publishes noised ones"
 _NOT_FINITE = "the loss is not finite"
 _SCORES = ("accuracy", "loss")
 _NO_DENOMINATOR = {name: rate.why_undefined for name, rate in RATES.items()}
@@ -44,7 +45,10 @@ def group_sections(
         if not shown:
             reasons = dict.fromkeys(figures, disclosure.reason)
             figures = dict.fromkeys(figures)
-        sections.append(GroupSection(value=value, suppressed=not shown, reasons=reasons, **figures))
+        reasons["rows"] = SIZES_CONFIDENTIAL
+        sections.append(
+            GroupSection(value=value, suppressed=not shown, rows=None, reasons=reasons, **figures)
+        )
     return sections
 
 

@@ -1,26 +1,46 @@
 """The fairness section: rates, scores and gaps pooled over the rows of the validation clients."""
 
+from typing import assert_never
+
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import Figure, gaps
 from fedaudit.fairness.intervals import Interval, bootstrap_intervals, score_intervals
+from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.fairness.scores import score_gaps
 from fedaudit.reports.document.document import (
     FairnessSection,
-    IntervalSection,
     MetricSection,
 )
+from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.chance_gaps import with_nulls
 from fedaudit.reports.sections.client_averaged import client_averaged
 from fedaudit.reports.sections.fairness_groups import NOT_HANDED_OVER, group_sections
 from fedaudit.reports.sections.fairness_hypotheses import hypothesis_sections
+from fedaudit.reports.sections.noised_fairness import noised_section
 from fedaudit.reports.sections.privacy_cost_section import privacy_cost_by_group
+from fedaudit.reports.sections.rounded_fairness import rounded_section
 from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import SCORE_METRICS
 
 
 def fairness_sections(material: ReportMaterial) -> list[FairnessSection]:
     """One section for each attribute: the sensitive attributes of the spec, then intersections."""
+    attributes = material.spec.fairness.attributes
+    match material.published:
+        case NoisedCounts():
+            return [noised_section(material, name, material.published) for name in attributes]
+        case RoundedCounts():
+            rounder = material.published.rounder
+            return [rounded_section(one, material, rounder) for one in exact_sections(material)]
+        case ExactCounts():
+            return exact_sections(material)
+        case _:
+            assert_never(material.published)
+
+
+def exact_sections(material: ReportMaterial) -> list[FairnessSection]:
+    """The sections from the counts as they are, whatever is published."""
     return [
         _section(material, attribute, stream)
         for stream, attribute in enumerate(material.spec.fairness.attributes)

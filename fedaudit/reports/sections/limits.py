@@ -7,6 +7,7 @@ from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.disclosure_limits import disclosure_limits
 from fedaudit.reports.sections.epsilon_limits import SIMULATED, epsilon_limits, withheld_updates
 from fedaudit.reports.sections.floating_point import floating_point_limits
+from fedaudit.reports.sections.noised_limits import noised_limits
 from fedaudit.spec.training import StoppedBy
 
 _UNSIGNED = (
@@ -28,8 +29,7 @@ def limits(material: ReportMaterial) -> list[str]:
     return [
         *_limit_mechanism(material),
         *_limit_data(material),
-        *_limit_validation(material),
-        *_limit_fairness(material),
+        *_limit_held_out(material),
         *disclosure_limits(material.disclosure_policy, material.spec),
         *_limit_training(material),
         "No attack was run against this model: nothing here says what an adversary recovers.",
@@ -74,6 +74,12 @@ def _limit_data(material: ReportMaterial) -> list[str]:
     ]
 
 
+def _limit_held_out(material: ReportMaterial) -> list[str]:
+    if material.spec.fairness.noise is not None:
+        return noised_limits(material.spec)
+    return [*_limit_validation(material), *_limit_fairness(material)]
+
+
 def _limit_validation(material: ReportMaterial) -> list[str]:
     by_record = material.spec.federation.holds_out_rows
     rows, who = (
@@ -101,9 +107,7 @@ def _limit_fairness(material: ReportMaterial) -> list[str]:
         f"than {fairness.minimum_group_clients} clients, are suppressed, and so are groups from "
         "which so few would follow by sums and differences of what this report shows of all "
         "attributes; a gap may be larger among suppressed groups.",
-        "Rates of larger groups are exact and may rest on few rows with one outcome: the counts "
-        "behind them can be worked out, and what remains of the total bounds the counts of the "
-        "suppressed groups, together and at times one by one.",
+        _limit_counts(material),
         "The largest gap among many groups is biased upward, and so is its interval: it cannot "
         "show that there is no gap. A null shows how wide it comes out by chance alone; a small "
         "p-value shows that groups differ, not why.",
@@ -133,6 +137,25 @@ def _limit_fairness(material: ReportMaterial) -> list[str]:
             "scored with the same hypothesis, since none could be chosen without that row."
         )
     return found
+
+
+def _limit_counts(material: ReportMaterial) -> str:
+    """How far the counts behind published rates can be worked out."""
+    rounding = material.spec.fairness.rounding
+    if rounding is None:
+        return (
+            "Rates of larger groups are exact and may rest on few rows with one outcome: the "
+            "counts behind them can be worked out, and what remains of the total bounds the counts "
+            "of the suppressed groups, together and at times one by one."
+        )
+    return (
+        f"Rates and gaps follow from counts that were rounded at random to multiples of "
+        f"{rounding.base}, without bias; the same people are rounded alike in every report of one "
+        "service. Intervals, nulls and averages over clients are given in steps of about "
+        f"{rounding.base} rows, losses of groups to two digits. The counts can be worked out to "
+        f"within {rounding.base - 1} rows and no closer from one report; this is rounding and no "
+        "noise with an epsilon, and accuracy and losses over all people are exact."
+    )
 
 
 def _limit_training(material: ReportMaterial) -> list[str]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import LedgerEntry, Outcome
 from fedaudit.ledger.radii import radii_fit
+from fedaudit.ledger.report_entries import charges_report
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage, summarise_leakage
 
@@ -48,6 +49,8 @@ class LedgerTotals:
 
     def add(self, entry: LedgerEntry) -> None:
         """Count an entry in; its subjects must lie within the range."""
+        if charges_report(entry.observer):
+            return  # counted by `report_charges`
         released = entry.outcomes == Outcome.RELEASED
         self.releases[entry.subjects[released]] += 1
         placed = released & (entry.clusters >= 0)

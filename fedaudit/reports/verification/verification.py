@@ -18,6 +18,7 @@ from fedaudit.reports.verification.checkpoint_checks import (
 )
 from fedaudit.reports.verification.entry_epsilons import EntryEpsilons
 from fedaudit.reports.verification.recompute import LedgerTotals
+from fedaudit.reports.verification.report_charges import ReportCharges
 from fedaudit.reports.verification.report_checks import report_checks
 
 Verdict = Literal["valid", "consistent, signer untrusted", "altered"]
@@ -58,12 +59,15 @@ def verify(
     best = value_at(evidence.report, "utility", "best_round")
     totals = LedgerTotals(len(evidence.names), best_round=best if type(best) is int else 0)
     epsilons = EntryEpsilons(evidence.spec, evidence.names)
+    charges = ReportCharges(evidence.spec)
     for row in evidence.rows:
         entry = audit.read(row)
         if entry is not None:
             totals.add(entry)
             epsilons.read(entry)
+            charges.read(entry)
     checks = [*_parts(evidence), *_ledger_checks(audit), *epsilons.checks()]
+    checks += charges.checks(evidence.report)
     checks += checkpoint_checks(evidence, checkpoints, audit, keyring)
     if evidence.report is not None:
         checks += report_checks(evidence, evidence.report, audit, totals, keyring)

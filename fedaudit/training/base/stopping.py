@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, Protocol, assert_never
 
-from fedaudit.spec.training import StoppedBy, Training
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.training import StoppedBy
 
 Observation = Literal["diverged", "improved", "not-improved"]
 """What a validated loss means: not finite, lower than every earlier one, or neither."""
@@ -59,12 +60,20 @@ class EarlyStopping:
     patience: int | None
     """None means never before the last round."""
     validate_every: int
+    looks_at_losses: bool = True
+    """Whether the losses of held-out rows choose the best round and end a run that diverges. Not
+    where the counts of these rows get noise: what is chosen by a loss without noise reveals it."""
 
     @classmethod
-    def of_training(cls, training: Training) -> "EarlyStopping":
+    def of_spec(cls, spec: ExperimentSpec) -> "EarlyStopping":
         """The rule that a spec asks for."""
-        stopping = training.stopping
-        return cls(training.rounds, stopping.patience, stopping.validate_every)
+        stopping = spec.training.stopping
+        return cls(
+            spec.training.rounds,
+            stopping.patience,
+            stopping.validate_every,
+            looks_at_losses=spec.fairness.noise is None,
+        )
 
     def validates(self, number: int, *, last_round: int) -> bool:
         """Whether a round is validated; the last one always is."""
@@ -73,8 +82,12 @@ class EarlyStopping:
     def observe(self, progress: Progress, loss: float) -> Observation:
         """Record the selection loss of the round just completed.
 
-        The caller keeps the hypotheses if it `improved`, and ends the run if it `diverged`.
+        The caller keeps the hypotheses if it `improved`, and ends the run if it `diverged`. Where
+        losses are not looked at, every round improves: the last one validated is kept.
         """
+        if not self.looks_at_losses:
+            progress.best_round = progress.round
+            return "improved"
         if not math.isfinite(loss):
             return "diverged"
         progress.without_improvement += 1

@@ -59,7 +59,7 @@ class PersonalisedRun:
         self._public = CounterSource(spec.seed)
         self._secret = draws_in_secret(cell)
         self._source: Source = EntropySource() if self._secret else self._public
-        self._stopping = EarlyStopping.of_training(spec.training)
+        self._stopping = EarlyStopping.of_spec(spec)
         self._drawn: dict[int, NDArray[np.int64]] = {}
         self._planned_until = 0
         self.stopped_by: RunEnd | None = None

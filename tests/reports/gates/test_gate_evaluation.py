@@ -146,3 +146,21 @@ def test_the_worst_outcome_counts(material):
     report = assemble(material())
     assert report["gate_outcome"] == "fail"
     assert [gate["outcome"] for gate in report["gates"]] == ["pass", "fail"]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(0.01, 0.09, "pass"), (0.05, 0.2, "insufficient_evidence"), (0.11, 0.3, "fail")],
+)
+def test_a_gap_from_noised_counts_is_decided_by_its_whole_interval(material, low, high, outcome):
+    report = assemble(material())
+    metric = report["fairness"][0]["metrics"]["equalized_odds_difference"]
+    metric["value"] = (low + high) / 2
+    metric["interval"] = {**metric["interval"], "low": low, "high": high}
+    report["fairness_privacy"] = {"epsilon": 1.0}
+    gate = Gate(figure="equalized_odds_difference", op="le", value=0.1)
+    [found] = evaluate([gate], report)
+    assert found["outcome"] == outcome
+    metric["interval"] = None
+    [found] = evaluate([gate], report)
+    assert found["outcome"] == "insufficient_evidence"

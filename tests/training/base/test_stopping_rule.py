@@ -23,7 +23,7 @@ class RepeatedEvent:
 
 def test_the_rule_is_that_of_the_spec() -> None:
     spec = groups_spec(training__stopping={"patience": 3, "validate_every": 4})
-    rule = EarlyStopping.of_training(parse_spec(spec).training)
+    rule = EarlyStopping.of_spec(parse_spec(spec))
     assert (rule.rounds, rule.patience, rule.validate_every) == (30, 3, 4)
 
 

@@ -12,6 +12,7 @@ from fedaudit.privacy.accounting.accountants.refusals import sampled_gaussian_re
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Composed,
+    DiscreteLaplace,
     Event,
     FixedSizeSampled,
     Gaussian,
@@ -67,7 +68,14 @@ def _library_event(event: Event) -> object:
             return dp_accounting.GaussianDpEvent(known.noise_multiplier)
         case PoissonSampled():
             return dp_accounting.PoissonSampledDpEvent(known.rate, _library_event(known.event))
-        case NonPrivate() | FixedSizeSampled() | TwoStage() | LaplaceL2() | Composed():
+        case (
+            NonPrivate()
+            | FixedSizeSampled()
+            | TwoStage()
+            | DiscreteLaplace()
+            | LaplaceL2()
+            | Composed()
+        ):
             raise TypeError(f"no (Poisson-sampled) Gaussian sum: {event}")
         case _:
             assert_never(known)

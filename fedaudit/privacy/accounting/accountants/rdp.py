@@ -20,6 +20,7 @@ from fedaudit.privacy.accounting.accountants.refusals import sampled_gaussian_re
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Composed,
+    DiscreteLaplace,
     Event,
     FixedSizeSampled,
     Gaussian,
@@ -115,7 +116,7 @@ def _library_event(event: Event, *, clips: float) -> Any:
             return dp_accounting.SampledWithoutReplacementDpEvent(
                 known.population, known.sample, inner
             )
-        case NonPrivate() | TwoStage() | LaplaceL2() | Composed():
+        case NonPrivate() | TwoStage() | DiscreteLaplace() | LaplaceL2() | Composed():
             raise TypeError(f"no Gaussian sum: {event}")
         case _:
             assert_never(known)

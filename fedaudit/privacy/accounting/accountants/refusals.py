@@ -5,6 +5,7 @@ from typing import assert_never
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Composed,
+    DiscreteLaplace,
     Event,
     FixedSizeSampled,
     Gaussian,
@@ -46,6 +47,10 @@ def sampled_gaussian_refusal(
             reason = (
                 f"{accountant!r} has no bound for the 'two-stage' event; use the accountant "
                 "'two-stage' under 'add-or-remove-one'"
+            )
+        case DiscreteLaplace():
+            reason = (
+                f"{accountant!r} knows Gaussian noise only; epsilons of 'discrete-laplace' add up"
             )
         case LaplaceL2():
             reason = METRIC_REFUSAL

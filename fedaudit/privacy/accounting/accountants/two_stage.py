@@ -28,6 +28,7 @@ from fedaudit.privacy.accounting.accountants.refusals import METRIC_REFUSAL
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
     Composed,
+    DiscreteLaplace,
     Event,
     FixedSizeSampled,
     Gaussian,
@@ -73,7 +74,14 @@ class TwoStageAccountant(Accountant):
                 return None
             case LaplaceL2():
                 return METRIC_REFUSAL
-            case NonPrivate() | Gaussian() | PoissonSampled() | FixedSizeSampled() | Composed():
+            case (
+                NonPrivate()
+                | Gaussian()
+                | PoissonSampled()
+                | FixedSizeSampled()
+                | DiscreteLaplace()
+                | Composed()
+            ):
                 return (
                     f"{self.name!r} knows the 'two-stage' event only, not {event.kind!r}; use "
                     "'rdp' under 'add-or-remove-one' for Poisson samples and 'replace-one' for "

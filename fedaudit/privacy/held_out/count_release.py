@@ -1,0 +1,185 @@
+"""Counts of held-out rows with noise: how far one unit moves them, how much noise, what it costs.
+
+A row lies in one group of every attribute measured, sensitive ones and intersections, and there in
+one of the four counts. With `a` attributes and at most `m` rows of a unit (1 for a record) the
+counts of all attributes together move by at most a * m in the sum of absolute values, and by
+sqrt(a) * m in Euclidean length, where the unit's rows are counted or are not (zero-out).
+
+Discrete Laplace noise of scale a * m / epsilon costs epsilon (Ghosh, Roughgarden and Sundararajan
+2009). Discrete Gaussian noise has the Renyi divergences of the Gaussian mechanism, as an upper
+bound (Canonne, Kamath and Steinke 2020, theorem 14), and is calibrated by the accountant `rdp`.
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, assert_never
+
+import numpy as np
+import rfc8785
+from numpy.typing import NDArray
+
+from fedaudit.privacy.accounting.accountants.conversion import added_epsilon
+from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.accounting.epsilon_tables import renyi_epsilons, shared_curve
+from fedaudit.privacy.accounting.privacy_events import (
+    REPORT,
+    Adjacency,
+    DiscreteLaplace,
+    Event,
+    Gaussian,
+    ReportObserver,
+)
+from fedaudit.spec.count_noise import DiscreteLaplaceCounts, GaussianCounts, HeldOutUnit
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+
+Tail = Literal["discrete-laplace", "gaussian"]
+ADJACENCY: Adjacency = "add-or-remove-one"
+BOOKED_DELTA = 1e-9
+"""The delta under which an epsilon without one is booked: budgets compose Renyi divergences, which
+need a delta, and epsilon holds at every delta."""
+_MARGIN = 1 + 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountRelease:
+    """One release of the counts of all attributes together. Public numbers alone."""
+
+    mechanism: Tail
+    unit: HeldOutUnit
+    attributes: int
+    max_rows: int
+    """Of one unit that count towards an attribute."""
+    event: Event
+    delta: float
+    """0 for discrete Laplace noise."""
+    scale: Fraction
+    """Scale of discrete Laplace noise, or variance of discrete Gaussian noise."""
+
+    observer: ReportObserver = REPORT
+    adjacency: Adjacency = ADJACENCY
+
+    @property
+    def l1(self) -> float:
+        """How far a unit moves the counts, as a sum of absolute values."""
+        return float(self.attributes * self.max_rows)
+
+    @property
+    def l2(self) -> float:
+        """How far a unit moves the counts, in Euclidean length."""
+        return math.sqrt(self.attributes) * self.max_rows
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on each count, at most."""
+        match self.mechanism:
+            case "gaussian":
+                return math.sqrt(self.scale)
+            case "discrete-laplace":
+                return math.sqrt(2) * float(self.scale)
+            case _:
+                assert_never(self.mechanism)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Scale over `l1` of discrete Laplace noise, standard deviation over `l2` of Gaussian."""
+        match self.mechanism:
+            case "gaussian":
+                return self.deviation / self.l2
+            case "discrete-laplace":
+                return float(self.scale) / self.l1
+            case _:
+                assert_never(self.mechanism)
+
+    @property
+    def event_json(self) -> str:
+        """What the ledger keeps of the event: canonical JSON."""
+        encoded: bytes = rfc8785.dumps(self.event.as_dict())
+        return encoded.decode()
+
+    @property
+    def accountant(self) -> Literal["rdp", "sum"]:
+        """What computes the epsilon: Renyi orders, or the sum of epsilons without a delta."""
+        match self.mechanism:
+            case "gaussian":
+                return "rdp"
+            case "discrete-laplace":
+                return "sum"
+            case _:
+                assert_never(self.mechanism)
+
+    def epsilon(self, compositions: int) -> float:
+        """What so many releases cost, at `delta`."""
+        if isinstance(self.event, DiscreteLaplace):
+            return compositions * self.event.epsilon
+        found = renyi_epsilons(
+            self.event,
+            compositions,
+            adjacency=self.adjacency,
+            observer="final_model",
+            delta=self.delta,
+        )
+        return float(found)
+
+    @property
+    def curve(self) -> NDArray[np.float64]:
+        """Renyi divergences of one release, at the orders that budgets compose."""
+        return shared_curve(self.event, adjacency=self.adjacency, observer="final_model")
+
+    @property
+    def booked_delta(self) -> float:
+        """The delta of the budget that it is booked under."""
+        return self.delta or BOOKED_DELTA
+
+
+def count_release(spec: ExperimentSpec) -> CountRelease | None:
+    """How the counts of a run get noise; None where they get none.
+
+    Raises InvalidInputError where no Gaussian noise keeps the epsilon.
+    """
+    noise = spec.fairness.noise
+    if noise is None:
+        return None
+    attributes, rows = len(spec.fairness.attributes), noise.max_rows_per_client or 1
+    match noise:
+        case DiscreteLaplaceCounts():
+            return CountRelease(
+                mechanism="discrete-laplace",
+                unit=noise.unit,
+                attributes=attributes,
+                max_rows=rows,
+                event=DiscreteLaplace(noise.epsilon),
+                delta=0.0,
+                scale=attributes * rows / Fraction(noise.epsilon),
+            )
+        case GaussianCounts():
+            multiplier = _noise_multiplier(noise.epsilon, noise.delta)
+            return CountRelease(
+                mechanism="gaussian",
+                unit=noise.unit,
+                attributes=attributes,
+                max_rows=rows,
+                event=Gaussian(multiplier),
+                delta=noise.delta,
+                scale=Fraction(multiplier) ** 2 * attributes * rows**2,
+            )
+        case _:
+            assert_never(noise)
+
+
+def _noise_multiplier(epsilon: float, delta: float) -> float:
+    """The least noise over sensitivity that keeps the epsilon at some Renyi order.
+
+    The divergence at order alpha is alpha / (2 multiplier^2).
+    """
+    orders = np.array(RDP_ORDERS)
+    steepest = float(((epsilon - added_epsilon(orders, delta)) / orders).max())
+    if steepest <= 0:
+        least = float(added_epsilon(orders, delta).min())
+        message = (
+            f"at delta = {delta:g} the accountant cannot show less than {least:.4g}; raise epsilon "
+            "or delta, or use `discrete-laplace`"
+        )
+        raise InvalidInputError([FieldError("/fairness/noise/epsilon", message, of_spec=True)])
+    return math.sqrt(1 / (2 * steepest)) * _MARGIN

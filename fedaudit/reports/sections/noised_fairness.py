@@ -1,0 +1,147 @@
+"""The fairness section from counts with noise, and nothing else of the held-out people."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.gaps import Figure, gaps_between
+from fedaudit.fairness.intervals import Interval
+from fedaudit.fairness.noised_intervals import METHOD, noised_intervals
+from fedaudit.fairness.published_counts import NoisedCounts, plausible
+from fedaudit.reports.document.document import (
+    FairnessSection,
+    GroupSection,
+    MetricSection,
+)
+from fedaudit.reports.document.held_out_document import IntervalSection
+from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.sections.fairness_groups import shown_rates
+from fedaudit.reports.sections.privacy_cost_section import privacy_cost_by_group
+from fedaudit.spec.metrics import RATES, SCORE_METRICS
+
+WITHHELD = (
+    "fairness.noise protects the held-out people, and this would be computed from their data "
+    "without noise"
+)
+CHECKED_BEFORE = (
+    "noise was added after the exact figures had been computed twice from the rows; how the two "
+    "compare would be a figure without noise"
+)
+_NOT_NOISED = ("accuracy", "loss")
+
+
+def noised_section(
+    material: ReportMaterial, attribute: str, noised: NoisedCounts
+) -> FairnessSection:
+    """Rates and gaps of one attribute, with intervals that take in the noise.
+
+    Sizes are noised too, so a group is left out only where it looks too small for a figure to mean
+    something. Nothing is left out to protect it, and no group with it: what the noised counts of
+    all groups give away is within their epsilon.
+    """
+    values = material.federation.attributes[attribute]
+    rule = material.disclosures[attribute].rule
+    counts = plausible(noised.counts[attribute])
+    rows = scored_rows(counts)
+    shown = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)
+    costs, why_no_costs = privacy_cost_by_group(material, attribute, rule)
+    combined = material.spec.fairness.combinations.get(attribute)
+    [figures] = gaps_between(
+        counts[np.newaxis], shown[np.newaxis], reference=rule.reference, rows=rows[np.newaxis]
+    )
+    level = _level(material)
+    intervals = {}
+    if level is not None:
+        intervals = noised_intervals(
+            noised.counts[attribute], noised, shown, reference=rule.reference, level=level
+        )
+    return FairnessSection(
+        attribute=attribute,
+        intersection_of=None if combined is None else list(combined),
+        reference_group=None if rule.reference is None else values[rule.reference],
+        groups=_groups(values, counts, shown, too_few=rule.few("rows by the noised counts")),
+        metrics={
+            **{one.metric: _metric(one, intervals.get(one.metric), level) for one in figures},
+            **{name: _withheld() for name in SCORE_METRICS},
+        },
+        by_hypothesis=[],
+        by_hypothesis_reason=WITHHELD,
+        client_averaged=None,
+        client_averaged_reason=WITHHELD,
+        privacy_cost_by_group=costs,
+        privacy_cost_by_group_reason=why_no_costs,
+        cross_check_reason=CHECKED_BEFORE,
+    )
+
+
+def _level(material: ReportMaterial) -> float | None:
+    asked = material.spec.fairness.intervals
+    return None if asked is None else asked.level
+
+
+def _groups(
+    values: tuple[str, ...], counts: NDArray[np.int64], shown: NDArray[np.bool_], *, too_few: str
+) -> list[GroupSection]:
+    """Every group's noised size, and the rates of those that are large enough."""
+    rates = shown_rates(counts, has_favourable_outcome=True)
+    found = []
+    for place, value in enumerate(values):
+        figures, reasons = rates[place]
+        if not shown[place]:
+            figures = dict.fromkeys(RATES)
+            reasons = dict.fromkeys(RATES, f"left out: {too_few}, so noise would outweigh people")
+        found.append(
+            GroupSection(
+                value=value,
+                suppressed=not shown[place],
+                rows=int(counts[place].sum()),
+                reasons={**reasons, **dict.fromkeys(_NOT_NOISED, WITHHELD)},
+                **figures,
+            )
+        )
+    return found
+
+
+def _metric(figure: Figure, found: Interval | None, level: float | None) -> MetricSection:
+    interval, reason = None, "the spec asks for no intervals"
+    if figure.value is None:
+        reason = "there is no value to be sure of"
+    elif found is not None and level is not None:
+        interval, reason = _interval(figure.value, found, level), found.reason or ""
+    return MetricSection(
+        value=figure.value,
+        reason=figure.reason,
+        interval=interval,
+        interval_reason=reason or None,
+        null=None,
+        null_reason=WITHHELD,
+    )
+
+
+def _interval(value: float, found: Interval, level: float) -> IntervalSection | None:
+    """With the value itself, which clamped counts may put outside."""
+    if found.low is None or found.high is None:
+        return None
+    return IntervalSection(
+        low=_decimal(min(found.low, value)),
+        high=_decimal(max(found.high, value)),
+        level=level,
+        method=METHOD,
+        samples=None,
+    )
+
+
+def _decimal(value: float) -> float:
+    """A difference of decimals without binary dust."""
+    return float(f"{value:.12g}")
+
+
+def _withheld() -> MetricSection:
+    return MetricSection(
+        value=None,
+        reason=WITHHELD,
+        interval=None,
+        interval_reason="there is no value to be sure of",
+        null=None,
+        null_reason=WITHHELD,
+    )

@@ -1,0 +1,96 @@
+"""Random rounding: without bias, the same for the same rows, and a part within its whole."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedaudit.fairness.coarse import nearest, outward, step_of
+from fedaudit.fairness.rounding import Rounder, row_digests
+
+BASE = 5
+COUNTS = st.lists(st.integers(0, 200), min_size=8, max_size=8)
+
+
+def rounder(key: bytes = b"key", groups: Sequence[bytes] = (b"one", b"two")) -> Rounder:
+    return Rounder(base=BASE, key=key, population=b"held out", groups={"sex": groups})
+
+
+@given(counts=COUNTS, key=st.binary(min_size=1, max_size=8))
+def test_counts_become_multiples_near_by_and_parts_stay_within_wholes(
+    counts: list[int], key: bytes
+) -> None:
+    exact = np.array(counts, dtype=np.int64).reshape(2, 4)
+    found = rounder(key).counts("sex", exact)
+    assert (found % BASE == 0).all()
+    assert (np.abs(found - exact) < BASE).all()
+    assert (found >= 0).all()
+    for parts in ((0, 3), (1, 2)):
+        whole, rounded = exact[:, parts].sum(axis=1), found[:, parts].sum(axis=1)
+        assert (np.abs(whole - rounded) < BASE).all()
+
+
+def test_rounding_is_without_bias() -> None:
+    """The mean over 4,000 keys; four standard errors would be passed in one seed of 15,000."""
+    exact = np.array([[7, 11, 23, 4], [1, 2, 3, 4]], dtype=np.int64)
+    keys = np.random.default_rng(3).bytes(4000 * 8)
+    found = [rounder(keys[8 * one : 8 * one + 8]).counts("sex", exact) for one in range(4000)]
+    error = np.std(found, axis=0) / np.sqrt(4000)
+    assert (np.abs(np.mean(found, axis=0) - exact) <= 4 * error + 1e-12).all()
+
+
+def test_repeating_a_report_averages_nothing_away() -> None:
+    """The attack: a hundred reports of the same people, and the mean of their sizes."""
+    generator, sizes, found = np.random.default_rng(4), np.array([[37, 24]]), set()
+    for _ in range(100):
+        # Another model each time: other predictions, the same people and outcomes.
+        positives = generator.binomial([21, 9], 0.5)
+        negatives = generator.binomial([16, 15], 0.5)
+        counts = np.stack(
+            [positives, negatives, [16, 15] - negatives, [21, 9] - positives], axis=-1
+        )
+        assert (counts.sum(axis=-1) == sizes).all()
+        rounded = rounder().counts("sex", counts)
+        found.add((*rounded[:, [0, 3]].sum(axis=1), *rounded[:, [1, 2]].sum(axis=1)))
+    assert len(found) == 1
+
+
+def test_the_same_rows_are_rounded_alike_under_another_attribute() -> None:
+    codes = np.array([[0, 0, 1, -1], [1, 1, 0, 0]])
+    combined = np.where(codes < 0, -1, codes * 2)
+    one, other = row_digests(codes, 2), row_digests(combined, 4)
+    assert one == (other[0], other[2])
+    assert one[0] != one[1]
+    exact = np.array([[7, 1, 2, 3], [9, 9, 9, 9]], dtype=np.int64)
+    many = Rounder(
+        base=BASE, key=b"k", population=b"p", groups={"sex": one, "sex_race": (other[0], other[2])}
+    )
+    assert (many.counts("sex", exact) == many.counts("sex_race", exact)).all()
+
+
+def test_without_the_key_nobody_knows_how_counts_were_rounded() -> None:
+    exact = np.arange(8).reshape(2, 4)
+    found = {rounder(os.urandom(32)).counts("sex", exact).tobytes() for _ in range(40)}
+    assert len(found) > 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "step"), [(3, 1.0), (5, 1.0), (30, 0.2), (100, 0.05), (1000, 0.005), (12_000, 0.0005)]
+)
+def test_steps_are_those_of_the_base_or_wider(rows: int, step: float) -> None:
+    assert step_of(rows, base=BASE) == pytest.approx(step)
+
+
+@given(
+    low=st.floats(0, 1),
+    width=st.floats(0, 1),
+    step=st.sampled_from([0.001, 0.02, 0.05, 0.5]),
+)
+def test_intervals_only_get_wider(low: float, width: float, step: float) -> None:
+    found = outward(low, low + width, step)
+    assert found[0] <= low + 1e-8
+    assert found[1] >= low + width - 1e-8
+    assert abs(nearest(low, step) - low) <= step / 2 + 1e-9

@@ -1,0 +1,71 @@
+"""The attack that rounding closes: exact fractions give back their counts."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from fedaudit.cli.local_run import run_locally
+from fedaudit.spec.parse import parse_spec
+from tests.training.specs import groups_spec
+
+
+def published(**changes: Any) -> dict[str, Any]:
+    spec = parse_spec(groups_spec(training__rounds=6, training__stopping={}, **changes))
+    return run_locally(spec, sources_dir=None, device="cpu", progress=lambda _: None).report
+
+
+@pytest.fixture(scope="module")
+def exact() -> dict[str, Any]:
+    return published()
+
+
+@pytest.fixture(scope="module")
+def rounded() -> dict[str, Any]:
+    return published(fairness__rounding={"base": 5})
+
+
+def sizes_behind(report: dict[str, Any]) -> list[int]:
+    """The denominators of the groups' selection rates, in lowest terms."""
+    [section] = report["fairness"]
+    rates = [group["selection_rate"] for group in section["groups"]]
+    return [Fraction(rate).limit_denominator(2000).denominator for rate in rates]
+
+
+def test_exact_rates_give_back_counts_and_rounded_ones_do_not(
+    exact: dict[str, Any], rounded: dict[str, Any]
+) -> None:
+    [truth], [shown] = exact["fairness"], rounded["fairness"]
+    before, after = truth["groups"], shown["groups"]
+    assert any(
+        one["selection_rate"] != two["selection_rate"]
+        for one, two in zip(before, after, strict=False)
+    )
+    # 500 held-out rows: multiples of 5 of multiples of 5 leave at most a fifth of the size.
+    assert all(one <= 500 // 5 + 1 for one in sizes_behind(rounded))
+    for one, two in zip(before, after, strict=True):
+        for name in ("selection_rate", "true_positive_rate", "false_positive_rate"):
+            assert two[name] == pytest.approx(one[name], abs=0.25)
+
+
+def test_derived_figures_are_in_steps(exact: dict[str, Any], rounded: dict[str, Any]) -> None:
+    [truth], [shown] = exact["fairness"], rounded["fairness"]
+    for group in shown["groups"]:
+        assert group["loss"] == float(f"{group['loss']:.2g}")
+    assert shown["cross_check"] is None
+    assert "rounded" in shown["cross_check_reason"]
+    for group in shown["client_averaged"]["groups"]:
+        assert group["clients"] % 5 == 0
+    for name, metric in shown["metrics"].items():
+        if metric["interval"] is not None:
+            before = truth["metrics"][name]["interval"]
+            assert metric["interval"]["low"] <= before["low"]
+            assert metric["interval"]["high"] >= min(1.0, before["high"]) - 1e-9
+            assert metric["interval"]["low"] <= metric["value"] <= metric["interval"]["high"]
+        if metric["null"] is not None:
+            assert round(metric["null"]["p_value"] * 100) == pytest.approx(
+                metric["null"]["p_value"] * 100
+            )
+    assert any("rounded at random to multiples of 5" in one for one in rounded["limits"])
+    assert not any("rounded at random" in one for one in exact["limits"])
+    assert rounded["integrity"]["ledger_hash"] == exact["integrity"]["ledger_hash"]

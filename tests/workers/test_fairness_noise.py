@@ -1,0 +1,256 @@
+"""Fairness counts with noise in the service: charged, settled, published and verified."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from api.http.problems import ProblemError
+from api.services.reports.bundles import bundle_of
+from api.services.reports.stored_evidence import evidence_of as stored_evidence
+from fedaudit.ledger.bundle import opened_bundle
+from fedaudit.ledger.evidence import Evidence
+from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.reports.verification.verification import verify
+from models.database import Database
+from models.repositories import (
+    ExperimentRepository,
+    FairnessRepository,
+    FederationRepository,
+    RoundRepository,
+)
+from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
+from tests.workers.epsilon_specs import central
+from tests.workers.test_epsilon_runs import audited, budgets_of, ledger_of, report_of
+from workers import run_loop
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+
+NOISE = {
+    "mechanism": "discrete-laplace",
+    "epsilon": 0.5,
+    "unit": "client",
+    "max_rows_per_client": 5,
+}
+
+
+def noised(**changes: Any) -> dict[str, Any]:
+    """A run of two groups whose counts get noise."""
+    return spec_with(
+        federation={"source": "synthetic-groups", "clients_per_group": [60, 40]},
+        model={"kind": "linear"},
+        fairness={
+            "sensitive": ["group"],
+            "favourable": {"op": "ge", "value": 0},
+            "noise": {**NOISE, **changes.pop("noise", {})},
+        },
+        **changes,
+    )
+
+
+@pytest.fixture
+def finished(database: Database, context: WorkerContext) -> Submitted:
+    submitted = submit(database, noised())
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert experiment.status == "succeeded", experiment.status_detail
+    return submitted
+
+
+def test_ledger_report_and_budget_agree(database: Database, finished: Submitted) -> None:
+    audited(database, finished)
+    *_, last = ledger_of(database, finished)
+    assert (last.round, last.observer, last.subject_kind) == (13, "report", "validation_client")
+    assert last.epsilons is not None
+    assert last.epsilons.tolist() == [0.5]
+    stated = report_of(database, finished)["fairness_privacy"]
+    assert (stated["epsilon"], stated["delta"], stated["unit"]) == (0.5, 0.0, "client")
+    assert stated["sensitivity"] == {"l1": 5.0, "l2": 5.0, "attributes": 1, "max_rows": 5}
+    assert stated["in_force"] is False  # the seed gives simulated noise back
+    budget = budgets_of(database, finished)["report"]
+    assert budget.unit == "client"
+    assert budget.reserved == 0.0
+    # Composed at a delta, by Renyi orders: a little more than the sum without one.
+    assert 0.5 <= budget.spent <= 0.53
+
+
+def test_nothing_of_held_out_people_is_published_without_noise(
+    database: Database, finished: Submitted
+) -> None:
+    report = report_of(database, finished)
+    utility = report["utility"]
+    for name in ("validation_loss", "selection_loss", "accuracy"):
+        assert utility[name] is None
+        assert "fairness.noise" in utility["reasons"][name]
+    assert utility["best_round"] == utility["rounds"] == 12
+    [section] = report["fairness"]
+    assert section["by_hypothesis"] == []
+    assert section["client_averaged"] is None
+    assert section["cross_check"] is None
+    for metric in section["metrics"].values():
+        assert metric["null"] is None
+        assert metric["value"] is None or metric["interval"]["method"] == "noised-counts"
+    for group in section["groups"]:
+        assert group["accuracy"] is None
+        assert group["loss"] is None
+        assert isinstance(group["rows"], int)
+    assert report["data"]["notes"] == []
+    experiment = experiment_of(database, finished)
+    assert (experiment.validation_loss, experiment.accuracy) == (None, None)
+    with database.read() as session:
+        rounds = RoundRepository(session).after(finished.id)
+        fairness = FairnessRepository(session).after(finished.id)
+    for one in rounds:
+        assert (one.selection_loss, one.validation_loss, one.accuracy) == (None, None, None)
+        assert one.equalized_odds_difference is None
+        assert "fairness.noise" in one.reasons["selection_loss"]
+    assert {figure["value"] for row in fairness for figure in row.figures} == {None}
+    for kind, data in events_of(database, finished.id):
+        if kind == "round.completed":
+            assert data["selection_loss"] is None
+            assert data["validation_loss"] is None
+
+
+def evidence_of(database: Database, submitted: Submitted, *, without: str = "") -> Evidence:
+    """What is stored, without the entries against one observer."""
+    experiment = experiment_of(database, submitted)
+    found = stored_evidence(database, experiment, report_of(database, submitted))
+    kept = [row for row in found.rows if getattr(row, "observer", "") != without]
+    return replace(found, rows=kept)
+
+
+def test_evidence_verifies_and_a_smaller_epsilon_is_found(
+    database: Database, finished: Submitted
+) -> None:
+    checks = {one.name: one.outcome for one in verify(evidence_of(database, finished)).checks}
+    assert set(checks.values()) == {"pass"}
+    assert {"ledger.fairness_privacy", "report.fairness_privacy"} <= set(checks)
+    evidence = evidence_of(database, finished)
+    assert evidence.report is not None
+    evidence.report["fairness_privacy"]["epsilon"] = 0.1
+    checks = {one.name: one.outcome for one in verify(evidence).checks}
+    assert checks["report.fairness_privacy"] == "fail"
+
+
+def test_a_bundle_of_it_verifies(database: Database, finished: Submitted, tmp_path: Path) -> None:
+    experiment = experiment_of(database, finished)
+    with database.read() as session:
+        content = b"".join(bundle_of(database, session, experiment))
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(content)
+    with opened_bundle(path) as evidence:
+        checks = {one.name: one.outcome for one in verify(evidence).checks}
+    assert set(checks.values()) == {"pass"}
+    assert "ledger.fairness_privacy" in checks
+
+
+def test_a_worker_lost_before_its_report_is_stored_charges_once(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted, first = submit(database, noised()), [True]
+    original = run_loop.report_of
+
+    def lost(*arguments: Any, **keywords: Any) -> Any:
+        if first.pop():
+            first.append(False)
+            raise RuntimeError("lost")
+        first.append(False)
+        return original(*arguments, **keywords)
+
+    monkeypatch.setattr(run_loop, "report_of", lost)
+    run_unit(context, submitted.unit_id)
+    assert experiment_of(database, submitted).status == "running"
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert experiment.status == "succeeded", experiment.status_detail
+    audited(database, submitted)
+    assert [row.observer for row in ledger_of(database, submitted)].count("report") == 1
+    checks = {one.name: one.outcome for one in verify(evidence_of(database, submitted)).checks}
+    assert "fail" not in checks.values()
+
+
+def test_a_ledger_without_the_charge_is_found(database: Database, finished: Submitted) -> None:
+    evidence = evidence_of(database, finished, without="report")
+    checks = {one.name: one.outcome for one in verify(evidence).checks}
+    assert checks["ledger.fairness_privacy"] == "fail"
+
+
+def test_a_cancelled_run_is_not_charged(database: Database) -> None:
+    submitted = submit(database, noised())
+    assert budgets_of(database, submitted)["report"].reserved > 0
+    with database.write() as session:
+        experiments = ExperimentRepository(session, submitted.project_id)
+        experiments.request_cancel(submitted.id, price=leakage)
+    budget = budgets_of(database, submitted)["report"]
+    assert (budget.reserved, budget.spent) == (0.0, 0.0)
+
+
+def set_total(database: Database, submitted: Submitted, total: float) -> None:
+    with database.write() as session:
+        FederationRepository(session, submitted.project_id).set_budget(
+            submitted.federation_id,
+            book="simulation",
+            figure="epsilon",
+            delta=1e-9,
+            adjacency="add-or-remove-one",
+            observer="report",
+            total=total,
+        )
+
+
+def test_a_budget_against_readers_composes_and_refuses(database: Database) -> None:
+    first = submit(database, noised())
+    set_total(database, first, 1.1)
+    submit(database, noised())
+    with pytest.raises(ProblemError, match=r"smaller fairness\.noise\.epsilon"):
+        submit(database, noised())
+    with pytest.raises(ProblemError, match="cannot be composed"):
+        submit(
+            database,
+            noised(noise={"unit": "record", "max_rows_per_client": None}, training__hypotheses=1),
+        )
+    exact = noised()
+    exact["fairness"] = {**exact["fairness"], "noise": None}
+    with pytest.raises(ProblemError, match=r"without fairness\.noise nothing bounds"):
+        submit(database, exact)
+
+
+def test_a_budget_of_training_does_not_refuse_what_it_is_not_about(database: Database) -> None:
+    first = submit(database, noised())
+    set_total(database, first, 1.1)
+    # Another federation's budgets, and a run whose training is counted otherwise, are apart.
+    assert submit(database, central()).federation_id != first.federation_id
+
+
+@pytest.mark.parametrize("noise", ["release", "simulation"])
+def test_secret_noise_differs_between_two_runs(
+    noise: str, database: Database, context: WorkerContext
+) -> None:
+    found = []
+    for _ in range(2):
+        submitted = submit(database, noised(privacy__noise=noise))
+        run_unit(context, submitted.unit_id)
+        report = report_of(database, submitted)
+        assert report["fairness_privacy"]["in_force"] is (noise == "release")
+        found.append([group["rows"] for group in report["fairness"][0]["groups"]])
+    assert (found[0] == found[1]) is (noise == "simulation")
+
+
+def test_one_service_rounds_the_same_people_alike(
+    database: Database, context: WorkerContext
+) -> None:
+    found = []
+    for rounding in ({"base": 5}, {"base": 5}, None):
+        spec = noised()
+        spec["fairness"] = {**spec["fairness"], "noise": None, "rounding": rounding}
+        submitted = submit(database, spec)
+        run_unit(context, submitted.unit_id)
+        report = report_of(database, submitted)
+        assert report["fairness_privacy"] is None
+        assert "no epsilon bounds" in report["fairness_privacy_reason"]
+        with database.read() as session:
+            rounds = FairnessRepository(session).after(submitted.id)
+        found.append(([row.figures for row in rounds], report["fairness"][0]["groups"]))
+    assert found[0] == found[1]
+    assert found[0] != found[2]
