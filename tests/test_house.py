@@ -20,6 +20,7 @@ SAME_MEANING = {
     # One concept on several floors: the spec's words, the domain, tables, repositories, routes.
     "api_keys": "keys of the HTTP interface",
     "checkpoints": "where a run or its ledger stood",
+    "disclosures": "what was disclosed of data",
     "events": "an experiment's events",
     "experiment": "one experiment",
     "experiment_lists": "pages of experiments",

@@ -12,8 +12,8 @@ from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage
 from models.database import Database
-from workers.checkpoint_signing import load_signing_key
 from workers.heartbeat import Heartbeat
+from workers.proof.checkpoint_signing import load_signing_key
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ from models.repositories import (
 )
 from models.repositories.experiments import ENDED
 from models.values import FinalFigures
-from workers.checkpoint_signing import sign_as_stored, sign_checkpoint
 from workers.database_sink import DatabaseSink
 from workers.interrupted_rounds import charge_interrupted_rounds
+from workers.proof.checkpoint_signing import sign_as_stored, sign_checkpoint
 from workers.report_index import report_index
 from workers.running_experiment import RunningExperiment
 

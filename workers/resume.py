@@ -32,7 +32,7 @@ from models.repositories import (
     SubjectSetRepository,
 )
 from models.tables.experiments import Experiment
-from workers.ledger_witness import witness_of_resumed
+from workers.proof.ledger_witness import witness_of_resumed
 from workers.running_experiment import RunningExperiment
 
 _PAGE = 500

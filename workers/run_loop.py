@@ -18,13 +18,13 @@ from fedaudit.training.base.round_records import FinalResult, PlannedRound, Roun
 from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.trainer_choice import open_stack
 from models.repositories import BudgetRepository, EpsilonBudgetRepository, LedgerRepository
-from workers.checkpoint_signing import CheckpointClock, sign_checkpoint
 from workers.claim import Lease
 from workers.claimed_unit import DETAIL_CHARACTERS
 from workers.context import WorkerContext
 from workers.finish import end_without_report, report_of, store_records, succeed
 from workers.flush import FencedWriter, store_block
 from workers.pace import Pace
+from workers.proof.checkpoint_signing import CheckpointClock, sign_checkpoint
 from workers.running_experiment import RunningExperiment
 
 log = structlog.get_logger()

@@ -31,8 +31,8 @@ from models.repositories import (
 )
 from models.tables.units import Unit
 from models.values import ReclaimedUnit
-from workers.checkpoint_signing import announce_key, load_signing_key, sign_as_stored
 from workers.interrupted_rounds import charge_interrupted_rounds, context_of_interrupted
+from workers.proof.checkpoint_signing import announce_key, load_signing_key, sign_as_stored
 from workers.start import start
 
 log = structlog.get_logger()

@@ -4,8 +4,8 @@ from models.repositories.api_keys import ApiKeyRepository
 from models.repositories.budget_gaps import BudgetGapRepository
 from models.repositories.budgets import BudgetRepository
 from models.repositories.checkpoints import CheckpointRepository
+from models.repositories.contents.disclosures import DisclosureRepository
 from models.repositories.contents.near_copies import NearCopyRepository
-from models.repositories.disclosures import DisclosureRepository
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository
 from models.repositories.events import EventRepository
 from models.repositories.experiments import ExperimentRepository

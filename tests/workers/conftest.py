@@ -11,8 +11,8 @@ import workers.run_loop
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from models.database import Database
-from workers.checkpoint_signing import CheckpointClock
 from workers.context import WorkerContext
+from workers.proof.checkpoint_signing import CheckpointClock
 
 LEASE_SECONDS = 2.0
 

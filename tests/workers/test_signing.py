@@ -30,8 +30,8 @@ from models.tables.reports import Report
 from models.tables.signing import LedgerCheckpoint
 from models.tables.units import Unit
 from tests.workers.admission import Submitted, experiment_of, spec_with, submit
-from workers.checkpoint_signing import CheckpointClock, load_signing_key
 from workers.context import WorkerContext
+from workers.proof.checkpoint_signing import CheckpointClock, load_signing_key
 from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 

@@ -1,0 +1,1 @@
+"""What a worker signs of its ledgers, and what it saw of one that it took up again."""
