@@ -16,7 +16,7 @@ from api.schemas.keys import KeyRequest
 from fedaudit import __version__
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.readings.reading_choice import READINGS
-from fedaudit.spec.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration
 

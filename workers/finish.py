@@ -12,7 +12,7 @@ from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.report_material import report_material
-from fedaudit.spec.disclosure_policy import parse_disclosure_policy
+from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.round_records import FinalResult

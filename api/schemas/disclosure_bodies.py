@@ -5,7 +5,7 @@ from typing import Self
 
 from pydantic import BaseModel
 
-from fedaudit.spec.disclosure_policy import DisclosureFloor, DisclosurePolicy
+from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor, DisclosurePolicy
 
 
 class DisclosureFloorBody(BaseModel):

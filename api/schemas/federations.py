@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from api.http.problems import ProblemFault
 from api.schemas.base import Body, PageParameters
-from fedaudit.spec.disclosure_departures import registration_faults
-from fedaudit.spec.disclosure_policy import parse_disclosure_policy
+from fedaudit.spec.disclosure.disclosure_departures import registration_faults
+from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.registration import parse_registration
 from models.tables.federations import Federation
 from models.values import FederationStatus, Simulation

@@ -11,7 +11,7 @@ from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.remote import connected
 from fedaudit.cli.specs import read_value
 from fedaudit.client.client import Client
-from fedaudit.spec.disclosure_policy import parse_disclosure_policy
+from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 
 

@@ -14,7 +14,7 @@ from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
 from fedaudit.runs.publishing import publish_counts
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
-from fedaudit.spec.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.training.base.round_records import FinalResult
 from fedaudit.training.base.stopping import has_diverged, reported_end
 

@@ -14,8 +14,12 @@ from api.schemas.disclosure_bodies import DisclosureBody
 from api.services.base.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.spec.disclosure_departures import floor_faults, registration_faults, spec_faults
-from fedaudit.spec.disclosure_policy import (
+from fedaudit.spec.disclosure.disclosure_departures import (
+    floor_faults,
+    registration_faults,
+    spec_faults,
+)
+from fedaudit.spec.disclosure.disclosure_policy import (
     DisclosureFloor,
     DisclosurePolicy,
     parse_disclosure_policy,

@@ -14,7 +14,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.hypotheses_document import Plane
-from fedaudit.spec.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from fedaudit.spec.disclosure_policy import DisclosureFloor, DisclosurePolicy, FixedSplit
+from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor, DisclosurePolicy, FixedSplit
 from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Favourable, Groups
