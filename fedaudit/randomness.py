@@ -71,6 +71,8 @@ class Purpose(IntEnum):
     """Who changes groups where an attribute is taken to mean nothing."""
     LAYER_MAGNITUDE = 19
     """The norm of the noise of each layer behind the first."""
+    HELD_OUT_RECORDS = 20
+    """Whether a record validates."""
 
 
 class Source(Protocol):
@@ -261,6 +263,16 @@ def wide_uniforms(words: WideWords) -> NDArray[np.float64]:
     numbers += 0.5
     numbers *= 2.0**-63
     return np.minimum(numbers, _WIDE_BELOW_ONE, out=numbers)
+
+
+def keyed_words(seed: int, *, purpose: Purpose, keys: NDArray[np.uint64], count: int) -> WideWords:
+    """Random words of 64 bits for things that have keys of 64 bits: uint64 keys.shape + (count,).
+
+    They depend on seed, purpose and key alone, and not on what else is drawn for.
+    """
+    return CounterSource(seed).wide_words(
+        purpose=purpose, round_=keys >> _SHIFT, counters=keys & _LOW, count=count
+    )
 
 
 def normals(words: Words, dtype: DTypeLike = np.float32) -> NDArray[np.floating]:

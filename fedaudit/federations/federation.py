@@ -86,6 +86,9 @@ class Federation:
     record_budgets: NDArray[np.float64] | None = None
     """[clients, rows]: the privacy budget that a column of the data gives each row, NaN on padding.
     None where the spec names no such column."""
+    record_keys: NDArray[np.uint64] | None = None
+    """[clients, rows]: see `fedaudit.federations.record_keys`; 0 on padding. None where nothing is
+    drawn for each record."""
 
     @property
     def clients(self) -> int:

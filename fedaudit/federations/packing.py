@@ -37,6 +37,8 @@ class Rows:
     notes: tuple[str, ...] = ()
     record_budgets: NDArray[np.float64] | None = None
     """[rows]: the privacy budget of each row."""
+    record_keys: NDArray[np.uint64] | None = None
+    """[rows]: the key of each row."""
 
 
 def check_size(*, clients: int, rows: int, features: int, where: str, remedy: str) -> None:
@@ -105,6 +107,9 @@ def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
         record_budgets=None
         if rows.record_budgets is None
         else _scatter(rows.record_budgets, place, shape, fill=np.nan),
+        record_keys=None
+        if rows.record_keys is None
+        else _scatter(rows.record_keys, place, shape, fill=0),
     )
 
 
