@@ -62,6 +62,7 @@ bench:
 	$(PYTHON) -m benchmarks.handwriting --data $(DATA)
 	$(PYTHON) -m benchmarks.clipped_gradients
 	$(PYTHON) -m benchmarks.record_budgets
+	$(PYTHON) -m benchmarks.record_coins
 	$(PYTHON) -m benchmarks.large_table
 	$(PYTHON) -m benchmarks.report_pages
 	$(PYTHON) -m benchmarks.fairness_cost --data $(DATA)

@@ -46,6 +46,7 @@ class SyntheticLinear(Source):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=True,
+            deals_rows=False,
             target="number",
             images=False,
             attributes=frozenset(),
@@ -74,6 +75,7 @@ class SyntheticGroups(Source):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=True,
+            deals_rows=False,
             target="number",
             images=False,
             attributes=frozenset({"group"}),
@@ -118,6 +120,7 @@ class HospitalCharges(FileSource):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=False,
+            deals_rows=False,
             target="number",
             images=False,
             attributes=None,

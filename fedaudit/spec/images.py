@@ -46,6 +46,7 @@ class Images(FileSource):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=self.rotate is not None,
+            deals_rows=False,
             target="class",
             images=True,
             attributes=None,
@@ -72,6 +73,7 @@ class Femnist(FileSource):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=self.rotate is not None,
+            deals_rows=False,
             target="class",
             images=True,
             attributes=None,

@@ -16,6 +16,8 @@ class SourceTraits:
 
     draws_data: bool
     """Whether the loaded data depend on the experiment's seed."""
+    deals_rows: bool
+    """Whether the seed deals rows to clients by their place, so that one more deals all anew."""
     target: TargetKind
     images: bool
     """Whether rows are images."""

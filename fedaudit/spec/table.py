@@ -191,6 +191,7 @@ class Table(FileSource):
     def traits(self) -> SourceTraits:
         return SourceTraits(
             draws_data=self.dealt is not None or self._standardised_over_training,
+            deals_rows=self.dealt is not None,
             target="either",
             images=False,
             attributes=None,
