@@ -26,6 +26,14 @@ class Mutant:
     occurrence: int
     line: int
 
+    def parses(self) -> bool:
+        """Whether the change is Python: a bare `*` of an argument list is taken for a product."""
+        try:
+            ast.parse(self.source())
+        except SyntaxError:
+            return False
+        return True
+
     def source(self) -> str:
         """The changed file. Raises ValueError where the operator changes nothing."""
         changed = mutate_code(self.path.read_text(), _operator(self.operator), self.occurrence)
