@@ -143,9 +143,10 @@ def test_rows_out_of_order_and_twice_are_disordered() -> None:
     assert audited([first, sealed(second, head)]).disordered.count == 0
 
 
-def test_counts_that_do_not_follow_from_the_releases_are_named() -> None:
+@pytest.mark.parametrize("releases", [(2, 2), (1, 1)], ids=["too many", "too few"])
+def test_counts_that_do_not_follow_from_the_releases_are_named(releases: tuple[int, int]) -> None:
     first, second, *_ = chain()
-    wrong = sealed(replace(second, releases=np.array([2, 2], np.int32)), first.link)
+    wrong = sealed(replace(second, releases=np.array(releases, np.int32)), first.link)
     audit = audited([first, wrong])
     assert audit.miscounted.count == 1
     assert audit.altered.count == 0

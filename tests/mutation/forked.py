@@ -114,7 +114,7 @@ class Related:
 
     def limit(self, tests: Sequence[str]) -> float:
         """Far longer than these tests take by themselves."""
-        return 60 + 10 * sum(self._seconds.get(test, 0.0) for test in tests)
+        return 30 + 4 * sum(self._seconds.get(test, 0.0) for test in tests)
 
 
 def related(folders: Sequence[str], paths: Sequence[Path]) -> Related:

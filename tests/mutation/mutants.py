@@ -27,7 +27,7 @@ class Mutant:
     line: int
 
     def parses(self) -> bool:
-        """Whether the change is Python: a bare `*` of an argument list is taken for a product."""
+        """Whether the change is Python: the star of `*rows` is taken for a product."""
         try:
             ast.parse(self.source())
         except SyntaxError:
@@ -51,7 +51,7 @@ class Mutant:
 def mutants_of(path: Path) -> Iterator[Mutant]:
     """All mutants of a file but those that change annotations."""
     source = path.read_text()
-    tree = get_ast(source)
+    tree, lines = get_ast(source), source.splitlines()
     quiet = list(_annotations(ast.parse(source)))
     for name in operator_names():
         if name.endswith(_LEFT_OUT):
@@ -63,6 +63,9 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
             for start, end in operator.mutation_positions(node)
         )
         for occurrence, (start, _) in enumerate(places):
+            # A bare `*` among parameters is taken for a product.
+            if lines[start[0] - 1].startswith("*,", start[1]):
+                continue
             if not any(first <= start < last for first, last in quiet):
                 yield Mutant(path, name, occurrence, line=start[0])
 
