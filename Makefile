@@ -6,6 +6,10 @@ PYTHON ?= $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,python3)
 # What `make install` makes the environment with.
 BASE_PYTHON ?= $(shell for name in python3.11 python3; do $$name -c '' 2>/dev/null && echo $$name && break; done)
 PYTEST_ARGS ?=
+# What `make mutation` changes, and for how long it judges changes.
+MUTATE ?= fedaudit/ledger
+MINUTES ?= 30
+MUTATION_ARGS ?=
 # Where the data sets lie that are not part of the project.
 DATA ?= ../shared/data
 
@@ -13,7 +17,7 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-data lint format bench reproduce screenshots
+.PHONY: help install demo test test-slow test-data mutation lint format bench reproduce screenshots
 
 help:
 	@echo "make install    make .venv and install fedaudit and its tools into it"
@@ -21,6 +25,7 @@ help:
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
 	@echo "make test-data  train on the real data by a running service: the table in docs/federations.md"
+	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make bench      run the benchmarks"
@@ -46,6 +51,10 @@ test-data:
 	FEDAUDIT_TEST_DATA_DIR="$(abspath $(DATA))" $(PYTHON) -m pytest -m slow \
 		tests/end_to_end/test_federations_real_data.py $(PYTEST_ARGS)
 
+# Needs the extra `mutation`: $(PYTHON) -m pip install --editable '.[dev,mutation]'
+mutation:
+	$(PYTHON) -m tests.mutation $(MUTATE) --minutes $(MINUTES) $(MUTATION_ARGS)
+
 lint:
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -62,6 +71,7 @@ bench:
 	$(PYTHON) -m benchmarks.handwriting --data $(DATA)
 	$(PYTHON) -m benchmarks.clipped_gradients
 	$(PYTHON) -m benchmarks.record_budgets
+	$(PYTHON) -m benchmarks.record_coins
 	$(PYTHON) -m benchmarks.large_table
 	$(PYTHON) -m benchmarks.report_pages
 	$(PYTHON) -m benchmarks.fairness_cost --data $(DATA)

@@ -42,7 +42,11 @@ def budgets_of_all_kinds(epsilon_max: float) -> dict[str, NDArray[np.float64]]:
     kinds = {"log-uniform": _EPSILON_MIN * (epsilon_max / _EPSILON_MIN) ** unit}
     for name in ("three-levels", "bounded-pareto", "bounded-mix-gauss"):
         kinds[name] = draw_budgets(
-            name, seed=0, records=[_RECORDS], epsilon_min=_EPSILON_MIN, epsilon_max=epsilon_max
+            name,
+            seed=0,
+            keys=np.arange(_RECORDS, dtype=np.uint64),
+            epsilon_min=_EPSILON_MIN,
+            epsilon_max=epsilon_max,
         )
     return kinds
 

@@ -71,9 +71,11 @@ class Purpose(IntEnum):
     """Who changes groups where an attribute is taken to mean nothing."""
     LAYER_MAGNITUDE = 19
     """The norm of the noise of each layer behind the first."""
-    COUNT_NOISE = 20
+    HELD_OUT_RECORDS = 20
+    """Whether a record validates."""
+    COUNT_NOISE = 21
     """Noise on the counts of held-out rows."""
-    COUNTED_ROWS = 21
+    COUNTED_ROWS = 22
     """Which rows of a held-out client count, where their number is bounded."""
 
 
@@ -265,6 +267,16 @@ def wide_uniforms(words: WideWords) -> NDArray[np.float64]:
     numbers += 0.5
     numbers *= 2.0**-63
     return np.minimum(numbers, _WIDE_BELOW_ONE, out=numbers)
+
+
+def keyed_words(seed: int, *, purpose: Purpose, keys: NDArray[np.uint64], count: int) -> WideWords:
+    """Random words of 64 bits for things that have keys of 64 bits: uint64 keys.shape + (count,).
+
+    They depend on seed, purpose and key alone, and not on what else is drawn for.
+    """
+    return CounterSource(seed).wide_words(
+        purpose=purpose, round_=keys >> _SHIFT, counters=keys & _LOW, count=count
+    )
 
 
 def normals(words: Words, dtype: DTypeLike = np.float32) -> NDArray[np.floating]:

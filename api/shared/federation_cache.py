@@ -119,6 +119,7 @@ class FederationCache:
             repr(spec.fairness.intersections),
             spec.training.loss,
             spec.model.kind,
-            repr(getattr(spec.privacy, "budgets", None)),
+            spec.privacy.budget_column,
+            spec.privacy.draws_by_record,
             *files,
         )

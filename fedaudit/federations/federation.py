@@ -89,6 +89,9 @@ class Federation:
     row_numbers: NDArray[np.int64] | None = None
     """[clients, rows]: the number of each row in the file, -1 on padding; the same whichever rows
     and columns a spec uses. None where the data are no table."""
+    record_keys: NDArray[np.uint64] | None = None
+    """[clients, rows]: see `fedaudit.federations.record_keys`; 0 on padding. None where nothing is
+    drawn for each record."""
 
     @property
     def clients(self) -> int:

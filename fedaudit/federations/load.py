@@ -1,11 +1,13 @@
 """Load the federation of a spec: the entry point of this package."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from fedaudit.federations.agreement import check_agreement
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.intersections import with_intersections
 from fedaudit.federations.reading.source_files import Files, MayRead, OpenUpload
+from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.source_kinds import source_kind
 from fedaudit.spec.experiment import ExperimentSpec
@@ -37,5 +39,7 @@ def _load(spec: ExperimentSpec, files: Files) -> Federation:
         seed=spec.seed,
         files=files,
         budgets=spec.privacy.budget_column,
+        keyed=spec.privacy.draws_by_record,
     )
-    return source_kind(spec.federation).load(asked)
+    federation = source_kind(spec.federation).load(asked)
+    return replace(federation, record_keys=record_keys(federation)) if asked.keyed else federation

@@ -39,6 +39,8 @@ class Rows:
     """[rows]: the privacy budget of each row."""
     row_numbers: NDArray[np.int64] | None = None
     """[rows]: the number of each row in the file."""
+    record_keys: NDArray[np.uint64] | None = None
+    """[rows]: the key of each row."""
 
 
 def check_size(*, clients: int, rows: int, features: int, where: str, remedy: str) -> None:
@@ -110,6 +112,9 @@ def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
         row_numbers=None
         if rows.row_numbers is None
         else _scatter(rows.row_numbers, place, shape, fill=-1),
+        record_keys=None
+        if rows.record_keys is None
+        else _scatter(rows.record_keys, place, shape, fill=0),
     )
 
 

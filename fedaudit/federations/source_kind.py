@@ -28,6 +28,8 @@ class LoadRequest:
     files: Files
     budgets: str | None
     """The column with every row's privacy budget."""
+    keyed: bool
+    """Whether something is drawn for each record by its key."""
 
 
 class SourceKind(ABC):
@@ -60,6 +62,7 @@ class FileKind(SourceKind):
             seed=_SEED_OF_PROFILES,
             files=files,
             budgets=None,
+            keyed=False,
         )
         federation = self.load(asked)
         check_fingerprint(federation.fingerprint, fingerprint)

@@ -5,7 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.randomness import CounterSource, Purpose, permutation
+from fedaudit.randomness import (
+    CounterSource,
+    Purpose,
+    keyed_words,
+    permutation,
+    wide_uniforms,
+)
 from fedaudit.spec.sources import Source
 
 
@@ -52,30 +58,6 @@ def scored_rows(
     """
     nearest = (rows * fraction + 0.5).astype(np.int64)
     count = np.maximum(1, np.minimum(nearest, rows - 1))
-    return _drawn_rows(rows, count, clients=clients, longest=longest, seed=seed)
-
-
-def held_out_rows(
-    rows: NDArray[np.int64], *, clients: NDArray[np.int64], longest: int, fraction: float, seed: int
-) -> NDArray[np.bool_]:
-    """Which rows of these clients validate and do not train: bool [clients, longest].
-
-    As `scored_rows`, but the only row of a client trains.
-    """
-    nearest = (rows * fraction + 0.5).astype(np.int64)
-    count = np.minimum(np.maximum(1, nearest), rows - 1)
-    return _drawn_rows(rows, count, clients=clients, longest=longest, seed=seed)
-
-
-def _drawn_rows(
-    rows: NDArray[np.int64],
-    count: NDArray[np.int64],
-    *,
-    clients: NDArray[np.int64],
-    longest: int,
-    seed: int,
-) -> NDArray[np.bool_]:
-    """`count` [clients] of each client's rows, at random: bool [clients, longest]."""
     words = CounterSource(seed).words(
         purpose=Purpose.ROWS, round_=0, counters=clients, count=longest
     )
@@ -85,3 +67,15 @@ def _drawn_rows(
     rank = keys.argsort(-1).argsort(-1)
     drawn: NDArray[np.bool_] = rank < count[:, None]
     return drawn
+
+
+def held_out_rows(keys: NDArray[np.uint64], *, fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Which records validate and do not train, by a coin for each: bool, of the shape of `keys`.
+
+    Each is held out with chance `fraction`, whatever other records there are. The seed is public,
+    so whoever knows it and a record knows the record's coin. A client may be left with no row that
+    trains, or with none that validates.
+    """
+    coins = keyed_words(seed, purpose=Purpose.HELD_OUT_RECORDS, keys=keys, count=1)[..., 0]
+    held_out: NDArray[np.bool_] = wide_uniforms(coins) < fraction
+    return held_out

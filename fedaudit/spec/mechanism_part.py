@@ -26,6 +26,11 @@ class MechanismPart(SpecPart):
     def budget_column(self) -> str | None:
         """The column of the table with each record's budget; None where there is none."""
 
+    @property
+    @abstractmethod
+    def draws_by_record(self) -> bool:
+        """Whether something is drawn for each record: which validate, or with which budgets."""
+
     @abstractmethod
     def check(self, *, training: Training, federation: FederationSpec) -> None:
         """Raises a validation error that names the field and the remedy."""
@@ -38,6 +43,11 @@ class UpdateMechanism(MechanismPart):
     def budget_column(self) -> str | None:
         """None: budgets of records are of another mechanism."""
         return None
+
+    @property
+    def draws_by_record(self) -> bool:
+        """False: it is clients that are drawn."""
+        return False
 
 
 def check_updates(mechanism: str, *, training: Training, federation: FederationSpec) -> None:

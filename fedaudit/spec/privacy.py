@@ -321,6 +321,11 @@ class RecordPersonalised(MechanismPart):
         """See `MechanismPart`."""
         return self.budgets.column
 
+    @property
+    def draws_by_record(self) -> bool:
+        """See `MechanismPart`."""
+        return True
+
     def check(self, *, training: Training, federation: FederationSpec) -> None:
         """See `MechanismPart`."""
         self._check_rates(training)

@@ -36,3 +36,8 @@ class SourceTraits:
     """Sentences for a report's limits: what loading reveals without protection."""
     fairness_limits: tuple[str, ...]
     """Sentences for a report's limits: what explains gaps between groups."""
+
+    @property
+    def deals_rows(self) -> bool:
+        """Whether the seed deals rows to clients by their place, so that one more deals all anew."""
+        return self.client_key is None and not self.made_up

@@ -39,8 +39,8 @@ class Source(SpecPart):
     """What is held out, and how it is scored."""
 
     validation_fraction: ValidationFraction = 0.3
-    """Share held out for validation, drawn with the experiment's seed: of the clients, or of every
-    client's rows."""
+    """Share held out for validation, drawn with the seed of the experiment: of the clients, or the
+    chance of every row."""
     validation_unit: ValidationUnit = "client"
     """What is held out: whole clients, or (with `record-personalised`) rows of every client, all
     of which then train."""

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import MechanismParameters
-from fedaudit.ledger.rows import BundledRow, entry_of
+from fedaudit.ledger.rows import BundledRow, UnreadableRow, entry_of
 
 ID = "01890000-0000-7000-8000-000000000000"
 NAMES = ("a", "b")
@@ -75,3 +75,114 @@ def test_a_metric_entry_has_no_delta(stray: dict[str, object]) -> None:
     row = replace(row, digest=digest)
     assert altered(row) == 0
     assert altered(replace(row, inputs={**row.inputs, **stray})) == 1
+
+
+def chain(rounds: int = 4) -> list[BundledRow]:
+    """A ledger of some rounds, in the second of which the second client was refused."""
+    rows, head, releases = [], genesis(ID), np.zeros(2, dtype=np.int32)
+    for number in range(1, rounds + 1):
+        outcomes = np.array([0, 1 if number == 2 else 0], np.int16)
+        releases = releases + (outcomes == 0).astype(np.int32)
+        row = replace(row_of(), round=number, outcomes=outcomes, releases=releases)
+        rows.append(sealed(row, head))
+        head = rows[-1].link
+    return rows
+
+
+def sealed(row: BundledRow, head: bytes) -> BundledRow:
+    """The row with the digest and link that belong to it."""
+    digest = EntryEncoder(NAMES).digest(entry_of(row))
+    return replace(row, digest=digest, link=link(head, digest, row.clusters))
+
+
+def audited(rows: list[BundledRow | UnreadableRow], *watch: int) -> LedgerAudit:
+    audit = LedgerAudit(ID, NAMES, watch=watch)
+    for row in rows:
+        audit.read(row)
+    return audit
+
+
+def test_an_intact_ledger_is_consistent_and_its_heads_are_its_links() -> None:
+    rows = chain()
+    audit = audited([*rows], 0, 2, 3)
+    assert audit.consistent
+    assert audit.unchained is None
+    assert (audit.entries, audit.last_round) == (4, 4)
+    assert audit.heads == {0: genesis(ID), 2: rows[1].link, 3: rows[2].link}
+    assert audit.head == rows[3].link
+    assert str(audit.altered) == ""
+
+
+def test_only_the_first_break_of_the_chain_is_named() -> None:
+    rows = chain()
+    rows[1] = replace(rows[1], link=bytes(32))
+    rows[3] = replace(rows[3], link=bytes(32))
+    audit = audited([*rows])
+    assert not audit.consistent
+    assert audit.unchained == "round 2, release 0 (client against server)"
+    # Later links follow from the right head, not from the stored one.
+    assert audit.altered.count == 0
+
+
+def test_an_altered_row_is_named_and_its_link_does_not_follow() -> None:
+    rows = chain()
+    rows[2] = replace(rows[2], outcomes=np.array([0, 2], np.int16))
+    audit = audited([*rows])
+    assert str(audit.altered) == "round 3, release 0 (client against server)"
+    assert audit.unchained == str(audit.altered)
+    assert not audit.consistent
+
+
+def test_rows_out_of_order_and_twice_are_disordered() -> None:
+    first, second, *_ = chain()
+    head = first.link
+    for last in (replace(second, round=1, observer="final_model"), replace(second, round=1)):
+        audit = audited([first, sealed(last, head)])
+        assert audit.disordered.count == 1
+        assert not audit.consistent
+    assert audited([first, sealed(second, head)]).disordered.count == 0
+
+
+@pytest.mark.parametrize("releases", [(2, 2), (1, 1)], ids=["too many", "too few"])
+def test_counts_that_do_not_follow_from_the_releases_are_named(releases: tuple[int, int]) -> None:
+    first, second, *_ = chain()
+    wrong = sealed(replace(second, releases=np.array(releases, np.int32)), first.link)
+    audit = audited([first, wrong])
+    assert audit.miscounted.count == 1
+    assert audit.altered.count == 0
+    assert audit.unchained is None
+    assert not audit.consistent
+
+
+def test_counts_run_for_each_observer() -> None:
+    first = chain(1)[0]
+    other = sealed(replace(first, observer="third-party"), first.link)
+    assert audited([first, other]).miscounted.count == 0
+
+
+def test_a_row_that_cannot_be_read_breaks_the_chain_once() -> None:
+    rows: list[BundledRow | UnreadableRow] = [*chain()]
+    rows[1] = UnreadableRow("line 2", "is not JSON")
+    audit = audited(rows)
+    assert str(audit.unreadable) == "line 2: is not JSON"
+    assert audit.unchained == "line 2"
+    assert audit.entries == 4
+    assert not audit.consistent
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, ""), (1, "a"), (3, "a; b; c"), (4, "a; b; c and 1 more")]
+)
+def test_three_places_are_named_and_the_others_counted(count: int, text: str) -> None:
+    places = Places()
+    for place in "abcdefgh"[:count]:
+        places.add(place)
+    assert (places.count, str(places)) == (count, text)
+
+
+def test_a_round_in_which_nobody_released_is_an_entry() -> None:
+    row = replace(row_of(), outcomes=np.array([2, 1], np.int16))
+    assert entry_of(row).outcomes.tolist() == [2, 1]
+    for wrong in (3, 9, -1):
+        with pytest.raises(ValueError, match="between 0 and 2"):
+            entry_of(replace(row, outcomes=np.array([wrong, 1], np.int16)))

@@ -56,6 +56,9 @@ def test_a_checkpoint_comes_back_from_its_envelope():
     "change",
     [
         {"payload": "!"},
+        # Bits that belong to no byte, in characters above and below the right one.
+        {"payload": "AB=="},
+        {"payload": "A+=="},
         {"payload": 3},
         {"signatures": []},
         {"signatures": [{"keyid": "a", "sig": "AAAA"}]},
@@ -85,9 +88,22 @@ def test_what_is_no_checkpoint_is_refused(change):
         Checkpoint.of(envelope)
 
 
-def test_a_checkpoint_of_another_kind_is_refused():
+@pytest.mark.parametrize("field", ["payload", "payloadType", "signatures"])
+def test_an_envelope_without_a_field_is_refused(field):
+    value = CHECKPOINT.sign(KEY).as_dict()
+    del value[field]
+    with pytest.raises(ValueError, match="is no DSSE envelope"):
+        Envelope.from_dict(value)
+
+
+def test_the_version_is_in_the_payload():
+    assert json.loads(CHECKPOINT.sign(KEY).payload)["checkpoint_version"] == 1
+
+
+@pytest.mark.parametrize("kind", ["application/a", "application/x"])
+def test_a_checkpoint_of_another_kind_is_refused(kind):
     with pytest.raises(ValueError, match="payload type"):
-        Checkpoint.of(Envelope.sign("application/x", CHECKPOINT.sign(KEY).payload, KEY))
+        Checkpoint.of(Envelope.sign(kind, CHECKPOINT.sign(KEY).payload, KEY))
 
 
 def test_public_keys_are_read_from_pem_and_private_ones_refused():

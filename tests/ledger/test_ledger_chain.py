@@ -58,6 +58,8 @@ def test_links_and_digests_have_32_bytes():
         link(genesis("e"), b"abc", CLUSTERS)
     with pytest.raises(ValueError, match="previous has 0 bytes"):
         link(b"", DIGESTS[0], CLUSTERS)
+    with pytest.raises(ValueError, match="digest has 33 bytes"):
+        link(genesis("e"), DIGESTS[0] + b"a", CLUSTERS)
 
 
 ROWS = [

@@ -309,8 +309,9 @@ def test_what_cannot_be_encoded_is_refused():
         EntryEncoder(["a", "a"])
     with pytest.raises(ValueError, match="stands twice"):
         encode(an_entry(subjects=np.array([1, 1, 3], dtype=np.int32)), NAMES)
-    with pytest.raises(ValueError, match="between 0 and 4"):
-        encode(an_entry(subjects=np.array([0, 1, 5], dtype=np.int32)), NAMES)
+    for beyond in (5, 6, 1000, -1):
+        with pytest.raises(ValueError, match="between 0 and 4"):
+            encode(an_entry(subjects=np.array([0, 1, beyond], dtype=np.int32)), NAMES)
     with pytest.raises(ValueError, match="outcome 3 is unknown"):
         encode(an_entry(outcomes=np.array([0, 1, 3], dtype=np.uint8)), NAMES)
     with pytest.raises(ValueError, match="radii has 1 values for 3 subjects"):

@@ -55,6 +55,7 @@ NONE = {
     [
         ([[0.1, 2.0], [NAN, NAN]], {}),
         ([[0.1, 99.0], [NAN, NAN]], {"clip": None}),
+        ([[1e-7 * (1 + 5e-10), 0.0], [NAN, NAN]], {"clip": 1e-7, "radius_floor": None}),
         ([[0.5, 0.5], [NAN, NAN]], FIXED),
         ([[NAN, NAN], [NAN, NAN]], {"interrupted": True}),
         ([0.7, NAN], {"components": None}),
@@ -70,6 +71,7 @@ def test_what_a_mechanism_gives_fits(radii, settings):
     [
         ([[0.1, 0.09], [NAN, NAN]], {}),
         ([[0.1, 2.1], [NAN, NAN]], {}),
+        ([[0.1, 2 + 4e-9], [NAN, NAN]], {}),
         ([[0.1, NAN], [NAN, NAN]], {}),
         ([[0.1, np.inf], [NAN, NAN]], {"clip": None}),
         ([[0.1, 0.1], [NAN, 0.1]], {}),

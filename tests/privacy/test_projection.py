@@ -210,8 +210,8 @@ def test_records_are_projected_from_public_numbers_alone():
 @pytest.mark.parametrize("baseline", [None, "uniform", "filter"])
 def test_with_the_data_at_hand_records_are_projected_by_their_plan(baseline):
     spec, client_of = by_record(baseline), np.repeat([0, 1], 50)
-    budgets = drawn_budgets(spec, records=[50, 50])
-    use = record_use(spec, budgets=budgets, client_of=client_of)
+    budgets = drawn_budgets(spec, keys=np.arange(100, dtype=np.uint64))
+    use = record_use(spec, budgets=budgets, client_of=client_of, clients=2)
     plan = mechanism_of(spec).spending_plan(training_clients=2, records=use)
     known = {one["observer"]: one["value"] for one in project(spec, plan=plan).epsilon}
     assert known == {observer: plan.largest(observer, 6) for observer in plan.observers}

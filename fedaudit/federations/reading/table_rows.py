@@ -38,6 +38,11 @@ class TableRows:
         columns = {name: column.filter(kept) for name, column in self.columns.items()}
         return replace(self, columns=columns, row_numbers=self.row_numbers[mask])
 
+    def part(self, start: int, count: int) -> "TableRows":
+        """At most `count` rows from the one at `start`."""
+        columns = {name: column.slice(start, count) for name, column in self.columns.items()}
+        return replace(self, columns=columns, row_numbers=self.row_numbers[start : start + count])
+
     def with_column(self, name: str, column: Any) -> "TableRows":
         """The same rows with one column added or replaced."""
         return replace(self, columns={**self.columns, name: column})

@@ -82,6 +82,15 @@ class Columns:
             named.setdefault(self.budgets, BUDGETS)
         return named
 
+    @property
+    def trained_on(self) -> dict[str, str]:
+        """What training sees of a row, and the field of the spec that names each column."""
+        named = {column.name: column.where for column in self.features}
+        named[self.target] = _TARGET
+        if self.budgets is not None:
+            named.setdefault(self.budgets, BUDGETS)
+        return named
+
 
 def find_columns(
     source: Table, names: Sequence[str], sensitive: Sequence[str], *, budgets: str | None = None

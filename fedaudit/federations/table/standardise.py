@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.packing import places
 from fedaudit.federations.split import held_out_rows, split_clients
 from fedaudit.spec.sources import Source
 from fedaudit.spec.table import Standardise
@@ -30,10 +29,13 @@ class Standardiser:
         row, so that they are the same on every machine.
         """
         groups, own = self.groups[self.counted], values[self.counted]
-        rows = np.bincount(groups)
-        mean = np.bincount(groups, own) / rows
+        total = int(self.groups.max(initial=-1)) + 1
+        # A group may have no row that counts: it does not vary.
+        rows = np.maximum(np.bincount(groups, minlength=total), 1)
+        mean = np.bincount(groups, own, minlength=total) / rows
         centred = values - mean[self.groups]
-        variance = np.bincount(groups, np.square(centred[self.counted])) / rows
+        squares = np.square(centred[self.counted])
+        variance = np.bincount(groups, squares, minlength=total) / rows
         # A mean of equal numbers may differ from them in its last bit.
         low, high = np.full(len(rows), np.inf), np.full(len(rows), -np.inf)
         np.minimum.at(low, groups, own)
@@ -43,11 +45,19 @@ class Standardiser:
         return np.where(varies[self.groups], centred / deviation[self.groups], 0.0)
 
 
-def standardiser(how: Standardise, clients: Levels, *, source: Source, seed: int) -> Standardiser:
+def standardiser(
+    how: Standardise,
+    clients: Levels,
+    *,
+    source: Source,
+    seed: int,
+    keys: NDArray[np.uint64] | None = None,
+) -> Standardiser:
     """Standardisation over the rows of all training clients, or within each client.
 
     Held-out clients or rows depend on the experiment's seed. If rows are held out, only training
-    rows are counted. There must be at least two clients.
+    rows are counted, which follow from the rows' `keys` [rows]. There must be at least two clients.
+    Raises ValueError where keys are needed and missing.
     """
     codes = clients.codes
     match how:
@@ -61,7 +71,10 @@ def standardiser(how: Standardise, clients: Levels, *, source: Source, seed: int
         case _:
             assert_never(how)
     if source.holds_out_rows:
-        counted, whose = ~_held_out(codes, source, seed), "the rows that train"
+        if keys is None:
+            raise ValueError("which rows are held out follows from their keys")
+        held_out = held_out_rows(keys, fraction=source.validation_fraction, seed=seed)
+        counted, whose = ~held_out, "the rows that train"
     return _standardiser(how, codes, counted, whose)
 
 
@@ -84,16 +97,3 @@ def _standardiser(
             )
         case _:
             assert_never(how)
-
-
-def _held_out(codes: NDArray[np.int64], source: Source, seed: int) -> NDArray[np.bool_]:
-    """Which rows validate, for the clients `codes` [rows] of the rows: bool [rows]."""
-    counts = np.bincount(codes)
-    held_out = held_out_rows(
-        counts,
-        clients=np.arange(len(counts)),
-        longest=int(counts.max()),
-        fraction=source.validation_fraction,
-        seed=seed,
-    )
-    return held_out[places(codes, counts)]

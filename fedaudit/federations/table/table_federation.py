@@ -23,6 +23,7 @@ from fedaudit.federations.table.features import (
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows
 from fedaudit.federations.table.standardise import standardiser
+from fedaudit.federations.table.table_record_keys import table_record_keys
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.sources import Range
 from fedaudit.spec.table import Table
@@ -40,6 +41,7 @@ def load_table(
     seed: int,
     files: Files,
     budgets: str | None = None,
+    keyed: bool = False,
 ) -> Federation:
     """The federation in a table: rows grouped by the client key, or dealt to clients.
 
@@ -47,11 +49,18 @@ def load_table(
     are left out for a missing feature first, then dealt to clients. `seed` is that of the
     experiment. Text cells are trimmed; an empty cell of a sensitive attribute is a missing value,
     one of the client key or the target an error. `budgets`: the column with every row's privacy
-    budget. Raises InvalidInputError naming field, column and row.
+    budget. `keyed`: whether rows get their keys. Raises InvalidInputError naming field, column and
+    row.
     """
     with open_source(source, files=files) as file:
         return _load(
-            source, file, fairness, classification=classification, seed=seed, budgets=budgets
+            source,
+            file,
+            fairness,
+            classification=classification,
+            seed=seed,
+            budgets=budgets,
+            keyed=keyed,
         )
 
 
@@ -69,6 +78,7 @@ def _load(
     classification: bool,
     seed: int,
     budgets: str | None,
+    keyed: bool,
 ) -> Federation:
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, fairness.sensitive, budgets=budgets)
@@ -82,6 +92,7 @@ def _load(
     clients, dealt = _clients(source, keys, kept, target, classes, seed=seed)
     where = PARTITION if columns.client_key is None else columns.client_key.where
     check_clients(clients, where=where)
+    row_keys = table_record_keys(rows, columns.trained_on, clients) if keyed else None
     attributes, missing = read_sensitive(rows, fairness.sensitive, edges=fairness.edges)
     features = read_features(
         rows,
@@ -89,7 +100,7 @@ def _load(
         scales=source.scale,
         standardise=None
         if source.standardise is None
-        else standardiser(source.standardise, clients, source=source, seed=seed),
+        else standardiser(source.standardise, clients, source=source, seed=seed, keys=row_keys),
     )
     return pack(
         Rows(
@@ -105,6 +116,7 @@ def _load(
             notes=(*dropped, *dealt, *missing, *features.notes),
             record_budgets=None if budgets is None else _budgets(rows, budgets),
             row_numbers=rows.row_numbers,
+            record_keys=row_keys,
         ),
         where=where,
     )

@@ -34,6 +34,7 @@ class TableKind(FileKind):
             seed=asked.seed,
             files=asked.files,
             budgets=asked.budgets,
+            keyed=asked.keyed,
         )
 
     def profile(

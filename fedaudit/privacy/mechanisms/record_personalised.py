@@ -26,7 +26,11 @@ from fedaudit.privacy.guarantees.guarantee import (
     UPDATES_AS_THEY_WERE,
     Guarantee,
     no_guarantee,
-    number,
+)
+from fedaudit.privacy.guarantees.record_guarantees import (
+    how_budgets_are_kept,
+    what_follows_from_the_seed,
+    what_the_server_sees,
 )
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
 from fedaudit.privacy.mechanisms.with_epsilon import EpsilonMechanism
@@ -241,14 +245,13 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         found = [
             f"{label}. The models of all rounds together satisfy (epsilon, delta)-differential "
             f"privacy, delta = {privacy.delta:g}, for every record with an epsilon of its own, "
-            "between training sets that differ by that record being there or not (adjacency "
+            "between data that differ by that record being there or not (adjacency "
             "add-or-remove-one in the zero-out sense: the record contributes nothing, and "
-            "denominators stay as they are). Which of the other records train, and a budget drawn "
-            "for each, are taken as fixed: added to the data, a record makes the seed deal both "
-            "anew.",
+            "denominators stay as they are).",
+            *what_follows_from_the_seed(self.spec),
             "A client adds the noise itself, in every local step, so this holds against the server "
-            f"too. {_what_the_server_sees(rate)}",
-            _how_budgets_are_kept(privacy, rate),
+            f"too. {what_the_server_sees(rate)}",
+            how_budgets_are_kept(privacy, rate),
         ]
         if privacy.baseline is not None:
             public = "; ".join(TREATED_AS_PUBLIC[privacy.baseline])
@@ -357,40 +360,3 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
             )
             for observer in plan.observers
         ]
-
-
-def _what_the_server_sees(rate: float) -> str:
-    if rate == 1:
-        return (
-            "All clients take part in every round, which is no secret, so both observers have the "
-            "same figure."
-        )
-    return (
-        "It sees which clients take part, and its figure counts in full the rounds of the client "
-        "that came most, so it is larger in the worst case and may be smaller after a run. "
-        "`final_model` is for those who do not see that, whom the clients' coins of chance "
-        f"{number(rate)} leave in doubt."
-    )
-
-
-def _how_budgets_are_kept(privacy: RecordPersonalised, rate: float) -> str:
-    match privacy.baseline:
-        case "uniform":
-            return (
-                f"Every record spends up to {number(privacy.uniform_epsilon)} against "
-                "`final_model`, whatever its own budget."
-            )
-        case "privacy-free":
-            raise ValueError("without noise no budget is kept")
-        case None:
-            if privacy.inversion == "curve-fit":
-                return "Budgets are aimed at, against `final_model`, and not always kept."
-        case "strong-for-all" | "dropout" | "filter":
-            pass
-        case other:
-            assert_never(other)
-    if rate == 1:
-        return "Budgets are kept against both."
-    return (
-        "Budgets are kept against `final_model`; the server may see more spent than a budget says."
-    )

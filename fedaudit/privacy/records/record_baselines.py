@@ -32,13 +32,15 @@ def baseline_plan(
     *,
     baseline: Baseline,
     client_of: NDArray[np.int64],
+    clients: int,
     batch_size: int,
     uniform_epsilon: float | None = None,
 ) -> RecordPlan:
     """The plan of a baseline in which a client samples `batch_size` records a step on average.
 
-    `client_of` [records]: the client that holds each record, from 0. But for `filter`, every
-    client has noise of its own, as its rate needs it:
+    `client_of` [records]: the client that holds each record, from 0 and below `clients`; a client
+    without a record has the noise of a rate of 1. But for `filter`, every client has noise of its
+    own, as its rate needs it:
 
     - `privacy-free`: none.
     - `uniform`: all records spend at most `uniform_epsilon`, whatever their budgets.
@@ -55,7 +57,7 @@ def baseline_plan(
     staying = np.full(len(budgets), True)
     if baseline == "dropout":
         staying = budgets >= budgets.mean()
-    client_rates = _client_rates(client_of, staying, batch_size)
+    client_rates = _client_rates(client_of, staying, batch_size, clients=clients)
     rates = np.where(staying, client_rates[client_of], 0.0)
     rounds = np.where(staying, settings.rounds, 0)
     runs: tuple[TwoStageRun, ...] | None = None
@@ -80,12 +82,12 @@ def baseline_plan(
 
 
 def _client_rates(
-    client_of: NDArray[np.int64], staying: NDArray[np.bool_], batch_size: int
+    client_of: NDArray[np.int64], staying: NDArray[np.bool_], batch_size: int, *, clients: int
 ) -> NDArray[np.float64]:
     """The rate at which each client samples those of its records that stay: [clients]."""
     if batch_size < 1:
         raise ValueError(f"batch_size = {batch_size} must be 1 or more")
-    sizes = np.bincount(client_of[staying], minlength=int(client_of.max()) + 1)
+    sizes = np.bincount(client_of[staying], minlength=clients)
     return sampling_grid(np.minimum(batch_size / np.maximum(sizes, 1), 1.0))
 
 

@@ -1,16 +1,15 @@
 """The budget of every record: drawn from a distribution, or given in a column of the data.
 
-The distributions are those of rPDP-FL (CCS 2024); a draw is clipped to a range. Each record has its
-own random numbers, so adding or removing a record does not change any other budget.
+The distributions are those of rPDP-FL (CCS 2024); a draw is clipped to a range. Each record has
+random numbers of its own, by its key, so adding or removing a record changes no other budget.
 """
 
-from collections.abc import Sequence
 from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedaudit.randomness import CounterSource, Purpose, uniforms
+from fedaudit.randomness import Purpose, keyed_words, wide_uniforms
 from fedaudit.spec.errors import FieldError, InvalidInputError
 
 Distribution = Literal["three-levels", "bounded-pareto", "bounded-mix-gauss"]
@@ -27,26 +26,21 @@ def draw_budgets(
     distribution: Distribution,
     *,
     seed: int,
-    records: Sequence[int],
+    keys: NDArray[np.uint64],
     epsilon_min: float,
     epsilon_max: float,
 ) -> NDArray[np.float64]:
-    """Budgets in [epsilon_min, epsilon_max]: float64 [all records], client after client.
+    """Budgets in [epsilon_min, epsilon_max]: float64 [records].
 
-    `records`: how many each client has. `three-levels`: 0.1, 1 or 5 with chances 0.7, 0.2, 0.1;
-    `bounded-pareto`: 0.1 plus a Lomax (numpy's `pareto`) number of shape 4; `bounded-mix-gauss`:
-    normal around the three levels with deviations 0.05, 0.1, 0.5, in the same shares.
+    `keys` [records]: a number for each that depends on no other record. `three-levels`: 0.1, 1 or 5
+    with chances 0.7, 0.2, 0.1; `bounded-pareto`: 0.1 plus a Lomax (numpy's `pareto`) number of
+    shape 4; `bounded-mix-gauss`: normal around the three levels with deviations 0.05, 0.1, 0.5, in
+    the same shares.
     """
     check_range(epsilon_min=epsilon_min, epsilon_max=epsilon_max)
-    source = CounterSource(seed)
-    drawn = [np.empty(0)]
-    for client, count in enumerate(records):
-        words = source.words(
-            purpose=Purpose.RECORD_BUDGETS, round_=0, counters=client, count=2 * count
-        )
-        unit = uniforms(words).reshape(count, 2)
-        drawn.append(_budgets(distribution, unit[:, 0], unit[:, 1]))
-    return np.clip(np.concatenate(drawn), epsilon_min, epsilon_max)
+    unit = wide_uniforms(keyed_words(seed, purpose=Purpose.RECORD_BUDGETS, keys=keys, count=2))
+    budgets = _budgets(distribution, unit[:, 0], unit[:, 1])
+    return np.clip(budgets, epsilon_min, epsilon_max)
 
 
 def _budgets(

@@ -1,6 +1,5 @@
 """How a spec's `record-personalised` uses the records of a federation."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -59,10 +58,11 @@ def record_settings(spec: ExperimentSpec) -> RecordSettings:
     )
 
 
-def drawn_budgets(spec: ExperimentSpec, *, records: Sequence[int]) -> NDArray[np.float64]:
-    """The budgets of a spec with a `distribution`: float64 [all records], client after client.
+def drawn_budgets(spec: ExperimentSpec, *, keys: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """The budgets of a spec with a `distribution`: float64 [records].
 
-    `records`: how many each client has. Raises ValueError for a spec without a distribution.
+    `keys` [records]: see `fedaudit.federations.record_keys`. Raises ValueError for a spec without a
+    distribution.
     """
     privacy = spec.privacy
     if not isinstance(privacy, RecordPersonalised) or privacy.budgets.distribution is None:
@@ -70,23 +70,27 @@ def drawn_budgets(spec: ExperimentSpec, *, records: Sequence[int]) -> NDArray[np
     return draw_budgets(
         privacy.budgets.distribution,
         seed=spec.seed,
-        records=records,
+        keys=keys,
         epsilon_min=privacy.epsilon_min,
         epsilon_max=privacy.epsilon_max,
     )
 
 
 def record_use(
-    spec: ExperimentSpec, *, budgets: NDArray[np.float64], client_of: NDArray[np.int64]
+    spec: ExperimentSpec,
+    *,
+    budgets: NDArray[np.float64],
+    client_of: NDArray[np.int64],
+    clients: int,
 ) -> RecordUse:
     """How the spec uses records with these budgets.
 
-    `client_of` ascends. Raises InvalidInputError where no noise is enough.
+    `client_of` ascends, below the number of training `clients`; a client may have no record. Raises
+    InvalidInputError where no noise is enough.
     """
     settings, privacy = record_settings(spec), spec.privacy
     assert isinstance(privacy, RecordPersonalised)
     if privacy.baseline is None:
-        clients = int(client_of.max(initial=-1)) + 1
         plan = personalised_plan(budgets, settings, clients=clients, inversion=privacy.inversion)
     else:
         assert spec.training.local.batch_size is not None
@@ -95,6 +99,7 @@ def record_use(
             settings,
             baseline=privacy.baseline,
             client_of=client_of,
+            clients=clients,
             batch_size=spec.training.local.batch_size,
             uniform_epsilon=privacy.uniform_epsilon,
         )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Federation
+from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.split import held_out_rows, scored_rows, split_clients
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.records.record_budgets import given_budgets
@@ -57,7 +58,10 @@ class ValidationRows:
 
 
 def training_records(spec: ExperimentSpec, federation: Federation) -> TrainingRecords:
-    """The records of the training clients, less the rows that are held out."""
+    """The records of the training clients, less the rows that are held out.
+
+    A client may have none. Raises InvalidInputError where no record trains.
+    """
     match spec.federation.validation_unit:
         case "record":
             clients = np.arange(federation.clients)
@@ -68,20 +72,22 @@ def training_records(spec: ExperimentSpec, federation: Federation) -> TrainingRe
         case _:
             assert_never(spec.federation.validation_unit)
     client_of, row = np.nonzero(training)
+    if not len(row):
+        raise _nothing("every record is held out", "lower `validation_fraction`")
     return TrainingRecords(clients, client_of, row)
 
 
 def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationRows:
-    """What is scored: rows of every client that has two or more, or held-out clients.
+    """What is scored: the held-out rows of clients that have any, or held-out clients.
 
-    Raises InvalidInputError where every client has one row and none could be held out.
+    Raises InvalidInputError where no row is held out.
     """
     match spec.federation.validation_unit:
         case "record":
             held_out = _held_out(spec, federation)
             clients = np.flatnonzero(held_out.any(1))
             if not len(clients):
-                raise _nothing_held_out()
+                raise _nothing("no record is held out", "raise `validation_fraction`")
             rows = held_out[clients]
             return ValidationRows(clients, rows, rows, by_client=False)
         case "client":
@@ -137,7 +143,10 @@ def _record_use(spec: ExperimentSpec, federation: Federation) -> RecordUse:
         raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
     records = training_records(spec, federation)
     return record_use(
-        spec, budgets=_budgets(spec.privacy, spec, federation, records), client_of=records.client_of
+        spec,
+        budgets=_budgets(spec.privacy, spec, federation, records),
+        client_of=records.client_of,
+        clients=len(records.clients),
     )
 
 
@@ -149,7 +158,7 @@ def _budgets(
 ) -> NDArray[np.float64]:
     """The budget of every record that trains: float64 [records]."""
     if privacy.budgets.column is None:
-        return drawn_budgets(spec, records=records.counts.tolist())
+        return drawn_budgets(spec, keys=record_keys(federation)[records.place])
     if federation.record_budgets is None:
         raise ValueError("the federation was loaded without its column of budgets")
     given = federation.record_budgets[records.place]
@@ -169,21 +178,18 @@ def _split(
 
 def _held_out(spec: ExperimentSpec, federation: Federation) -> NDArray[np.bool_]:
     """The rows of every client that validate: bool [clients, rows]."""
-    return held_out_rows(
-        federation.mask.sum(1),
-        clients=np.arange(federation.clients),
-        longest=federation.longest,
-        fraction=spec.federation.validation_fraction,
-        seed=spec.seed,
+    drawn = held_out_rows(
+        record_keys(federation), fraction=spec.federation.validation_fraction, seed=spec.seed
     )
+    return drawn & federation.mask
 
 
-def _nothing_held_out() -> InvalidInputError:
+def _nothing(problem: str, remedy: str) -> InvalidInputError:
     return InvalidInputError(
         [
             FieldError(
                 "/federation/validation_unit",
-                "every client has one row, so none can be held out; hold out clients "
+                f"{problem}, by the coin of each record; {remedy}, or hold out clients "
                 "(`validation_unit: client`)",
             )
         ]

@@ -178,10 +178,31 @@ def test_exact_rates_of_records_are_formal_before_both_observers():
     assert (found.kind, found.unit, found.adjacency) == ("formal", "record", "add-or-remove-one")
     assert found.observers == ("final_model", "server")
     assert "the server may see more spent than a budget says" in found.statement
-    assert "between training sets that differ by that record" in found.statement
+    assert "between data that differ by that record" in found.statement
     assert "zero-out" in found.statement
-    assert "are taken as fixed" in found.statement
+    assert "its budget is drawn by the seed and the record itself" in found.statement
+    assert "taken as fixed" not in found.statement
     assert "somebody with many records is protected less" in found.statement
+
+
+def test_what_the_seed_decides_about_a_record_is_told():
+    document = by_record().model_dump(mode="json")
+    document["federation"] = {
+        "source": "table",
+        "path": "a.csv",
+        "target": "y",
+        "partition": {"method": "iid", "clients": 5},
+        "validation_unit": "record",
+    }
+    dealt = mechanism_of(parse_spec(document)).guarantee(n=2).statement
+    assert "whether it trains or is held out and its budget is drawn by the seed" in dealt
+    assert "whoever knows it and a record knows what was drawn for it" in dealt
+    assert "with which client the other records lie is taken as fixed" in dealt
+    document["federation"] |= {"partition": None, "client_key": "who", "validation_unit": "client"}
+    document["privacy"]["budgets"] = {"column": "epsilon"}
+    given = mechanism_of(parse_spec(document)).guarantee(n=2).statement
+    assert "drawn by the seed" not in given
+    assert "  " not in given
 
 
 def test_coins_that_always_fall_leave_nobody_in_doubt():

@@ -41,7 +41,7 @@ def records_of(spec: ExperimentSpec) -> RecordUse | None:
     """Two clients of ten records each; None of other mechanisms."""
     if spec.privacy.mechanism != "record-personalised":
         return None
-    return record_use(spec, budgets=np.full(20, 5.0), client_of=np.repeat([0, 1], 10))
+    return record_use(spec, budgets=np.full(20, 5.0), client_of=np.repeat([0, 1], 10), clients=2)
 
 
 SPECS: dict[str, ExperimentSpec] = {

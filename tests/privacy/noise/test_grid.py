@@ -18,6 +18,11 @@ def column(value: float) -> torch.Tensor:
     return torch.tensor([[value]], dtype=torch.float64)
 
 
+def test_the_finest_grid_is_what_a_float32_can_just_be() -> None:
+    assert np.float64(np.nextafter(np.float32(0), np.float32(1))) == FINEST
+    assert spacing_of(0.0) == spacing_of(1e-300) == FINEST
+
+
 @given(st.floats(1e-30, 1e30))
 def test_a_cell_is_a_power_of_two_and_fine_against_the_noise(deviation: float) -> None:
     spacing = spacing_of(deviation)

@@ -166,6 +166,19 @@ def test_settings_may_differ_from_cell_to_cell() -> None:
     torch.testing.assert_close(uploads[1], update[0] * (2.5 / 13) + 6, rtol=0, atol=2.0**-9)
 
 
+def test_no_two_layers_or_clients_share_a_norm() -> None:
+    """12 rounds, 40 clients, 5 layers of one size: norms on a grid finer than 2**-40."""
+    sizes = (3,) * 5
+    noise = unit_layers(
+        CounterSource(2),
+        sizes=sizes,
+        round_=np.arange(1, 13)[:, None],
+        counters=np.arange(40),
+    )
+    lengths = [np.sqrt(np.square(noise[..., part]).sum(-1)) for part in layer_slices(sizes)]
+    assert len(np.unique(np.round(np.array(lengths), 10))) == 12 * 40 * 5
+
+
 @given(
     st.lists(
         st.tuples(st.floats(0.01, 100), st.integers(1, 4), st.integers(0, 2**32 - 1)),

@@ -14,8 +14,9 @@ from fedaudit.spec.errors import InvalidInputError
 DISTRIBUTIONS = ("three-levels", "bounded-pareto", "bounded-mix-gauss")
 
 
-def drawn(distribution, *, seed=5, records=(40_000,), low=1e-9, high=1e9):
-    return draw_budgets(distribution, seed=seed, records=records, epsilon_min=low, epsilon_max=high)
+def drawn(distribution, *, seed=5, keys=range(40_000), low=1e-9, high=1e9):
+    numbers = np.array(keys, dtype=np.uint64)
+    return draw_budgets(distribution, seed=seed, keys=numbers, epsilon_min=low, epsilon_max=high)
 
 
 def test_three_levels_in_their_shares_and_in_no_order():
@@ -53,16 +54,14 @@ def test_draws_are_clipped_to_the_range(distribution):
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_a_record_more_changes_no_other_budget(distribution):
-    few = drawn(distribution, records=(3, 0, 4))
-    more = drawn(distribution, records=(4, 2, 4))
-    assert (more[:3] == few[:3]).all()
-    assert (more[6:] == few[3:]).all()
-    assert (drawn(distribution, records=(3, 0, 4)) == few).all()
-    assert (drawn(distribution, seed=6, records=(3, 0, 4)) != few).any()
+    few = drawn(distribution, keys=(7, 2**64 - 1, 3, 2**32))
+    more = drawn(distribution, keys=(7, 5, 2**64 - 1, 3, 6, 2**32))
+    assert (more[[0, 2, 3, 5]] == few).all()
+    assert (drawn(distribution, seed=6) != drawn(distribution)).any()
 
 
 def test_no_records_no_budgets():
-    assert drawn("three-levels", records=()).shape == (0,)
+    assert drawn("three-levels", keys=()).shape == (0,)
 
 
 def test_a_column_is_capped_and_never_raised():

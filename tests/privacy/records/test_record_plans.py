@@ -13,11 +13,22 @@ from fedaudit.spec.errors import InvalidInputError
 SETTINGS = RecordSettings(client_rate=0.8, steps=50, rounds=15, delta=1e-4, epsilon_max=10.0)
 RECORDS = (396, 200, 40)
 CLIENT_OF = np.repeat(np.arange(3), RECORDS)
-BUDGETS = draw_budgets("three-levels", seed=1, records=RECORDS, epsilon_min=0.1, epsilon_max=10.0)
+BUDGETS = draw_budgets(
+    "three-levels",
+    seed=1,
+    keys=np.arange(sum(RECORDS), dtype=np.uint64),
+    epsilon_min=0.1,
+    epsilon_max=10.0,
+)
 
 
 def plan(baseline, **changes):
-    arguments = {"client_of": CLIENT_OF, "batch_size": 32, "uniform_epsilon": 5.0} | changes
+    arguments = {
+        "client_of": CLIENT_OF,
+        "clients": 3,
+        "batch_size": 32,
+        "uniform_epsilon": 5.0,
+    } | changes
     return baseline_plan(BUDGETS, SETTINGS, baseline=baseline, **arguments)
 
 
@@ -99,7 +110,12 @@ def test_a_budget_too_small_for_any_noise_is_told():
     assert np.flatnonzero(found.left_out).tolist() == [7]
     with pytest.raises(InvalidInputError) as refused:
         baseline_plan(
-            budgets, SETTINGS, baseline="strong-for-all", client_of=CLIENT_OF, batch_size=32
+            budgets,
+            SETTINGS,
+            baseline="strong-for-all",
+            client_of=CLIENT_OF,
+            clients=3,
+            batch_size=32,
         )
     assert refused.value.errors[0].pointer == "/privacy/epsilon_min"
 

@@ -18,6 +18,7 @@ from tests.privacy.specs_of_privacy import a_spec
 
 RECORDS = (200, 100, 20)
 CLIENT_OF = np.repeat(np.arange(3), RECORDS)
+KEYS = np.arange(sum(RECORDS), dtype=np.uint64)
 ROUNDS, DELTA = 6, 1e-3
 
 
@@ -41,8 +42,8 @@ def records_spec(baseline=None, *, distribution="three-levels", rate=0.5, **sett
 
 def plan_of(spec, budgets=None):
     if budgets is None:
-        budgets = drawn_budgets(spec, records=RECORDS)
-    use = record_use(spec, budgets=budgets, client_of=CLIENT_OF)
+        budgets = drawn_budgets(spec, keys=KEYS)
+    use = record_use(spec, budgets=budgets, client_of=CLIENT_OF, clients=3)
     return mechanism_of(spec).spending_plan(training_clients=3, records=use)
 
 
@@ -106,7 +107,7 @@ def test_the_server_sees_the_rounds_of_a_records_own_client():
 
 def test_records_below_the_floor_are_left_out_and_belong_to_no_group():
     spec = records_spec()
-    budgets = drawn_budgets(spec, records=RECORDS)
+    budgets = drawn_budgets(spec, keys=KEYS)
     budgets[:7] = 1e-6
     plan = plan_of(spec, budgets)
     assert plan.records.left_out == 7
@@ -128,7 +129,7 @@ def test_a_fit_overspends_and_says_how_often():
 
 def test_a_plan_that_would_overspend_is_never_made():
     spec = records_spec()
-    use = record_use(spec, budgets=drawn_budgets(spec, records=RECORDS), client_of=CLIENT_OF)
+    use = record_use(spec, budgets=drawn_budgets(spec, keys=KEYS), client_of=CLIENT_OF, clients=3)
     wrong = replace(use, plan=replace(use.plan, budgets=use.plan.budgets / 2))
     with pytest.raises(RuntimeError, match="would pass their budgets"):
         mechanism_of(spec).spending_plan(training_clients=3, records=wrong)
@@ -163,7 +164,7 @@ def test_without_noise_there_is_no_plan():
     with pytest.raises(ValueError, match="does not sample records"):
         record_settings(a_spec())
     with pytest.raises(ValueError, match="no distribution"):
-        drawn_budgets(a_spec(), records=RECORDS)
+        drawn_budgets(a_spec(), keys=KEYS)
 
 
 @pytest.mark.parametrize("observer", ["final_model", "server"])

@@ -71,7 +71,8 @@ def with_plan(material, name, **privacy):
     use = None
     if name == "records":
         client_of = np.repeat(np.arange(3), RECORDS)
-        use = record_use(spec, budgets=drawn_budgets(spec, records=RECORDS), client_of=client_of)
+        budgets = drawn_budgets(spec, keys=np.arange(sum(RECORDS), dtype=np.uint64))
+        use = record_use(spec, budgets=budgets, client_of=client_of, clients=len(RECORDS))
     names = [f"client {number}" for number in range(60)]
     plan = mechanism_of(spec).spending_plan(training_clients=30, client_names=names, records=use)
     releases = np.where(np.arange(60) < 30, np.arange(60) % 5, 0).astype(np.int32)

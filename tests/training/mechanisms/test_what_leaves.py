@@ -151,6 +151,24 @@ def test_secret_noise_of_several_hypotheses_does_not_follow_from_the_seed(padded
     assert (found[0] != found[1]).all()
 
 
+@ENGINES
+def test_secret_noise_of_the_count_does_not_follow_from_the_seed(padded: bool) -> None:
+    """No update is finite, so two runs move their clips by noise alone: alike by 1 in 2**40."""
+    clips = []
+    for _ in range(2):
+        one = cell_with(
+            np.nan,
+            privacy={**CENTRAL, "noise": "release", "clip": {"adaptive": ADAPTIVE}},
+            training__cohort={"clients": 18},
+            training__rounds=1,
+        )
+        stack = Stack([laid_out(one, padded)])
+        stack.plan(1)
+        stack.advance(1)
+        clips.append(state(stack).clip)
+    assert clips[0] != clips[1]
+
+
 @pytest.mark.parametrize("rate", [0.3, 0.6])
 def test_clients_of_records_take_part_at_the_rate_of_the_cohort(rate: float) -> None:
     """300 rounds of 12 clients: a binomial number of 3,600 coins, rejected at 1e-6."""
