@@ -14,3 +14,18 @@ class InForm:
     initial: str = ""
     """What the form begins with; a switch is on where it is not empty."""
     hint: str = ""
+
+
+# Of fields that several mechanisms have.
+NU = InForm("Noise multiplier (nu)", "1", "More is more noise, and costs less.")
+CLIP = InForm("Clip", "1", "Bound on the norm of an update, or of a record's gradient.")
+DELTA = InForm("Delta", "1e-5")
+ACCOUNTANT = InForm("Accountant", "rdp")
+EPSILON_BUDGET = InForm(
+    "Epsilon budget", hint="Empty: none. Epsilon at delta that is never passed."
+)
+NOISE = InForm(
+    "Noise",
+    "simulation",
+    "simulation: repeatable, and the model is not for release. release: secret noise.",
+)

@@ -7,7 +7,15 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.in_form import InForm
+from fedaudit.spec.in_form import (
+    ACCOUNTANT,
+    CLIP,
+    DELTA,
+    EPSILON_BUDGET,
+    NOISE,
+    NU,
+    InForm,
+)
 from fedaudit.spec.mechanism_part import (
     MechanismPart,
     UpdateMechanism,
@@ -42,20 +50,6 @@ Radius = Annotated[float, Field(ge=1e-12, le=1e12)]
 """A distance between uploads. Below these, n/(nu*r) has no digits left or is infinite."""
 
 
-_NU = InForm("Noise multiplier (nu)", "1", "More is more noise, and costs less.")
-_CLIP = InForm("Clip", "1", "Bound on the norm of an update, or of a record's gradient.")
-_DELTA = InForm("Delta", "1e-5")
-_ACCOUNTANT = InForm("Accountant", "rdp")
-_EPSILON_BUDGET = InForm(
-    "Epsilon budget", hint="Empty: none. Epsilon at delta that is never passed."
-)
-_NOISE = InForm(
-    "Noise",
-    "simulation",
-    "simulation: repeatable, and the model is not for release. release: secret noise.",
-)
-
-
 def _adaptive_or_a_radius(value: object) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1e-12:
         return value
@@ -68,7 +62,7 @@ class NoMechanism(UpdateMechanism):
     """Updates leave as they are: no guarantee."""
 
     mechanism: Literal["none"]
-    noise: Annotated[Noise, _NOISE] = "simulation"
+    noise: Annotated[Noise, NOISE] = "simulation"
 
     @property
     def has_noise_per_layer(self) -> bool:
@@ -85,7 +79,7 @@ class LaplaceL2(UpdateMechanism):
     """The Laplace mechanism under Euclidean distance (Galli et al., Lemma 4.1, Algorithm 2)."""
 
     mechanism: Literal["laplace-l2"]
-    noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise), _NU]
+    noise_multiplier: Annotated[float, Field(ge=1e-12, le=1e12), BeforeValidator(_some_noise), NU]
     """nu: a release costs n/nu within its radius, a number that must stay finite."""
     radius: Annotated[
         Literal["adaptive"] | Radius,
@@ -108,7 +102,7 @@ class LaplaceL2(UpdateMechanism):
         ),
     ] = None
     """Leakage that no client may pass; it takes no further part before it would."""
-    noise: Annotated[Noise, _NOISE] = "simulation"
+    noise: Annotated[Noise, NOISE] = "simulation"
 
     @property
     def has_noise_per_layer(self) -> bool:
@@ -159,18 +153,18 @@ class GaussianCentral(UpdateMechanism):
     """
 
     mechanism: Literal["gaussian-central"]
-    noise_multiplier: Annotated[GaussianNoise, _NU]
+    noise_multiplier: Annotated[GaussianNoise, NU]
     """With an adaptive clip this bounds the update and the count together."""
     clip: Annotated[
         Annotated[Clip, Tag("[number]")] | Annotated[Adaptive, Tag("[adaptive]")],
         Discriminator(_number_or_adaptive),
-        _CLIP,
+        CLIP,
     ]
-    delta: Annotated[Delta, _DELTA]
-    accountant: Annotated[AccountantName, _ACCOUNTANT] = "rdp"
-    epsilon_budget: Annotated[Epsilon | None, _EPSILON_BUDGET] = None
+    delta: Annotated[Delta, DELTA]
+    accountant: Annotated[AccountantName, ACCOUNTANT] = "rdp"
+    epsilon_budget: Annotated[Epsilon | None, EPSILON_BUDGET] = None
     """Epsilon at `delta` that no model may pass: the run ends before the round that would."""
-    noise: Annotated[Noise, _NOISE] = "simulation"
+    noise: Annotated[Noise, NOISE] = "simulation"
 
     @property
     def adaptive_clip(self) -> AdaptiveClip | None:
@@ -236,13 +230,13 @@ class GaussianLocal(UpdateMechanism):
     """
 
     mechanism: Literal["gaussian-local"]
-    noise_multiplier: Annotated[GaussianNoise, _NU]
-    clip: Annotated[Clip, _CLIP]
-    delta: Annotated[Delta, _DELTA]
-    accountant: Annotated[AccountantName, _ACCOUNTANT] = "rdp"
-    epsilon_budget: Annotated[Epsilon | None, _EPSILON_BUDGET] = None
+    noise_multiplier: Annotated[GaussianNoise, NU]
+    clip: Annotated[Clip, CLIP]
+    delta: Annotated[Delta, DELTA]
+    accountant: Annotated[AccountantName, ACCOUNTANT] = "rdp"
+    epsilon_budget: Annotated[Epsilon | None, EPSILON_BUDGET] = None
     """Epsilon at `delta` that no client may pass; it takes no further part before it would."""
-    noise: Annotated[Noise, _NOISE] = "simulation"
+    noise: Annotated[Noise, NOISE] = "simulation"
 
     @property
     def has_noise_per_layer(self) -> bool:
@@ -286,8 +280,8 @@ class RecordPersonalised(MechanismPart):
     budgets: Annotated[RecordBudgets, AfterValidator(_one_origin)]
     epsilon_min: Annotated[Epsilon, InForm("Smallest budget", "0.1")] = 0.1
     epsilon_max: Annotated[Epsilon, InForm("Largest budget", "10")] = 10.0
-    delta: Annotated[Delta, _DELTA]
-    clip: Annotated[Clip, _CLIP] = 1.0
+    delta: Annotated[Delta, DELTA]
+    clip: Annotated[Clip, CLIP] = 1.0
     """Bound on the norm of a record's gradient."""
     client_rate: Rate | None = None
     """The rate of the training cohort: either is filled in from the other."""
@@ -300,7 +294,7 @@ class RecordPersonalised(MechanismPart):
     """What the paper compares with, in place of personalised rates."""
     uniform_epsilon: Epsilon = 5.0
     """What every record may spend under the baseline `uniform`."""
-    noise: Annotated[Noise, _NOISE] = "simulation"
+    noise: Annotated[Noise, NOISE] = "simulation"
 
     @model_validator(mode="after")
     def _range_is_not_empty(self) -> Self:

@@ -39,5 +39,6 @@ class SourceTraits:
 
     @property
     def deals_rows(self) -> bool:
-        """Whether the seed deals rows to clients by their place, so that one more deals all anew."""
+        """Whether the seed deals rows to clients by their place, so that one more deals all
+        anew."""
         return self.client_key is None and not self.made_up
