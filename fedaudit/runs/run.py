@@ -77,13 +77,13 @@ class Run:
     @cached_property
     def rounder(self) -> Rounder | None:
         """How its counts are rounded; None where they are not."""
-        rounding = self.spec.fairness.rounding
-        if rounding is None:
+        base = self.spec.fairness.rounded_to
+        if base is None:
             return None
         source, federation = self.spec.federation, self.federation
         held_out = (source.validation_unit, source.validation_fraction, self.spec.seed)
         return Rounder(
-            base=rounding.base,
+            base=base,
             key=self.rounding_key,
             population=json.dumps([federation.fingerprint, *held_out]).encode(),
             groups={

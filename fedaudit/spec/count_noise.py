@@ -57,6 +57,6 @@ CountNoise = Annotated[DiscreteLaplaceCounts | GaussianCounts, Field(discriminat
 
 
 class CountRounding(SpecPart):
-    """Counts rounded up or down at random to a multiple of `base`, without bias."""
+    """Counts rounded up or down at random to a multiple of `base`, without bias; 1 leaves them."""
 
-    base: Annotated[int, Field(ge=2, le=1000)] = 5
+    base: Annotated[int, Field(ge=1, le=1000)] = 5

@@ -11,6 +11,8 @@ from fedaudit.spec.count_noise import CountNoise, CountRounding
 from fedaudit.spec.errors import refuse_at
 
 DEFAULT_GROUP_CLIENTS = 2
+_LATER = Field(exclude_if=lambda value: value is None)
+"""Specs came before such a field: null is left out of what is hashed."""
 
 Label = float | Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)] | Text
 RuleOp = Literal["ge", "le", "in"]
@@ -114,12 +116,12 @@ class Fairness(Groups):
     combination of their values, also one without rows. See `combinations` for the names."""
     reference_group: Text | None = None
     intervals: Intervals | None = Intervals()
-    noise: CountNoise | None = None
+    noise: Annotated[CountNoise | None, _LATER] = None
     """Noise on the counts of held-out rows, with an epsilon of its own. Nothing else is then
     published of these rows; null publishes what follows from the counts as they are, or rounded."""
-    rounding: CountRounding | None = None
+    rounding: Annotated[CountRounding | None, _LATER] = None
     """Random rounding of the counts. Left out it is `{base: 5}` where `privacy.noise` is `release`
-    and there is no `noise`, and null otherwise."""
+    and there is no `noise`, and null otherwise; null there is `{base: 1}`, which rounds nothing."""
     privacy_cost_by_group: bool = False
     """Whether the report says what training cost the *training* clients of each group. Such figures
     say something of these clients' sensitive values, whom the guarantee speaks of."""
@@ -156,6 +158,13 @@ class Fairness(Groups):
                     f"it would be called {name!r}, as another attribute is; rename a column",
                 )
         return self
+
+    @property
+    def rounded_to(self) -> int | None:
+        """The base to which counts are rounded; None where they are not."""
+        if self.rounding is None or self.rounding.base == 1:
+            return None
+        return self.rounding.base
 
     @property
     def combinations(self) -> dict[str, tuple[str, ...]]:

@@ -6,22 +6,29 @@ from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.training import Training
 
-_ROUNDED_BY_DEFAULT = {"base": 5}
+_ROUNDED_BY_DEFAULT, _NOT_ROUNDED = {"base": 5}, {"base": 1}
+_ALWAYS_STORED = {"sensitive", "edges", "favourable", "minimum_group_size", "intervals"}
+"""What every stored spec has, and hardly any that a person wrote."""
 
 
 def with_default_rounding(value: Any) -> Any:
     """The document of a spec, its counts rounded where the model is released and nothing is said.
 
+    A spec that was stored before there was rounding says every other thing, and stays what it was.
     Anything that is no such document is given back as it is, for validation to refuse.
     """
     if not isinstance(value, dict) or not isinstance(value.get("privacy"), dict):
         return value
     fairness = value.get("fairness", {})
-    if not isinstance(fairness, dict) or "rounding" in fairness or fairness.get("noise"):
+    if not isinstance(fairness, dict) or fairness.get("rounding") or fairness.get("noise"):
         return value
     if value["privacy"].get("noise") != "release" or not fairness.get("sensitive"):
         return value
-    return {**value, "fairness": {**fairness, "rounding": dict(_ROUNDED_BY_DEFAULT)}}
+    if "rounding" not in fairness and fairness.keys() >= _ALWAYS_STORED:
+        return value
+    # Null is not stored, so that it must not mean anything beside its being left out.
+    chosen = _NOT_ROUNDED if "rounding" in fairness else _ROUNDED_BY_DEFAULT
+    return {**value, "fairness": {**fairness, "rounding": dict(chosen)}}
 
 
 def check_count_noise(fairness: Fairness, *, training: Training, has_outcome: bool) -> None:

@@ -31,7 +31,7 @@ CLIENT = {**RECORD, "unit": "client", "max_rows_per_client": 10}
         ({"fairness__noise": {**CLIENT, "epsilon": 0}}, "/fairness/noise/epsilon"),
         ({"fairness__noise": {**CLIENT, "mechanism": "laplace"}}, "/fairness/noise/mechanism"),
         ({"fairness__noise": CLIENT, "fairness__rounding": {"base": 5}}, "/fairness/rounding"),
-        ({"fairness__rounding": {"base": 1}}, "/fairness/rounding/base"),
+        ({"fairness__rounding": {"base": 0}}, "/fairness/rounding/base"),
         ({"fairness": {"noise": CLIENT}}, "/fairness/sensitive"),
         ({"fairness": {"sensitive": ["group"], "noise": CLIENT}}, "/fairness/favourable"),
     ],
@@ -51,9 +51,20 @@ def test_counts_are_rounded_by_default_where_the_model_is_released() -> None:
     assert found.base == 5
     assert parse_spec(groups_spec()).fairness.rounding is None
     off = groups_spec(privacy__noise="release", fairness__rounding=None)
-    assert parse_spec(off).fairness.rounding is None
+    assert parse_spec(off).fairness.rounded_to is None
     noised = groups_spec(privacy__noise="release", fairness__noise=CLIENT)
     assert parse_spec(noised).fairness.rounding is None
+
+
+def test_a_spec_that_was_stored_before_there_was_rounding_stays_what_it_was() -> None:
+    stored = parse_spec(groups_spec(privacy__noise="release")).model_dump(mode="json")
+    del stored["fairness"]["rounding"]
+    spec = parse_spec(stored)
+    assert spec.fairness.rounded_to is None
+    assert spec.model_dump(mode="json") == stored
+    off = parse_spec(groups_spec(privacy__noise="release", fairness__rounding=None))
+    assert spec_hash(off) != spec_hash(spec), "what was chosen is told from what was not asked"
+    assert parse_spec(off.model_dump(mode="json")).fairness.rounded_to is None
 
 
 @pytest.mark.parametrize("noise", ["release", "simulation"])

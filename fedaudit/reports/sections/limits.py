@@ -141,8 +141,8 @@ def _limit_fairness(material: ReportMaterial) -> list[str]:
 
 def _limit_counts(material: ReportMaterial) -> str:
     """How far the counts behind published rates can be worked out."""
-    rounding = material.spec.fairness.rounding
-    if rounding is None:
+    base = material.spec.fairness.rounded_to
+    if base is None:
         return (
             "Rates of larger groups are exact and may rest on few rows with one outcome: the "
             "counts behind them can be worked out, and what remains of the total bounds the counts "
@@ -150,10 +150,10 @@ def _limit_counts(material: ReportMaterial) -> str:
         )
     return (
         f"Rates and gaps follow from counts that were rounded at random to multiples of "
-        f"{rounding.base}, without bias; the same people are rounded alike in every report of one "
+        f"{base}, without bias; the same people are rounded alike in every report of one "
         "service. Intervals, nulls and averages over clients are given in steps of about "
-        f"{rounding.base} rows, losses of groups to two digits. The counts can be worked out to "
-        f"within {rounding.base - 1} rows and no closer from one report; this is rounding and no "
+        f"{base} rows, losses of groups to two digits. The counts can be worked out to "
+        f"within {base - 1} rows and no closer from one report; this is rounding and no "
         "noise with an epsilon, and accuracy and losses over all people are exact."
     )
 
