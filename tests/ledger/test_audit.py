@@ -1,5 +1,6 @@
 """Reading a stored ledger: what no digest covers may not stand in a row either."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import MechanismParameters
-from fedaudit.ledger.rows import BundledRow, UnreadableRow, entry_of
+from fedaudit.ledger.rows import BundledRow, UnreadableRow, entry_of, from_line, to_line
 
 ID = "01890000-0000-7000-8000-000000000000"
 NAMES = ("a", "b")
@@ -178,6 +179,15 @@ def test_three_places_are_named_and_the_others_counted(count: int, text: str) ->
     for place in "abcdefgh"[:count]:
         places.add(place)
     assert (places.count, str(places)) == (count, text)
+
+
+@pytest.mark.parametrize("text", ["AB", "abc", "zz", "ab cd", " ab", 7])
+@pytest.mark.parametrize("name", ["digest", "link"])
+def test_a_hash_is_written_in_one_form(name: str, text: object) -> None:
+    value = {**json.loads(to_line(row_of())), name: text}
+    with pytest.raises(ValueError, match="form in which ledger lines are written"):
+        from_line(json.dumps(value, separators=(",", ":")).encode() + b"\n")
+    assert from_line(to_line(row_of())).digest == row_of().digest
 
 
 def test_a_round_in_which_nobody_released_is_an_entry() -> None:

@@ -121,10 +121,15 @@ def test_the_clip_moves_against_the_share_and_stays_positive(clip, share, quanti
     [
         (next_clip, {"clip": 0.0}),
         (next_clip, {"clip": math.inf}),
+        (next_clip, {"clip": -1.0}),
         (next_clip, {"quantile": 1.5}),
+        (next_clip, {"quantile": -0.5}),
         (next_clip, {"step_size": 0.0}),
         (next_clip, {"share_within": math.nan}),
+        (next_clip, {"step_size": -0.1}),
         (noised_share_within, {"within": 11}),
+        (noised_share_within, {"within": -1}),
+        (noised_share_within, {"expected": -1.0}),
         (noised_share_within, {"expected": 0.0}),
     ],
 )

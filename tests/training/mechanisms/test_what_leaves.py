@@ -13,9 +13,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.record_sources import record_use_of
+from fedaudit.training.mechanisms.base import RecordMechanism
+from fedaudit.training.mechanisms.registry import training_mechanism
 from fedaudit.training.records.personalised import PersonalisedStack
 from fedaudit.training.records.personalised_state import PersonalisedState
 from fedaudit.training.stack import Stack
+from fedaudit.training.stacked.round_method import build_loss
 from tests.training.federations import without_padding
 from tests.training.gaussian import CENTRAL, cell_with, state, states
 from tests.training.personalised import play, records_spec
@@ -73,6 +77,27 @@ def test_updates_under_laplace_are_clipped(
     clipped = updates(padded, {**privacy, "clip": clip}, **changes)
     assert clipped.max() <= clip * (1 + 1e-4)
     assert clipped[0] == pytest.approx(clip, rel=1e-4)
+
+
+@ENGINES
+def test_noise_under_a_fixed_radius_has_its_size_whatever_the_update(padded: bool) -> None:
+    """Updates of zero, six uploads of n = 3: norms over nu r / n add up to a Gamma(18) number.
+
+    Rejected at 1e-6. By the norm of the update in place of the radius they would be nearly nothing.
+    """
+    alone: dict[str, Any] = {
+        "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 2.0, "radius": 0.5},
+        "training__hypotheses": 1,
+        "training__cohort": {"clients": 1},
+        "training__rounds": 6,
+    }
+    found = states(laid_out(cell_with(0.0, **alone), padded), 6)
+    moves = [
+        after.hypotheses.astype(np.float64) - before.hypotheses for before, after in pairwise(found)
+    ]
+    total = float(np.linalg.norm(np.array(moves), axis=(1, 2)).sum()) / (2.0 * 0.5 / 3)
+    assert stats.gamma.sf(total, 18) > FALSE_ALARM / 2
+    assert stats.gamma.cdf(total, 18) > FALSE_ALARM / 2
 
 
 ADAPTIVE: dict[str, Any] = {"initial": 1.0, "count_noise": 0.4, "step_size": 0.1, "quantile": 0.5}
@@ -183,3 +208,24 @@ def test_clients_of_records_take_part_at_the_rate_of_the_cohort(rate: float) -> 
     taken = PersonalisedState.decode(stack.checkpoint(0)).participations
     assert taken.shape == (12,)
     assert stats.binomtest(int(taken.sum()), 3600, rate).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize(("batch_size", "steps"), [(4, 5), (None, 5)])
+def test_steps_on_records_divide_by_a_public_number(batch_size: int | None, steps: int) -> None:
+    """The batch size that a spec names, or else the noise, which is public and the same for all."""
+    local = {"steps": steps, "batch_size": batch_size, "step_size": 0.05, "optimiser": "adam"}
+    one = cell(records_spec(training__local=local))
+    use = record_use_of(one.spec, one.federation)
+    assert use is not None
+    assert use.plan.runs is not None
+    mechanism = training_mechanism(one.spec.privacy)
+    assert isinstance(mechanism, RecordMechanism)
+    found = mechanism.protection(one, build_loss(one), use.plan, clients=12)
+    noise = use.plan.runs[0].noise_multiplier
+    assert noise > 1
+    assert found.steps.normaliser == (noise if batch_size is None else batch_size)
+    assert found.steps.clip == one.spec.privacy.clip  # type: ignore[union-attr]
+    assert found.noise_multipliers.tolist() == [noise] * 12
+    for clients in (11, 13):
+        with pytest.raises(ValueError, match="every client of a private plan"):
+            mechanism.protection(one, build_loss(one), use.plan, clients=clients)
