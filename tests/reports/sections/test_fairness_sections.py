@@ -10,6 +10,7 @@ from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.fairness.scores import GroupScores
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.document import Report
+from tests.fairness.disclosures import with_disclosures
 from tests.reports.conftest import counts_of_clients
 
 
@@ -27,7 +28,7 @@ def with_scores(material, spec=None, *, by_hypothesis=None, loss=2.0, **changes)
         by_hypothesis={} if by_hypothesis is None else {"group": np.array(by_hypothesis)},
         **changes,
     )
-    return replace(made, result=result)
+    return with_disclosures(replace(made, result=result))
 
 
 def section_of(made) -> dict[str, Any]:
