@@ -76,6 +76,7 @@ bench:
 	$(PYTHON) -m benchmarks.report_pages
 	$(PYTHON) -m benchmarks.fairness_cost --data $(DATA)
 	$(PYTHON) -m benchmarks.permutation_null
+	$(PYTHON) -m benchmarks.disclosure_cost
 
 screenshots:
 	FEDAUDIT_SCREENSHOTS="$(abspath docs/screenshots)" FEDAUDIT_TEST_BROWSER=required \

@@ -16,7 +16,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 
 from benchmarks.machine import machine
@@ -28,13 +27,11 @@ from benchmarks.workloads import (
     hospital_charges,
     synthetic_groups,
 )
-from fedaudit.fairness.counts import scored_rows
-from fedaudit.fairness.disclosure import attribute_rule
-from fedaudit.fairness.gaps import gaps
+from fedaudit.runs.held_out_groups import decide_disclosures
+from fedaudit.runs.round_fairness import fairness_of_rounds
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 
 INCOME_FILE = "acs_income/acs_income_2018_35_states_1000_each.csv.gz"
@@ -123,21 +120,15 @@ def _without(spec: ExperimentSpec) -> ExperimentSpec:
 
 def player(cell: Cell) -> Callable[[], int]:
     """Plays some rounds and works out what is stored of each; answers how many."""
-    stack = Stack([cell])
+    # Decided once, before the first round, as in a run.
+    stack, disclosures = Stack([cell]), decide_disclosures(cell)
 
     def play() -> int:
         records = stack.advance(_BLOCK)[0]
-        _gaps(cell, records)
+        fairness_of_rounds(cell.spec, disclosures, records)
         return len(records)
 
     return play
-
-
-def _gaps(cell: Cell, records: Sequence[RoundRecord]) -> None:
-    values = {one.name: one.values for one in cell.federation.attributes}
-    for attribute in cell.spec.fairness.attributes:
-        counts = np.stack([record.fairness[attribute] for record in records])
-        gaps(counts, attribute_rule(cell.spec, attribute, values).decide(scored_rows(counts)))
 
 
 def measure(name: str, pair: Sequence[Cell], *, turns: int, seconds: float) -> Measured:

@@ -48,7 +48,7 @@ class RowSet:
         """SHA-256 of the rows, in hexadecimal: equal sets have equal ones."""
         return hashlib.sha256(self.packed.tobytes()).hexdigest()
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """How many rows it has."""
         return int(np.bitwise_count(self.packed).sum())
@@ -78,33 +78,39 @@ class DisclosedRows:
 class Neighbourhood:
     """When figures of two sets of rows are too near to each other to be disclosed both."""
 
-    def __init__(self, population: Population, *, rows: int, clients: int) -> None:
+    def __init__(self, client_of: NDArray[np.int64], *, rows: int, clients: int) -> None:
         """Few are fewer than `rows`, or of fewer than `clients` clients.
 
-        Raises ValueError for a population whose rows have no numbers.
+        `client_of` [row numbers]: the client of each row of the data, held out or not; -1 for rows
+        that the spec leaves out.
         """
-        if population.row_ids is None:
-            raise ValueError("rows without numbers cannot be compared with those of other reports")
-        self._rows, self._clients = rows, clients
-        self._client_of = np.full(int(population.row_ids.max(initial=-1)) + 1, -1)
-        self._client_of[population.row_ids] = population.clients
+        self._rows, self._clients, self._client_of = rows, clients, client_of
+        known = client_of[client_of >= 0]
+        longest = int(np.bincount(known).max(initial=0))
+        self._most = len(client_of) - len(known) + (clients - 1) * longest
+        """Rows that fewer than so many clients can have, with all that nobody is known of."""
 
     def is_near(self, one: DisclosedRows, other: DisclosedRows) -> bool:
         """Whether they differ, and only in few rows; or are the same rows, judged alike but for
         few.
 
-        The clients of rows that this population lacks are unknown, and taken to be none.
+        The clients of rows that this spec leaves out are unknown, and taken to be none.
         """
         if one.rows.digest != other.rows.digest:
             return self._differ_in_few(one.rows, other.rows)
         return self._differ_in_few(one.favourable, other.favourable)
 
     def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
+        largest = 8 * max(len(one.packed), len(other.packed))
+        beyond = max(0, largest - len(self._client_of))
+        bound = max(self._rows, self._most + beyond + 1)
+        if abs(one.rows - other.rows) >= bound:
+            return False
         differing = one.differing(other)
         count = int(np.bitwise_count(differing).sum())
         if count == 0 or count < self._rows:
             return count > 0
-        if self._clients < 2:
+        if self._clients < 2 or count >= bound:
             return False
         places = np.flatnonzero(np.unpackbits(differing))
         known = self._client_of[places[places < len(self._client_of)]]

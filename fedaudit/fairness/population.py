@@ -31,7 +31,7 @@ class Population:
         """How many clients have rows in each group: [groups]."""
         codes = self.codes[attribute]
         known = codes >= 0
-        pairs = np.unique(np.stack([codes[known], self.clients[known]]), axis=1)
+        pairs = _pairs(codes[known], self.clients[known])
         return np.bincount(pairs[0], minlength=self.groups[attribute])
 
     def crossed(self, part: NDArray[np.int64], *, parts: int) -> "Population":
@@ -52,18 +52,18 @@ class Population:
 
     def atoms(self, attributes: Sequence[str]) -> "Atoms":
         """The rows that no group of these attributes distinguishes, taken together."""
-        if not attributes:
-            everybody = np.zeros((1, len(self.clients)), dtype=np.int64)
-        else:
-            everybody = np.stack([self.codes[name] for name in attributes])
-        distinct, of_row = np.unique(everybody, axis=1, return_inverse=True)
-        of_row = of_row.reshape(-1)
-        pairs = np.unique(np.stack([of_row, self.clients]), axis=1)
+        of_row = np.zeros(len(self.clients), dtype=np.int64)
+        for name in attributes:
+            # Numbered anew each time, so that no product of sizes overflows.
+            finer = of_row * (self.groups[name] + 1) + self.codes[name] + 1
+            of_row = np.unique(finer, return_inverse=True)[1].reshape(-1)
+        _, first = np.unique(of_row, return_index=True)
+        of_pair, client_of_pair = _pairs(of_row, self.clients)
         return Atoms(
-            codes=dict(zip(attributes, distinct, strict=False)),
-            rows=np.bincount(of_row, minlength=distinct.shape[1]),
-            of_pair=pairs[0],
-            client_of_pair=pairs[1],
+            codes={name: self.codes[name][first] for name in attributes},
+            rows=np.bincount(of_row, minlength=len(first)),
+            of_pair=of_pair,
+            client_of_pair=client_of_pair,
         )
 
 
@@ -102,3 +102,12 @@ class Atoms:
         if size < rows:
             return True
         return len(np.unique(self.client_of_pair[union[self.of_pair]])) < clients
+
+
+def _pairs(
+    numbers: NDArray[np.int64], clients: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each pair of a number and a client once, ascending: [pairs] and [pairs]."""
+    width = int(clients.max(initial=0)) + 1
+    found = np.unique(numbers * width + clients)
+    return found // width, found % width

@@ -16,6 +16,7 @@ from fedaudit.fairness.earlier_disclosures import (
 )
 from fedaudit.fairness.joint_disclosure import decide_together
 from fedaudit.fairness.population import Population
+from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.favourable_outcomes import outcome_rules
 from fedaudit.federations.packing import Places
 from fedaudit.spec.sources import FileSource
@@ -40,15 +41,11 @@ def held_out_groups(cell: Cell) -> Population:
     rule decides whether its outcome is favourable is not among them.
     """
     federation, (place, _) = cell.federation, _scored(cell)
-    if federation.row_numbers is None:
-        ids = place[0] * federation.longest + place[1]
-    else:
-        ids = federation.row_numbers[place]
     return Population(
         codes={one.name: one.codes[place].astype(np.int64) for one in federation.attributes},
         groups={one.name: len(one.values) for one in federation.attributes},
         clients=place[0].astype(np.int64),
-        row_ids=ids.astype(np.int64),
+        row_ids=_row_ids(federation, place),
     )
 
 
@@ -106,7 +103,9 @@ def decide_beside_earlier(cell: Cell, earlier: Sequence[DisclosedRows]) -> Discl
     fairness = cell.spec.fairness
     population, (_, favourable) = held_out_groups(cell), _scored(cell)
     neighbourhood = Neighbourhood(
-        population, rows=fairness.minimum_group_size, clients=fairness.minimum_group_clients
+        _client_of_rows(cell.federation),
+        rows=fairness.minimum_group_size,
+        clients=fairness.minimum_group_clients,
     )
     withheld: set[str] = set()
     while True:
@@ -119,6 +118,22 @@ def decide_beside_earlier(cell: Cell, earlier: Sequence[DisclosedRows]) -> Discl
         withheld |= {
             name for name, parts in fairness.combinations.items() if withheld.intersection(parts)
         }
+
+
+def _row_ids(federation: Federation, place: Places) -> NDArray[np.int64]:
+    """The numbers of the rows that lie there; see `row_numbering`."""
+    if federation.row_numbers is None:
+        return np.asarray(place[0] * federation.longest + place[1], dtype=np.int64)
+    return federation.row_numbers[place].astype(np.int64)
+
+
+def _client_of_rows(federation: Federation) -> NDArray[np.int64]:
+    """The client of each row by its number; -1 for numbers of no row."""
+    client, row = np.nonzero(federation.mask)
+    ids = _row_ids(federation, (client, row))
+    found = np.full(int(ids.max(initial=-1)) + 1, -1, dtype=np.int64)
+    found[ids] = client
+    return found
 
 
 def _decided(

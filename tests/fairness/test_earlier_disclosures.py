@@ -27,9 +27,8 @@ def judged(numbers, favourable=()) -> DisclosedRows:
     return DisclosedRows(rows_of(numbers), rows_of(favourable))
 
 
-def people(clients) -> Population:
-    owner = np.asarray(clients, dtype=np.int64)
-    return Population({}, {}, owner, np.arange(len(owner)))
+def people(clients) -> np.ndarray:
+    return np.asarray(clients, dtype=np.int64)
 
 
 @given(ROWS, ROWS)
@@ -62,14 +61,30 @@ def test_many_rows_of_one_client_are_as_near_as_few():
     assert not Neighbourhood(people(owner), rows=30, clients=1).is_near(two, three)
 
 
-def test_rows_that_this_split_lacks_belong_to_no_client():
-    near = Neighbourhood(people(np.zeros(10, dtype=int)), rows=5, clients=2)
+def test_rows_that_the_spec_leaves_out_belong_to_no_client():
+    owner = np.arange(100)
+    owner[10:] = -1
+    near = Neighbourhood(people(owner), rows=5, clients=2)
     assert near.is_near(judged(range(10)), judged(range(100)))
+    assert near.is_near(judged(range(10)), judged(range(300)))
+    assert not near.is_near(judged(range(8)), judged(range(100)))
+    everybody = Neighbourhood(people(np.arange(100)), rows=5, clients=2)
+    assert not everybody.is_near(judged(range(10)), judged(range(100)))
+
+
+@given(ROWS, ROWS, st.integers(1, 40), st.integers(1, 4), st.integers(1, 60))
+def test_nearness_is_as_counted_one_by_one(first, second, rows, clients, length):
+    owner = np.arange(180) // length - 1
+    near = Neighbourhood(people(owner), rows=rows, clients=clients)
+    differing = first ^ second
+    known = {int(owner[row]) for row in differing if row < 180} - {-1}
+    few_clients = clients > 1 and len(known) < clients
+    few = bool(differing) and (len(differing) < rows or few_clients)
+    assert near.is_near(judged(first), judged(second)) == few
 
 
 def test_an_attribute_with_one_near_set_conflicts():
-    population = people(range(120))
-    near = Neighbourhood(population, rows=30, clients=1)
+    near = Neighbourhood(people(range(120)), rows=30, clients=1)
     own = {"age": [judged(range(83)), judged(range(83, 120))], "sex": [judged(range(0, 120, 2))]}
     assert conflicting(own, [judged(range(84))], near) == {"age"}
     assert conflicting(own, [judged(range(83))], near) == set()
@@ -90,7 +105,5 @@ def test_what_is_remembered_are_shown_groups_and_everybody_beside_them():
 
 def test_rows_need_numbers():
     nameless = Population({}, {}, np.arange(3))
-    with pytest.raises(ValueError, match="without numbers"):
-        Neighbourhood(nameless, rows=30, clients=2)
     with pytest.raises(ValueError, match="cannot be remembered"):
         disclosed_sets(nameless, {}, np.zeros(3, dtype=bool))
