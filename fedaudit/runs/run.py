@@ -17,7 +17,6 @@ from fedaudit.federations.split import split_clients, training_clients
 from fedaudit.ledger.ledger_context import LedgerContext, build_ledger_context
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.metric.cluster_leakage import ClusterCounts
-from fedaudit.runs.held_out_groups import decide_disclosures
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell
@@ -72,6 +71,9 @@ class Run:
     @cached_property
     def disclosures(self) -> Mapping[str, Disclosure]:
         """By attribute, which groups are disclosed: decided once, for its rounds and report."""
+        # Only now: it brings pyarrow along, which would double the time that the API starts in.
+        from fedaudit.runs.held_out_groups import decide_disclosures
+
         return decide_disclosures(self.cell, withheld=self.withheld)
 
     @cached_property

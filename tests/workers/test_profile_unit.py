@@ -171,7 +171,7 @@ def test_a_federation_deleted_meanwhile_stays_deleted(
         with database.write() as session:
             federations = FederationRepository(session, registered.project_id)
             assert federations.mark_deleted(registered.federation_id)
-        return {"rows": 1}
+        return {"rows": 1, "attributes": {}}
 
     registered = register(database, people(300), storage=context.storage)
     monkeypatch.setattr(profile_file, "profile_registration", delete)

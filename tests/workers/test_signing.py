@@ -79,7 +79,7 @@ def test_a_finished_run_is_valid_under_its_key(
     assert key.key_id == context.signing_key.key_id
 
 
-@pytest.mark.parametrize("seed", [5, 10, 12, 17])
+@pytest.mark.parametrize("seed", [2, 12, 17, 21])
 def test_a_round_that_charged_nobody_against_the_server_can_be_verified(
     seed: int, database: Database, context: WorkerContext
 ) -> None:
