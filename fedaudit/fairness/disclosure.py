@@ -43,11 +43,13 @@ class DisclosureRule:
         *,
         of: str = "scored rows",
         clients: NDArray[np.int64] | None = None,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> "Disclosure":
         """Which groups are disclosed, from the sizes of each population: [..., groups].
 
         `of` says what the sizes count. `clients` [..., groups]: how many clients these belong to;
-        None where that is not known, or not of the same population. The rules are those of
+        None where that is not known, or not of the same population. `allowed` [..., groups]: those
+        that nothing else speaks against; None for all. The rules are those of
         `suppression.shown_groups`, for this attribute alone; attributes that are reported beside
         each other are decided by `joint_disclosure`. Raises ValueError where the reference group is
         not one of the groups.
@@ -60,10 +62,13 @@ class DisclosureRule:
             rows, minimum_group_size=self.minimum_group_size, combination=self.combination
         )
         too_few = self.few(of)
+        enough = np.ones_like(shown) if allowed is None else allowed
         if clients is not None and self.minimum_group_clients > 1:
             too_few = f"{too_few} or {self.minimum_group_clients} clients"
+            enough = enough & (clients >= self.minimum_group_clients)
+        if (shown & ~enough).any():
             shown = with_complementary_suppression(
-                shown & (clients >= self.minimum_group_clients),
+                shown & enough,
                 rows,
                 minimum_group_size=self.minimum_group_size,
                 combination=self.combination,

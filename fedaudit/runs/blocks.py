@@ -32,7 +32,10 @@ def record_block(
     run, all that are left. `reported`: with these records the run came to its end, and its report
     is made next; the held-out people are charged for it before anything of them is published.
     """
-    fairness = fairness_of_rounds(run.spec, run.disclosures, records, rounder=run.rounder)
+    scored = [record.round for record in records if record.fairness]
+    fairness = fairness_of_rounds(
+        run.spec, run.disclosures_of(scored) if scored else {}, records, rounder=run.rounder
+    )
     by_round: dict[int, dict[str, FairnessFigures]] = {record.round: {} for record in records}
     for one in fairness:
         by_round[one.round][one.attribute] = one

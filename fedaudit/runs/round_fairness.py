@@ -25,9 +25,9 @@ def fairness_of_rounds(
 ) -> list[FairnessFigures]:
     """The figures of each round that was validated, attribute after attribute.
 
-    `disclosures`: of each attribute, decided from the same rows as every round scores; ValueError
-    where a round scored others. `rounder`: where the counts behind the figures are rounded; those
-    kept beside them, confidential, are exact.
+    `disclosures`: of each attribute, [validated rounds, groups], decided from the rows that the
+    rounds score; ValueError where a round scored others. `rounder`: where the counts behind the
+    figures are rounded; those kept beside them, confidential, are exact.
     """
     validated = [record for record in records if record.fairness]
     if not validated:
@@ -36,7 +36,7 @@ def fairness_of_rounds(
     for attribute, disclosure in disclosures.items():
         counts = np.stack([record.fairness[attribute] for record in validated])
         if spec.fairness.noise is None:
-            gaps_of_rounds = _gaps(attribute, counts, disclosure.repeated(len(counts)), rounder)
+            gaps_of_rounds = _gaps(attribute, counts, disclosure, rounder)
         else:
             withheld = [Figure(metric, None, WITHHELD) for metric in METRICS]
             gaps_of_rounds = [withheld] * len(counts)

@@ -2,10 +2,11 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.parameter_plot import plot_unavailable_reason
 from fedaudit.training.base.round_records import PlannedRound
 from fedaudit.training.base.run_spending import spending_of
+
+if TYPE_CHECKING:
+    from fedaudit.runs.sampled_rounds import SampledRounds
 
 _KEY_BYTES = 32
 
@@ -75,6 +79,24 @@ class Run:
         from fedaudit.runs.held_out_groups import decide_disclosures
 
         return decide_disclosures(self.cell, withheld=self.withheld)
+
+    def disclosures_of(self, rounds: Sequence[int]) -> Mapping[str, Disclosure]:
+        """By attribute, which groups are disclosed in validated rounds: [rounds, groups]."""
+        sampled = self._sampled_rounds
+        if sampled is None:
+            return {name: one.repeated(len(rounds)) for name, one in self.disclosures.items()}
+        return sampled.disclosures(rounds)
+
+    @cached_property
+    def _sampled_rounds(self) -> "SampledRounds | None":
+        """None where every round scores all held-out clients."""
+        from fedaudit.runs.sampled_rounds import SampledRounds  # as above
+
+        size = self.spec.training.stopping.validation_clients
+        if size is None or not self.disclosures:
+            return None
+        found = SampledRounds(self.cell, self.disclosures, size=size)
+        return found if size < found.clients else None
 
     @cached_property
     def rounder(self) -> Rounder | None:

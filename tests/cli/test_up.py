@@ -145,7 +145,7 @@ def test_a_service_that_cannot_start_says_why(tmp_path):
     said, complaint = process.communicate(timeout=60)
     assert (process.returncode, said) == (1, "")
     assert "the API ended with exit code" in complaint
-    assert "lease_seconds" in complaint
+    assert "FEDAUDIT_LEASE_SECONDS" in complaint
 
 
 def test_it_runs_on_a_database_and_a_broker_of_ones_own(tmp_path, empty_postgres_url, broker_url):

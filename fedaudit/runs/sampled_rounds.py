@@ -1,0 +1,114 @@
+"""Which groups are disclosed in rounds that score a sample of the held-out clients.
+
+Every such round has a population of its own. Who is drawn follows from the experiment's seed, so
+its groups are decided from the rows of those drawn, and a group is shown in no round that leaves
+out so little of it that the round's counts and the report's would give the few away.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.fairness.disclosure import Disclosure
+from fedaudit.fairness.joint_disclosure import decide_together
+from fedaudit.fairness.population import Population
+from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
+from fedaudit.runs.held_out_groups import held_out_groups
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.record_sources import validation_rows
+
+
+class SampledRounds:
+    """The disclosures of rounds of one run."""
+
+    def __init__(self, cell: Cell, whole: Mapping[str, Disclosure], *, size: int) -> None:
+        """`whole`: what the report discloses, of all held-out clients; `size`: how many of them
+        each round draws."""
+        self._population, self._whole = held_out_groups(cell), whole
+        self._clients = validation_rows(cell.spec, cell.federation).clients
+        self._source, self._size = CounterSource(cell.spec.seed), size
+        place = np.searchsorted(self._clients, self._population.clients)
+        self._rows = {
+            name: _by_client(codes, place, (len(self._clients), self._population.groups[name]))
+            for name, codes in self._population.codes.items()
+        }
+
+    @property
+    def clients(self) -> int:
+        """How many are held out."""
+        return len(self._clients)
+
+    def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
+        """By attribute, of each round: [rounds, groups]."""
+        drawn = sample_without_replacement(
+            self._source,
+            purpose=Purpose.VALIDATION,
+            round_=np.array(rounds),
+            population=len(self._clients),
+            count=self._size,
+        )
+        together = len([one for one in self._whole.values() if one.shown.any()]) > 1
+        found = {}
+        for name, whole in self._whole.items():
+            of_clients = self._rows[name]
+            rows = np.stack([of_clients[chosen].sum(axis=0) for chosen in drawn])
+            clients = np.stack([(of_clients[chosen] > 0).sum(axis=0) for chosen in drawn])
+            found[name] = whole.rule.decide(
+                rows, clients=clients, allowed=self._allowed(whole, rows, clients, of_clients)
+            )
+            if whole.why is not None:
+                nothing = np.zeros_like(found[name].shown)
+                found[name] = replace(found[name], shown=nothing, why=whole.why)
+        return self._together(found, drawn) if together else found
+
+    def _allowed(
+        self,
+        whole: Disclosure,
+        rows: NDArray[np.int64],
+        clients: NDArray[np.int64],
+        of_clients: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Groups of which the report shows nothing, or the round leaves out none or many."""
+        rest = whole.rows - rows
+        without = (of_clients > 0).sum(axis=0) - clients
+        rule = whole.rule
+        few = (rest < rule.minimum_group_size) | (without < rule.minimum_group_clients)
+        allowed: NDArray[np.bool_] = ~(whole.shown & (rest > 0) & few)
+        return allowed
+
+    def _together(
+        self, found: Mapping[str, Disclosure], drawn: NDArray[np.int64]
+    ) -> dict[str, Disclosure]:
+        """Each round's groups of all attributes that show any, decided beside each other."""
+        open_ = {name: one for name, one in found.items() if one.why is None}
+        shown = {name: one.shown.copy() for name, one in found.items()}
+        for place, chosen in enumerate(drawn):
+            people = _of_clients(self._population, self._clients[chosen])
+            decided = decide_together(
+                {name: one.rule for name, one in open_.items()},
+                people,
+                beforehand={name: one.shown[place] for name, one in open_.items()},
+            )
+            for name, one in decided.items():
+                shown[name][place] = one.shown
+        return {name: replace(one, shown=shown[name]) for name, one in found.items()}
+
+
+def _by_client(
+    codes: NDArray[np.int64], place: NDArray[np.int64], shape: tuple[int, int]
+) -> NDArray[np.int64]:
+    """How many rows of each group each client has: [clients, groups]."""
+    known = codes >= 0
+    slot = place[known] * shape[1] + codes[known]
+    return np.bincount(slot, minlength=shape[0] * shape[1]).reshape(shape)
+
+
+def _of_clients(population: Population, clients: NDArray[np.int64]) -> Population:
+    chosen = np.isin(population.clients, clients)
+    return Population(
+        codes={name: codes[chosen] for name, codes in population.codes.items()},
+        groups=population.groups,
+        clients=population.clients[chosen],
+    )

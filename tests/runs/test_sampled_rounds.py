@@ -1,0 +1,73 @@
+"""Rounds that score a sample of the held-out clients disclose what that sample lets them."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from fedaudit.federations.load import load_federation
+from fedaudit.runs.blocks import record_block
+from fedaudit.runs.held_out_groups import decide_disclosures, held_out_groups
+from fedaudit.runs.run import new_run
+from fedaudit.runs.sampled_rounds import SampledRounds
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.stack import Stack
+from tests.training.specs import groups_spec
+
+
+def cell(*, clients: int | None, minimum: int = 30) -> Cell:
+    spec = parse_spec(
+        groups_spec(
+            training__rounds=4,
+            training__stopping={"patience": None, "validation_clients": clients},
+            fairness__minimum_group_size=minimum,
+        )
+    )
+    return Cell(spec, load_federation(spec, sources_dir=None))
+
+
+def test_every_round_is_decided_from_the_clients_that_it_draws() -> None:
+    sampled = cell(clients=12, minimum=20)
+    run = new_run(sampled, experiment_id="x", started_at=datetime.now(UTC))
+    stack = Stack([sampled])
+    records = stack.advance(4)[0]
+    found = run.disclosures_of([record.round for record in records])["group"]
+    scored = np.stack([record.fairness["group"].sum(axis=-1) for record in records])
+    found.check(scored)  # the very rows that were counted
+    assert len({tuple(rows) for rows in scored.tolist()}) > 1, "other clients in every round"
+    assert not (found.shown & (scored < 20)).any()
+    block = record_block(run, records, last=True)
+    assert len(block.fairness) == 4
+
+
+def test_a_round_that_leaves_one_client_out_shows_no_group_that_it_is_of() -> None:
+    whole = cell(clients=None)
+    population = held_out_groups(whole)
+    held_out = len(np.unique(population.clients))
+    report = decide_disclosures(whole)
+    assert report["group"].shown.all()
+    sampled = SampledRounds(whole, report, size=held_out - 1)
+    found = sampled.disclosures(range(1, 30))["group"]
+    left_out = report["group"].rows - found.rows
+    assert ((left_out > 0).sum(axis=-1) == 1).all(), "one client, of one group"
+    assert not found.shown[left_out > 0].any()
+    assert not found.shown.any(axis=-1).any(), "two groups: the other would give it away"
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_few_clients_are_too_few_however_many_rows_they_have(size: int) -> None:
+    whole = cell(clients=None, minimum=1)
+    report = decide_disclosures(whole)
+    found = SampledRounds(whole, report, size=size).disclosures(range(1, 20))["group"]
+    of_two = (found.rows > 0).sum(axis=-1) == 1
+    assert found.shown.any() == (size == 2)
+    assert not found.shown[~of_two].any(), "one client in each group"
+
+
+def test_rounds_of_everybody_are_decided_once() -> None:
+    every = cell(clients=10_000)
+    run = new_run(every, experiment_id="x", started_at=datetime.now(UTC))
+    found = run.disclosures_of([1, 2])["group"]
+    assert (found.shown == run.disclosures["group"].shown).all()
+    assert found.shown.shape == (2, 2)
