@@ -7,39 +7,52 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.fairness.earlier_disclosures import DisclosedRows, RowSet
-from fedaudit.runs.held_out_groups import decide_beside_earlier, is_remembered, row_numbering
+from fedaudit.runs.held_out_groups import (
+    DisclosureDecision,
+    decide_beside_earlier,
+    is_remembered,
+    row_numbering,
+)
 from models.repositories import DisclosureRepository, ExperimentRepository
 from models.values import StoredSet
+from workers.flush import FencedWriter
 from workers.running_experiment import RunningExperiment
 
 log = structlog.get_logger()
 
 
-def settle_disclosures(session: Session, experiment: RunningExperiment) -> frozenset[str]:
+def settle_disclosures(writer: FencedWriter, experiment: RunningExperiment) -> frozenset[str]:
     """The attributes of which the run reports nothing; remembers what it discloses.
 
-    A run that is taken up again keeps to what was decided. Runs on the same data that start at once
-    wait for each other.
+    A run that is taken up again keeps to what was decided. What takes long is done before the
+    transaction, and again within it only where another run on the same data was quicker.
     """
     cell = experiment.run.cell
     if not is_remembered(cell):
         return frozenset()
+    with writer.database.read() as session:
+        known = _earlier(session, experiment)
+    decision = decide_beside_earlier(cell, known)
+    return writer.write(lambda session: _settle(session, experiment, decision, len(known)))
+
+
+def _settle(
+    session: Session, experiment: RunningExperiment, decision: DisclosureDecision, known: int
+) -> frozenset[str]:
+    """`decision`: beside so many `known` sets, which are never fewer later."""
+    cell = experiment.run.cell
     experiments = ExperimentRepository(session, experiment.project_id)
     row = experiments.get(experiment.id)
     if row is not None and row.withheld_attributes is not None:
         return frozenset(row.withheld_attributes)
-    fingerprint = cell.federation.fingerprint
-    numbering = hashlib.sha256(row_numbering(cell)).hexdigest()
     disclosed = DisclosureRepository(session)
-    disclosed.lock(fingerprint)
-    earlier = [
-        DisclosedRows(RowSet.from_bytes(rows), RowSet.from_bytes(favourable))
-        for rows, favourable in disclosed.sets(fingerprint, numbering=numbering)
-    ]
-    decision = decide_beside_earlier(cell, earlier)
+    disclosed.lock(cell.federation.fingerprint)
+    earlier = _earlier(session, experiment)
+    if len(earlier) > known:
+        decision = decide_beside_earlier(cell, earlier)
     disclosed.add(
-        fingerprint,
-        numbering=numbering,
+        cell.federation.fingerprint,
+        numbering=_numbering(experiment),
         sets=[
             StoredSet(*one.key, one.rows.as_bytes(), one.favourable.as_bytes())
             for one in decision.sets
@@ -53,3 +66,16 @@ def settle_disclosures(session: Session, experiment: RunningExperiment) -> froze
             attributes=sorted(decision.withheld),
         )
     return decision.withheld
+
+
+def _earlier(session: Session, experiment: RunningExperiment) -> list[DisclosedRows]:
+    fingerprint = experiment.run.cell.federation.fingerprint
+    stored = DisclosureRepository(session).sets(fingerprint, numbering=_numbering(experiment))
+    return [
+        DisclosedRows(RowSet.from_bytes(rows), RowSet.from_bytes(favourable))
+        for rows, favourable in stored
+    ]
+
+
+def _numbering(experiment: RunningExperiment) -> str:
+    return hashlib.sha256(row_numbering(experiment.run.cell)).hexdigest()

@@ -41,7 +41,7 @@ class FencedWriter:
     """Transactions that commit only while this worker holds its unit."""
 
     def __init__(self, database: Database, lease: Lease, *, stopping: Callable[[], bool]) -> None:
-        self._database = database
+        self.database = database
         self._lease = lease
         self._stopping = stopping
         self.again = False
@@ -59,7 +59,7 @@ class FencedWriter:
         while True:
             self._lease.progressed()
             try:
-                with self._database.write() as session:
+                with self.database.write() as session:
                     if not UnitRepository(session).hold(self._lease.unit_id, self._lease.fence):
                         raise self._lease.lose()
                     return work(session)

@@ -101,9 +101,8 @@ class UnitRun(ClaimedUnit):
             files = ProjectFiles(self._context, self._claim.project_id).files
             cell = load_cell(database, row, files=files)
             found = resume_experiment(database, row, cell, key=self._context.signing_key.public)
-            found.run.withheld = self._writer.write(
-                lambda session: settle_disclosures(session, found)
-            )
+            found.run.withheld = settle_disclosures(self._writer, found)
+            self._lease.progressed()
             # The same in every run of this service, so that repeats are rounded alike.
             found.run.rounding_key = self._context.signing_key.derived_secret(_ROUNDING)
             return found

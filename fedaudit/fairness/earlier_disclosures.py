@@ -4,7 +4,8 @@ Two reports whose groups differ in few rows give these rows away, as two groups 
 cut moved from 83 to 84, or one client more that is held out. The same holds for two that judge one
 group by rules that differ for few of its rows. So every set of rows whose figures were disclosed is
 remembered, with those of them whose outcome was favourable, and one that is too near to another is
-not disclosed beside it. Sets are compared in pairs: sums of three or more are not looked at.
+not disclosed beside it. Sets are compared in pairs. Of groups between edges, all that lie beside
+each other are such a set too; other sums of several groups are not looked at.
 """
 
 import hashlib
@@ -114,15 +115,24 @@ class Neighbourhood:
             return False
         places = np.flatnonzero(np.unpackbits(differing))
         known = self._client_of[places[places < len(self._client_of)]]
-        return len(np.unique(known[known >= 0])) < self._clients
+        known = known[known >= 0]
+        if self._clients == 2:
+            return not (known[1:] != known[:1]).any()
+        return len(np.unique(known)) < self._clients
 
 
 def disclosed_sets(
-    population: Population, disclosures: Mapping[str, Disclosure], favourable: NDArray[np.bool_]
+    population: Population,
+    disclosures: Mapping[str, Disclosure],
+    favourable: NDArray[np.bool_],
+    *,
+    ordered: Collection[str] = (),
 ) -> dict[str, list[DisclosedRows]]:
     """By attribute, the rows of every group whose figures are disclosed, and all of its rows.
 
-    `favourable` [rows]: whether the true outcome is. Attributes of which nothing is disclosed have
+    `favourable` [rows]: whether the true outcome is. `ordered`: attributes that were cut at edges,
+    of which every group and those beside it add up to another cut: their sums are disclosed too, as
+    far as all of their groups are. Attributes of which nothing is disclosed have
     none. Raises ValueError as `Neighbourhood`.
     """
     ids = population.row_ids
@@ -134,10 +144,24 @@ def disclosed_sets(
         groups = np.flatnonzero(one.shown & (one.rows > 0))
         if len(groups):
             members = [population.codes[name] == group for group in groups]
+            if name in ordered:
+                members += _runs_of(population.codes[name], groups)
             found[name] = [
                 DisclosedRows(RowSet.of(ids[rows]), RowSet.of(ids[rows & favourable]))
                 for rows in (*members, everybody)
             ]
+    return found
+
+
+def _runs_of(codes: NDArray[np.int64], groups: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+    """The rows of every two or more shown groups that lie beside each other."""
+    shown = set(groups.tolist())
+    found = []
+    for first in groups.tolist():
+        last = first + 1
+        while last in shown:
+            found.append((codes >= first) & (codes <= last))
+            last += 1
     return found
 
 
@@ -146,9 +170,15 @@ def conflicting(
     earlier: Iterable[DisclosedRows],
     neighbourhood: Neighbourhood,
 ) -> set[str]:
-    """The attributes with a set that is too near to one that was disclosed before."""
+    """The attributes with a set that is too near to one that was disclosed before.
+
+    What is disclosed once more gives nothing away beside itself.
+    """
     found: set[str] = set()
+    same = {one.key for own in sets.values() for one in own}
     for before in earlier:
+        if before.key in same:
+            continue
         for name, own in sets.items():
             if name not in found and any(neighbourhood.is_near(one, before) for one in own):
                 found.add(name)

@@ -15,8 +15,11 @@ from fedaudit.fairness.differencing import find_exposure
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.population import Atoms, Population
 
-MAX_CELLS = 1 << 22
-"""Groups times atoms that are looked at together, which takes seconds."""
+MAX_CELLS = 1 << 20
+"""Groups times atoms that are looked at together."""
+MAX_WORK = 1 << 24
+"""The same, times how often they are looked at: once for every group that is suppressed. Takes some
+seconds."""
 
 UNDECIDED = (
     "suppressed: the attributes before it and its own groups are too many to be sure that no "
@@ -43,10 +46,14 @@ def decide_together(
         if beforehand is not None:
             found[name] = replace(found[name], shown=found[name].shown & beforehand[name])
     decidable = _decidable(found, population)
-    system = _System(population.atoms(decidable), {name: found[name] for name in decidable})
-    system.suppress_exposed()
+    shown: Mapping[str, NDArray[np.bool_]] | None = None
+    while shown is None:
+        system = _System(population.atoms(decidable), {name: found[name] for name in decidable})
+        shown = system.suppress_exposed()
+        if shown is None:
+            decidable.pop()
     return {
-        name: replace(one, shown=system.shown[name])
+        name: replace(one, shown=shown[name])
         if name in decidable
         else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
         for name, one in found.items()
@@ -79,14 +86,18 @@ def decide_parts_together(
         for name, one in found.items()
     }
     decidable = _decidable(flat, cells)
-    system = _System(
-        cells.atoms(decidable),
-        {name: flat[name] for name in decidable},
-        fixed={name: decided[name] for name in decidable},
-    )
-    system.suppress_exposed()
+    shown: Mapping[str, NDArray[np.bool_]] | None = None
+    while shown is None:
+        system = _System(
+            cells.atoms(decidable),
+            {name: flat[name] for name in decidable},
+            fixed={name: decided[name] for name in decidable},
+        )
+        shown = system.suppress_exposed()
+        if shown is None:
+            decidable.pop()
     return {
-        name: replace(one, shown=system.shown[name].reshape(one.shown.shape))
+        name: replace(one, shown=shown[name].reshape(one.shown.shape))
         if name in decidable
         else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
         for name, one in found.items()
@@ -130,7 +141,7 @@ class _System:
         self._atoms = atoms
         self._found = found
         self._order = {name: place for place, name in enumerate(found)}
-        self.shown = {name: one.shown.copy() for name, one in found.items()}
+        self._shown = {name: one.shown.copy() for name, one in found.items()}
         rules = [one.rule for one in found.values()]
         self._rows = max((rule.minimum_group_size for rule in rules), default=1)
         self._clients = max((rule.minimum_group_clients for rule in rules), default=1)
@@ -146,36 +157,42 @@ class _System:
         lying: NDArray[np.bool_] = (codes >= 0) & (codes % len(groups.rows) == group)
         return lying
 
-    def suppress_exposed(self) -> None:
-        """Suppresses one group after the other until no few rows follow any more.
+    def suppress_exposed(self) -> Mapping[str, NDArray[np.bool_]] | None:
+        """By attribute, what is shown once no few rows follow any more; None after too much work.
 
-        Of the groups that give them away, the smallest: so an intersection yields to its parts. Of
-        several, that of the attribute named last.
+        One group after the other is suppressed. Of the groups that give few rows away, the
+        smallest: so an intersection yields to its parts. Of several, that of the attribute named
+        last.
         """
+        work = 0
         while len(totals := self._totals()) > len(self._fixed):
+            work += len(totals) * len(self._atoms)
+            if work > MAX_WORK:
+                return None
             exposure = find_exposure(
                 np.stack([total.members for total in totals]),
                 self._atoms,
                 removable=np.array([total.group is not None for total in totals]),
-                targets=np.concatenate(self._suppressed()),
+                targets=np.concatenate([*self._suppressed(), *self._missing()]),
                 rows=self._rows,
                 clients=self._clients,
             )
             if exposure is None:
-                return
+                break
             by = [total for total, used in zip(totals, exposure.by, strict=True) if used]
             name, place = min(
                 (total.rows, -self._order[total.group[0]], total.group)
                 for total in by
                 if total.group is not None
             )[2]
-            self.shown[name][place] = False
+            self._shown[name][place] = False
+        return self._shown
 
     def _totals(self) -> list[_Total]:
         """What is shown; beside a suppressed group everybody's figures are taken to be known."""
         totals = list(self._fixed)
         for name, one in self._found.items():
-            places = np.flatnonzero(self.shown[name] & (one.rows > 0))
+            places = np.flatnonzero(self._shown[name] & (one.rows > 0))
             members = self._atoms.members(name, places)
             totals += [
                 _Total(own, int(one.rows[place]), (name, place))
@@ -186,9 +203,13 @@ class _System:
             totals.append(_Total(everybody, int(self._atoms.rows.sum()), None))
         return totals
 
+    def _missing(self) -> list[NDArray[np.bool_]]:
+        """By attribute, the rows that have no value of it: [1, atoms]."""
+        return [(self._atoms.codes[name] < 0)[np.newaxis] for name in self._found]
+
     def _suppressed(self) -> list[NDArray[np.bool_]]:
         """By attribute, the groups that have rows and are not shown: [count, atoms]."""
         return [
-            self._atoms.members(name, np.flatnonzero(~self.shown[name] & (one.rows > 0)))
+            self._atoms.members(name, np.flatnonzero(~self._shown[name] & (one.rows > 0)))
             for name, one in self._found.items()
         ]

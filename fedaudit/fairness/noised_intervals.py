@@ -84,7 +84,7 @@ def rate_bounds(
 
 def _critical(share: float, noised: NoisedCounts) -> float:
     """How many standard deviations are passed with a chance of `share` at most, on either side."""
-    normal = NormalDist().inv_cdf(1 - share / 2)
+    normal = -NormalDist().inv_cdf(share / 2)  # 1 - share / 2 may round to 1
     if noised.tail == "gaussian":
         return normal
     return max(normal, -math.log(share) / math.sqrt(2))

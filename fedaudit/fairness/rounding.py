@@ -12,8 +12,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,15 @@ _DOMAIN = b"fedaudit-rounding-1\x00"
 _TP, _FP, _TN, _FN = range(len(COUNTS))
 
 
+@dataclass(frozen=True, kw_only=True)
+class GroupRows:
+    """Digests of the rows of a group, and of those with either true outcome."""
+
+    rows: bytes
+    positives: bytes
+    negatives: bytes
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rounder:
     """Rounds the counts of one run."""
@@ -34,9 +42,9 @@ class Rounder:
     key: bytes
     """Secret."""
     population: bytes
-    """Identifies the rows that are held out."""
-    groups: Mapping[str, Sequence[bytes]]
-    """Per attribute, a digest of the rows of each group."""
+    """Identifies the data, and by what its rows are numbered."""
+    groups: Mapping[str, Sequence[GroupRows]]
+    """Per attribute, the rows of each group."""
 
     def counts(self, attribute: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Of counts [..., groups, 4]: multiples of the base, in the same places."""
@@ -51,26 +59,24 @@ class Rounder:
 
     def numbers(self, attribute: str, numbers: NDArray[np.int64], *, of: Of) -> NDArray[np.int64]:
         """Of one number for each group [..., groups]."""
-        offsets = [self._offset(digest, of) for digest in self.groups[attribute]]
+        offsets = [self._offset(group, of) for group in self.groups[attribute]]
         found: NDArray[np.int64] = (numbers + np.array(offsets)) // self.base * self.base
         return found
 
-    def _offset(self, group: bytes, of: Of) -> int:
+    def _offset(self, group: GroupRows, of: Of) -> int:
         """From 0 to base - 1; uneven by 2^-64 times the base at most."""
-        message = b"".join((_DOMAIN, _framed(self.population), _framed(group), of.encode()))
+        match of:
+            case "positives":
+                whose, what = group.positives, b"outcomes"
+            case "negatives":
+                whose, what = group.negatives, b"outcomes"
+            case "right" | "rows" | "clients":
+                whose, what = group.rows, of.encode()
+            case _:
+                assert_never(of)
+        message = b"".join((_DOMAIN, _framed(self.population), _framed(whose), what))
         word = hmac.new(self.key, message, hashlib.sha256).digest()[:8]
         return int.from_bytes(word, "big") % self.base
-
-
-def row_digests(codes: NDArray[np.integer], groups: int) -> tuple[bytes, ...]:
-    """A digest of the rows of each group, from each row's group; codes below 0 are of none."""
-    flat = codes.ravel()
-    order = np.argsort(flat, kind="stable")
-    ends = np.searchsorted(flat[order], np.arange(groups + 1))
-    return tuple(
-        hashlib.sha256(order[first:last].astype("<i8").tobytes()).digest()
-        for first, last in pairwise(ends.tolist())
-    )
 
 
 def _framed(part: bytes) -> bytes:

@@ -23,6 +23,8 @@ from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_sources import validation_rows
 
+_NOT_NUMBERING = {"path", "id", "validation_fraction", "validation_unit", "scoring"}
+
 
 @dataclass(frozen=True)
 class DisclosureDecision:
@@ -63,6 +65,11 @@ def _scored(cell: Cell) -> tuple[Places, NDArray[np.bool_]]:
     return place, rules.label(federation.raw_target)[place]
 
 
+def scored_outcomes(cell: Cell) -> NDArray[np.bool_]:
+    """Whether the true outcome of each of these rows is favourable: [rows]; without rules, none."""
+    return _scored(cell)[1]
+
+
 def decide_disclosures(cell: Cell, *, withheld: Collection[str] = ()) -> dict[str, Disclosure]:
     """Which groups of each attribute a run may report, in its rounds and at its end.
 
@@ -88,11 +95,12 @@ def row_numbering(cell: Cell) -> bytes:
     """By what the rows of a run are numbered: equal for runs whose rows have the same numbers.
 
     Rows of a table have those of the file. Others are counted client by client, so their numbers
-    mean the same only where the spec makes the same clients of the data.
+    mean the same only where the spec makes the same clients of the data; who of them is held out
+    moves no number.
     """
     if cell.federation.row_numbers is not None:
         return b"rows of the file"
-    return rfc8785.dumps(cell.spec.federation.model_dump(mode="json", exclude={"path", "id"}))
+    return rfc8785.dumps(cell.spec.federation.model_dump(mode="json", exclude=_NOT_NUMBERING))
 
 
 def decide_beside_earlier(cell: Cell, earlier: Sequence[DisclosedRows]) -> DisclosureDecision:
@@ -109,7 +117,8 @@ def decide_beside_earlier(cell: Cell, earlier: Sequence[DisclosedRows]) -> Discl
     )
     withheld: set[str] = set()
     while True:
-        sets = disclosed_sets(population, _decided(cell, population, withheld), favourable)
+        decided = _decided(cell, population, withheld)
+        sets = disclosed_sets(population, decided, favourable, ordered=fairness.edges)
         found = conflicting(sets, earlier, neighbourhood)
         if not found:
             every = {one.key: one for own in sets.values() for one in own}

@@ -1,6 +1,5 @@
 """One run while it goes on: what is known of it between blocks of rounds."""
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import Disclosure
-from fedaudit.fairness.rounding import Rounder, row_digests
+from fedaudit.fairness.rounding import Rounder
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients, training_clients
 from fedaudit.ledger.ledger_context import LedgerContext, build_ledger_context
@@ -104,16 +103,9 @@ class Run:
         base = self.spec.fairness.rounded_to
         if base is None:
             return None
-        source, federation = self.spec.federation, self.federation
-        held_out = (source.validation_unit, source.validation_fraction, self.spec.seed)
-        return Rounder(
-            base=base,
-            key=self.rounding_key,
-            population=json.dumps([federation.fingerprint, *held_out]).encode(),
-            groups={
-                one.name: row_digests(one.codes, len(one.values)) for one in federation.attributes
-            },
-        )
+        from fedaudit.runs.rounded_counts import build_rounder  # as above
+
+        return build_rounder(self.cell, base=base, key=self.rounding_key)
 
     @cached_property
     def training_clients(self) -> int:

@@ -49,7 +49,7 @@ class SampledRounds:
             population=len(self._clients),
             count=self._size,
         )
-        together = len([one for one in self._whole.values() if one.shown.any()]) > 1
+        together = len([one for one in self._whole.values() if one.why is None]) > 1
         found = {}
         for name, whole in self._whole.items():
             of_clients = self._rows[name]
@@ -70,12 +70,12 @@ class SampledRounds:
         clients: NDArray[np.int64],
         of_clients: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
-        """Groups of which the report shows nothing, or the round leaves out none or many."""
+        """Groups that the report shows, of which the round leaves out none or many."""
         rest = whole.rows - rows
         without = (of_clients > 0).sum(axis=0) - clients
         rule = whole.rule
         few = (rest < rule.minimum_group_size) | (without < rule.minimum_group_clients)
-        allowed: NDArray[np.bool_] = ~(whole.shown & (rest > 0) & few)
+        allowed: NDArray[np.bool_] = whole.shown & ~((rest > 0) & few)
         return allowed
 
     def _together(

@@ -61,6 +61,7 @@ class ExperimentSpec(SpecPart):
         check_count_noise(
             self.fairness,
             training=self.training,
+            source=self.federation,
             has_outcome=self.declares_outcome,
         )
         self._check_gates()

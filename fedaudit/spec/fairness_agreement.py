@@ -4,11 +4,34 @@ from typing import Any, assert_never
 
 from fedaudit.spec.errors import refuse_at
 from fedaudit.spec.fairness import Fairness
+from fedaudit.spec.sources import Source
 from fedaudit.spec.training import Training
 
 _ROUNDED_BY_DEFAULT, _NOT_ROUNDED = {"base": 5}, {"base": 1}
-_ALWAYS_STORED = {"sensitive", "edges", "favourable", "minimum_group_size", "intervals"}
-"""What every stored spec has, and hardly any that a person wrote."""
+_ALWAYS_STORED = {
+    "spec_version",
+    "name",
+    "seed",
+    "tags",
+    "federation",
+    "model",
+    "training",
+    "privacy",
+    "fairness",
+    "attacks",
+    "gates",
+    "device",
+}
+_OF_FAIRNESS = {
+    "sensitive",
+    "edges",
+    "favourable",
+    "minimum_group_size",
+    "intersections",
+    "reference_group",
+    "intervals",
+}
+"""What every stored spec has, and none that a person wrote: every default written out."""
 
 
 def with_default_rounding(value: Any) -> Any:
@@ -24,14 +47,17 @@ def with_default_rounding(value: Any) -> Any:
         return value
     if value["privacy"].get("noise") != "release" or not fairness.get("sensitive"):
         return value
-    if "rounding" not in fairness and fairness.keys() >= _ALWAYS_STORED:
+    stored = value.keys() >= _ALWAYS_STORED and fairness.keys() >= _OF_FAIRNESS
+    if "rounding" not in fairness and stored:
         return value
     # Null is not stored, so that it must not mean anything beside its being left out.
     chosen = _NOT_ROUNDED if "rounding" in fairness else _ROUNDED_BY_DEFAULT
     return {**value, "fairness": {**fairness, "rounding": dict(chosen)}}
 
 
-def check_count_noise(fairness: Fairness, *, training: Training, has_outcome: bool) -> None:
+def check_count_noise(
+    fairness: Fairness, *, training: Training, source: Source, has_outcome: bool
+) -> None:
     """Refuse `fairness.noise` where something would escape it, or nothing is counted.
 
     Raises the error of a spec's validation, at the field.
@@ -63,6 +89,12 @@ def check_count_noise(fairness: Fairness, *, training: Training, has_outcome: bo
                     "/fairness/noise/unit",
                     "with several hypotheses one record decides which of them predicts its "
                     "client's other records; use the unit `client`, or one hypothesis",
+                )
+            if getattr(source, "standardise", None) == "client" and not source.holds_out_rows:
+                raise refuse_at(
+                    "/fairness/noise/unit",
+                    "with `standardise: client` one record moves the features of its client's "
+                    "other records; use the unit `client`, or `standardise: global`",
                 )
         case _:
             assert_never(noise.unit)

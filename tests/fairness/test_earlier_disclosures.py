@@ -107,3 +107,29 @@ def test_rows_need_numbers():
     nameless = Population({}, {}, np.arange(3))
     with pytest.raises(ValueError, match="cannot be remembered"):
         disclosed_sets(nameless, {}, np.zeros(3, dtype=bool))
+
+
+def test_groups_beside_each_other_add_up_to_another_cut():
+    """The attack: edges [83], then [40, 84, 90]: two groups of the second less one of the first."""
+    age = np.concatenate([np.arange(600) % 43 + 20, np.full(200, 95), np.full(6, 83)])
+    near = Neighbourhood(people(range(len(age))), rows=30, clients=1)
+
+    def sets(edges):
+        codes = np.searchsorted(edges, age, side="right")
+        ids, nobody = np.arange(len(age)), np.zeros(len(age), dtype=bool)
+        population = Population({"age": codes}, {"age": len(edges) + 1}, ids, ids)
+        rule = disclosed([1], minimum_group_size=30).rule
+        found = decide_together({"age": rule}, population)
+        return disclosed_sets(population, found, nobody, ordered=["age"])
+
+    first, moved = sets([83]), sets([40, 84])
+    assert conflicting(moved, first["age"], near) == {"age"}
+    assert conflicting(first, first["age"], near) == set()
+    assert conflicting(sets([40]), first["age"], near) == set()
+
+
+def test_what_is_disclosed_again_never_conflicts():
+    near = Neighbourhood(people(range(400)), rows=30, clients=1)
+    both = {"a": [judged(range(395)), judged(range(400))]}
+    assert conflicting(both, both["a"], near) == set()
+    assert conflicting({"a": both["a"][:1]}, both["a"][1:], near) == {"a"}

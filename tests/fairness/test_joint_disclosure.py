@@ -204,3 +204,30 @@ def test_no_attribute_is_no_decision():
     people = population({"sex": np.arange(60) % 2})
     assert decide_together({}, people) == {}
     assert len(people.atoms([])) == 1
+
+
+def test_rows_without_a_value_of_two_attributes_do_not_follow_either():
+    draw = np.random.default_rng(2)
+    columns = {name: draw.integers(0, size, 540) for name, size in (("a", 3), ("b", 4), ("c", 2))}
+    columns["a"][:12] = -1
+    columns["b"][8:28] = -1
+    people = population(columns)
+    rules = {name: DisclosureRule(30) for name in columns}
+    alone = {name: rule.decide(people.sizes(name)) for name, rule in rules.items()}
+    assert all(one.shown.all() for one in alone.values())
+    found = decide_together(rules, people)
+    missing = {name: int((column < 0).sum()) for name, column in columns.items()}
+    assert missing == {"a": 12, "b": 20, "c": 0}
+    # Everybody is the sum over c, so neither a nor b may be shown whole.
+    assert found["c"].shown.all()
+    assert not found["a"].shown.all()
+    assert not found["b"].shown.all()
+
+
+def test_what_takes_too_long_suppresses_the_last_attribute(monkeypatch):
+    monkeypatch.setattr(joint_disclosure, "MAX_WORK", 30)
+    race = np.repeat([0, 1, 2, 3], [100, 90, 26, 4])
+    people = population({"race": race, "broad": np.isin(race, (1, 2)).astype(int)})
+    found = decide_together({"race": DisclosureRule(30), "broad": DisclosureRule(30)}, people)
+    assert found["broad"].reason == UNDECIDED
+    assert found["race"].shown.tolist() == [True, True, False, False]

@@ -1,7 +1,6 @@
 """Random rounding: without bias, the same for the same rows, and a part within its whole."""
 
 import os
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -9,14 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.fairness.coarse import nearest, outward, step_of
-from fedaudit.fairness.rounding import Rounder, row_digests
+from fedaudit.fairness.rounding import GroupRows, Rounder
 
 BASE = 5
 COUNTS = st.lists(st.integers(0, 200), min_size=8, max_size=8)
 
 
-def rounder(key: bytes = b"key", groups: Sequence[bytes] = (b"one", b"two")) -> Rounder:
-    return Rounder(base=BASE, key=key, population=b"held out", groups={"sex": groups})
+def group(name: bytes) -> GroupRows:
+    return GroupRows(rows=name, positives=name + b"+", negatives=name + b"-")
+
+
+def rounder(key: bytes = b"key") -> Rounder:
+    groups = {"sex": [group(b"one"), group(b"two")]}
+    return Rounder(base=BASE, key=key, population=b"held out", groups=groups)
 
 
 @given(counts=COUNTS, key=st.binary(min_size=1, max_size=8))
@@ -58,17 +62,25 @@ def test_repeating_a_report_averages_nothing_away() -> None:
     assert len(found) == 1
 
 
-def test_the_same_rows_are_rounded_alike_under_another_attribute() -> None:
-    codes = np.array([[0, 0, 1, -1], [1, 1, 0, 0]])
-    combined = np.where(codes < 0, -1, codes * 2)
-    one, other = row_digests(codes, 2), row_digests(combined, 4)
-    assert one == (other[0], other[2])
-    assert one[0] != one[1]
-    exact = np.array([[7, 1, 2, 3], [9, 9, 9, 9]], dtype=np.int64)
+def test_the_same_rows_are_rounded_alike_under_another_attribute_and_rule() -> None:
+    one, other = group(b"one"), group(b"two")
+    reversed_ = GroupRows(rows=one.rows, positives=one.negatives, negatives=one.positives)
     many = Rounder(
-        base=BASE, key=b"k", population=b"p", groups={"sex": one, "sex_race": (other[0], other[2])}
+        base=BASE,
+        key=b"k",
+        population=b"p",
+        groups={"sex": [one, other], "sex_race": [other, one], "judged": [reversed_, other]},
     )
-    assert (many.counts("sex", exact) == many.counts("sex_race", exact)).all()
+    exact = np.array([[7, 1, 2, 3], [9, 9, 9, 9]], dtype=np.int64)
+    found = many.counts("sex", exact)
+    assert (many.counts("sex_race", exact[::-1]) == found[::-1]).all()
+    # The complementary rule: what was a true positive is a true negative. People of either outcome
+    # are the same, and so is their rounded number.
+    judged = many.counts("judged", exact[:, [2, 3, 0, 1]])
+    assert (judged[0, [1, 2]].sum(), judged[0, [0, 3]].sum()) == (
+        found[0, [0, 3]].sum(),
+        found[0, [1, 2]].sum(),
+    )
 
 
 def test_without_the_key_nobody_knows_how_counts_were_rounded() -> None:

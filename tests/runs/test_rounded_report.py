@@ -1,12 +1,18 @@
 """The attack that rounding closes: exact fractions give back their counts."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedaudit.cli.local_run import run_locally
+from fedaudit.fairness.rounding import Rounder
+from fedaudit.federations.load import load_federation
+from fedaudit.runs.rounded_counts import build_rounder
 from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base.cell import Cell
 from tests.training.specs import groups_spec
 
 
@@ -69,3 +75,20 @@ def test_derived_figures_are_in_steps(exact: dict[str, Any], rounded: dict[str, 
     assert any("rounded at random to multiples of 5" in one for one in rounded["limits"])
     assert not any("rounded at random" in one for one in exact["limits"])
     assert rounded["integrity"]["ledger_hash"] == exact["integrity"]["ledger_hash"]
+
+
+def test_another_way_to_name_the_same_people_rounds_them_alike() -> None:
+    """The attack: fractions that hold the same clients out, and the mean of what they publish."""
+
+    def rounder(fraction: float) -> Rounder:
+        spec = parse_spec(groups_spec(federation__validation_fraction=fraction))
+        cell = Cell(spec, load_federation(spec, sources_dir=None))
+        found = build_rounder(cell, base=5, key=b"secret")
+        return replace(found, population=b"")  # generated data have another fingerprint each
+
+    counts = np.array([[7, 11, 23, 4], [1, 2, 3, 4]])
+    groups = {str(rounder(0.5 + place * 1e-4).groups) for place in range(4)}
+    assert len(groups) == 1
+    first = rounder(0.5).counts("group", counts)
+    assert (rounder(0.5001).counts("group", counts) == first).all()
+    assert str(rounder(0.3).groups) not in groups

@@ -1,5 +1,6 @@
 """Rounds that score a sample of the held-out clients disclose what that sample lets them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from fedaudit.federations.load import load_federation
 from fedaudit.runs.blocks import record_block
-from fedaudit.runs.held_out_groups import decide_disclosures, held_out_groups
+from fedaudit.runs.held_out_groups import decide_disclosures, held_out_groups, row_numbering
 from fedaudit.runs.run import new_run
 from fedaudit.runs.sampled_rounds import SampledRounds
 from fedaudit.spec.parse import parse_spec
@@ -71,3 +72,19 @@ def test_rounds_of_everybody_are_decided_once() -> None:
     found = run.disclosures_of([1, 2])["group"]
     assert (found.shown == run.disclosures["group"].shown).all()
     assert found.shown.shape == (2, 2)
+
+
+def test_what_the_report_suppresses_no_round_shows() -> None:
+    whole = cell(clients=None)
+    report = decide_disclosures(whole)
+    shown = {"group": replace(report["group"], shown=np.array([True, False]))}
+    found = SampledRounds(whole, shown, size=12).disclosures(range(1, 20))["group"]
+    assert not found.shown[:, 1].any()
+
+
+def test_numbers_of_rows_do_not_depend_on_who_is_held_out() -> None:
+    one, other = cell(clients=None), cell(clients=5)
+    spec = one.spec.model_copy(
+        update={"federation": one.spec.federation.model_copy(update={"validation_fraction": 0.3})}
+    )
+    assert row_numbering(one) == row_numbering(other) == row_numbering(replace(one, spec=spec))

@@ -71,3 +71,40 @@ def test_a_spec_that_was_stored_before_there_was_rounding_stays_what_it_was() ->
 def test_the_form_with_every_default_has_the_same_hash(noise: str) -> None:
     spec = parse_spec(groups_spec(privacy__noise=noise))
     assert spec_hash(parse_spec(spec.model_dump(mode="json"))) == spec_hash(spec)
+
+
+def test_one_record_must_not_move_the_features_of_others() -> None:
+    table = {
+        "source": "table",
+        "path": "people.csv",
+        "client_key": "town",
+        "target": "y",
+        "standardise": "client",
+    }
+    noised = {
+        "federation": table,
+        "fairness__sensitive": ["sex"],
+        "fairness__favourable": {"op": "ge", "value": 1},
+        "training__hypotheses": 1,
+    }
+    with pytest.raises(InvalidInputError) as refused:
+        parse_spec(groups_spec(**noised, fairness__noise=RECORD))
+    [fault] = refused.value.errors
+    assert fault.pointer == "/fairness/noise/unit"
+    assert "standardise: global" in fault.message
+    parse_spec(groups_spec(**noised, fairness__noise=CLIENT))
+    parse_spec(
+        groups_spec(
+            **{**noised, "federation": {**table, "standardise": "global"}}, fairness__noise=RECORD
+        )
+    )
+
+
+def test_a_spec_that_a_person_wrote_out_is_rounded_all_the_same() -> None:
+    written = groups_spec(
+        privacy__noise="release",
+        fairness__edges={},
+        fairness__intervals=None,
+        fairness__minimum_group_size=30,
+    )
+    assert parse_spec(written).fairness.rounded_to == 5

@@ -149,12 +149,13 @@ def _limit_counts(material: ReportMaterial) -> str:
             "of the suppressed groups, together and at times one by one."
         )
     return (
-        f"Rates and gaps follow from counts that were rounded at random to multiples of "
-        f"{base}, without bias; the same people are rounded alike in every report of one "
-        "service. Intervals, nulls and averages over clients are given in steps of about "
-        f"{base} rows, losses of groups to two digits. The counts can be worked out to "
-        f"within {base - 1} rows and no closer from one report; this is rounding and no "
-        "noise with an epsilon, and accuracy and losses over all people are exact."
+        f"Rates and gaps follow from counts that were rounded at random to multiples of {base}, "
+        "without bias; the same people are rounded alike in every report of one service. "
+        f"Intervals, nulls and averages over clients are given in steps of about {base} rows, "
+        f"losses of groups to two digits. Each rounded count lies within {base - 1} rows of the "
+        "exact one; several figures of one report, or the exact accuracy and loss over all people, "
+        "can narrow that down, at times to one number: this is rounding and no noise with an "
+        "epsilon."
     )
 
 

@@ -55,8 +55,10 @@ def _limit_unit(release: CountRelease) -> list[str]:
         case "client":
             return [
                 f"At most {release.max_rows} rows of a client count towards an attribute, drawn at "
-                "random where it has more, so clients with more rows weigh less than their rows; "
-                "how many were left out is not stated. Intervals allow for all rows of a client "
+                "random where it has more, so clients with more rows weigh less than their rows. "
+                "Intervals are for the gap in a population counted so: where larger clients fare "
+                "otherwise, the gap over all rows may lie outside. How many rows were left out is "
+                "not stated. Intervals allow for all rows of a client "
                 "being alike, and are wide where they are not."
             ]
         case "record":
