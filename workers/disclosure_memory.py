@@ -31,7 +31,10 @@ def settle_disclosures(writer: FencedWriter, experiment: RunningExperiment) -> f
     if not is_remembered(cell):
         return frozenset()
     with writer.database.read() as session:
-        known = _earlier(session, experiment)
+        decided = _decided_before(session, experiment)
+        known = [] if decided is not None else _earlier(session, experiment)
+    if decided is not None:
+        return decided
     decision = decide_beside_earlier(cell, known)
     return writer.write(lambda session: _settle(session, experiment, decision, len(known)))
 
@@ -41,10 +44,9 @@ def _settle(
 ) -> frozenset[str]:
     """`decision`: beside so many `known` sets, which are never fewer later."""
     cell = experiment.run.cell
-    experiments = ExperimentRepository(session, experiment.project_id)
-    row = experiments.get(experiment.id)
-    if row is not None and row.withheld_attributes is not None:
-        return frozenset(row.withheld_attributes)
+    decided = _decided_before(session, experiment)
+    if decided is not None:
+        return decided
     disclosed = DisclosureRepository(session)
     disclosed.lock(cell.federation.fingerprint)
     earlier = _earlier(session, experiment)
@@ -58,6 +60,7 @@ def _settle(
             for one in decision.sets
         ],
     )
+    experiments = ExperimentRepository(session, experiment.project_id)
     experiments.withhold(experiment.id, sorted(decision.withheld))
     if decision.withheld:
         log.info(
@@ -66,6 +69,14 @@ def _settle(
             attributes=sorted(decision.withheld),
         )
     return decision.withheld
+
+
+def _decided_before(session: Session, experiment: RunningExperiment) -> frozenset[str] | None:
+    """What was decided when the run began, or by a write whose confirmation was lost."""
+    row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
+    if row is None or row.withheld_attributes is None:
+        return None
+    return frozenset(row.withheld_attributes)
 
 
 def _earlier(session: Session, experiment: RunningExperiment) -> list[DisclosedRows]:

@@ -45,16 +45,10 @@ def decide_together(
         found[name] = rule.decide(population.sizes(name), clients=population.clients_of(name))
         if beforehand is not None:
             found[name] = replace(found[name], shown=found[name].shown & beforehand[name])
-    decidable = _decidable(found, population)
-    shown: Mapping[str, NDArray[np.bool_]] | None = None
-    while shown is None:
-        system = _System(population.atoms(decidable), {name: found[name] for name in decidable})
-        shown = system.suppress_exposed()
-        if shown is None:
-            decidable.pop()
+    shown = _shown_together(found, population, fixed={})
     return {
         name: replace(one, shown=shown[name])
-        if name in decidable
+        if name in shown
         else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
         for name, one in found.items()
     }
@@ -85,23 +79,30 @@ def decide_parts_together(
         name: replace(one, rows=one.rows.ravel(), shown=one.shown.ravel())
         for name, one in found.items()
     }
-    decidable = _decidable(flat, cells)
-    shown: Mapping[str, NDArray[np.bool_]] | None = None
-    while shown is None:
-        system = _System(
-            cells.atoms(decidable),
-            {name: flat[name] for name in decidable},
-            fixed={name: decided[name] for name in decidable},
-        )
-        shown = system.suppress_exposed()
-        if shown is None:
-            decidable.pop()
+    shown = _shown_together(flat, cells, fixed=decided)
     return {
         name: replace(one, shown=shown[name].reshape(one.shown.shape))
-        if name in decidable
+        if name in shown
         else replace(one, shown=np.zeros_like(one.shown), why=UNDECIDED)
         for name, one in found.items()
     }
+
+
+def _shown_together(
+    found: Mapping[str, Disclosure], population: Population, *, fixed: Mapping[str, Disclosure]
+) -> Mapping[str, NDArray[np.bool_]]:
+    """What is shown of each attribute that could be decided; without those named last otherwise."""
+    names = _decidable(found, population)
+    while True:
+        system = _System(
+            population.atoms(names),
+            {name: found[name] for name in names},
+            fixed={name: fixed[name] for name in names if name in fixed},
+        )
+        shown = system.suppress_exposed()
+        if shown is not None:
+            return shown
+        names.pop()
 
 
 def _decidable(found: Mapping[str, Disclosure], population: Population) -> list[str]:
@@ -135,7 +136,7 @@ class _System:
         atoms: Atoms,
         found: Mapping[str, Disclosure],
         *,
-        fixed: Mapping[str, Disclosure] | None = None,
+        fixed: Mapping[str, Disclosure],
     ) -> None:
         """`fixed`: groups beside whose figures those of `found`, which are parts of them, stand."""
         self._atoms = atoms
@@ -147,7 +148,7 @@ class _System:
         self._clients = max((rule.minimum_group_clients for rule in rules), default=1)
         self._fixed = [
             _Total(self._lying_in(name, one, group), int(one.rows[group]), None)
-            for name, one in (fixed or {}).items()
+            for name, one in fixed.items()
             for group in np.flatnonzero(one.shown & (one.rows > 0)).tolist()
         ]
 
