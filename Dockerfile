@@ -1,20 +1,28 @@
 # syntax=docker/dockerfile:1
-# Two images from one wheel: `api` serves, migrates and sweeps without torch; `worker` trains.
+# Two images from the wheels of the service and of its client: `api` serves, migrates and sweeps without torch; `worker` trains.
 
 FROM python:3.11-slim-bookworm AS wheel
 WORKDIR /source
 COPY . .
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./clients/python .
 
 
 FROM python:3.11-slim-bookworm AS api
 ENV PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     FEDAUDIT_DATA_DIR=/data
-RUN useradd --system --uid 10001 --create-home fedaudit \
+# Pango and a font, with which reports are printed as PDF files.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends \
+        libpango-1.0-0 libpangoft2-1.0-0 fonts-dejavu-core \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --uid 10001 --create-home fedaudit \
     && install --directory --owner fedaudit /data
+# The wheels are those built above, whatever their version; both at once, for one needs the other.
+# hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    pip install --no-cache-dir /wheels/*.whl
+    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[pdf,telemetry]"
 USER 10001
 WORKDIR /home/fedaudit
 VOLUME /data
@@ -42,11 +50,11 @@ RUN apt-get update \
     && install --directory --owner fedaudit /data \
     && python3 -m venv /opt/fedaudit
 RUN PIP_INDEX_URL="$TORCH_INDEX_URL" pip install --no-cache-dir "torch>=2.6,<2.14"
-# The wheel with the rest of its extra; the torch above is what it asks for. The wheel is the one
-# built above, whatever its version.
+# The wheels with the rest of the extra; the torch above is what it asks for. The wheels are those
+# built above, whatever their version.
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    for wheel in /wheels/*.whl; do pip install --no-cache-dir "${wheel}[worker]"; done
+    pip install --no-cache-dir /wheels/fedaudit_client-*.whl "$(echo /wheels/fedaudit-*.whl)[telemetry,worker]"
 USER 10001
 WORKDIR /home/fedaudit
 VOLUME /data

@@ -1,10 +1,37 @@
-# `make install` makes .venv and installs everything into it; the other targets use .venv where it
-# exists, and the active Python otherwise.
+# Each target makes the environment that it needs: .venv, installed again when a pyproject.toml has
+# changed. A Python that has fedaudit and its tools already is used as it is: one named by PYTHON,
+# one in VENV that was made by hand, or the active one where there is no VENV.
 
 VENV ?= .venv
-PYTHON ?= $(if $(wildcard $(VENV)/bin/python),$(VENV)/bin/python,python3)
-# What `make install` makes the environment with.
-BASE_PYTHON ?= $(shell for name in python3.11 python3; do $$name -c '' 2>/dev/null && echo $$name && break; done)
+# Written once everything is installed into VENV.
+STAMP := $(VENV)/.fedaudit-installed
+# Where `make test-integrations` runs; VENV itself will do, and then has more than `make test` needs.
+INTEGRATIONS_VENV ?= .venv-integrations
+INTEGRATIONS_STAMP = $(INTEGRATIONS_VENV)/.fedaudit-integrations-installed
+# Without what it asks for: that is older releases of what the service and MLflow are installed with,
+# and its simulation runs with theirs.
+FLOWER = flwr==1.42.0
+FLOWER_NEEDS = ray==2.55.1 'protobuf>=5.28,<7' 'grpcio-health-checking<2' iterators pathspec \
+	prompt-toolkit pycryptodome requests tomli tomli-w
+# What VENV is made with.
+BASE_PYTHON ?= $(shell for name in python3.11 python3; do $$name -c \
+	'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo $$name && break; done)
+# Whether a Python has it all installed; -P: it is not enough that the source lies here.
+has_fedaudit = $(shell $(1) -P -c 'from importlib.util import find_spec; \
+	raise SystemExit(not all(map(find_spec, ("fedaudit", "fedaudit_client", "pytest", "torch"))))' 2>/dev/null && echo yes)
+
+ifeq ($(origin PYTHON),undefined)
+  ifeq ($(wildcard $(STAMP)),)
+    IN_VENV := $(wildcard $(VENV)/bin/python)
+    PYTHON := $(if $(call has_fedaudit,$(or $(IN_VENV),python3)),$(or $(IN_VENV),python3))
+  endif
+  ifeq ($(PYTHON),)
+    PYTHON := $(VENV)/bin/python
+    ENVIRONMENT := $(STAMP)
+  endif
+endif
+
 PYTEST_ARGS ?=
 # What `make mutation` changes, and for how long it judges changes.
 MUTATE ?= fedaudit/ledger
@@ -17,13 +44,14 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-data mutation lint format bench reproduce screenshots
+.PHONY: help install demo test test-slow test-integrations test-data mutation lint format bench reproduce screenshots
 
 help:
-	@echo "make install    make .venv and install fedaudit and its tools into it"
+	@echo "make install    make .venv, with fedaudit and its tools; the others do it by themselves"
 	@echo "make demo       start the service, audit two experiments, show both reports"
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
+	@echo "make test-integrations  against MLflow, W&B, OpenLineage, Flower and NVFlare"
 	@echo "make test-data  train on the real data by a running service: the table in docs/federations.md"
 	@echo "make mutation MUTATE=fedaudit/ledger  change a folder's code, see whether a test notices"
 	@echo "make lint       ruff, mypy and the boundaries between the rooms"
@@ -33,39 +61,59 @@ help:
 	@echo "make reproduce  run the papers' tasks again: the figures in docs/"
 
 install:
+	@test -n "$(BASE_PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed" >&2; exit 1; }
+	@echo "installing into $(VENV); the first time takes minutes"
 	$(BASE_PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
-	@echo "installed; next: . $(VENV)/bin/activate"
+	$(VENV)/bin/python -m pip install --quiet --editable clients/python --editable '.[dev]'
+	@touch $(STAMP)
+	@echo "installed; for the command fedaudit: . $(VENV)/bin/activate"
 
-demo:
+$(STAMP): pyproject.toml clients/python/pyproject.toml
+	@$(MAKE) --no-print-directory install
+
+demo: $(ENVIRONMENT)
 	$(PYTHON) -P -m fedaudit.cli.demo --out demo-output \
 		examples/synthetic-groups-k1.yaml examples/synthetic-groups-k2.yaml
 
-test:
+test: $(ENVIRONMENT)
 	$(PYTHON) -m pytest -m "not slow" -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-test-slow:
+test-slow: $(ENVIRONMENT)
 	$(PYTHON) -m pytest -m slow $(PYTEST_ARGS)
 
-test-data:
+# An environment of its own: MLflow's server brings a hundred packages.
+$(INTEGRATIONS_STAMP): pyproject.toml clients/python/pyproject.toml
+	@test -n "$(BASE_PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed" >&2; exit 1; }
+	@echo "installing into $(INTEGRATIONS_VENV); the first time takes minutes"
+	test -x $(INTEGRATIONS_VENV)/bin/python || $(BASE_PYTHON) -m venv $(INTEGRATIONS_VENV)
+	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --editable 'clients/python[nvflare]' --editable '.[dev,integrations]'
+	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet --no-deps $(FLOWER)
+	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet $(FLOWER_NEEDS)
+	@touch $(INTEGRATIONS_STAMP)
+
+test-integrations: $(INTEGRATIONS_STAMP)
+	$(INTEGRATIONS_VENV)/bin/python -m pytest -m integrations \
+		tests/publishing tests/reports/readings tests/client/adapters $(PYTEST_ARGS)
+
+test-data: $(ENVIRONMENT)
 	FEDAUDIT_TEST_DATA_DIR="$(abspath $(DATA))" $(PYTHON) -m pytest -m slow \
 		tests/end_to_end/test_federations_real_data.py $(PYTEST_ARGS)
 
-# Needs the extra `mutation`: $(PYTHON) -m pip install --editable '.[dev,mutation]'
-mutation:
+# Needs the extra `mutation`: $(PYTHON) -m pip install --editable clients/python --editable '.[dev,mutation]'
+mutation: $(ENVIRONMENT)
 	$(PYTHON) -m tests.mutation $(MUTATE) --minutes $(MINUTES) $(MUTATION_ARGS)
 
-lint:
+lint: $(ENVIRONMENT)
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m mypy
 	$(PYTHON) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
 
-format:
+format: $(ENVIRONMENT)
 	$(PYTHON) -m ruff check --fix .
 	$(PYTHON) -m ruff format .
 
-bench:
+bench: $(ENVIRONMENT)
 	$(PYTHON) -m benchmarks --data $(DATA)
 	$(PYTHON) -m benchmarks.stored_rounds --data $(DATA)
 	$(PYTHON) -m benchmarks.handwriting --data $(DATA)
@@ -74,15 +122,17 @@ bench:
 	$(PYTHON) -m benchmarks.record_coins
 	$(PYTHON) -m benchmarks.large_table
 	$(PYTHON) -m benchmarks.report_pages
+	$(PYTHON) -m benchmarks.long_history
 	$(PYTHON) -m benchmarks.fairness_cost --data $(DATA)
 	$(PYTHON) -m benchmarks.permutation_null
 	$(PYTHON) -m benchmarks.disclosure_cost
+	$(PYTHON) -m benchmarks.declared_rounds
 
-screenshots:
+screenshots: $(ENVIRONMENT)
 	FEDAUDIT_SCREENSHOTS="$(abspath docs/screenshots)" FEDAUDIT_TEST_BROWSER=required \
 		$(PYTHON) -m pytest tests/browser/test_every_page.py $(PYTEST_ARGS)
 
-reproduce:
+reproduce: $(ENVIRONMENT)
 	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 100
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20 --cohort 7

@@ -1,6 +1,8 @@
 """`python -P -m api [--host HOST] [--port PORT] [--fd FD]`: serves the application."""
 
 import argparse
+import asyncio
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -11,8 +13,10 @@ from fastapi import FastAPI
 
 from api.app import create_app
 from api.http.connections import bounded_protocol, max_connections
+from api.processes import CHILD, serve_by
 from infrastructure.logs import configure_logs
-from infrastructure.settings import SettingsError, load_settings
+from infrastructure.settings import Settings, SettingsError, load_settings
+from infrastructure.tracing import configure_tracing, end_tracing
 
 _GRACE_SECONDS = 3
 
@@ -28,6 +32,8 @@ class _Server(uvicorn.Server):
         """Stop listening, let requests end, close."""
         self._resources.stopping.set()
         await super().shutdown(sockets)
+        # Here, because uvicorn then raises the signal again, which ends the process at once.
+        await asyncio.to_thread(end_tracing)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,16 +45,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         settings = load_settings()
+        serves_itself = settings.api_processes == 1 or CHILD in os.environ
+        if serves_itself:
+            configure_tracing("fedaudit-api")
     except SettingsError as error:
         # Without a traceback, which would show the settings and with them the URLs' passwords.
         raise SystemExit(str(error)) from None
     configure_logs(settings.log_format)
+    if not serves_itself:
+        return serve_by(
+            settings.api_processes, host=options.host, port=options.port, descriptor=options.fd
+        )
+    return _serve(settings, options)
+
+
+def _serve(settings: Settings, options: argparse.Namespace) -> int:
     app = create_app(settings)
     config = uvicorn.Config(
         app,
         host=options.host,
         port=options.port,
         log_config=None,
+        access_log=False,
         server_header=False,
         http=bounded_protocol(max_connections(settings.max_connections)),
         timeout_graceful_shutdown=_GRACE_SECONDS,

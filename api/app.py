@@ -3,41 +3,86 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import anyio
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, FastAPI
 
 from api import openapi
 from api.http import problems
-from api.http.middleware import BodyLimit, SecurityHeaders
+from api.http.access_log import AccessLog
+from api.http.compression import CompressedAnswers
+from api.http.conditional import ConditionalAnswers
+from api.http.head import HeadAnswers
+from api.http.middleware import BodyLimit, SecurityHeaders, Upload
+from api.http.rate_limits import RateLimitHeaders
+from api.http.request_ids import RequestIds
+from api.http.request_metrics import RequestMetrics
+from api.http.traces import Traces
+from api.metrics.state_metrics import StateMetrics
 from api.pages import install as pages
 from api.routers import (
+    artifacts,
+    audit_log,
+    audits,
     events,
     experiment_tables,
     experiments,
+    federation_erasures,
+    federation_registrations,
     federations,
     gate_policies,
     gates,
     health,
     keys,
+    ledger_reports,
+    ledgers,
+    metrics,
+    problem_kinds,
     queries,
     reports,
+    sign_offs,
     signing_keys,
+    sweeps,
+    webhook_deliveries,
+    webhooks,
 )
+from api.routers.attacks import attack_results
 from api.shared.resources import Resources
 from infrastructure.settings import Settings
+from infrastructure.tracing import is_tracing_asked_for
+
+_TIDY_SECONDS = 3600.0
 
 _VERSIONED = (
     experiments,
     experiment_tables,
+    sweeps,
     events,
     reports,
+    attack_results,
+    sign_offs,
     queries,
+    federation_erasures,
+    federation_registrations,
     federations,
+    audits,
+    artifacts,
     gates,
     gate_policies,
+    ledgers,
+    ledger_reports,
     keys,
     signing_keys,
+    audit_log,
+    webhooks,
+    webhook_deliveries,
 )
+
+
+async def _keep_tidy(resources: Resources) -> None:
+    while True:
+        await anyio.sleep(_TIDY_SECONDS)
+        await run_sync(resources.tidy_storage)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -46,25 +91,60 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        resources.printer.open()
         await run_sync(resources.tidy_storage)
-        yield
+        async with anyio.create_task_group() as chores:
+            chores.start_soon(_keep_tidy, resources)
+            yield
+            chores.cancel_scope.cancel()
         resources.close()
 
-    app = FastAPI(docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
+    app = FastAPI(
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        generate_unique_id_function=openapi.operation_id,
+    )
     app.state.resources = resources
+    app.state.state_metrics = StateMetrics(resources)
     app.add_middleware(
         BodyLimit,
         largest_bytes=settings.max_body_bytes,
-        upload_path="/v1/federations",
-        largest_upload_bytes=settings.max_upload_bytes + settings.max_body_bytes,
+        uploads={
+            "/v1/federations": Upload(
+                media_type="multipart/",
+                largest_bytes=settings.max_upload_bytes + settings.max_body_bytes,
+            ),
+            "/federations/new": Upload(
+                media_type="multipart/",
+                largest_bytes=settings.max_upload_bytes + settings.max_body_bytes,
+            ),
+            "/v1/artifacts": Upload(
+                media_type="application/octet-stream",
+                largest_bytes=settings.max_artifact_bytes,
+            ),
+        },
     )
+    # Each is outside those before it.
+    app.add_middleware(RateLimitHeaders)
+    app.add_middleware(ConditionalAnswers)
+    app.add_middleware(CompressedAnswers)
+    app.add_middleware(HeadAnswers)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(AccessLog)
+    if is_tracing_asked_for():
+        app.add_middleware(Traces)
+    app.add_middleware(RequestIds)
+    app.add_middleware(RequestMetrics)
     problems.install(app)
     v1 = APIRouter(prefix="/v1")
     for module in _VERSIONED:
         v1.include_router(module.router)
     app.include_router(v1)
     app.include_router(health.router)
+    app.include_router(metrics.router)
+    app.include_router(problem_kinds.router)
     pages.install(app)
     openapi.install(app)
     return app

@@ -5,20 +5,35 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from api.client_generators import fit_for_generators
+from api.examples import example_of
 from api.http.problems import MEDIA_TYPE, Problem
+from api.http.yaml_bodies import MEDIA_TYPES as YAML
 from api.schemas.budget_bodies import BudgetSetting
+from api.schemas.erasures import ErasureRequest
+from api.schemas.federation_proposals import ProposalRequest
 from api.schemas.federations import SimulationSetting
 from api.schemas.gates import GatesRequest, PolicyRequest
 from api.schemas.keys import KeyRequest
+from api.schemas.sign_offs import SignOffRequest
+from api.schemas.sweeps import SweepTableBody
+from api.schemas.webhooks import WebhookChange, WebhookRequest
 from fedaudit import __version__
+from fedaudit.audits.audit_document import AuditReport
+from fedaudit.reports.declared.declared_document import DeclaredReport
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.readings.reading_choice import READINGS
+from fedaudit.spec.audits.audit_spec import AuditSpec
+from fedaudit.spec.declared.declared_rounds import ReservationRequest, RoundsRequest
+from fedaudit.spec.declared.ledger_terms import LedgerTerms
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.registration import Registration
+from fedaudit.spec.sweeps.sweep_spec import SweepSpec
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -28,33 +43,52 @@ _WHAT = {
     403: "The API key lacks the scope.",
     404: "There is no such thing in the key's project.",
     409: "The request does not fit the present state.",
+    410: "It was there and was removed; `reason` and `gone_at` say why and when.",
+    412: "It has changed since the client saw it, or is there already.",
     413: "The body is too large.",
     415: "The body has another media type than declared.",
     422: "The input is not valid; `errors` says where.",
     408: "The body came too slowly.",
-    429: "Too many event streams are open, or requests wait; `Retry-After` says when to ask again.",
+    429: "Streams or requests wait, or a quota is reached; `Retry-After` says when to ask again.",
     500: "The service failed.",
     503: "The database does not answer, or the storage is full or fails.",
 }
-_ALWAYS = (401, 403, 413, 422, 500, 503)
-_SENT: tuple[type[BaseModel], ...] = (
+_ALWAYS = (401, 403, 413, 422, 429, 500, 503)
+SENT: tuple[type[BaseModel], ...] = (
+    AuditSpec,
     ExperimentSpec,
+    SweepSpec,
     Registration,
     BudgetSetting,
     SimulationSetting,
+    ErasureRequest,
     DisclosurePolicy,
+    ProposalRequest,
     GatesRequest,
     PolicyRequest,
     KeyRequest,
+    SignOffRequest,
+    WebhookRequest,
+    WebhookChange,
+    LedgerTerms,
+    RoundsRequest,
+    ReservationRequest,
 )
 _READ: tuple[type[BaseModel], ...] = (
     Problem,
     Report,
+    AuditReport,
+    DeclaredReport,
+    SweepTableBody,
     *(one.schema for one in READINGS.values() if isinstance(one.schema, type)),
 )
 _DESCRIPTION = """\
 Privacy and fairness audits of federated learning: submit an experiment, follow it, and read its
-epsilon ledger, fairness gaps and audit report. Failures are problem documents (RFC 9457)."""
+epsilon ledger, fairness gaps and audit report. Failures are problem documents (RFC 9457).
+
+What answers GET answers HEAD. Whole answers have an `ETag`; sent back in `If-None-Match` it is
+answered 304 while it holds. Every answer names its request in `X-Request-ID`, by the client's own
+id where it sent one of 8 to 64 letters, digits and `.`, `_`, `~`, `-`."""
 
 
 def problems(*statuses: int) -> Responses:
@@ -69,21 +103,22 @@ def problems(*statuses: int) -> Responses:
 
 
 def request_body(model: type[BaseModel]) -> dict[str, Any]:
-    """The declaration of a JSON body that the route reads itself."""
-    content = {"application/json": {"schema": schema_of(model)}}
-    return {"requestBody": {"required": True, "content": content}}
+    """The declaration of a body that the route reads itself, with the model's example."""
+    example = example_of(model)
+    described = {"schema": schema_of(model)} | ({} if example is None else {"example": example})
+    content = {"application/json": described}
+    # Not as a content of its own: generators of clients make no use of it.
+    words = f"JSON, or YAML of the same form ({', '.join(f'`{one}`' for one in YAML)})."
+    return {"requestBody": {"description": words, "required": True, "content": content}}
 
 
-def upload_body(
-    model: type[BaseModel], *, example: Mapping[str, Any], uploaded: Mapping[str, Any]
-) -> dict[str, Any]:
+def upload_body(model: type[BaseModel], *, uploaded: Mapping[str, Any]) -> dict[str, Any]:
     """The declaration of a body that is JSON, or JSON with a file behind it.
 
-    `example` and `uploaded` are what the page offers to send as the one and as the other.
+    `uploaded` is what the page offers to send before a file.
     """
     described = request_body(model)
     content = described["requestBody"]["content"]
-    content["application/json"]["example"] = dict(example)
     content["multipart/form-data"] = {
         "schema": {
             "type": "object",
@@ -111,6 +146,11 @@ def schema_of(model: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _REFERENCE.format(model=model.__name__)}
 
 
+def operation_id(route: APIRoute) -> str:
+    """The name of an operation in the document, and of its function in generated clients."""
+    return route.name
+
+
 def install(app: FastAPI) -> None:
     """Let the application publish its document."""
 
@@ -126,10 +166,11 @@ def _document(app: FastAPI) -> dict[str, Any]:
     made = get_openapi(
         title="fedaudit", version=__version__, description=_DESCRIPTION, routes=app.routes
     )
-    sent = [(model, "validation") for model in _SENT]
+    sent = [(model, "validation") for model in SENT]
     read = [(model, "serialization") for model in _READ]
     _, definitions = models_json_schema([*sent, *read], ref_template=_REFERENCE)  # type: ignore[list-item]
     schemas = made.setdefault("components", {}).setdefault("schemas", {})
     for name, schema in definitions["$defs"].items():
         schemas.setdefault(name, schema)
+    fit_for_generators(made)
     return made

@@ -52,12 +52,11 @@ def random_images(*, clients: int = 20, rows: int = 40) -> Federation:
         features=ClientRows(
             values=random.integers(0, 256, (clients * rows, 784), dtype=np.uint8),
             divisor=255.0,
-            first=np.arange(clients + 1) * rows,
             image=(28, 28, 1),
         ),
-        target=labels.astype(np.float32),
-        raw_target=labels.astype(np.float64),
-        mask=np.ones(labels.shape, dtype=np.bool_),
+        target=labels.ravel().astype(np.float32),
+        raw_target=labels.ravel().astype(np.float64),
+        first=np.arange(clients + 1) * rows,
         client_names=tuple(f"c{client:02d}" for client in range(clients)),
         feature_names=tuple(f"p{pixel:03d}" for pixel in range(784)),
         target_name="y",
@@ -93,10 +92,12 @@ class PlainLoop:
         assert isinstance(features, ClientRows)
         self.clients = [
             (
-                torch.from_numpy(features.of(client)).reshape(-1, 1, 28, 28),
-                torch.from_numpy(target).long(),
+                torch.from_numpy(np.float32(features.values[own]) / np.float32(255)).reshape(
+                    -1, 1, 28, 28
+                ),
+                torch.from_numpy(cell.federation.target[own]).long(),
             )
-            for client, target in enumerate(cell.federation.target)
+            for own in map(cell.federation.own, range(cell.federation.clients))
         ]
         self.training = split_clients(
             cell.federation.clients,

@@ -17,7 +17,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.split import split_clients
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.model import Mlp
+from fedaudit.spec.model.kinds import Mlp
 from fedaudit.spec.privacy import LaplaceL2
 
 
@@ -51,10 +51,10 @@ class NaiveRun:
         self.hypotheses = [build_module(spec, features) for _ in range(k)]
         self.clients = [
             (
-                torch.from_numpy(federation.padded[client][mask]),
-                torch.from_numpy(federation.target[client][mask])[:, None],
+                torch.from_numpy(federation.side_by_side[federation.own(client)]),
+                torch.from_numpy(federation.target[federation.own(client)])[:, None],
             )
-            for client, mask in enumerate(federation.mask)
+            for client in range(federation.clients)
         ]
         self.counts: dict[str, NDArray[np.int64]] = {}
 
@@ -133,18 +133,19 @@ class NaiveRun:
     def count(self, client: int, predicted: NDArray[np.float32], rules: OutcomeRules) -> None:
         """Adds a client's true and false positives and negatives to the counts per group."""
         federation = self.federation
-        rows = len(predicted)
         raw = predicted * federation.target_scale
         for attribute in federation.attributes:
             counts = self.counts.setdefault(
                 attribute.name, np.zeros((len(attribute.values), 4), dtype=np.int64)
             )
-            for row in range(rows):
-                rule = rules.rule_index[client, row]
+            for row, place in enumerate(
+                range(federation.first[client], federation.first[client + 1])
+            ):
+                rule = rules.rule_index[place]
                 bound = rules.values[rule]
                 above = rules.ops[rule] == "ge"
-                truth = federation.raw_target[client, row]
+                truth = federation.raw_target[place]
                 actual = truth >= bound if above else truth <= bound
                 guess = raw[row] >= bound if above else raw[row] <= bound
                 kind = (0 if guess else 3) if actual else (1 if guess else 2)
-                counts[attribute.codes[client, row], kind] += 1
+                counts[attribute.codes[place], kind] += 1

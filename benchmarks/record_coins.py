@@ -82,7 +82,7 @@ def main() -> None:
             found["load"].append(seconds(lambda: load(keyed=False)))
             found["load_keyed"].append(seconds(lambda: load(keyed=True)))
         data = load(keyed=True)
-    keys, counts = data.record_keys, data.mask.sum(1)
+    keys, counts = data.record_keys, data.counts
     if keys is None:
         raise RuntimeError("the table was loaded without keys")
     for seed in range(options.repeats):
@@ -91,7 +91,6 @@ def main() -> None:
                 lambda seed=seed: scored_rows(
                     counts,
                     clients=np.arange(_SILOS),
-                    longest=data.longest,
                     fraction=0.3,
                     seed=seed,
                 )

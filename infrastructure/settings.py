@@ -28,6 +28,7 @@ class SettingsError(ValueError):
     """The environment's settings cannot be used; the message names each and its remedy."""
 
 
+_TOKEN_CHARACTERS = 16
 _STORAGE_PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs")}
 """What a kind of storage needs beside the service itself: the package, and the extra with it."""
 
@@ -69,6 +70,12 @@ class Settings(BaseSettings):
     storage_url: str = ""
     """Where uploaded files are kept: file:///FOLDER, s3://BUCKET/PREFIX or gs://BUCKET/PREFIX."""
     signing_key_file: Path | None = None
+    secrets_key_file: Path | None = None
+    """Encrypts the stored secrets of webhooks; the embedded service makes one."""
+    webhooks_allow_private: bool = False
+    """Whether webhooks may be sent to private networks and to this machine."""
+    webhooks_low_budget_share: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    """Of a budget's total: `budget.low` is told when no more than this remains."""
     embedded: bool = False
     """Whether database and broker live below `data_dir`; decided here, never set."""
 
@@ -77,6 +84,10 @@ class Settings(BaseSettings):
     sweep_seconds: Annotated[float, Field(gt=0, le=600)] = 2.0
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """How often a unit is tried before it fails."""
+    stack_cells: Annotated[int, Field(ge=1, le=1000)] = 32
+    """Experiments of one shape that a worker claims and trains together; 1 takes each alone."""
+    api_processes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Processes behind one port of `python -m api`; each has the bounds below for itself."""
     max_body_bytes: Annotated[int, Field(ge=1024)] = 1 << 20
     """Of a request that is no upload."""
     max_upload_bytes: Annotated[int, Field(ge=1024)] = 16 << 30
@@ -87,6 +98,8 @@ class Settings(BaseSettings):
     """Specs whose data one API process loads at a time; a project has one of them."""
     max_model_bytes: Annotated[int, Field(ge=1)] = 4 << 30
     """Of a spec's hypotheses together, in 32-bit numbers."""
+    max_artifact_bytes: Annotated[int, Field(ge=1024)] = 64 << 20
+    """Of an uploaded file of parameters, which is held in memory."""
     max_planned_records: Annotated[int, Field(ge=1)] = 1_000_000
     """Records of a `record-personalised` spec, each of which is planned by itself."""
     min_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 1
@@ -95,7 +108,26 @@ class Settings(BaseSettings):
     """No submission or profile may set its minimum of clients in a group below this."""
     budgets_across: Literal["service", "project"] = "service"
     """Whether a budget on a content counts what every project spends on it, or its own's alone."""
-    log_format: Literal["console", "json"] = "console"
+    keep_results_days: Annotated[int | None, Field(ge=1, le=36500)] = None
+    """How long a run's trained model and record table are kept after its end; null for ever."""
+    keep_artifacts_days: Annotated[int | None, Field(ge=1, le=36500)] = None
+    """How long a brought file of parameters is kept after its last use; null for ever."""
+    keep_checkpoints_days: Annotated[int, Field(ge=0, le=36500)] = 7
+    """Of runs that ended without their worker; those of others go with their end."""
+    keep_deliveries_days: Annotated[int, Field(ge=7, le=36500)] = 30
+    """Of webhooks, whatever became of them."""
+    keep_idempotency_days: Annotated[int, Field(ge=1, le=36500)] = 30
+    """How long a request that is repeated under its Idempotency-Key has its first answer."""
+    quota_running: Annotated[int | None, Field(ge=1)] = None
+    """Experiments of one project that are queued or have not ended; null sets no bound."""
+    quota_stored_bytes: Annotated[int | None, Field(ge=1)] = None
+    """Of the uploaded files that one project keeps together."""
+    quota_requests_per_minute: Annotated[int | None, Field(ge=1)] = None
+    """Of one project's keys together, counted by all API processes."""
+    log_format: Literal["text", "json"] = "text"
+    metrics_token_file: Path | None = None
+    """The file with the token that a scraper of `/metrics` sends, beside keys with the scope
+    `metrics:read`: it works also while the database is away."""
     trusted_proxies: str = ""
     """Addresses and networks, separated by commas, of the proxies whose X-Forwarded-* are believed.
 
@@ -127,6 +159,25 @@ class Settings(BaseSettings):
         """The trusted proxies one by one."""
         return [part for one in self.trusted_proxies.split(",") if (part := one.strip())]
 
+    def metrics_token(self) -> str | None:
+        """What the file holds at this moment, so that it can be exchanged; None where none is
+        named. Raises SettingsError for a file that cannot be read or a token easily guessed."""
+        if self.metrics_token_file is None:
+            return None
+        try:
+            token = self.metrics_token_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(
+                f"FEDAUDIT_METRICS_TOKEN_FILE: {self.metrics_token_file} cannot be read "
+                f"({type(error).__name__})"
+            ) from None
+        if len(token) < _TOKEN_CHARACTERS:
+            raise SettingsError(
+                f"FEDAUDIT_METRICS_TOKEN_FILE: the token has fewer than {_TOKEN_CHARACTERS} "
+                "characters; make one with `openssl rand -hex 32`"
+            )
+        return token
+
     @cached_property
     def source_rights(self) -> SourcesMap | None:
         """The declared map, as it was when these settings were made; None where none is named.
@@ -141,6 +192,11 @@ class Settings(BaseSettings):
             _ = self.source_rights
         except SourcesMapError as error:
             raise ValueError(f"FEDAUDIT_SOURCES_MAP: {error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _usable_token(self) -> Self:
+        self.metrics_token()
         return self
 
     @model_validator(mode="after")

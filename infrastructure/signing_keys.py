@@ -2,10 +2,15 @@
 
 `python -P -m infrastructure.signing_keys create --file FILE` makes one; beside it stands
 `FILE.pub`, the public half to hand out. `ensure` makes one unless there is one; `check` only looks.
+`rotate` exchanges it for another: processes that use the file take the new one up by themselves.
 """
 
 import argparse
+import base64
+import hashlib
+import hmac
 import os
+import re
 import stat
 import sys
 from collections.abc import Sequence
@@ -24,6 +29,16 @@ from cryptography.hazmat.primitives.serialization import (
 from infrastructure.settings import Settings
 
 _MAX_FILE_BYTES = 1 << 16
+
+ROUNDING = b"fedaudit-rounding-key-1"
+"""Of which secret of the signing key counts are rounded by: the same for runs and audits, and the
+same after the key was exchanged. Under another one the same count would be rounded anew, and the
+mean of many roundings tells the count."""
+_PRIVATE = re.compile(rb"-----BEGIN PRIVATE KEY-----.*?-----END PRIVATE KEY-----\n?", re.DOTALL)
+_DERIVED = re.compile(
+    rb"-----BEGIN FEDAUDIT DERIVED SECRET-----.*?-----END FEDAUDIT DERIVED SECRET-----\n?",
+    re.DOTALL,
+)
 
 
 class SigningKeyError(Exception):
@@ -53,7 +68,8 @@ def read_key_file(path: Path) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            found = os.fstat(file.fileno())
+            mode = stat.S_IMODE(found.st_mode)
             content = file.read(_MAX_FILE_BYTES)
     except FileNotFoundError:
         raise SigningKeyError(
@@ -61,13 +77,14 @@ def read_key_file(path: Path) -> bytes:
         ) from None
     except OSError as error:
         raise SigningKeyError(f"the signing key {path} cannot be read: {error.strerror}") from None
-    if mode & 0o077:
+    # A secret that Kubernetes mounts belongs to root, and is read through the pod's own group.
+    if mode & (0o037 if found.st_uid != os.geteuid() else 0o077):
         raise SigningKeyError(
             f"the signing key {path} is open to others (mode {mode:04o}), who could sign with it; "
             f"run `chmod 600 {path}`"
         )
     try:
-        usable = isinstance(load_pem_private_key(content, password=None), Ed25519PrivateKey)
+        usable = isinstance(_loaded(content), Ed25519PrivateKey)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         usable = False
     if not usable:
@@ -84,23 +101,46 @@ def create_key_file(path: Path) -> None:
     The file appears whole or not at all, and one that is there is never touched.
     """
     key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(private)
-            file.flush()
-            os.fsync(file.fileno())
+        _write(aside, _private_pem(key), mode=0o600)
         os.link(aside, path)
-        public_file(path).write_bytes(public)
+        public_file(path).write_bytes(_public_pem(key))
     except FileExistsError:
         raise SigningKeyError(f"{path} is there already; a key is never overwritten") from None
     except OSError as error:
         raise SigningKeyError(f"cannot make the signing key {path}: {error.strerror}") from None
     finally:
         aside.unlink(missing_ok=True)
+
+
+def rotate_key_file(path: Path) -> Path:
+    """Exchange the key for a new one; gives where the old one is kept until you delete it.
+
+    The file has the new key, or the old one, and never half of one. `FILE.pub` has every public
+    key, the newest first. What counts are rounded by stays the same. Raises SigningKeyError.
+    """
+    content = read_key_file(path)
+    old = _loaded(content)
+    assert isinstance(old, Ed25519PrivateKey)
+    new = Ed25519PrivateKey.generate()
+    retired = path.with_name(f"{path.name}.retired-{_key_id(old)[:12]}")
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    public = public_file(path)
+    known = public.read_bytes() if public.exists() else _public_pem(old)
+    try:
+        if not retired.exists():
+            _write(retired, content, mode=0o600)
+        # First the public half: a process that is killed here leaves a key that nobody has.
+        _write(aside, _public_pem(new) + known, mode=0o644)
+        aside.replace(public)
+        _write(aside, _private_pem(new) + _derived(content, old), mode=0o600)
+        aside.replace(path)
+    except OSError as error:
+        raise SigningKeyError(f"cannot exchange the key {path}: {error.strerror}") from None
+    finally:
+        aside.unlink(missing_ok=True)
+    return retired
 
 
 def ensure_key_file(path: Path) -> None:
@@ -122,15 +162,61 @@ def public_file(path: Path) -> Path:
     return path.with_name(f"{path.name}.pub")
 
 
+def _loaded(content: bytes) -> object:
+    """The private key alone: derived secrets may stand behind it."""
+    found = _PRIVATE.search(content)
+    return load_pem_private_key(content if found is None else found[0], password=None)
+
+
+def _derived(content: bytes, key: Ed25519PrivateKey) -> bytes:
+    """The block with the secret that the key derives, or had from the one before it."""
+    known = b"".join(_DERIVED.findall(content))
+    if known:
+        return known
+    secret = hmac.new(key.private_bytes_raw(), ROUNDING, hashlib.sha256).digest()
+    lines = (
+        b"-----BEGIN FEDAUDIT DERIVED SECRET-----",
+        b"Purpose: " + ROUNDING,
+        b"",
+        base64.b64encode(secret),
+        b"-----END FEDAUDIT DERIVED SECRET-----",
+        b"",
+    )
+    return b"\n".join(lines)
+
+
+def _private_pem(key: Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _public_pem(key: Ed25519PrivateKey) -> bytes:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _key_id(key: Ed25519PrivateKey) -> str:
+    return hashlib.sha256(key.public_key().public_bytes_raw()).hexdigest()
+
+
+def _write(path: Path, content: bytes, *, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; prints the path of the public key."""
     parser = argparse.ArgumentParser(prog="python -P -m infrastructure.signing_keys")
     commands = parser.add_subparsers(dest="command", required=True)
     actions = {"create": create_key_file, "ensure": ensure_key_file, "check": read_key_file}
-    for name in actions:
+    for name in (*actions, "rotate"):
         commands.add_parser(name).add_argument("--file", type=Path, required=True)
     options = parser.parse_args(arguments)
     try:
+        if options.command == "rotate":
+            sys.stdout.write(f"{rotate_key_file(options.file)}\n")
+            return 0
         actions[options.command](options.file)
     except SigningKeyError as error:
         sys.stderr.write(f"{error}\n")

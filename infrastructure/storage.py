@@ -1,5 +1,5 @@
-"""Files that callers upload, and record tables: in a folder, or in an object store (S3 or Google
-Cloud Storage).
+"""Files that callers upload, record tables, models and files of attacks: in a folder, or in an
+object store (S3 or Google Cloud Storage).
 
 A key such as `federations/PROJECT/ID` names a file for good: it is written whole, and then only
 read, deleted, or replaced by the same. Keys are made of ids, never of text that a caller chose.
@@ -130,6 +130,15 @@ class Storage:
         with _failing():
             return self._place.holds(key)
 
+    def beside(self, key: str) -> list[str]:
+        """The keys that differ from this one in their last part alone. Raises StorageError."""
+        key = _checked(key)
+        folder = key.rpartition("/")[0]
+        with _failing(), suppress(FileNotFoundError):
+            found = sorted(f"{folder}/{name}" for name in self._place.names(folder))
+            return [one for one in found if one != key and _KEY.fullmatch(one)]
+        return []
+
     def sweep(self) -> int:
         """Remove what processes left unfinished that were killed; gives how many files.
 
@@ -158,6 +167,9 @@ class _Place(ABC):
 
     @abstractmethod
     def delete(self, key: str) -> None: ...
+
+    @abstractmethod
+    def names(self, folder: str) -> list[str]: ...
 
     def sweep(self) -> int:
         return 0
@@ -193,6 +205,9 @@ class _Folder(_Place):
 
     def delete(self, key: str) -> None:
         (self._folder / key).unlink()
+
+    def names(self, folder: str) -> list[str]:
+        return [path.name for path in (self._folder / folder).iterdir() if path.is_file()]
 
 
 class _LocalWriter(StorageWriter):
@@ -258,6 +273,11 @@ class _ObjectStore(_Place):
     def delete(self, key: str) -> None:
         self._files().rm_file(f"{self._root}/{key}")
 
+    def names(self, folder: str) -> list[str]:
+        # Not from the listing that this process remembers: others store files too.
+        found = self._files().ls(f"{self._root}/{folder}", detail=True, refresh=True)
+        return [one["name"].rpartition("/")[2] for one in found if one["type"] == "file"]
+
     def _open(self, key: str, mode: str, **options: Any) -> Any:
         path = f"{self._root}/{key}"
         return self._files().open(path, mode, block_size=_BLOCK_BYTES, **options)
@@ -302,6 +322,36 @@ class _RemoteWriter(StorageWriter):
 def record_table_key(project_id: str, experiment_id: str) -> str:
     """Where an experiment's record table is kept, a CSV file."""
     return f"record-tables/{project_id}/{experiment_id}"
+
+
+def report_pdf_key(experiment_id: str, digest: str) -> str:
+    """Where a printed report is kept; the digest is that of the page it was printed from."""
+    return f"report-pdfs/{experiment_id}/{digest}"
+
+
+def model_key(project_id: str, experiment_id: str) -> str:
+    """Where an experiment's trained hypotheses are kept, a safetensors file."""
+    return f"models/{project_id}/{experiment_id}"
+
+
+def attack_files_key(project_id: str, owner_id: str) -> str:
+    """Where the files of attacks are kept, an archive: those of an experiment's report, or of
+    attacks that were made later."""
+    return f"attack-files/{project_id}/{owner_id}"
+
+
+def artifact_key(project_id: str, sha256: str) -> str:
+    """Where a file of parameters is kept that a project brought, by its content's hash."""
+    return f"artifacts/{project_id}/{sha256}"
+
+
+def stored_artifact(storage: Storage, project_id: str, sha256: str) -> bytes | None:
+    """The content of such a file; None where it is not there. Raises StorageError."""
+    key = artifact_key(project_id, sha256)
+    if not storage.holds(key):
+        return None
+    with storage.local(key) as path:
+        return path.read_bytes()
 
 
 def _checked(key: str) -> str:

@@ -17,7 +17,16 @@ _PRIVACY = (
     "refusals",
     "withheld",
 )
-_UTILITY = ("validation_loss", "accuracy", "rounds")
+_UTILITY = (
+    "validation_loss",
+    "accuracy",
+    "baseline_accuracy",
+    "baseline_loss",
+    "accuracy_over_baseline",
+    "loss_under_baseline",
+    "prediction_share",
+    "rounds",
+)
 _GUARANTEE = ("kind", "mechanism", "unit", "adjacency", "delta", "observers", "reasons")
 
 _OWNER = ("experiment_id", "project_id")
@@ -72,6 +81,7 @@ def _read(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             "unit": guarantee["unit"],
             "summary": {
                 "verdict": document["verdict"],
+                "degenerate": document["utility"].get("degenerate"),
                 "guarantee": {name: guarantee[name] for name in _GUARANTEE},
             },
         }

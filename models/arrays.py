@@ -1,17 +1,20 @@
 """Packed columns: one numpy array a cell; an array on Postgres, JSON text on SQLite.
 
 Postgres takes the array in its binary form, built by numpy in one piece, which is several times
-faster than a list of Python numbers. SQLite takes text, so that its JSON functions can read it;
+faster than a list of Python numbers; statements with the options `BINARY_RESULTS` get it back so,
+which is faster still than reading digits. SQLite takes text, which its JSON functions can read;
 NaN is written as null and comes back as NaN.
 """
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from psycopg import Connection
-from psycopg.adapt import Dumper, PyFormat
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import Dumper, Loader, PyFormat
 from psycopg.pq import Format
 from sqlalchemy import JSON, BigInteger, Dialect, Double, Integer, SmallInteger
 from sqlalchemy.dialects import postgresql
@@ -21,6 +24,9 @@ from models.json_text import from_json, to_json
 
 Packed = NDArray[Any]
 
+BINARY_RESULTS = {"binary_results": True}
+"""Execution options of statements that read many packed columns: Postgres sends binary values."""
+
 # numpy's kind of number -> the column's type, Postgres' oids of the element and of its array.
 _ELEMENTS: dict[np.dtype[Any], tuple[TypeEngine[Any], int, int]] = {
     np.dtype("int16"): (SmallInteger(), 21, 1005),
@@ -28,6 +34,9 @@ _ELEMENTS: dict[np.dtype[Any], tuple[TypeEngine[Any], int, int]] = {
     np.dtype("int64"): (BigInteger(), 20, 1016),
     np.dtype("float64"): (Double(), 701, 1022),
 }
+_OF_ARRAYS = {array: dtype for dtype, (_, _, array) in _ELEMENTS.items()}
+_HEADER = struct.Struct(">iii")
+_DIMENSION = struct.Struct(">ii")
 
 
 class PackedArray(TypeDecorator[Packed]):
@@ -57,7 +66,7 @@ class PackedArray(TypeDecorator[Packed]):
         """Replaces the implementation's own, for the same reason."""
         dtype = np.dtype(self.dtype)
         if dialect.name == "postgresql":
-            return lambda value: None if value is None else np.array(value, dtype)
+            return lambda value: None if value is None else np.asarray(value, dtype)
         # numpy reads the None of a JSON null as NaN where the array is of floats.
         return lambda value: None if value is None else np.array(from_json(value), dtype)
 
@@ -89,6 +98,44 @@ class ArrayDumper(Dumper):
         return header.tobytes() + body.tobytes()
 
 
-def register_array_dumper(connection: Connection[Any]) -> None:
-    """Lets this connection bind numpy arrays."""
+class ArrayLoader(Loader):
+    """Postgres' binary array as a numpy array."""
+
+    format = Format.BINARY
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        self._dtype = _OF_ARRAYS[oid]
+        value = self._dtype.newbyteorder(">")
+        self._elements = np.dtype([("length", ">i4"), ("value", value)])
+
+    def load(self, data: Buffer) -> Packed:
+        """A null is NaN. Raises ValueError for nulls among integers, and for several dimensions."""
+        dimensions, has_nulls, _ = _HEADER.unpack_from(data)
+        if not dimensions:
+            return np.empty(0, self._dtype)
+        if dimensions > 1:
+            raise ValueError("a packed column has one dimension")
+        begin = _HEADER.size + _DIMENSION.size
+        if has_nulls:
+            return self._with_nulls(bytes(data)[begin:])
+        return np.frombuffer(data, self._elements, offset=begin)["value"].astype(self._dtype)
+
+    def _with_nulls(self, body: bytes) -> Packed:
+        """Nobody but somebody at the database's own console writes nulls."""
+        if self._dtype.kind != "f":
+            raise ValueError("a packed column of integers holds a null")
+        found, place = list[float](), 0
+        while place < len(body):
+            [length] = struct.unpack_from(">i", body, place)
+            place += 4
+            found.append(np.nan if length < 0 else struct.unpack_from(">d", body, place)[0])
+            place += max(length, 0)
+        return np.array(found, self._dtype)
+
+
+def register_arrays(connection: Connection[Any]) -> None:
+    """Lets this connection bind numpy arrays, and read them from binary results."""
     connection.adapters.register_dumper(np.ndarray, ArrayDumper)
+    for oid in _OF_ARRAYS:
+        connection.adapters.register_loader(oid, ArrayLoader)

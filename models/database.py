@@ -7,10 +7,12 @@ from functools import partial
 from time import monotonic, sleep
 from typing import Any, Literal, cast
 
+from psycopg.pq import Format
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine import ExecutionContext
 from sqlalchemy.orm import Session, sessionmaker
 
-from models.arrays import register_array_dumper
+from models.arrays import register_arrays
 from models.json_text import from_json, to_json
 
 Dialect = Literal["sqlite", "postgresql"]
@@ -111,6 +113,7 @@ def _create_engine(url: URL, transaction_seconds: float | None) -> Engine:
         **arguments,
     )
     event.listen(engine, "connect", partial(_configure_postgresql, seconds=transaction_seconds))
+    event.listen(engine, "before_cursor_execute", _choose_form)
     return engine
 
 
@@ -144,8 +147,21 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(f"BEGIN {mode}")
 
 
+def _choose_form(
+    _connection: Connection,
+    cursor: Any,
+    _statement: str,
+    _parameters: Any,
+    context: ExecutionContext | None,
+    _executemany: bool,
+) -> None:
+    """Ask for binary results where the statement has the option."""
+    if context is not None and context.execution_options.get("binary_results"):
+        cursor.format = Format.BINARY
+
+
 def _configure_postgresql(connection: Any, _record: object, *, seconds: float | None) -> None:
-    register_array_dumper(connection)
+    register_arrays(connection)
     limits = {"lock_timeout": 10.0}
     if seconds is not None:
         limits["idle_in_transaction_session_timeout"] = seconds

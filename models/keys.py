@@ -9,11 +9,15 @@ from collections.abc import Sequence
 from sqlalchemy.exc import SQLAlchemyError
 
 from models.database import Database
-from models.repositories import ApiKeyRepository, ProjectRepository
+from models.person import Person
+from models.repositories import ApiKeyRepository, AuditLogRepository, ProjectRepository
 from models.schema import schema_state
+from models.scopes import SCOPES
 
 
-def create_key(url: str, *, project: str, scopes: Sequence[str], name: str) -> dict[str, object]:
+def create_key(
+    url: str, *, project: str, scopes: Sequence[str], name: str, person: Person | None = None
+) -> dict[str, object]:
     """Makes a key, and the project if it is new; the answer holds the plain text, this once.
 
     Raises RuntimeError where the schema is not the one that this version needs, and
@@ -30,9 +34,24 @@ def create_key(url: str, *, project: str, scopes: Sequence[str], name: str) -> d
         with database.write() as session:
             project_id = ProjectRepository(session).get_or_create(project).id
             key, plain = ApiKeyRepository(session).create(
-                project_id=project_id, name=name, scopes=scopes
+                project_id=project_id, name=name, scopes=scopes, person=person
             )
-            return {"project": project, "id": key.id, "key": plain, "scopes": list(key.scopes)}
+            AuditLogRepository(session, project_id).enter(
+                "key.created",
+                key.id,
+                by=None,
+                origin="command-line",
+                name=name,
+                scopes=list(scopes),
+                person=None if person is None else person.name,
+            )
+            return {
+                "project": project,
+                "id": key.id,
+                "key": plain,
+                "scopes": list(key.scopes),
+                "person": key.person,
+            }
     finally:
         database.dispose()
 
@@ -46,21 +65,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     create.add_argument("--project", required=True)
     create.add_argument("--scopes", required=True, help="comma-separated")
     create.add_argument("--name", default="key")
+    create.add_argument("--person", help="whom the key belongs to, by name")
+    create.add_argument("--person-email")
+    create.add_argument("--person-role")
     options = parser.parse_args(arguments)
     if not options.database_url:
         parser.error("--database-url is missing; pass it or set FEDAUDIT_DATABASE_URL")
     scopes = [scope.strip() for scope in options.scopes.split(",") if scope.strip()]
     if not scopes:
         parser.error("--scopes names no scope; pass for example experiments:read,reports:read")
+    if unknown := [scope for scope in scopes if scope not in SCOPES]:
+        parser.error(f"--scopes: {', '.join(unknown)} is none of {', '.join(SCOPES)}")
     try:
         made = create_key(
-            options.database_url, project=options.project, scopes=scopes, name=options.name
+            options.database_url,
+            project=options.project,
+            scopes=scopes,
+            name=options.name,
+            person=_person(options),
         )
-    except (RuntimeError, ValueError, SQLAlchemyError) as error:
+    except (RuntimeError, ValueError) as error:
         sys.stderr.write(f"no key was made: {error}\n")
+        return 1
+    except SQLAlchemyError as error:
+        # Its own text has the statement and a link, for whoever wrote the statement.
+        sys.stderr.write(f"no key was made: {getattr(error, 'orig', None) or error}\n")
         return 1
     sys.stdout.write(json.dumps(made) + "\n")
     return 0
+
+
+def _person(options: argparse.Namespace) -> Person | None:
+    """Raises ValueError for a person without a name, or with one that deceives."""
+    name, email, role = options.person, options.person_email, options.person_role
+    if name is None:
+        if email is not None or role is not None:
+            raise ValueError("an address or a role needs a person; give --person as well")
+        return None
+    return Person(name, email=email, role=role)
 
 
 if __name__ == "__main__":

@@ -21,11 +21,18 @@ BudgetFigure = Literal["leakage", "log_ratio", "epsilon"]
 """What a budget counts: n/nu by the paper's convention, the theorem's own sum, or an epsilon."""
 BudgetsAcross = Literal["service", "project"]
 """Whether a budget on a content counts what every project of the service spends, or its own's."""
-FederationStatus = Literal["profiling", "ready", "rejected", "deleted"]
+FederationStatus = Literal["profiling", "ready", "rejected", "deleted", "erased"]
+"""`deleted`: without its file. `erased`: without anything that tells of its people."""
+FileKind = Literal["artifact", "attack-files", "model", "record-table"]
+"""Parameters that were brought, what attacks found, trained hypotheses, and what each record spent.
+"""
+GoneReason = Literal["expired", "erased"]
 Simulation = Literal["allowed", "forbidden"]
 """Whether a federation admits runs whose noise is drawn from the experiment's seed."""
-UnitKind = Literal["run", "profile"]
-"""An experiment, or a stack of experiments of one shape; a federation to be read and described."""
+UnitKind = Literal["run", "profile", "audit"]
+"""An experiment, or a stack of experiments of one shape; a federation to be read and described; an
+audit of predictions."""
+AuditStatus = Literal["queued", "running", "succeeded", "failed"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,18 @@ class Page(Generic[Item]):
 
     items: list[Item]
     next_cursor: Cursor | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewAudit:
+    """An audit of predictions to be queued."""
+
+    name: str
+    spec: Mapping[str, Any]
+    spec_hash: str
+    fingerprint: str
+    scored: str
+    threshold: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +79,8 @@ class NewExperiment:
     disclosure: Mapping[str, Any] | None = None
     """The policy of its federation, if it has one."""
     retry_of: str | None = None
+    created_by: Mapping[str, Any] | None = None
+    """The actor who submitted it."""
     id: str = field(default_factory=new_id)
 
 
@@ -80,76 +101,9 @@ class ExperimentFilters:
     created_before: datetime | None = None
     delta: float | None = None
     adjacency: str | None = None
+    alarm: bool | None = None
+    """Whether some attack raised an alarm; False also where none was made."""
     bounds: Sequence[Bound] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportFilters:
-    """Which reports a list shows; every filter that is set must hold.
-
-    A bound on a fairness figure is one on `attribute`, or on every attribute of the report where
-    none is named; one on an epsilon is on what `observer` sees, or on the largest of all. A report
-    whose figure is null is outside every bound.
-    """
-
-    name: str | None = None
-    tag: str | None = None
-    federation_id: str | None = None
-    mechanism: str | None = None
-    gate_outcome: str | None = None
-    guarantee: str | None = None
-    in_force: bool | None = None
-    unit: str | None = None
-    attribute: str | None = None
-    observer: str | None = None
-    delta: float | None = None
-    adjacency: str | None = None
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-    finished_after: datetime | None = None
-    finished_before: datetime | None = None
-    bounds: Sequence[Bound] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexedFigure:
-    """A figure by which a report is found; `attribute` and `observer` are empty for neither."""
-
-    figure: str
-    attribute: str = ""
-    observer: str = ""
-    delta: float | None = None
-    adjacency: str | None = None
-    value: float | None
-    reason: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportIndex:
-    """What a stored report is found by, and what a list shows of it."""
-
-    guarantee_kind: str
-    in_force: bool
-    unit: str
-    summary: Mapping[str, Any]
-    figures: Sequence[IndexedFigure]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListedReport:
-    """A report in a list, without its document; `summary` is None where that cannot be read."""
-
-    experiment_id: str
-    name: str
-    status: str
-    federation_id: str
-    gate_outcome: str | None
-    created_at: datetime
-    finished_at: datetime | None
-    report_hash: str
-    summary: Mapping[str, Any] | None
-    sorted_by: float | None = None
-    """The figure that the list is sorted by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +121,8 @@ class FinalFigures:
     equalized_odds_difference: float | None = None
     equal_opportunity_difference: float | None = None
     gate_outcome: str | None = None
+    alarms: int | None = None
+    """How many attacks raised an alarm; None where the spec asks for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +136,15 @@ class NewFile:
     file_name: str
     size_bytes: int
     storage_key: str | None
+
+
+@dataclass(frozen=True)
+class ArtifactUse:
+    """An experiment that starts from a file of parameters."""
+
+    id: str
+    name: str
+    status: str
 
 
 Gap = Literal[
@@ -239,6 +204,9 @@ class Budget:
     """Of `reserved`, by other projects; of an epsilon, theirs by themselves."""
     others_spent: float = 0.0
     """Of `spent`, as with `others_reserved`."""
+    declared: float = 0.0
+    """Of `spent`, what trainers elsewhere declare, whom nobody here saw train; of an epsilon,
+    theirs by themselves."""
 
     @property
     def remaining(self) -> float | None:
@@ -254,6 +222,36 @@ class LeakagePrice(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BookedCost:
+    """What one experiment has booked of one figure: at most so much while it may go on, and what
+    was spent once it has ended."""
+
+    experiment_id: str
+    federation_id: str
+    figure: BudgetFigure
+    observer: str
+    terms: str
+    """The adjacency of an epsilon; radius and clip of a leakage."""
+    unit: str | None
+    unit_key: str
+    delta: float
+    amount: float
+    curve: NDArray[np.float64] | None
+    """Renyi divergences of an epsilon."""
+    enlarged: bool
+    """Whether the curve is of more than the epsilon in `amount` was computed for."""
+
+
+@dataclass(frozen=True)
+class StackPlace:
+    """Which units can be run together: those of one key."""
+
+    key: str
+    size: int
+    """How many experiments fit together, at most."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """A worker's hold on a unit: `fence` goes with everything it writes."""
@@ -264,6 +262,8 @@ class Claim:
     attempts: int
     max_attempts: int
     kind: UnitKind
+    traceparent: str | None
+    """The trace of the request that made it."""
 
 
 @dataclass(frozen=True)
@@ -302,6 +302,8 @@ class LedgerRow:
     link: bytes
     interrupted: bool = False
     epsilons: NDArray[np.float64] | None = None
+    declaration: bytes | None = None
+    """Of a declared round, the keyed hash of what it declared beside its entries."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,9 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import itertools
+import logging
 import shutil
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ import hypothesis
 import psycopg
 import pytest
 import redis
+import structlog
 from psycopg import sql
 from sqlalchemy import make_url
 
@@ -53,6 +56,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _rank(test: str) -> int:
     places = (place for place, name in enumerate(_LONG_FILES) if test.startswith(name))
     return next(places, len(_LONG_FILES))
+
+
+def _log_to_standard_error() -> None:
+    """As a service does: standard output is for what commands answer."""
+    structlog.reset_defaults()
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+
+
+_log_to_standard_error()
+
+
+@pytest.fixture
+def restored_logs() -> Iterator[None]:
+    """Logging as it was before a test configured it."""
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level)
+    yield
+    root.handlers, root.level = before[0], before[1]
+    _log_to_standard_error()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,11 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("fedaudit", "models", "infrastructure", "api", "workers", "migrations")
+PLACES = {
+    **dict.fromkeys(("fedaudit", "models", "infrastructure", "api", "workers", "migrations"), ROOT),
+    "fedaudit_client": ROOT / "clients" / "python",
+}
+"""Every package, and the folder that it lies in."""
 
 Arrows = Mapping[str, Collection[str]]
 
@@ -45,14 +49,17 @@ class Room:
 @cache
 def files() -> dict[str, Path]:
     """Every source file, by its module's name."""
-    found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in found}
+    return {
+        ".".join(path.relative_to(place).with_suffix("").parts): path
+        for package, place in PLACES.items()
+        for path in (place / package).rglob("*.py")
+    }
 
 
 @cache
 def imports() -> Arrows:
     """The modules that each module imports, within the house."""
-    graph = grimp.build_graph(*PACKAGES, cache_dir=None)
+    graph = grimp.build_graph(*PLACES, cache_dir=None)
     return {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
 
 
@@ -82,7 +89,7 @@ def _room(name: str, known: Arrows) -> Room:
         here = _box(name, module)
         others = {_box(name, one) for one in known[module] if one.startswith(f"{name}.")}
         boxes[here] |= others - {here}
-    folder = ROOT / name.replace(".", "/")
+    folder = PLACES[name.split(".", maxsplit=1)[0]] / name.replace(".", "/")
     flat = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
     return Room(name, boxes, len(flat))
 

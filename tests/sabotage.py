@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parent.parent
-PACKAGES = ("fedaudit", "models", "infrastructure", "api", "workers", "migrations")
+from tests.house import PLACES, ROOT
+
+PACKAGES = tuple(PLACES)
 _DUMMY = "Dummy"
 _NAMED = re.compile(
     r'^(?P<file>[^:]+):(?P<line>\d+): error: Argument 1 to "assert_never" has incompatible type '
@@ -68,8 +69,9 @@ def sabotage(folder: Path, samples: Mapping[str, str]) -> Sabotaged:
     A literal of two texts or more gets one more text, a union of classes a class that is no member
     of any other; lines keep their numbers.
     """
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, place in PLACES.items():
+        copy = folder / place.relative_to(ROOT) / name
+        shutil.copytree(place / name, copy, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     if (ROOT / ".mypy_cache").is_dir():  # spares reading the libraries again
         shutil.copytree(ROOT / ".mypy_cache", folder / ".mypy_cache")
@@ -117,9 +119,10 @@ def _named(output: str) -> dict[Place, frozenset[str]]:
 
 
 def _sources(folder: Path) -> Iterator[_Source]:
-    for name in PACKAGES:
-        for path in sorted((folder / name).rglob("*.py")):
-            module = path.relative_to(folder).with_suffix("").as_posix().replace("/", ".")
+    for name, place in PLACES.items():
+        here = folder / place.relative_to(ROOT)
+        for path in sorted((here / name).rglob("*.py")):
+            module = path.relative_to(here).with_suffix("").as_posix().replace("/", ".")
             yield _Source(path, module.removesuffix(".__init__"), ast.parse(path.read_bytes()))
 
 

@@ -35,6 +35,8 @@ def test_whatever_imports_a_changed_module_is_imported_anew() -> None:
     found = Importers().of(module_of(Path("fedaudit/ledger/chain.py")))
     assert {"fedaudit.ledger.chain", "fedaudit.ledger.audit"} <= found
     assert "fedaudit.randomness" not in found
+    errors = Importers().of(module_of(Path("clients/python/fedaudit_client/errors.py")))
+    assert {"fedaudit_client.client", "fedaudit.cli.gates.gate"} <= errors
 
 
 def test_the_tests_that_mirror_a_folder_or_a_file() -> None:
@@ -43,3 +45,4 @@ def test_the_tests_that_mirror_a_folder_or_a_file() -> None:
         "tests/privacy/noise/test_grid.py"
     )
     assert folders_of(Path("fedaudit/ledger/chain.py"))[0] == "tests/ledger"
+    assert folders_of(Path("clients/python/fedaudit_client/keys.py")) == ["tests/client"]

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from workers.proof.checkpoint_signing import announce_key
     from workers.start import start
 
-    settings, database = start()
+    settings, database = start("fedaudit-worker")
     _check_libraries()
     _check_device(device)
     context = WorkerContext(settings, database, Queue(settings), device)

@@ -1,8 +1,11 @@
 """The Celery worker of one device."""
 
+import warnings
+
 import structlog
 from celery import Celery, signals
 from celery.apps.worker import Worker
+from celery.platforms import SecurityWarning
 
 from infrastructure.logs import configure_logs
 from infrastructure.queue import celery_app, queue_name
@@ -23,6 +26,9 @@ def serve(context: WorkerContext) -> int:
     signals.worker_ready.connect(
         lambda **_: log.info("worker ready", device=context.device), weak=False
     )
+    if context.settings.embedded:
+        # Whoever runs the service on a folder of theirs chose the user; JSON alone is accepted.
+        warnings.filterwarnings("ignore", category=SecurityWarning)
     worker = _worker(app, context)
     try:
         worker.start()

@@ -46,6 +46,7 @@ class Lease:
         `renewed` is called, in the thread, after each renewal.
         """
         self.unit_id, self.fence, self.attempts = claim.unit_id, claim.fence, claim.attempts
+        self.is_last_attempt = claim.attempts >= claim.max_attempts
         self.seconds = seconds
         self._silent_seconds = silent_seconds or _SILENT_LEASES * seconds
         self._database = database

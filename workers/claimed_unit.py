@@ -6,7 +6,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from infrastructure.queue import QueueUnavailableError
-from models.repositories import UnitRepository
+from models.repositories import UnitRepository, UnitStackRepository
 from models.values import Claim
 from workers.claim import Lease, LeaseLostError
 from workers.context import WorkerContext
@@ -40,11 +40,16 @@ class ClaimedUnit(ABC):
         detail = f"{type(error).__name__}: {error}"[:DETAIL_CHARACTERS]
         try:
             if self._claim.attempts < self._claim.max_attempts:
-                self._writer.write(lambda session: self._release(session, count_attempt=True))
+                self._writer.write(self._release_apart)
             else:
                 self._writer.write(lambda session: self._fail(session, detail))
         except (LeaseLostError, DatabaseAwayError) as lost:
             log.warning("could not give the unit back", error=type(lost).__name__)
+
+    def _release_apart(self, session: Session) -> None:
+        """So that whatever failed meets no other experiment in the next attempt."""
+        self._release(session, count_attempt=True)
+        UnitStackRepository(session).take_apart(self._claim.unit_id)
 
     def _give_back(self) -> None:
         """Stopped by a signal: wake another worker at once, if the queue is available."""

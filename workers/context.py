@@ -13,7 +13,7 @@ from infrastructure.settings import Settings
 from infrastructure.storage import Storage
 from models.database import Database
 from workers.heartbeat import Heartbeat
-from workers.proof.checkpoint_signing import load_signing_key
+from workers.proof.checkpoint_signing import SigningKeyFile
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,15 @@ class WorkerContext:
         """Where uploaded files and record tables are kept."""
         return Storage(self.settings.storage_url)
 
-    @cached_property
+    @property
     def signing_key(self) -> SigningKey:
-        """The signing key of this worker; the process exits with a message where there is no
-        key."""
-        return load_signing_key(self.settings)
+        """The signing key, as its file has it now; the process exits with a message where there
+        is no key at first."""
+        return self._key_file.current()
+
+    @cached_property
+    def _key_file(self) -> SigningKeyFile:
+        return SigningKeyFile(self.settings)
 
     @cached_property
     def heartbeat(self) -> Heartbeat:

@@ -9,7 +9,7 @@ from fedaudit.ledger.chain import Row
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.rows import entry_of
 from fedaudit.runs.blocks import Block
-from fedaudit.runs.figures import FairnessFigures, RoundFigures
+from fedaudit.runs.figures import FairnessFigures, RoundFigures, values_by_metric
 from fedaudit.runs.ledger_writer import WrittenEntry
 from models.repositories import (
     EventRepository,
@@ -58,6 +58,10 @@ class DatabaseSink:
 
     def planes(self, rounds: Sequence[int]) -> dict[int, Mapping[str, Any]]:
         return self._rounds.planes(self._id, rounds)
+
+    def last_fairness(self, attribute: str, *, rounds: int) -> list[dict[str, float | None]]:
+        rows = FairnessRepository(self._session).last(self._id, attribute, rounds=rounds)
+        return [values_by_metric(row.figures) for row in rows]
 
 
 def ledger_row(written: WrittenEntry) -> LedgerRow:

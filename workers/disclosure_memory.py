@@ -7,8 +7,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.fairness.earlier_disclosures import DisclosedRows, RowSet
+from fedaudit.fairness.scored_groups import DisclosureDecision
 from fedaudit.runs.held_out_groups import (
-    DisclosureDecision,
     decide_beside_earlier,
     is_remembered,
     row_numbering,
@@ -49,17 +49,10 @@ def _settle(
         return decided
     disclosed = DisclosureRepository(session)
     disclosed.lock(cell.federation.fingerprint)
-    earlier = _earlier(session, experiment)
-    if len(earlier) > known:
-        decision = decide_beside_earlier(cell, earlier)
-    disclosed.add(
-        cell.federation.fingerprint,
-        numbering=_numbering(experiment),
-        sets=[
-            StoredSet(*one.key, one.rows.as_bytes(), one.favourable.as_bytes())
-            for one in decision.sets
-        ],
-    )
+    fingerprint, numbering = cell.federation.fingerprint, _numbering(experiment)
+    if disclosed.count(fingerprint, numbering=numbering) > known:
+        decision = decide_beside_earlier(cell, _earlier(session, experiment))
+    disclosed.add(fingerprint, numbering=numbering, sets=stored_sets(decision))
     experiments = ExperimentRepository(session, experiment.project_id)
     experiments.withhold(experiment.id, sorted(decision.withheld))
     if decision.withheld:
@@ -81,10 +74,22 @@ def _decided_before(session: Session, experiment: RunningExperiment) -> frozense
 
 def _earlier(session: Session, experiment: RunningExperiment) -> list[DisclosedRows]:
     fingerprint = experiment.run.cell.federation.fingerprint
-    stored = DisclosureRepository(session).sets(fingerprint, numbering=_numbering(experiment))
+    return disclosed_before(session, fingerprint, numbering=_numbering(experiment))
+
+
+def disclosed_before(session: Session, fingerprint: str, *, numbering: str) -> list[DisclosedRows]:
+    """What was disclosed of the data, of rows that are numbered so."""
+    stored = DisclosureRepository(session).sets(fingerprint, numbering=numbering)
     return [
         DisclosedRows(RowSet.from_bytes(rows), RowSet.from_bytes(favourable))
         for rows, favourable in stored
+    ]
+
+
+def stored_sets(decision: DisclosureDecision) -> list[StoredSet]:
+    """What a decision discloses, as it is remembered."""
+    return [
+        StoredSet(*one.key, one.rows.as_bytes(), one.favourable.as_bytes()) for one in decision.sets
     ]
 
 

@@ -1,22 +1,29 @@
 """End an experiment: with its report, or with the reason why there is none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from fedaudit.attacks.attack import AttackOutcome
+from fedaudit.attacks.attack_files import packed
 from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.assemble import report_hash
+from fedaudit.reports.document.attacks.attack_section import AttackSection
+from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
+from fedaudit.reports.document.material import ModelFile
 from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.report_material import report_material
 from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.metrics import ROUND_METRICS
+from fedaudit.sweeps.repeats import with_repeats
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.round_records import FinalResult
-from infrastructure.storage import Storage, record_table_key
+from infrastructure.storage import Storage, attack_files_key, model_key, record_table_key
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,
@@ -31,8 +38,10 @@ from workers.interrupted_rounds import charge_interrupted_rounds
 from workers.proof.checkpoint_signing import sign_as_stored, sign_checkpoint
 from workers.report_index import report_index
 from workers.running_experiment import RunningExperiment
+from workers.sweeps.other_runs import repeats_of, sweep_of
 
 GATE_EVALUATED = "gate.evaluated"
+ALARM_RAISED = "alarm.raised"
 DIVERGED = "diverged"
 
 _PRIVACY = ("leakage_max", "leakage_median", "log_ratio_max", "epsilon_max")
@@ -47,8 +56,9 @@ def report_of(
     backend: Mapping[str, str],
     key: SigningKey,
     budgets_apart: bool,
-) -> dict[str, Any]:
-    """The signed report document of a run that finished.
+    attacks: Sequence[AttackSection] = (),
+) -> tuple[dict[str, Any], ModelFile | str]:
+    """The signed report document of a run that finished, and its model, or why that may not leave.
 
     `budgets_apart`: whether each project's spending is counted apart. Raises FiguresDisagreeError
     where its fairness figures do not follow from its rows.
@@ -65,7 +75,30 @@ def report_of(
             disclosure_policy=parse_disclosure_policy((row and row.disclosure) or {}),
             budgets_apart=budgets_apart,
         )
-    return sign_report(checked_report(material, result), key)
+        material = replace(material, sweep=sweep_of(session, experiment), attacks=attacks)
+    document = checked_report(material, result)
+    with database.read() as session:
+        repeats = repeats_of(session, experiment, document)
+    if repeats is not None:
+        document = with_repeats(document, repeats)
+    return sign_report(document, key), material.model
+
+
+def alarm_events(attacks: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """An event for each attack that raised an alarm, with its position and kind."""
+    return [
+        (ALARM_RAISED, {"position": position, "kind": attack["kind"]})
+        for position, attack in enumerate(attacks)
+        if attack["alarm"] is not None
+    ]
+
+
+def store_attack_files(
+    storage: Storage, project_id: str, owner_id: str, outcomes: Sequence[AttackOutcome]
+) -> None:
+    """Store what attacks found; a repeat stores the same again. Raises StorageError."""
+    with storage.writer(attack_files_key(project_id, owner_id)) as file:
+        file.write(packed(outcome.files for outcome in outcomes))
 
 
 def store_records(
@@ -81,6 +114,12 @@ def store_records(
         for piece in records.csv(experiment.run.federation.client_names):
             progressed()
             file.write(piece)
+
+
+def store_model(storage: Storage, experiment: RunningExperiment, model: ModelFile) -> None:
+    """Store the trained hypotheses, which may leave. Raises StorageError."""
+    with storage.writer(model_key(experiment.project_id, experiment.id)) as file:
+        file.write(model.data)
 
 
 def succeed(
@@ -103,6 +142,7 @@ def succeed(
         index=report_index(document),
     )
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
+    events += alarm_events(document["attacks"])
     EventRepository(session).append(*owner, events)
     experiments.conclude(
         experiment.id, status="succeeded", price=leakage, figures=_stored_figures(document)
@@ -156,5 +196,8 @@ def _stored_figures(document: Mapping[str, Any]) -> FinalFigures:
         metrics = document["fairness"][0]["metrics"]
         figures |= {name: metrics[name]["value"] for name in ROUND_METRICS}
     return FinalFigures(
-        delta=document["guarantee"]["delta"], gate_outcome=document["gate_outcome"], **figures
+        delta=document["guarantee"]["delta"],
+        gate_outcome=document["gate_outcome"],
+        alarms=len(raised_alarms(document)) if document["attacks"] else None,
+        **figures,
     )

@@ -72,7 +72,8 @@ class ProfileRun(ClaimedUnit):
             )
         except InvalidInputError as error:
             # A column that the registration does not use: the data are as good as without it.
-            log.warning("rows not compared", federation_id=row.id, detail=str(error))
+            pointers = [one.pointer for one in error.errors]
+            log.warning("rows not compared", federation_id=row.id, pointers=pointers)
             return None
         return None if hashes is None else Sketch.of(hashes)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedaudit.reports.document.report_figures import ReportFigure, figures_of, parsed
-from models.values import IndexedFigure, ReportIndex
+from models.report_values import IndexedFigure, ReportIndex
 
 
 def report_index(document: Mapping[str, Any]) -> ReportIndex:
@@ -16,6 +16,7 @@ def report_index(document: Mapping[str, Any]) -> ReportIndex:
         unit=report.guarantee.unit,
         summary={
             "verdict": report.verdict,
+            "degenerate": report.utility.degenerate,
             "guarantee": report.guarantee.model_dump(exclude={"statement"}),
         },
         figures=[_indexed(one) for one in figures_of(report)],

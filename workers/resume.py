@@ -7,6 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
+from fedaudit.federations.agreement import check_agreement
+from fedaudit.federations.data_key import DataKey, data_key
+from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
@@ -20,7 +23,9 @@ from fedaudit.privacy.accounting.privacy_events import REPORT
 from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.runs.run import Run, cell_ledger_context, training_subjects
 from fedaudit.runs.spending import Spending
+from fedaudit.runs.start_artifact import OpenArtifact, with_start
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.round_records import PlannedRound
@@ -38,24 +43,41 @@ from workers.running_experiment import RunningExperiment
 _PAGE = 500
 
 
-def load_cell(database: Database, row: Experiment, *, files: Files) -> Cell:
-    """The experiment's spec and data.
+def load_cell(
+    database: Database,
+    row: Experiment,
+    *,
+    files: Files,
+    open_artifact: OpenArtifact,
+    loaded: dict[DataKey, Federation],
+) -> Cell:
+    """The experiment's spec and data, and the parameters that it starts from.
 
-    Raises InvalidInputError where the data cannot be used, or is no longer the data on which the
+    `loaded`: the data of the unit's experiments before it, to which these are added.
+    Raises InvalidInputError where they cannot be used, or the data is no longer that on which the
     experiment was admitted and its budget reserved.
     """
     spec = parse_spec(row.spec)
-    federation = load_federation(
-        spec,
-        sources_dir=files.sources_dir,
-        open_upload=files.open_upload,
-        may_read=files.may_read,
-    )
+    federation = _shared(spec, files, loaded)
     with database.read() as session:
         admitted = FederationRepository(session, row.project_id).get(row.federation_id)
     if admitted is None or admitted.fingerprint != federation.fingerprint:
         raise _changed("the data is not what it was when the experiment was submitted")
-    return Cell(spec, federation)
+    return with_start(Cell(spec, federation), open_artifact)
+
+
+def _shared(spec: ExperimentSpec, files: Files, loaded: dict[DataKey, Federation]) -> Federation:
+    key = data_key(spec)
+    if key in loaded:
+        check_agreement(spec, loaded[key])
+    else:
+        loaded[key] = load_federation(
+            spec,
+            sources_dir=files.sources_dir,
+            open_upload=files.open_upload,
+            may_read=files.may_read,
+        )
+    return loaded[key]
 
 
 def resume_experiment(
@@ -141,6 +163,7 @@ def stored_ledger(
         entries=ledger.count(experiment_id),
         last_round=0 if newest is None else newest[0],
         report_charges=ledger.count(experiment_id, observer=REPORT),
+        report_charged=ledger.newest_observers(experiment_id) == {REPORT},
     )
 
 
@@ -183,4 +206,4 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
 
 
 def _changed(what: str) -> InvalidInputError:
-    return InvalidInputError([FieldError("/federation", f"{what}; submit it anew")])
+    return InvalidInputError([FieldError("/federation", f"{what}; submit it again")])

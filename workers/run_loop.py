@@ -7,6 +7,8 @@ from time import monotonic
 import structlog
 from sqlalchemy.orm import Session
 
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome
+from fedaudit.attacks.carried_out import carry_out
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
@@ -17,11 +19,30 @@ from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
 from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.trainer_choice import open_stack
-from models.repositories import BudgetRepository, EpsilonBudgetRepository, LedgerRepository
+from infrastructure.tracing import span
+from models.repositories import (
+    BudgetRepository,
+    EpsilonBudgetRepository,
+    LedgerRepository,
+    LowBudgetRepository,
+    gathered_writes,
+)
+from workers.attacks.attack_watch import (
+    AttacksCancelledError,
+    AttacksStoppedError,
+    LeasedAttacks,
+)
 from workers.claim import Lease
 from workers.claimed_unit import DETAIL_CHARACTERS
 from workers.context import WorkerContext
-from workers.finish import end_without_report, report_of, store_records, succeed
+from workers.finish import (
+    end_without_report,
+    report_of,
+    store_attack_files,
+    store_model,
+    store_records,
+    succeed,
+)
 from workers.flush import FencedWriter, store_block
 from workers.pace import Pace
 from workers.proof.checkpoint_signing import CheckpointClock, sign_checkpoint
@@ -45,6 +66,11 @@ class RunLoop:
         self._lease = lease
         self._writer = writer
         self._experiments = experiments
+        self._taken_up = {
+            experiment.id
+            for experiment in experiments
+            if experiment.run.interrupted_rounds or experiment.run.ledger.entries
+        }
         self._pace = Pace()
         self._clock = CheckpointClock()
         self._stack = open_stack(
@@ -52,10 +78,20 @@ class RunLoop:
             device=context.device,
             checkpoints=[experiment.checkpoint for experiment in experiments],
         )
+        self._held: dict[int, FinalResult] = {}
+        """Ended runs whose reports speak of those beside them, which go on."""
         self._repeat_until = max(map(self._charge_interrupted, range(len(experiments))))
 
     def play(self) -> bool:
         """Whether every experiment has ended; False where the worker was asked to stop."""
+        try:
+            return self._play()
+        except AttacksStoppedError:
+            # What it attacked has trained to its end; the next worker attacks it from the first.
+            self._writer.write(self._sign_all)
+            return False
+
+    def _play(self) -> bool:
         for position in set(range(len(self._experiments))) - set(self._stack.active):
             # Training had ended and the worker was lost before the report was stored; or rounds
             # that were lost with it have used up its budget.
@@ -69,11 +105,25 @@ class RunLoop:
             if draws_in_secret(self._experiments[active[0]].run.cell):
                 rounds = self._charge_ahead(rounds)
             began = monotonic()
-            records = self._stack.advance(rounds)
+            with span("fedaudit.rounds", self._traced(active)) as traced:
+                records = self._stack.advance(rounds)
+                if traced is not None:
+                    traced.set_attribute("fedaudit.rounds", max(map(len, records.values())))
             self._pace.took(max(map(len, records.values()), default=1), monotonic() - began)
             self._lease.progressed()
-            self._flush(records)
+            with span("fedaudit.flush", self._traced(active)):
+                self._flush(records)
+        for position, result in self._held.items():
+            self._succeed(position, result)
         return True
+
+    def _traced(self, active: Sequence[int]) -> dict[str, str | int]:
+        """What a span of the next rounds says: whose they are, and the first of them."""
+        experiments = [self._experiments[position] for position in active]
+        return {
+            "fedaudit.experiment_id": " ".join(one.id for one in experiments),
+            "fedaudit.round": 1 + min(one.run.rounds_done for one in experiments),
+        }
 
     # -- noise that nobody can draw again ---------------------------------------------------------
 
@@ -113,7 +163,7 @@ class RunLoop:
         refused = []
         for position, rounds in planned.items():
             experiment = self._experiments[position]
-            if not self._draw(session, experiment, rounds):
+            if not self._draw_and_tell(session, experiment, rounds):
                 refused.append(position)
                 continue
             intents = [(plan.round, plan.release, plan.subjects) for plan in rounds]
@@ -123,6 +173,25 @@ class RunLoop:
                 intents = [intent for intent in intents if intent[:2] not in open_]
             ledger.add_intents(experiment.id, experiment.project_id, intents)
         return refused
+
+    def _draw_and_tell(
+        self, session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
+    ) -> bool:
+        """`_draw`; whoever listens is told of budgets that run low by it.
+
+        Only a run that was taken up again, whose lost rounds were charged, can cost more than was
+        reserved.
+        """
+        if experiment.id not in self._taken_up:
+            return self._draw(session, experiment, rounds)
+        settings = self._context.settings
+        budgets = LowBudgetRepository(
+            session, experiment.project_id, across=settings.budgets_across
+        )
+        share = settings.webhooks_low_budget_share
+        federation_id = budgets.federation_of(experiment.id)
+        with budgets.told(federation_id, price=composed_epsilon, share=share):
+            return self._draw(session, experiment, rounds)
 
     def _draw(
         self, session: Session, experiment: RunningExperiment, rounds: Sequence[PlannedRound]
@@ -159,17 +228,18 @@ class RunLoop:
         due = [one for one in blocks if self._clock.due(self._experiments[one].id)]
 
         def store(session: Session) -> set[int]:
-            cancelled = {
-                position
-                for position, (block, checkpoint) in blocks.items()
-                if store_block(
-                    session,
-                    self._experiments[position],
-                    block,
-                    checkpoint=checkpoint,
-                    again=self._writer.again,
-                )
-            }
+            with gathered_writes(session):
+                cancelled = {
+                    position
+                    for position, (block, checkpoint) in blocks.items()
+                    if store_block(
+                        session,
+                        self._experiments[position],
+                        block,
+                        checkpoint=checkpoint,
+                        again=self._writer.again,
+                    )
+                }
             for position in due:
                 self._sign(session, position)
             for position in diverged - cancelled:
@@ -183,8 +253,11 @@ class RunLoop:
         for position in cancelled:
             self._stack.stop(position)
             self._end(position, status="cancelled", reason="cancelled-by-caller")
-        for position in ended - cancelled - diverged:
-            self._succeed(position, results[position])
+        for position in sorted(ended - cancelled - diverged):
+            if self._experiments[position].run.spec.repeats > 1:
+                self._held[position] = results[position]
+            else:
+                self._succeed(position, results[position])
 
     def _sign(self, session: Session, position: int) -> None:
         """Signs the ledger state of a run that goes on."""
@@ -204,7 +277,12 @@ class RunLoop:
         experiment, device = self._experiments[position], self._context.device
         key = self._context.signing_key
         try:
-            document = report_of(
+            attacks = self._attacked(experiment, result)
+        except AttacksCancelledError:
+            self._end(position, status="cancelled", reason="cancelled-by-caller")
+            return
+        try:
+            document, model = report_of(
                 self._context.database,
                 experiment,
                 result,
@@ -212,14 +290,19 @@ class RunLoop:
                 backend=backend(device),
                 key=key,
                 budgets_apart=self._context.settings.budgets_across == "project",
+                attacks=[one.section for one in attacks],
             )
         except FiguresDisagreeError as error:
             # Another attempt would give the same figures.
-            log.error("figures disagree", experiment_id=experiment.id, detail=str(error))
+            log.error("figures disagree", experiment_id=experiment.id)
             self._end(position, status="failed", reason="figures-disagree", detail=str(error))
             return
+        # Before the end is published, so that readers of it find these files.
+        if not isinstance(model, str):
+            store_model(self._context.storage, experiment, model)
+        if attacks:
+            store_attack_files(self._context.storage, experiment.project_id, experiment.id, attacks)
         if result.records is not None:
-            # Before the end is published, so that readers of it find the table.
             store_records(
                 self._context.storage,
                 experiment,
@@ -228,6 +311,14 @@ class RunLoop:
             )
         self._writer.write(lambda session: succeed(session, experiment, document, key=key))
         log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
+
+    def _attacked(self, experiment: RunningExperiment, result: FinalResult) -> list[AttackOutcome]:
+        if not experiment.run.spec.attacks:
+            return []
+        watch = LeasedAttacks(self._context, self._lease, self._writer, experiment)
+        attacked = AttackedRun(experiment.run, result, self._context.device)
+        with span("fedaudit.attacks", {"fedaudit.experiment_id": experiment.id}):
+            return carry_out(attacked, watch=watch)
 
     def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:
         """Ends an experiment without a report; interrupted rounds are entered in its ledger."""

@@ -3,11 +3,18 @@
 import structlog
 from sqlalchemy.orm import Session
 
+from fedaudit.attacks.feasibility import check_attacks
+from fedaudit.federations.data_key import DataKey
+from fedaudit.federations.federation import Federation
 from fedaudit.spec.errors import InvalidInputError
-from models.repositories import ExperimentRepository, UnitRepository
+from fedaudit.training.stack_key import stacks
+from infrastructure.signing_keys import ROUNDING
+from infrastructure.tracing import Attributes, span, trace_id_of
+from models.repositories import ExperimentRepository, UnitRepository, UnitStackRepository
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
-from models.values import UnitKind
+from models.values import Claim, UnitKind
+from workers.audits.audit_unit import AuditRun
 from workers.claim import Lease, LeaseLostError
 from workers.claimed_unit import DETAIL_CHARACTERS, ClaimedUnit
 from workers.context import WorkerContext
@@ -20,8 +27,6 @@ from workers.running_experiment import RunningExperiment
 from workers.uploaded_files import ProjectFiles
 
 log = structlog.get_logger()
-
-_ROUNDING = b"fedaudit-rounding-key-1"
 
 
 def run_unit(context: WorkerContext, unit_id: str) -> None:
@@ -36,10 +41,26 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
             devices={"auto", context.device_kind},
             lease_seconds=context.settings.lease_seconds,
         )
+        if claim is not None:
+            beside = UnitStackRepository(session)
+            if 1 < claim.attempts == claim.max_attempts:
+                # A lease that ran out may be found here before the sweeper takes the unit apart.
+                beside.take_apart(unit_id, held=True)
+            beside.take_in(unit_id, most=context.settings.stack_cells)
     if claim is None:
         return
+    of_claim = {"unit_id": unit_id, "fence": claim.fence}
+    if trace_id := trace_id_of(claim.traceparent):
+        of_claim["trace_id"] = trace_id
+    attributes: Attributes = {
+        "fedaudit.unit_id": unit_id,
+        "fedaudit.unit_kind": claim.kind,
+        "fedaudit.attempt": claim.attempts,
+        "fedaudit.device": context.device,
+    }
     with (
-        structlog.contextvars.bound_contextvars(unit_id=unit_id, fence=claim.fence),
+        structlog.contextvars.bound_contextvars(**of_claim),
+        span("fedaudit.unit", attributes, parent=claim.traceparent),
         Lease(
             context.database,
             claim,
@@ -62,6 +83,11 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
 class UnitRun(ClaimedUnit):
     """The experiments of one claimed unit."""
 
+    def __init__(self, context: WorkerContext, claim: Claim, lease: Lease) -> None:
+        super().__init__(context, claim, lease)
+        self._loaded: dict[DataKey, Federation] = {}
+        """What its experiments share is loaded once."""
+
     def run(self) -> None:
         """Run every experiment to its end, or give the unit back when the worker must stop."""
         log.info("unit claimed", attempt=self._claim.attempts)
@@ -70,9 +96,15 @@ class UnitRun(ClaimedUnit):
             # Imports torch, which a worker that only refuses bad data need not load.
             from workers.run_loop import RunLoop
 
-            if not RunLoop(self._context, self._lease, self._writer, running).play():
-                self._give_back()
-                return
+            # In their order: the report of the last one may speak of the others.
+            for positions in stacks([one.run.cell for one in running]):
+                group = [running[position] for position in positions]
+                ids = " ".join(one.id for one in group)
+                with structlog.contextvars.bound_contextvars(experiment_id=ids):
+                    loop = RunLoop(self._context, self._lease, self._writer, group)
+                    if not loop.play():
+                        self._give_back()
+                        return
         self._writer.write(lambda session: self._finish(session, "done"))
         log.info("unit done")
 
@@ -98,17 +130,28 @@ class UnitRun(ClaimedUnit):
         database = self._context.database
         self._lease.progressed()
         try:
-            files = ProjectFiles(self._context, self._claim.project_id).files
-            cell = load_cell(database, row, files=files)
+            own = ProjectFiles(self._context, self._claim.project_id)
+            cell = load_cell(
+                database,
+                row,
+                files=own.files,
+                open_artifact=own.artifact,
+                loaded=self._loaded,
+            )
+            check_attacks(cell)
             found = resume_experiment(database, row, cell, key=self._context.signing_key.public)
             found.run.withheld = settle_disclosures(self._writer, found)
             self._lease.progressed()
             # The same in every run of this service, so that repeats are rounded alike.
-            found.run.rounding_key = self._context.signing_key.derived_secret(_ROUNDING)
+            found.run.rounding_key = self._context.signing_key.derived_secret(ROUNDING)
             return found
         except InvalidInputError as error:
             detail = str(error)[:DETAIL_CHARACTERS]
-            log.warning("data refused", experiment_id=row.id, detail=detail)
+            log.warning(
+                "data refused",
+                experiment_id=row.id,
+                pointers=[one.pointer for one in error.errors],
+            )
             self._writer.write(
                 lambda session: end_without_report(
                     session,
@@ -152,4 +195,8 @@ class UnitRun(ClaimedUnit):
         return ExperimentRepository(session, self._claim.project_id)
 
 
-_KINDS: dict[UnitKind, type[ClaimedUnit]] = {"run": UnitRun, "profile": ProfileRun}
+_KINDS: dict[UnitKind, type[ClaimedUnit]] = {
+    "run": UnitRun,
+    "profile": ProfileRun,
+    "audit": AuditRun,
+}

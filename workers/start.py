@@ -5,19 +5,22 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from infrastructure.logs import configure_logs
 from infrastructure.settings import Settings, SettingsError, load_settings
+from infrastructure.tracing import configure_tracing
 from models.database import Database
 from models.schema import schema_state
 
 log = structlog.get_logger()
 
 
-def start() -> tuple[Settings, Database]:
+def start(name: str) -> tuple[Settings, Database]:
     """The settings and an open database; exits with a message where they cannot be used.
 
+    `name`: what traces call this process.
     A database that does not respond yet is not an error: it may become available later.
     """
     try:
         settings = load_settings()
+        configure_tracing(name)
     except SettingsError as error:
         raise SystemExit(str(error)) from None
     configure_logs(settings.log_format)

@@ -1,6 +1,7 @@
 """`python -m workers.sweeper`: publishes waiting messages, and reclaims units of lost workers.
 
-Any number may run; a row in the database gives the duty to one of them at a time.
+Any number may run; a row in the database gives the duty to one of them at a time. Webhooks are
+delivered beside it, by each of them.
 """
 
 import os
@@ -16,10 +17,14 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
+from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor
 from infrastructure.queue import UNIT_TOPIC, Queue, QueueUnavailableError
+from infrastructure.secrets_key import SecretsKeyError
 from infrastructure.settings import Settings
+from infrastructure.storage import Storage
 from models.database import Database
 from models.repositories import (
     ExperimentRepository,
@@ -27,18 +32,28 @@ from models.repositories import (
     OutboxRepository,
     SweeperLeaseRepository,
     UnitRepository,
+    UnitStackRepository,
     fail_unit,
 )
 from models.tables.units import Unit
 from models.values import ReclaimedUnit
+from workers.history_index import HistoryIndexer
 from workers.interrupted_rounds import charge_interrupted_rounds, context_of_interrupted
-from workers.proof.checkpoint_signing import announce_key, load_signing_key, sign_as_stored
+from workers.lifecycle.eraser import Eraser
+from workers.lifecycle.expiry import Expiry
+from workers.proof.audit_log_signing import AuditLogSigner
+from workers.proof.checkpoint_signing import SigningKeyFile, announce_key, sign_as_stored
+from workers.proof.declared_signing import DeclaredLedgerSigner
+from workers.proof.sign_off_signing import SignOffSigner
 from workers.start import start
+from workers.webhooks.courier import Courier
 
 log = structlog.get_logger()
 
 _DUTY = "sweeper"
 _BATCH = 200
+_BLOCKS = 10
+"""Blocks of ledgers indexed in a tick."""
 _WAITING = 2_000
 """Waiting units looked at in a tick."""
 _DUTY_TICKS = 5
@@ -56,7 +71,11 @@ class Sweeper:
         self._settings = settings
         self._database = database
         self._queue = queue
-        self.key = load_signing_key(settings)
+        self._key_file = SigningKeyFile(settings)
+        self._storage = Storage(settings.storage_url)
+        self._expiry = Expiry(settings, database, self._storage)
+        self._history = HistoryIndexer(database)
+        self._sign_with(self._key_file.current())
         self._refused: set[str] = set()
         """Ids of units that could not be taken back, and of experiments whose ledgers refused their
         interrupted rounds."""
@@ -66,14 +85,15 @@ class Sweeper:
         """Do the work of a tick if this sweeper has the duty; returns whether it has. Raises
         SQLAlchemyError.
 
-        Work that needs only the database comes first: lost workers are noticed without a broker,
-        and messages wait for the next tick.
+        Lost workers come first, and are noticed without a broker; messages wait for the next tick.
         """
         seconds = _DUTY_TICKS * self._settings.sweep_seconds
         with self._database.write() as session:
             duties = SweeperLeaseRepository(session)
             if not duties.acquire(_DUTY, holder=self._holder, lease_seconds=seconds):
                 return False
+        if (key := self._key_file.current()) is not self.key:
+            self._sign_with(key)
         freed = self._take_back()
         self._enter_lost_rounds()
         try:
@@ -82,7 +102,26 @@ class Sweeper:
             self._publish(self._waiting_too_long())
         except QueueUnavailableError as error:
             log.warning("broker away; messages wait", detail=str(error)[:200])
+        # Last, because it may take long: units wait for no signature.
+        self._sign_offs.sign_waiting(_BATCH)
+        self._audit_logs.sign_waiting(_BATCH)
+        self._ledgers.sign_waiting(_BATCH)
+        self._eraser.erase_waiting(_BATCH)
+        self._expiry.expire()
+        self._history.index_waiting(_BLOCKS)
         return True
+
+    def _sign_with(self, key: SigningKey) -> None:
+        self.key = key
+        self._sign_offs = SignOffSigner(self._database, key)
+        self._ledgers = DeclaredLedgerSigner(
+            self._database,
+            key,
+            floor=DisclosureFloor(minimum_group_size=self._settings.min_group_size),
+            across=self._settings.budgets_across,
+        )
+        self._audit_logs = AuditLogSigner(self._database, key)
+        self._eraser = Eraser(self._database, self._storage, key)
 
     def resign(self) -> None:
         """Leave the duty to another sweeper at once."""
@@ -119,6 +158,10 @@ class Sweeper:
             for one in taken:
                 log.warning("unit taken back", unit_id=one.unit_id, state=one.state)
                 self._sign(session, one, contexts)
+                if one.state == "waiting" and one.attempts + 1 == unit.max_attempts:
+                    # Whatever took its workers gets one experiment alone in the last attempt. The
+                    # others are published as units that wait too long.
+                    UnitStackRepository(session).take_apart(one.unit_id)
         return taken
 
     def _contexts_of(self, unit: Unit) -> dict[str, LedgerContext]:
@@ -272,15 +315,29 @@ def sweep(sweeper: Sweeper, stop: threading.Event, *, seconds: float) -> None:
 
 def main() -> int:
     """Sweep until a signal asks it to stop."""
-    settings, database = start()
+    settings, database = start("fedaudit-sweeper")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     sweeper = Sweeper(settings, database, Queue(settings))
     announce_key(database, sweeper.key)
+    courier = _courier(settings, database)
     log.info("sweeper ready", every_seconds=settings.sweep_seconds)
     sweep(sweeper, stop, seconds=settings.sweep_seconds)
+    if courier is not None:
+        courier.stop()
     return 0
+
+
+def _courier(settings: Settings, database: Database) -> Courier | None:
+    """Delivers webhooks beside the sweeper; None where there is no key to their secrets."""
+    try:
+        courier = Courier(settings, database)
+    except SecretsKeyError as error:
+        log.warning("webhooks are not delivered", reason=str(error))
+        return None
+    courier.start()
+    return courier
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedaudit.federations.reading.source_files import Files, MayRead, Upload, open_path
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from infrastructure.storage import stored_artifact
 from models.repositories import FederationRepository, ProjectRepository
 from models.tables.federations import Federation
 from models.values import FederationStatus
@@ -18,6 +19,7 @@ _HAS_DATA: dict[FederationStatus, bool] = {
     "ready": True,
     "rejected": True,
     "deleted": False,
+    "erased": False,
 }
 
 
@@ -60,6 +62,10 @@ class ProjectFiles:
             return
         with self._context.storage.local(row.storage_key) as path:
             yield Upload(path, name, row.fingerprint)
+
+    def artifact(self, artifact_id: str) -> bytes | None:
+        """The content of a file of parameters; None where it is not there."""
+        return stored_artifact(self._context.storage, self._project_id, artifact_id)
 
     def _below_sources(self, row: Federation) -> Path:
         """The location of a file that was registered by its path."""

@@ -1,14 +1,16 @@
-"""Reading a JSON body: strictly, and never further than it needs to be."""
+"""Reading a body, in JSON or YAML: strictly, and never further than it needs to be."""
 
 import json
 import math
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, NoReturn, TypeVar
 
+from anyio.to_thread import run_sync
 from fastapi import Depends, Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
+from api.http import yaml_bodies
 from api.http.problems import ProblemError, invalid
 from fedaudit.spec.errors import InvalidInputError, field_errors
 from fedaudit.spec.parse import first_repeated
@@ -40,21 +42,26 @@ async def in_blocks(request: Request) -> AsyncIterator[bytes]:
     yield bytes(block)
 
 
-async def read_json(request: Request) -> Any:
-    """The value in a request's body. Raises ProblemError where there is none."""
-    if media_type(request) != "application/json":
-        raise ProblemError(
-            415,
-            "unsupported-media-type",
-            "send the body as JSON, with the header Content-Type: application/json",
-        )
+async def read_value(request: Request) -> Any:
+    """The value in a request's body. Raises ProblemError, InvalidInputError where there is none."""
+    sent_as = media_type(request)
     try:
-        return decode_json(await request.body())
+        if sent_as == "application/json":
+            return decode_json(await request.body())
+        if sent_as in yaml_bodies.MEDIA_TYPES:
+            return await run_sync(decode_yaml, await request.body())
     except ClientDisconnect:
         raise invalid("", _BROKE_OFF) from None
+    raise ProblemError(
+        415,
+        "unsupported-media-type",
+        "send the body as JSON, with the header Content-Type: application/json, or as YAML, with "
+        "application/yaml",
+    )
 
 
-JsonBody = Annotated[Any, Depends(read_json)]
+JsonBody = Annotated[Any, Depends(read_value)]
+"""The value that a body in JSON or YAML has."""
 
 
 def decode_json(body: bytes) -> Any:
@@ -77,6 +84,14 @@ def decode_json(body: bytes) -> Any:
     except ValueError as error:
         raise invalid("", _NOT_JSON + str(error)) from None
     _check(value)
+    return value
+
+
+def decode_yaml(body: bytes) -> Any:
+    """The value in a short YAML text, which is refused like JSON for what JSON cannot say."""
+    value = yaml_bodies.read_yaml(body)
+    _check(value)
+    yaml_bodies.refuse_beyond_json(value)
     return value
 
 

@@ -7,11 +7,13 @@ sends half a header, or nothing.
 import asyncio
 import resource
 from http import HTTPStatus
+from typing import Any
 
 from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.http.problems import ProblemError, problem_response
+from api.http.request_ids import name_request
 
 HEADER_SECONDS = 15.0
 """Within so long the header of a request is whole."""
@@ -36,7 +38,7 @@ def bounded_protocol(most: int, *, header_seconds: float = HEADER_SECONDS) -> ty
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > most:
-                transport.write(_FULL)
+                transport.write(_full())
                 transport.close()
             else:
                 self._watch_header()
@@ -82,10 +84,11 @@ def _raw(response: Response) -> bytes:
     return b"\r\n".join(head) + b"\r\n\r\n" + bytes(response.body)
 
 
-_FULL = _raw(
-    problem_response(
-        ProblemError(
-            503, "unavailable", "there are too many connections", headers={"Retry-After": "5"}
-        )
+def _full() -> bytes:
+    """What a connection too many is answered, before it has said what it wants."""
+    nothing_asked: dict[str, Any] = {}
+    name_request(nothing_asked)
+    error = ProblemError(
+        503, "unavailable", "there are too many connections", headers={"Retry-After": "5"}
     )
-)
+    return _raw(problem_response(error, nothing_asked))

@@ -1,5 +1,7 @@
 """What happens to every request and answer, whatever the route. Pure ASGI: streams stay streams."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from time import monotonic
 
 import anyio
@@ -17,19 +19,26 @@ _MIN_BYTES_A_SECOND = 1024
 _NOTHING = "default-src 'none'; frame-ancestors 'none'"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """The bodies of a path that are files."""
+
+    media_type: str
+    """How theirs begins."""
+    largest_bytes: int
+
+
 class BodyLimit:
     """Refuses bodies above a number of bytes: at once where their length is stated, else counted.
 
-    Uploads, which are the multipart bodies of one path, have a limit of their own.
+    Uploads, which are the bodies of some paths that are no JSON, have limits of their own.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, largest_bytes: int, upload_path: str, largest_upload_bytes: int
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, largest_bytes: int, uploads: Mapping[str, Upload]) -> None:
+        """`uploads`: by path."""
         self._app = app
         self._largest = largest_bytes
-        self._upload_path = upload_path
-        self._largest_upload = largest_upload_bytes
+        self._uploads = uploads
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -37,23 +46,22 @@ class BodyLimit:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        upload = self._is_upload(scope, headers)
-        largest = self._largest_upload if upload else self._largest
+        upload = self._upload(scope, headers)
+        largest = self._largest if upload is None else upload.largest_bytes
         body = _Body(receive, largest)
         stated = headers.get("content-length", "")
         # Compared by length first: int() itself refuses thousands of digits.
         if stated.isascii() and stated.isdigit() and (len(stated) > 18 or int(stated) > largest):
-            await problem_response(_too_large(largest))(scope, receive, body.patient(send))
+            await problem_response(_too_large(largest), scope)(scope, receive, body.patient(send))
         else:
             # Other bodies are read whole before an answer, and are soon read.
-            await self._app(scope, body.receive, body.patient(send) if upload else send)
+            await self._app(scope, body.receive, send if upload is None else body.patient(send))
 
-    def _is_upload(self, scope: Scope, headers: Headers) -> bool:
-        return (
-            scope["method"] == "POST"
-            and scope["path"] == self._upload_path
-            and headers.get("content-type", "").lower().startswith("multipart/")
-        )
+    def _upload(self, scope: Scope, headers: Headers) -> Upload | None:
+        """What is uploaded by the request; None where it is no upload."""
+        found = self._uploads.get(scope["path"]) if scope["method"] == "POST" else None
+        sent = headers.get("content-type", "").lower()
+        return found if found is not None and sent.startswith(found.media_type) else None
 
 
 class _Body:

@@ -1,6 +1,5 @@
 """Refusals as problem documents (RFC 9457), whatever they come from."""
 
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match
 
+from api.http.request_ids import HEADER, instance_of, request_id
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from infrastructure.storage import StorageError
 
@@ -21,20 +21,23 @@ log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
 _TYPES = "/problems/"
+_MOST_NAMED = 5
 _DISK_FULL = ("database or disk is full", "No space left on device")
 """As SQLite and Postgres say it."""
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 
-_TITLES = {
+TITLES = {
     "validation-error": "The request is not valid",
     "unauthorised": "A valid API key is needed",
     "forbidden": "The API key does not allow this",
     "not-found": "There is no such thing",
     "method-not-allowed": "The method is not allowed here",
+    "gone": "It was there and is gone",
     "conflict": "The request does not fit the present state",
     "budget-exhausted": "The federation's budget has no room",
     "simulation-forbidden": "The federation admits no simulated noise",
     "idempotency-mismatch": "The idempotency key was used with another body",
+    "precondition-failed": "It is no longer as it was",
     "payload-too-large": "The body is too large",
     "unsupported-media-type": "The body has the wrong media type",
     "request-timeout": "The request came too slowly",
@@ -60,10 +63,12 @@ class Problem(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     type: str
-    """A relative URI whose last part names the kind of problem."""
+    """A relative URI whose last part names the kind of problem; a page there explains it."""
     title: str
     status: int
     detail: str
+    instance: str
+    """The request, by the id that its answer's X-Request-ID and the service's log have."""
     errors: list[ProblemFault] = []
     """Given where the input is at fault."""
 
@@ -90,6 +95,11 @@ class ProblemError(Exception):
         self.members = members
 
 
+def type_of(slug: str) -> str:
+    """The address of a kind of problem, relative to the service."""
+    return f"{_TYPES}{slug}"
+
+
 def not_found(what: str) -> ProblemError:
     """The answer for what does not exist, and for what belongs to another project."""
     return ProblemError(404, "not-found", f"there is no such {what}")
@@ -100,20 +110,26 @@ def invalid(pointer: str, message: str) -> ProblemError:
     return _invalid([FieldError(pointer, message)])
 
 
-def problem_response(error: ProblemError) -> JSONResponse:
-    """The document of a problem."""
+def problem_response(error: ProblemError, scope: Mapping[str, Any]) -> JSONResponse:
+    """The document of a problem that a request met."""
     document = {
-        "type": f"{_TYPES}{error.slug}",
-        "title": _TITLES[error.slug],
+        "type": type_of(error.slug),
+        "title": TITLES[error.slug],
         "status": error.status,
         "detail": error.detail,
+        "instance": instance_of(scope),
         **error.members,
     }
     if error.errors:
         document["errors"] = [
             {"pointer": fault.pointer, "message": fault.message} for fault in error.errors
         ]
-    headers = {"X-Content-Type-Options": "nosniff", **error.headers}
+    # Some answers come from outside of what sets these headers.
+    headers = {
+        "X-Content-Type-Options": "nosniff",
+        HEADER: request_id(scope),
+        **error.headers,
+    }
     return JSONResponse(document, error.status, headers, media_type=MEDIA_TYPE)
 
 
@@ -135,24 +151,31 @@ def install(app: FastAPI) -> None:
 
 
 def _invalid(errors: Sequence[FieldError]) -> ProblemError:
-    detail = f"{errors[0].pointer or 'the body'}: {errors[0].message}"
-    if len(errors) > 1:
-        detail += f" (and {len(errors) - 1} more)"
+    places = [error.pointer or "the body" for error in errors]
+    # Of several faults only where they are: `errors`, which is shown beside it, has each in full.
+    detail = f"{places[0]}: {errors[0].message}" if len(errors) == 1 else _counted(places)
     return ProblemError(422, "validation-error", detail, errors=errors)
 
 
-async def _answer_problem(_request: Request, error: ProblemError) -> JSONResponse:
-    return problem_response(error)
+def _counted(places: Sequence[str]) -> str:
+    named = list(dict.fromkeys(places))
+    shown = ", ".join(named[:_MOST_NAMED]) + (", ..." if len(named) > _MOST_NAMED else "")
+    return f"{len(places)} faults, in {shown}"
 
 
-async def _answer_invalid_input(_request: Request, error: InvalidInputError) -> JSONResponse:
-    return problem_response(_invalid(error.errors))
+async def _answer_problem(request: Request, error: ProblemError) -> JSONResponse:
+    return problem_response(error, request.scope)
+
+
+async def _answer_invalid_input(request: Request, error: InvalidInputError) -> JSONResponse:
+    return problem_response(_invalid(error.errors), request.scope)
 
 
 async def _answer_invalid_parameters(
-    _request: Request, error: RequestValidationError
+    request: Request, error: RequestValidationError
 ) -> JSONResponse:
-    return problem_response(_invalid([_parameter_fault(found) for found in error.errors()]))
+    faults = [_parameter_fault(found) for found in error.errors()]
+    return problem_response(_invalid(faults), request.scope)
 
 
 def _parameter_fault(found: Mapping[str, Any]) -> FieldError:
@@ -172,7 +195,8 @@ async def _answer_http_exception(request: Request, error: HTTPException) -> JSON
         headers["Allow"] = ", ".join(sorted(allowed))
     slug = _SLUGS.get(error.status_code, "validation-error")
     detail = "there is no such path" if error.status_code == 404 else str(error.detail)
-    return problem_response(ProblemError(error.status_code, slug, detail, headers=headers))
+    found = ProblemError(error.status_code, slug, detail, headers=headers)
+    return problem_response(found, request.scope)
 
 
 def _methods_of_path(request: Request) -> set[str]:
@@ -185,20 +209,21 @@ def _methods_of_path(request: Request) -> set[str]:
     return found
 
 
-async def _answer_outage(_request: Request, error: Exception) -> JSONResponse:
+async def _answer_outage(request: Request, error: Exception) -> JSONResponse:
     log.error("database away", error=type(error).__name__, detail=str(error)[:300])
     full = any(words in str(error) for words in _DISK_FULL)
     detail = "the database's disk is full" if full else "the database does not answer"
-    return problem_response(ProblemError(503, "unavailable", detail, headers={"Retry-After": "2"}))
+    outage = ProblemError(503, "unavailable", detail, headers={"Retry-After": "2"})
+    return problem_response(outage, request.scope)
 
 
-async def _answer_storage_failure(_request: Request, error: StorageError) -> JSONResponse:
+async def _answer_storage_failure(request: Request, error: StorageError) -> JSONResponse:
     log.error("storage failed", detail=str(error), cause=repr(error.__cause__)[:300])
-    return problem_response(ProblemError(503, "unavailable", str(error)))
+    return problem_response(ProblemError(503, "unavailable", str(error)), request.scope)
 
 
 async def _answer_bug(request: Request, error: Exception) -> JSONResponse:
-    instance = f"urn:uuid:{uuid.uuid4()}"
+    instance = instance_of(request.scope)
     log.error("request failed", path=request.url.path, instance=instance, exc_info=error)
     detail = "an unexpected error; the service's log has it under `instance`"
-    return problem_response(ProblemError(500, "internal-error", detail, instance=instance))
+    return problem_response(ProblemError(500, "internal-error", detail), request.scope)

@@ -11,18 +11,40 @@ from fedaudit.spec.errors import FieldError, InvalidInputError
 _NUMBERS = ("total", "delta", "clip")
 _OF_AN_EPSILON = ("delta", "adjacency", "observer")
 _OF_LEAKAGE = ("radius", "clip")
+LABELS = {
+    "figure": "Figure",
+    "book": "Noise mode",
+    "total": "Total",
+    "unit_key": "Whose clients",
+    "radius": "Radius",
+    "clip": "Clip",
+    "delta": "Delta",
+    "adjacency": "Neighbours",
+    "observer": "Observer",
+}
+"""What the form calls its fields."""
+
+
+@dataclass(frozen=True)
+class BudgetFault:
+    """What is wrong with a field of the form."""
+
+    field: str
+    label: str
+    message: str
 
 
 @dataclass(frozen=True)
 class BudgetDraft:
     """The fields as they were typed."""
 
-    book: str = "simulation"
+    book: str = "release"
+    """The noise mode: only noise that is secret protects, so that is what is bounded first."""
     figure: str = "leakage"
     total: str = ""
     delta: str = "1e-5"
-    adjacency: str = "add-or-remove-one"
-    observer: str = "server"
+    adjacency: str = "replace-one"
+    observer: str = "final_model"
     radius: str = "adaptive"
     clip: str = ""
     unit_key: str = ""
@@ -31,6 +53,14 @@ class BudgetDraft:
     def of(cls, form: CheckedForm) -> Self:
         """What a form sent."""
         return cls(**{field.name: form.text(field.name) for field in fields(cls)})
+
+
+def faults_of(error: InvalidInputError) -> list[BudgetFault]:
+    """The faults in the order in which the form has their fields."""
+    found = [(one.pointer.removeprefix("/"), one.message) for one in error.errors]
+    faults = [BudgetFault(name, LABELS.get(name, name), message) for name, message in found]
+    order = list(LABELS)
+    return sorted(faults, key=lambda one: order.index(one.field) if one.field in order else -1)
 
 
 def setting_of(draft: BudgetDraft) -> BudgetSetting:
@@ -59,4 +89,5 @@ def _number(name: str, text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise InvalidInputError([FieldError(f"/{name}", "is no number")]) from None
+        message = f"{text!r} is no number; write it as 2.5 or 1e-5"
+        raise InvalidInputError([FieldError(f"/{name}", message)]) from None

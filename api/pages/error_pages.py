@@ -6,11 +6,12 @@ from inspect import isawaitable
 from typing import Any
 from urllib.parse import urlencode
 
+from anyio.to_thread import run_sync
 from fastapi import FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 
 from api.pages.origins import HOME, local_path
-from api.pages.session import SignInNeededError
+from api.pages.session import SignInNeededError, Visitor, visitor_of
 from api.pages.templates import page
 
 Handler = Callable[[Request, Any], Awaitable[Response]]
@@ -42,13 +43,16 @@ def _as_page(handler: MaybeSlow, endpoints: frozenset[Callable[..., Any]]) -> Ha
         if request.scope.get("endpoint") not in endpoints and not _is_lost_browser(request):
             return answer
         problem = json.loads(bytes(answer.body))
+        visitor = getattr(request.state, "visitor", None)
+        if visitor is None and answer.status_code == 404:  # no route has looked who asks
+            visitor = await run_sync(_signed_in, request)
         shown = page(
             request,
             "problem.html",
-            visitor=getattr(request.state, "visitor", None),
+            visitor=visitor,
             status=answer.status_code,
             headline=_HEADLINES.get(problem["type"].rpartition("/")[2], problem["title"]),
-            problem={"errors": [], "instance": None, "scope": None, **problem},
+            problem={"errors": [], "scope": None, **problem},
         )
         for name, value in answer.headers.items():
             if name not in _OF_THE_BODY:
@@ -56,6 +60,13 @@ def _as_page(handler: MaybeSlow, endpoints: frozenset[Callable[..., Any]]) -> Ha
         return shown
 
     return handle
+
+
+def _signed_in(request: Request) -> Visitor | None:
+    try:
+        return visitor_of(request, request.app.state.resources)
+    except SignInNeededError:
+        return None
 
 
 def _is_lost_browser(request: Request) -> bool:

@@ -5,8 +5,10 @@ from typing import assert_never
 
 from api.pages.wording import cost, figure, small_number
 from api.schemas.experiments import ExperimentBody, Status
+from api.schemas.reports import LargestGapBody
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.document.largest_gap import LargestGap
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_spec
 from models.repositories.experiments import ENDED
@@ -45,8 +47,10 @@ class Row:
     """The name of its data, where the visitor may know it."""
 
 
-def row_of(experiment: ExperimentBody, federation: str | None) -> Row:
-    """The line of an experiment."""
+def row_of(
+    experiment: ExperimentBody, federation: str | None, gap: LargestGap | None = None
+) -> Row:
+    """The line of an experiment; `gap` is its report's largest, where it has a report."""
     mechanism, done = mechanism_of(parse_spec(experiment.spec)), experiment.progress
     waiting = experiment.status not in ENDED
     return Row(
@@ -54,7 +58,7 @@ def row_of(experiment: ExperimentBody, federation: str | None) -> Row:
         mechanism=mechanism.facts.label,
         guarantee=mechanism.guarantee_kind,
         cost=_cost(experiment),
-        gap=_gap(experiment),
+        gap=_gap(experiment) if gap is None else shown_gap(gap),
         utility=_utility(experiment),
         reason=_reason(experiment.status),
         progress=done.round / max(done.rounds, 1) if waiting else None,
@@ -73,6 +77,15 @@ def _reason(status: Status) -> str:
             return "no report"
         case _:
             assert_never(status)
+
+
+def shown_gap(gap: LargestGap | LargestGapBody) -> Shown:
+    """The largest gap of a report, with what it is about."""
+    words = gap.figure.removesuffix("_difference").replace("_", " ")
+    remark = f"{words} by {gap.attribute}"
+    if gap.unmeasured:
+        remark += f"; none for {', '.join(gap.unmeasured)}"
+    return Shown(figure(gap.value), remark, share=gap.value if gap.value <= 1 else None)
 
 
 def _cost(experiment: ExperimentBody) -> Shown | None:

@@ -9,7 +9,9 @@ from api.schemas.budget_bodies import BudgetBody
 from api.schemas.disclosure_bodies import DisclosureBody
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.reports.document.outcome_words import labels_of_spec
 from fedaudit.spec.fairness import GroupRule, Rule
+from fedaudit.spec.naming.labels import label_of
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,13 @@ class BudgetView:
     """Whether more was spent than the total, which may have been lowered later."""
 
 
-def attribute_views(profile: Mapping[str, Any]) -> list[AttributeView]:
-    """The sensitive attributes of a profile."""
-    views = []
+def attribute_views(profile: Mapping[str, Any], registration: Any) -> list[AttributeView]:
+    """The sensitive attributes of a profile, their groups called what the registration calls
+    them."""
+    views, labels = [], labels_of_spec(registration)
     for name, found in profile.get("attributes", {}).items():
         rates = found["base_rates"]
-        groups = _groups(found["groups"], profile["rows"], rates)
+        groups = _groups(found["groups"], profile["rows"], rates, labels.get(name, {}))
         views.append(
             AttributeView(
                 name=name,
@@ -70,9 +73,10 @@ def attribute_views(profile: Mapping[str, Any]) -> list[AttributeView]:
     return views
 
 
-def class_views(profile: Mapping[str, Any]) -> list[Group]:
+def class_views(profile: Mapping[str, Any], registration: Any) -> list[Group]:
     """The classes of a profile's target; none where it is a number."""
-    return _groups(profile.get("class_balance") or {}, profile.get("rows", 0), {})
+    labels = labels_of_spec(registration).get(profile.get("target", ""), {})
+    return _groups(profile.get("class_balance") or {}, profile.get("rows", 0), {}, labels)
 
 
 def budget_view(budget: BudgetBody, number: int) -> BudgetView:
@@ -151,7 +155,7 @@ def _terms(budget: BudgetBody) -> str:
     """The radius and the clip of a leakage."""
     match budget.radius:
         case None:
-            return "radius and clip not recorded, so it counts no run: set a total anew"
+            return "radius and clip not recorded, so it counts no run: set a total again"
         case "adaptive":
             radius = "adaptive radius"
         case distance:
@@ -166,11 +170,14 @@ def _parts(budget: BudgetBody, total: float, *, over: bool) -> list[tuple[str, f
 
 
 def _groups(
-    rows: Mapping[str, int | None], total: int, rates: Mapping[str, float | None]
+    rows: Mapping[str, int | None],
+    total: int,
+    rates: Mapping[str, float | None],
+    labels: Mapping[str, str],
 ) -> list[Group]:
     return [
         Group(
-            name=name,
+            name=name if (label := label_of(labels, name)) is None else f"{label} ({name})",
             rows=count,
             share=None if count is None else count / max(total, 1),
             base_rate=rates.get(name),

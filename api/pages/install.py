@@ -8,13 +8,22 @@ from api.pages import docs, error_pages
 from api.pages.assets import Assets
 from api.pages.attempts import FailedAttempts
 from api.pages.routers import (
+    artifacts,
+    audits,
     compare,
     experiment,
     experiments,
     federations,
+    ledgers,
+    new_audit,
     new_experiment,
+    new_federation,
+    report_files,
+    report_lists,
     reports,
     sign_in,
+    sweeps,
+    webhooks,
 )
 
 _PAGES: tuple[ModuleType, ...] = (
@@ -22,9 +31,18 @@ _PAGES: tuple[ModuleType, ...] = (
     experiments,
     new_experiment,
     experiment,
+    report_files,
+    report_lists,
     reports,
     compare,
+    new_audit,
+    audits,
+    ledgers,
+    sweeps,
+    artifacts,
+    new_federation,
     federations,
+    webhooks,
 )
 """The more special path first: `/experiments/new` before `/experiments/{experiment_id}`."""
 

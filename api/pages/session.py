@@ -18,15 +18,16 @@ from api.http.bodies import media_type
 from api.http.problems import ProblemError, invalid
 from api.pages.origins import came_from, is_foreign
 from api.shared.resources import Shared
-from api.shared.security import Caller, Scope
+from api.shared.security import Caller
 from models.repositories import WebSessionRepository
+from models.scopes import Scope
 
 COOKIE = "fedaudit_session"
 SESSION_SECONDS = 12 * 3600
 CSRF_FIELD = "csrf"
 
 _CSRF_PURPOSE = b"fedaudit forms"
-_MAX_FIELDS = 1000
+_MAX_FIELDS = 2500
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -35,7 +36,6 @@ class Visitor:
     """Somebody who signed in. They see and do what their key allows."""
 
     caller: Caller
-    key_name: str
     project_name: str
     csrf: str
     """Goes into every form that is posted, as the field `csrf`."""
@@ -75,8 +75,7 @@ def visitor_of(request: Request, resources: Shared) -> Visitor:
             found = WebSessionRepository(session).find(token)
     if token is None or found is None:
         raise SignInNeededError(_way_back(request))
-    caller = Caller(found.key.id, found.key.project_id, frozenset(found.key.scopes))
-    visitor = Visitor(caller, found.key.name, found.project_name, csrf_of(token))
+    visitor = Visitor(Caller.of(found.key), found.project_name, csrf_of(token))
     # For the page of an error that comes later.
     request.state.visitor = visitor
     return visitor
@@ -88,8 +87,7 @@ SignedIn = Annotated[Visitor, Depends(visitor_of)]
 
 async def own_form(request: Request) -> FormData:
     """The fields of a form. Raises ProblemError where another site's page sent it."""
-    if is_foreign(request):
-        raise ProblemError(403, "forbidden", "the form was sent from another site")
+    refuse_foreign(request)
     # Multipart forms name their own encoding, and some of those make text that is no text.
     if media_type(request) not in ("", _FORM):
         raise ProblemError(415, "unsupported-media-type", f"send the form as {_FORM}")
@@ -99,6 +97,12 @@ async def own_form(request: Request) -> FormData:
         raise invalid("", "the form broke off") from None
 
 
+def refuse_foreign(request: Request) -> None:
+    """Raises ProblemError where another site's page sent the form."""
+    if is_foreign(request):
+        raise ProblemError(403, "forbidden", "the form was sent from another site")
+
+
 OwnForm = Annotated[FormData, Depends(own_form)]
 """A form from anybody, with a session or without."""
 
@@ -106,14 +110,18 @@ OwnForm = Annotated[FormData, Depends(own_form)]
 async def checked_form(visitor: SignedIn, fields: OwnForm) -> CheckedForm:
     """Raises ProblemError for a form that another site may have made."""
     word = fields.get(CSRF_FIELD)
-    given = word.encode() if isinstance(word, str) else b""
-    if not hmac.compare_digest(given, visitor.csrf.encode()):
+    check_word(visitor, word if isinstance(word, str) else "")
+    return CheckedForm(visitor, fields)
+
+
+def check_word(visitor: Visitor, word: str) -> None:
+    """Raises ProblemError for a form without the word of the visitor's session."""
+    if not hmac.compare_digest(word.encode(), visitor.csrf.encode()):
         raise ProblemError(
             403,
             "forbidden",
             "the form does not belong to your present session; open its page again and repeat it",
         )
-    return CheckedForm(visitor, fields)
 
 
 PostedForm = Annotated[CheckedForm, Depends(checked_form)]
@@ -142,10 +150,15 @@ def posting(scope: Scope) -> Callable[[CheckedForm], CheckedForm]:
 
 ExperimentsVisitor = Annotated[Visitor, Depends(visiting("experiments:read"))]
 ReportsVisitor = Annotated[Visitor, Depends(visiting("reports:read"))]
+LedgerVisitor = Annotated[Visitor, Depends(visiting("ledger:read"))]
 FederationsVisitor = Annotated[Visitor, Depends(visiting("federations:read"))]
+AdministratorVisitor = Annotated[Visitor, Depends(visiting("admin"))]
 ExperimentsAuthor = Annotated[Visitor, Depends(visiting("experiments:write"))]
+FederationsAuthor = Annotated[Visitor, Depends(visiting("federations:write"))]
 ExperimentsForm = Annotated[CheckedForm, Depends(posting("experiments:write"))]
+SignOffForm = Annotated[CheckedForm, Depends(posting("reports:sign"))]
 FederationsForm = Annotated[CheckedForm, Depends(posting("federations:write"))]
+AdministratorForm = Annotated[CheckedForm, Depends(posting("admin"))]
 
 
 def csrf_of(token: str) -> str:

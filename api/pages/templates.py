@@ -1,26 +1,33 @@
 """Pages from templates: every value is escaped, and a page loads and runs nothing foreign."""
 
 import hashlib
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
 from api.pages import wording
+from api.pages.navigation import home, places
 from api.pages.session import CSRF_FIELD, Visitor
 from api.pages.spec_form import choice_rules
 from fedaudit import __version__
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.unit_key import unit_key_words
+from fedaudit.reports.page.style_sheets import SHARED, style_sheet
 
 _HERE = Path(__file__).parent
 ASSETS = _HERE / "assets"
 
-MADE = {choice_rules.NAME: choice_rules.choice_rules}
+MADE: dict[str, Callable[[], str]] = {
+    choice_rules.NAME: choice_rules.choice_rules,
+    **{name: partial(style_sheet, name) for name in SHARED},
+}
 """Assets that are no files, by name."""
 
 POLICY = (
@@ -61,6 +68,11 @@ def page(
         )
     )
     return HTMLResponse(text, status, _HEADERS)
+
+
+def fragment(name: str, **context: Any) -> Markup:
+    """A template as a part of another page, its values escaped."""
+    return Markup(_environment().get_template(name).render(**context))
 
 
 def has_template(name: str) -> bool:
@@ -104,11 +116,12 @@ def _environment() -> Environment:
         small_number=wording.small_number,
         whole=wording.whole,
         words=wording.words,
+        with_code=wording.with_code,
         percent=wording.percent,
         file_size=wording.file_size,
         day=wording.day,
         moment=wording.moment,
         iso=wording.iso,
     )
-    environment.globals.update(asset=asset, plural=wording.plural)
+    environment.globals.update(asset=asset, home=home, places=places, plural=wording.plural)
     return environment

@@ -3,38 +3,24 @@
 import math
 import re
 from datetime import datetime
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-NONE = "–"
+from markupsafe import Markup, escape
 
-_DIGITS = 4
-_MAX_IN_FULL = 1e9
+from fedaudit.reports.charts.number_text import NO_FIGURE as NONE
+from fedaudit.reports.charts.number_text import bound_text as cost
+from fedaudit.reports.charts.number_text import figure_text as figure
+from fedaudit.reports.charts.number_text import room_text as room
+from fedaudit.reports.charts.number_text import whole_text as whole
+
+__all__ = ["NONE", "cost", "figure", "room", "whole"]
+
+_BACKTICKS = re.compile(r"`([^`\n]+)`")
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
-
-
-def figure(value: float | None) -> str:
-    """Four significant digits, integers in full; a dash for none."""
-    return _rounded(value, ROUND_HALF_EVEN)
-
-
-def cost(value: float | None) -> str:
-    """As `figure`, but rounded up: a cost is never shown smaller than it is."""
-    return _rounded(value, ROUND_CEILING)
-
-
-def room(value: float | None) -> str:
-    """As `figure`, but rounded down: what is left is never shown larger than it is."""
-    return _rounded(value, ROUND_FLOOR)
 
 
 def small_number(value: float | None) -> str:
     """A constant such as a delta, as it was given: `1e-5`."""
     return NONE if value is None else re.sub(r"e-0+", "e-", f"{value:g}")
-
-
-def whole(value: int | None) -> str:
-    """An integer with its thousands apart."""
-    return NONE if value is None else f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def percent(value: float | None) -> str:
@@ -45,6 +31,11 @@ def percent(value: float | None) -> str:
 def words(name: str) -> str:
     """A name of the vocabulary, for people."""
     return name.replace("_", " ")
+
+
+def with_code(text: str) -> Markup:
+    """A message with what stands between backticks as code; all else is escaped."""
+    return Markup(_BACKTICKS.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:
@@ -79,16 +70,3 @@ def moment(time: datetime | None) -> str:
 def iso(time: datetime) -> str:
     """A time for the attribute `datetime`."""
     return time.isoformat(timespec="seconds")
-
-
-def _rounded(value: float | None, rounding: str) -> str:
-    if value is None or not math.isfinite(value):
-        return NONE
-    if value == int(value) and abs(value) < _MAX_IN_FULL:
-        return whole(int(value))
-    exact = Decimal(value)
-    last = exact.adjusted() - _DIGITS + 1
-    kept = exact.quantize(Decimal((0, (1,), last)), rounding=rounding)
-    if last >= 0 and abs(kept) < _MAX_IN_FULL:
-        return whole(int(kept))
-    return f"{float(kept):.{_DIGITS}g}"

@@ -24,7 +24,7 @@ def _event_log(experiment_id: str, caller: ExperimentsReader, resources: Shared)
         resources,
         caller.project_id,
         found.id,
-        in_force=lambda session: ApiKeyRepository(session).is_in_force(caller.key_id),
+        in_force=lambda session: ApiKeyRepository(session).is_in_force(caller.secret_hash),
     )
 
 

@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 from starlette.responses import StreamingResponse
 
 from api.http.cursors import SmallInteger, decode_cursor, encode_cursor
+from api.http.links import Linked
 from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems
 from api.schemas.base import PageParameters, Parameters
@@ -19,7 +20,10 @@ from api.schemas.experiment_tables import (
     LedgerParameters,
     RoundPage,
 )
+from api.services.audit_log.ledger_exports import note_export
+from api.services.base.gone_files import refuse_gone
 from api.services.base.lookups import find_experiment
+from api.services.base.subject_names import names_of
 from api.services.tables.exports import MEDIA_TYPES, Form, export
 from api.services.tables.figure_tables import FairnessTable, RoundTable, group_lines
 from api.services.tables.ledger_table import LedgerTable, page_reasons
@@ -28,7 +32,6 @@ from api.services.tables.table_pages import BEGINNING, Position, read_page
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, LedgerReader
 from fedaudit.spec.base import Text
-from models.repositories import SubjectSetRepository
 
 router = APIRouter(prefix="/experiments/{experiment_id}", tags=["records"])
 
@@ -36,7 +39,7 @@ _FORMS: dict[str, Form] = {media_type: form for form, media_type in MEDIA_TYPES.
 _NEEDS_LEDGER_SCOPE = "the counts are confidential and need the scope ledger:read"
 
 _AFTER_ROUND: TypeAdapter[Any] = TypeAdapter(tuple[tuple[SmallInteger] | None, SmallInteger])
-_AFTER_ENTRY: TypeAdapter[Any] = TypeAdapter(
+AFTER_ENTRY: TypeAdapter[Any] = TypeAdapter(
     tuple[tuple[SmallInteger, SmallInteger, Text, Text] | None, SmallInteger]
 )
 _AFTER_ATTRIBUTE: TypeAdapter[Any] = TypeAdapter(
@@ -56,7 +59,7 @@ _FILE: Responses = {
         },
     }
 }
-_LIST = {**problems(404), **_FILE}
+LEDGER_FILE = {**problems(404), **_FILE}
 _RECORD_TABLE: Responses = {
     **problems(404),
     200: {
@@ -66,28 +69,31 @@ _RECORD_TABLE: Responses = {
 }
 
 
-@router.get("/rounds", response_model=RoundPage, responses=_LIST)
+@router.get("/rounds", response_model=RoundPage, responses=LEDGER_FILE)
 def list_rounds(
+    *,
     experiment_id: str,
     caller: ExperimentsReader,
     parameters: Annotated[PageParameters, Query()],
     resources: Shared,
     accept: Accept,
+    linked: Linked[RoundPage],
 ) -> RoundPage | StreamingResponse:
     """The figures of each round, in order. CSV, NDJSON and Parquet carry all of them."""
-    form = _form(accept)
+    form = asked_form(accept)
     if form is not None:
         return _rounds_file(resources, caller, experiment_id, form)
-    start = _start("rounds", parameters, _AFTER_ROUND)
+    start = start_of("rounds", parameters, _AFTER_ROUND)
     with resources.database.read() as session:
         table = RoundTable(caller.project_id, find_experiment(session, caller, experiment_id).id)
         page = read_page(table, session, start=start, limit=parameters.limit)
-    return RoundPage.model_validate(
+    found = RoundPage.model_validate(
         {"items": page.lines, "next_cursor": encode_cursor("rounds", page.next)}
     )
+    return linked(found)
 
 
-@router.get("/rounds.{form}", response_class=StreamingResponse, responses=_LIST)
+@router.get("/rounds.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
 def export_rounds(
     experiment_id: str,
     form: Form,
@@ -99,32 +105,35 @@ def export_rounds(
     return _rounds_file(resources, caller, experiment_id, form)
 
 
-@router.get("/privacy-ledger", response_model=LedgerPage, responses=_LIST)
+@router.get("/privacy-ledger", response_model=LedgerPage, responses=LEDGER_FILE)
 def list_ledger(
+    *,
     experiment_id: str,
     caller: LedgerReader,
     parameters: Annotated[LedgerParameters, Query()],
     resources: Shared,
     accept: Accept,
+    linked: Linked[LedgerPage],
 ) -> LedgerPage | StreamingResponse:
     """What each round cost each subject. Files carry all that the filters let through."""
-    form = _form(accept)
+    form = asked_form(accept)
     if form is not None:
         return _ledger_file(resources, caller, experiment_id, form, parameters)
-    start = _start("ledger", parameters, _AFTER_ENTRY)
+    start = start_of("ledger", parameters, AFTER_ENTRY)
     table = _ledger_table(resources, caller, experiment_id, parameters)
     with resources.database.read() as session:
         page = read_page(table, session, start=start, limit=parameters.limit)
-    return LedgerPage.model_validate(
+    found = LedgerPage.model_validate(
         {
             "items": page.lines,
             "reasons": page_reasons(page.lines),
             "next_cursor": encode_cursor("ledger", page.next),
         }
     )
+    return linked(found)
 
 
-@router.get("/privacy-ledger.{form}", response_class=StreamingResponse, responses=_LIST)
+@router.get("/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
 def export_ledger(
     experiment_id: str,
     form: Form,
@@ -136,19 +145,21 @@ def export_ledger(
     return _ledger_file(resources, caller, experiment_id, form, filters)
 
 
-@router.get("/fairness", response_model=FairnessPage, responses=_LIST)
+@router.get("/fairness", response_model=FairnessPage, responses=LEDGER_FILE)
 def list_fairness(
+    *,
     experiment_id: str,
     caller: ExperimentsReader,
     parameters: Annotated[FairnessParameters, Query()],
     resources: Shared,
     accept: Accept,
+    linked: Linked[FairnessPage],
 ) -> FairnessPage | StreamingResponse:
     """The gaps between groups in each round; the counts behind them with the scope ledger:read."""
-    form = _form(accept)
+    form = asked_form(accept)
     if form is not None:
         return _fairness_file(resources, caller, experiment_id, form, parameters)
-    start = _start("fairness", parameters, _AFTER_ATTRIBUTE)
+    start = start_of("fairness", parameters, _AFTER_ATTRIBUTE)
     with resources.database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
         table = FairnessTable(caller.project_id, experiment.id, parameters)
@@ -156,7 +167,7 @@ def list_fairness(
     groups = None
     if caller.may("ledger:read"):
         groups = [line for row in page.begun for line in group_lines(row, experiment.attributes)]
-    return FairnessPage.model_validate(
+    found = FairnessPage.model_validate(
         {
             "items": page.lines,
             "groups": groups,
@@ -164,9 +175,10 @@ def list_fairness(
             "next_cursor": encode_cursor("fairness", page.next),
         }
     )
+    return linked(found)
 
 
-@router.get("/fairness.{form}", response_class=StreamingResponse, responses=_LIST)
+@router.get("/fairness.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
 def export_fairness(
     experiment_id: str,
     form: Form,
@@ -192,7 +204,9 @@ def get_record_table(
     """
     with resources.database.read() as session:
         found = find_experiment(session, caller, experiment_id)
+        refuse_gone(session, caller.project_id, "record-table", found.id)
     table = record_table_of(resources.storage, found)
+    note_export(resources, caller, found.id, "record-table")
     name = f'attachment; filename="{found.id}-record-table.csv"'
     return StreamingResponse(
         table, media_type=MEDIA_TYPES["csv"], headers={"Content-Disposition": name}
@@ -213,6 +227,7 @@ def _ledger_file(
     resources: Resources, caller: Caller, experiment_id: str, form: Form, filters: LedgerFilters
 ) -> StreamingResponse:
     table = _ledger_table(resources, caller, experiment_id, filters)
+    note_export(resources, caller, experiment_id, form)
     name = f"{experiment_id}-privacy-ledger"
     return export(table, resources.database, what="ledger", form=form, file_name=name)
 
@@ -232,15 +247,15 @@ def _ledger_table(
 ) -> LedgerTable:
     with resources.database.read() as session:
         found = find_experiment(session, caller, experiment_id)
-        names = SubjectSetRepository(session).names(found.subject_set_id)
+        names = names_of(session, found)
     return LedgerTable(caller.project_id, found.id, names, filters)
 
 
-def _form(accept: str) -> Form | None:
+def asked_form(accept: str) -> Form | None:
     """The file that is asked for; None where it is a page of JSON."""
     return _FORMS.get(preferred(accept, ("application/json", *_FORMS)))
 
 
-def _start(route: str, parameters: PageParameters, kind: TypeAdapter[Any]) -> Position:
+def start_of(route: str, parameters: PageParameters, kind: TypeAdapter[Any]) -> Position:
     decoded: Position | None = decode_cursor(route, parameters.cursor, kind)
     return BEGINNING if decoded is None else decoded

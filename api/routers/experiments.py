@@ -6,13 +6,14 @@ from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from api.http.bodies import JsonBody
+from api.http.links import Linked
 from api.openapi import problems, request_body
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import (
     BudgetRoom,
     ExperimentBody,
     ExperimentPage,
-    ExperimentParameters,
+    ListParameters,
     ProjectionBody,
     SubmissionParameters,
     SubmittedBody,
@@ -23,13 +24,14 @@ from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import Trial, plan, try_admission
 from api.services.experiments.experiment_lists import experiment_body, experiment_page
+from api.services.experiments.inherited_spec import parse_inherited
+from api.services.experiments.repeated_admission import plan_others
 from api.services.experiments.submission import Submitted, cancel, retry, submit
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.parse import parse_spec
 from models.repositories import ExperimentRepository
 
 router = APIRouter(prefix="/experiments", tags=["experiments"])
@@ -63,8 +65,10 @@ async def submit_experiment(
 
     def answer() -> SubmittedBody | JSONResponse:
         if parameters.validate_only:
-            planned = plan(resources, caller, parse_spec(value))
-            checked = _validation(planned, try_admission(resources, caller.project_id, planned))
+            planned = plan(resources, caller, parse_inherited(resources, caller, value))
+            others = plan_others(resources, caller, planned)
+            trial = try_admission(resources, caller.project_id, planned, others)
+            checked = _validation(planned, trial)
             return JSONResponse(checked.model_dump(mode="json"))
         idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
         submitted = submit(resources, caller, value, idempotency)
@@ -76,11 +80,13 @@ async def submit_experiment(
 @router.get("", responses=problems())
 def list_experiments(
     caller: ExperimentsReader,
-    parameters: Annotated[ExperimentParameters, Query()],
+    parameters: Annotated[ListParameters, Query()],
     resources: Shared,
+    linked: Linked[ExperimentPage],
 ) -> ExperimentPage:
     """The project's experiments, newest first unless sorted otherwise."""
-    return experiment_page(resources, caller, parameters)
+    with_specs = parameters.omit != "spec"
+    return linked(experiment_page(resources, caller, parameters, with_specs=with_specs))
 
 
 @router.get("/{experiment_id}", responses=problems(404))

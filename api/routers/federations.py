@@ -8,11 +8,15 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from pydantic import TypeAdapter
 
-from api.http.bodies import JsonBody, in_blocks, media_type, read_json, validated
+from api.examples import UPLOAD
+from api.http.bodies import JsonBody, in_blocks, media_type, read_value, validated
+from api.http.conditional import Stated, tag_of
 from api.http.cursors import decode_cursor, encode_cursor
+from api.http.links import Linked
 from api.http.problems import ProblemError
 from api.openapi import problems, request_body, upload_body
-from api.schemas.base import IdempotencyHeader
+from api.schemas.actors import ChangePage
+from api.schemas.base import IdempotencyHeader, PageParameters
 from api.schemas.budget_bodies import BudgetList, BudgetSetting
 from api.schemas.disclosure_bodies import DisclosureBody
 from api.schemas.federations import (
@@ -22,6 +26,7 @@ from api.schemas.federations import (
     SimulationSetting,
     shown_profile,
 )
+from api.services.base.change_pages import change_page
 from api.services.base.dispatch import dispatch
 from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of
@@ -42,6 +47,7 @@ from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, FederationsReader, FederationsWriter
 from fedaudit.spec.base import Text
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
+from fedaudit.spec.errors import FieldError
 from fedaudit.spec.registration import Registration
 from models.identifiers import new_id
 from models.repositories import FederationRepository
@@ -50,20 +56,13 @@ from models.values import FederationStatus
 router = APIRouter(prefix="/federations", tags=["federations"])
 
 _KEY: TypeAdapter[Any] = TypeAdapter(tuple[Text])
-
-
-_UPLOADED: dict[str, Any] = {
-    "name": "incomes",
-    "federation": {"source": "table", "client_key": "town", "target": "income"},
-    "fairness": {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 30000}},
-}
-_BELOW_SOURCES = {**_UPLOADED, "federation": {**_UPLOADED["federation"], "path": "incomes.csv"}}
 _LOCATION = {"Location": {"description": "The federation.", "schema": {"type": "string"}}}
 _NO_PROFILE: dict[FederationStatus, str] = {
     "ready": "the federation has no profile; register its file",
     "profiling": "the federation is still being profiled",
-    "rejected": "the federation was rejected, for `reasons`",
+    "rejected": "the federation was rejected, for `errors`",
     "deleted": "the federation was deleted, and its profile with it",
+    "erased": "the federation was erased, and its profile with it",
 }
 
 
@@ -80,7 +79,7 @@ _NO_PROFILE: dict[FederationStatus, str] = {
         },
         202: {"description": "To be profiled.", "headers": _LOCATION},
     },
-    openapi_extra=upload_body(Registration, example=_BELOW_SOURCES, uploaded=_UPLOADED),
+    openapi_extra=upload_body(Registration, uploaded=UPLOAD),
 )
 async def register_federation(
     *,
@@ -98,7 +97,7 @@ async def register_federation(
     if media_type(request) == "multipart/form-data":
         registered = await _upload(request, caller, resources, idempotency_key)
     else:
-        value = await read_json(request)
+        value = await read_value(request)
         # The file is read to its end, which may take as long as loading it.
         registered = await resources.loads.run(
             caller.project_id,
@@ -143,6 +142,7 @@ def list_federations(
     caller: FederationsReader,
     parameters: Annotated[FederationParameters, Query()],
     resources: Shared,
+    linked: Linked[FederationPage],
 ) -> FederationPage:
     """The project's federations, newest first: each is data that experiments are run on."""
     cursor = decode_cursor("federations", parameters.cursor, _KEY)
@@ -150,9 +150,11 @@ def list_federations(
         page = FederationRepository(session, caller.project_id).list(
             status=parameters.status, cursor=cursor, limit=parameters.limit
         )
-    return FederationPage(
-        items=federation_bodies(resources, page.items, caller=caller),
-        next_cursor=encode_cursor("federations", page.next_cursor),
+    return linked(
+        FederationPage(
+            items=federation_bodies(resources, page.items, caller=caller),
+            next_cursor=encode_cursor("federations", page.next_cursor),
+        )
     )
 
 
@@ -181,31 +183,66 @@ def get_profile(federation_id: str, caller: FederationsReader, resources: Shared
     profile = shown_profile(found)
     if found.status != "ready" or profile is None:
         detail = _NO_PROFILE[found.status]
-        raise ProblemError(409, "conflict", detail, reasons=found.reasons or [])
+        faults = found.reasons or []
+        raise ProblemError(
+            409,
+            "conflict",
+            detail,
+            errors=[FieldError(one["pointer"], one["message"]) for one in faults],
+            reasons=faults,
+        )
     return profile
 
 
 @router.get("/{federation_id}/budget", responses=problems(404))
-def get_budgets(federation_id: str, caller: FederationsReader, resources: Shared) -> BudgetList:
+def get_budgets(
+    federation_id: str, caller: FederationsReader, resources: Shared, response: Response
+) -> BudgetList:
     """What may be spent on the federation's data, what is reserved and what is spent."""
-    return BudgetList(items=budgets_of(resources, caller, federation_id))
+    budgets = BudgetList(items=budgets_of(resources, caller, federation_id))
+    response.headers["ETag"] = tag_of(budgets, settings=budgets.settings())
+    return budgets
 
 
 @router.put(
     "/{federation_id}/budget",
-    responses=problems(404, 409, 415),
+    responses=problems(404, 409, 412, 415),
     openapi_extra=request_body(BudgetSetting),
 )
 def set_budget(
-    federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
+    *,
+    federation_id: str,
+    caller: FederationsWriter,
+    value: JsonBody,
+    resources: Shared,
+    stated: Stated,
+    response: Response,
 ) -> BudgetList:
     """Set one budget. A total below what is spent only stops what is still to come.
 
     Where another project owns the content, its total cannot be raised, and a smaller one holds for
-    the caller's project alone.
+    the caller's project alone. With the ETag of the budgets in `If-Match` nothing is set where a
+    total has changed since; what runs reserve and spend meanwhile does not matter. A total of null
+    takes one back: what was spent under it stays booked, and the history has who did so.
     """
     setting = validated(BudgetSetting, value)
-    return BudgetList(items=change_budget(resources, caller, federation_id, setting))
+    changed = change_budget(resources, caller, federation_id, setting, stated=stated)
+    budgets = BudgetList(items=changed)
+    response.headers["ETag"] = tag_of(budgets, settings=budgets.settings())
+    return budgets
+
+
+@router.get("/{federation_id}/history", responses=problems(404))
+def list_federation_changes(
+    federation_id: str,
+    caller: FederationsReader,
+    parameters: Annotated[PageParameters, Query()],
+    resources: Shared,
+) -> ChangePage:
+    """Who set which budget, disclosure policy or rule on simulated noise, and when."""
+    with resources.database.read() as session:
+        found = find_federation(session, caller, federation_id)
+        return change_page(session, caller, parameters, subject_kind="federation", subject=found.id)
 
 
 @router.put(
@@ -228,22 +265,33 @@ def set_simulation(
 
 @router.get("/{federation_id}/disclosure", responses=problems(404))
 def get_disclosure(
-    federation_id: str, caller: FederationsReader, resources: Shared
+    federation_id: str, caller: FederationsReader, resources: Shared, response: Response
 ) -> DisclosureBody:
     """What its owner lets anyone ask of the federation's groups, and the service's floor."""
-    return read_disclosure(resources, caller, federation_id)
+    found = read_disclosure(resources, caller, federation_id)
+    response.headers["ETag"] = tag_of(found)
+    return found
 
 
 @router.put(
     "/{federation_id}/disclosure",
-    responses=problems(404, 415),
+    responses=problems(404, 412, 415),
     openapi_extra=request_body(DisclosurePolicy),
 )
 def set_disclosure(
-    federation_id: str, caller: FederationsWriter, value: JsonBody, resources: Shared
+    *,
+    federation_id: str,
+    caller: FederationsWriter,
+    value: JsonBody,
+    resources: Shared,
+    stated: Stated,
+    response: Response,
 ) -> DisclosureBody:
     """Set the whole policy; a field that is left out is left to whoever asks.
 
     It binds what is submitted, retried or registered from then on, and stays with the content.
+    With its ETag in `If-Match` nothing is set where it has changed since.
     """
-    return change_disclosure(resources, caller, federation_id, value)
+    changed = change_disclosure(resources, caller, federation_id, value, stated=stated)
+    response.headers["ETag"] = tag_of(changed)
+    return changed

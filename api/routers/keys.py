@@ -1,15 +1,24 @@
 """The project's API keys."""
 
-from fastapi import APIRouter, Response
+from datetime import timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from api.http.bodies import JsonBody, validated
 from api.http.problems import not_found
 from api.openapi import problems, request_body
-from api.schemas.keys import KeyBody, KeyList, KeyRequest, NewKeyBody
+from api.schemas.keys import (
+    KeyBody,
+    KeyList,
+    KeyRequest,
+    KeyRotationParameters,
+    NewKeyBody,
+)
 from api.shared.resources import Shared
 from api.shared.security import Administrator
 from models.identifiers import is_id
-from models.repositories import ApiKeyRepository
+from models.repositories import ApiKeyRepository, AuditLogRepository
 
 router = APIRouter(prefix="/api-keys", tags=["keys"])
 
@@ -28,8 +37,47 @@ def create_key(caller: Administrator, value: JsonBody, resources: Shared) -> New
     asked = validated(KeyRequest, value)
     with resources.database.write() as session:
         key, plain = ApiKeyRepository(session).create(
-            project_id=caller.project_id, name=asked.name, scopes=list(dict.fromkeys(asked.scopes))
+            project_id=caller.project_id,
+            name=asked.name,
+            scopes=list(dict.fromkeys(asked.scopes)),
+            person=None if asked.person is None else asked.person.stored(),
+            created_by=caller.actor,
         )
+        AuditLogRepository(session, caller.project_id).enter(
+            "key.created",
+            key.id,
+            by=caller.actor,
+            name=key.name,
+            scopes=list(key.scopes),
+            person=None if key.person is None else key.person["name"],
+        )
+    return NewKeyBody(**KeyBody.of(key).model_dump(), key=plain)
+
+
+@router.post("/{key_id}/rotation", responses=problems(404))
+def rotate_key(
+    key_id: str,
+    caller: Administrator,
+    parameters: Annotated[KeyRotationParameters, Query()],
+    resources: Shared,
+) -> NewKeyBody:
+    """Replace a key's secret; the new one is shown this once.
+
+    The old one opens the key too until `previous_until`, and so do the sessions at the pages that
+    were begun with it. A secret that was still let in beside the replaced one ends at once.
+    """
+    overlap = timedelta(seconds=parameters.overlap_seconds)
+    with resources.database.write() as session:
+        rotated = None
+        if is_id(key_id):
+            keys = ApiKeyRepository(session)
+            rotated = keys.rotate(caller.project_id, key_id, overlap=overlap)
+        if rotated is None:
+            raise not_found("key in force")
+        AuditLogRepository(session, caller.project_id).enter(
+            "key.rotated", key_id, by=caller.actor, overlap_seconds=parameters.overlap_seconds
+        )
+        key, plain = rotated
     return NewKeyBody(**KeyBody.of(key).model_dump(), key=plain)
 
 
@@ -39,4 +87,5 @@ def revoke_key(key_id: str, caller: Administrator, resources: Shared) -> Respons
     with resources.database.write() as session:
         if not (is_id(key_id) and ApiKeyRepository(session).revoke(caller.project_id, key_id)):
             raise not_found("key in force")
+        AuditLogRepository(session, caller.project_id).enter("key.revoked", key_id, by=caller.actor)
     return Response(status_code=204)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from api.http.links import Linked
 from api.openapi import problems
 from api.schemas.reports import ComparisonParameters, ReportPage, ReportParameters
 from api.services.reports.comparisons import comparison_of
@@ -17,10 +18,13 @@ router = APIRouter(tags=["reports"])
 
 @router.get("/reports", responses=problems())
 def list_reports(
-    caller: ReportsReader, parameters: Annotated[ReportParameters, Query()], resources: Shared
+    caller: ReportsReader,
+    parameters: Annotated[ReportParameters, Query()],
+    resources: Shared,
+    linked: Linked[ReportPage],
 ) -> ReportPage:
     """The project's reports by any of their figures, newest first unless sorted otherwise."""
-    return report_page(resources, caller.project_id, parameters)
+    return linked(report_page(resources, caller.project_id, parameters))
 
 
 @router.get("/comparisons", responses=problems(404, 409))

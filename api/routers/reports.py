@@ -8,9 +8,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, schema_of
 from api.schemas.experiment_tables import Verification
+from api.services.audit_log.ledger_exports import note_export
 from api.services.base.lookups import find_experiment, find_report
 from api.services.reports.bundles import bundle_of
+from api.services.reports.model_files import SAFETENSORS, model_response, stored_model
 from api.services.reports.report_pages import stored_page
+from api.services.reports.report_pdfs import stored_pdf
 from api.services.reports.stored_verification import verification_of
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, LedgerReader, ReportsReader
@@ -22,11 +25,34 @@ router = APIRouter(prefix="/experiments/{experiment_id}", tags=["reports"])
 
 _JSON = {"application/json": {"schema": schema_of(ReportDocument)}}
 _ZIP = "application/zip"
+_BYTES = "application/octet-stream"
+"""What clients without a word for zip files ask for."""
 _BUNDLE: Responses = {
     **problems(404, 409),
     200: {
         "description": "The bundle.",
-        "content": {_ZIP: {"schema": {"type": "string", "format": "binary"}}},
+        "content": {
+            media_type: {"schema": {"type": "string", "format": "binary"}}
+            for media_type in (_ZIP, _BYTES)
+        },
+    },
+}
+_PDF = "application/pdf"
+_PDF_FILE: Responses = {
+    **problems(404, 503),
+    200: {
+        "description": "The report.",
+        "content": {
+            media_type: {"schema": {"type": "string", "format": "binary"}}
+            for media_type in (_PDF, _BYTES)
+        },
+    },
+}
+_MODEL: Responses = {
+    **problems(404, 409),
+    200: {
+        "description": "The hypotheses.",
+        "content": {SAFETENSORS: {"schema": {"type": "string", "format": "binary"}}},
     },
 }
 _HTML = {"text/html": {"schema": {"type": "string"}}}
@@ -83,6 +109,17 @@ def get_report_page(experiment_id: str, caller: ReportsReader, resources: Shared
     return stored_page(resources.database, caller, experiment_id)
 
 
+@router.get("/report.pdf", response_class=Response, responses=_PDF_FILE)
+def get_report_pdf(experiment_id: str, caller: ReportsReader, resources: Shared) -> Response:
+    """The report as a PDF file. It is printed when first asked for, which may take some seconds."""
+    pdf, digest = stored_pdf(resources, caller, experiment_id)
+    headers = {
+        "ETag": f'"{digest}"',
+        "Content-Disposition": f'attachment; filename="{experiment_id}-report.pdf"',
+    }
+    return Response(pdf, media_type=_PDF, headers=headers)
+
+
 @router.get("/report/verification", responses=problems(404))
 def verify_report(experiment_id: str, caller: ReportsReader, resources: Shared) -> Verification:
     """Checks the report against the stored ledger: digests, chain, counts and hashes anew."""
@@ -90,7 +127,9 @@ def verify_report(experiment_id: str, caller: ReportsReader, resources: Shared) 
 
 
 @router.get("/bundle", response_class=StreamingResponse, responses=_BUNDLE)
-def get_bundle(experiment_id: str, caller: LedgerReader, resources: Shared) -> StreamingResponse:
+def get_bundle(
+    experiment_id: str, caller: LedgerReader, resources: Shared, accept: Accept
+) -> StreamingResponse:
     """Everything that `fedaudit verify` needs, in a zip file: report, ledger, checkpoints, keys.
 
     Also of an experiment that failed or was cancelled, then without a report.
@@ -98,8 +137,23 @@ def get_bundle(experiment_id: str, caller: LedgerReader, resources: Shared) -> S
     with resources.database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
         chunks = bundle_of(resources.database, session, experiment)
+    note_export(resources, caller, experiment.id, "bundle")
     name = f'attachment; filename="{experiment.id}-bundle.zip"'
-    return StreamingResponse(chunks, media_type=_ZIP, headers={"Content-Disposition": name})
+    return StreamingResponse(
+        chunks,
+        media_type=preferred(accept, (_ZIP, _BYTES)),
+        headers={"Content-Disposition": name},
+    )
+
+
+@router.get("/model", response_class=StreamingResponse, responses=_MODEL)
+def get_model(experiment_id: str, caller: ReportsReader, resources: Shared) -> StreamingResponse:
+    """The trained hypotheses that the report's figures are of, as safetensors.
+
+    409 where they may not leave: where no proven guarantee covers them, or its noise was simulated.
+    The detail says which, and what to change in the spec; the report says the same.
+    """
+    return model_response(stored_model(resources, caller, experiment_id))
 
 
 def _document(resources: Resources, caller: Caller, experiment_id: str) -> Response:

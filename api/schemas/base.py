@@ -13,13 +13,21 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 class Body(BaseModel):
     """A body that is sent to the service: unknown fields and silent conversions are refused."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
 
 
 class Parameters(BaseModel):
     """Query parameters; unknown ones are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class PageParameters(Parameters):

@@ -1,5 +1,6 @@
 """The budgets on a federation's data."""
 
+import json
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
@@ -61,6 +62,9 @@ class BudgetBody(BaseModel):
     total: float | None
     reserved: float
     spent: float
+    declared: float
+    """Of `spent`, what is as declared by the trainer: by ledgers of trainings elsewhere, which
+    nobody here saw. Of an epsilon, theirs by themselves."""
     remaining: float | None
     """Of what this budget can count. It is not all that was spent where `uncounted` has runs."""
     radius: LeakageRadius | None
@@ -150,10 +154,24 @@ def _why(budget: Budget, gap: Gap) -> str:
     return words[gap]
 
 
+_SETTING = ("book", "figure", "delta", "adjacency", "observer", "radius", "clip")
+_SET = ("total", "own_total", "is_owner", "across")
+
+
 class BudgetList(BaseModel):
     """Every budget that was set or spent from."""
 
     items: list[BudgetBody]
+
+    def settings(self) -> bytes:
+        """The totals alone, and what they are for: what runs do not change by spending."""
+        totals = [
+            {name: getattr(one, name) for name in (*_SETTING, *_SET)}
+            | {"for_clients": one.unit_key if one.total_names_clients else None}
+            for one in self.items
+            if one.total is not None or one.own_total is not None
+        ]
+        return json.dumps(sorted(json.dumps(one, sort_keys=True) for one in totals)).encode()
 
 
 _HAS_PARTS: dict[BudgetFigure, bool] = {"epsilon": True, "leakage": False, "log_ratio": False}

@@ -5,9 +5,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
+from api.schemas.actors import ActorBody
 from api.schemas.base import PageParameters, Parameters, Reasons, UtcTime
 from api.schemas.figure_parameters import AdjacencyName, Delta, needs_delta
 from fedaudit.spec.base import Text
+from fedaudit.spec.metrics import ROUND_METRICS
 from models.repositories.experiment_lists import FIGURES, SORT_KEYS
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
@@ -55,10 +57,18 @@ class ExperimentBody(BaseModel):
     progress: Progress
     figures: Figures
     gate_outcome: str | None
+    alarms: int | None
+    """How many attacks found evidence against its guarantee; null where none was asked for, and
+    before its end."""
     retry_of: str | None
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    created_by: ActorBody | None
+    """Who submitted it, or retried another one; null where that was before it was recorded."""
+    cancel_requested_at: datetime | None
+    cancelled_by: ActorBody | None
+    """Who asked first for its end; null as with `created_by`, and where nobody did."""
 
     @classmethod
     def of(cls, row: Experiment, tags: list[str], *, status_detail: str | None) -> Self:
@@ -66,7 +76,7 @@ class ExperimentBody(BaseModel):
         same = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
         progress = Progress(round=row.rounds_done, rounds=row.rounds_total)
         same |= {"status_detail": status_detail, "tags": tags, "progress": progress}
-        return cls(**same, figures=_figures(row))
+        return cls.model_validate({**same, "figures": _figures(row)})
 
 
 class SubmittedBody(ExperimentBody):
@@ -81,10 +91,17 @@ class SubmittedBody(ExperimentBody):
         return cls(**vars(body), warnings=warnings)
 
 
+class ListedExperimentBody(ExperimentBody):
+    """An experiment in a list."""
+
+    spec: dict[str, Any] | None  # type: ignore[assignment]
+    """Null where the list was asked to leave it out."""
+
+
 class ExperimentPage(BaseModel):
     """Some experiments."""
 
-    items: list[ExperimentBody]
+    items: list[ListedExperimentBody]
     next_cursor: str | None
 
 
@@ -154,6 +171,8 @@ class ExperimentParameters(PageParameters):
     created_before: UtcTime | None = None
     delta: Delta = None
     adjacency: AdjacencyName = None
+    alarm: bool | None = None
+    """Whether some attack raised an alarm."""
     leakage_max_lte: Bound = Field(None, alias="leakage_max[lte]")
     leakage_max_gte: Bound = Field(None, alias="leakage_max[gte]")
     leakage_median_lte: Bound = Field(None, alias="leakage_median[lte]")
@@ -199,6 +218,16 @@ class ExperimentParameters(PageParameters):
         return found
 
 
+class ListParameters(ExperimentParameters):
+    """Filters, and what of each experiment is shown."""
+
+    omit: Literal["spec"] | None = None
+    """Leave this out of each item, where it is null then: specs are most of a long list."""
+
+
+_SEVERAL = "it has several sensitive attributes: GET /v1/reports has the figures of each"
+
+
 def _figures(row: Experiment) -> Figures:
     values = {name: getattr(row, name) for name in Figures.model_fields if name != "reasons"}
     if row.status == "succeeded":
@@ -208,4 +237,6 @@ def _figures(row: Experiment) -> Figures:
     else:
         reason = "the experiment has not ended"
     reasons = {name: reason for name, value in values.items() if value is None}
+    if row.status == "succeeded" and len(row.attributes) > 1:
+        reasons |= dict.fromkeys(reasons.keys() & set(ROUND_METRICS), _SEVERAL)
     return Figures(**values, reasons=reasons)

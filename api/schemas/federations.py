@@ -29,7 +29,10 @@ class FederationBody(BaseModel):
     registration: dict[str, Any] | None
     """Null where nobody registered it, and experiments named the file by its path."""
     reasons: list[ProblemFault]
-    """Why it was rejected."""
+    """Why it was rejected: what `errors` has, under its earlier name."""
+    errors: list[ProblemFault]
+    """Why it was rejected, as the problem of a submission has it: each fault of the data with its
+    field in the registration."""
     clients: int | None
     rows: int | None
     profile: dict[str, Any] | None
@@ -60,6 +63,7 @@ class FederationBody(BaseModel):
             **{
                 **same,
                 "reasons": reasons,
+                "errors": reasons,
                 "clients": row.profile.get("clients"),
                 "rows": row.profile.get("rows"),
                 "profile": shown_profile(row) if profile else None,

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from api.schemas.actors import ActorBody
 from api.schemas.base import Body
 from fedaudit.reports.document.document import GateSection, Outcome
 from fedaudit.spec.base import Text
@@ -15,9 +16,11 @@ from models.tables.gate_policies import GatePolicy
 
 
 class GatesRequest(Body):
-    """Which experiment, and which gates."""
+    """Which experiment or declared ledger, and which gates."""
 
-    experiment_id: Text
+    experiment_id: Text | None = None
+    ledger_id: Text | None = None
+    """A ledger of a training elsewhere; it has no gates of its own."""
     gates: Annotated[list[Gate], Field(max_length=100)] | None = None
     """Null, where no policy is named either, takes those of the experiment's spec."""
     policy: PolicyName | None = None
@@ -29,11 +32,20 @@ class GatesRequest(Body):
             raise refuse_at("/policy", "`gates` are given too; keep one of the two")
         return self
 
+    @model_validator(mode="after")
+    def _one_subject(self) -> Self:
+        if self.experiment_id is None and self.ledger_id is None:
+            raise refuse_at("/experiment_id", "is required, or a ledger_id")
+        if self.experiment_id is not None and self.ledger_id is not None:
+            raise refuse_at("/ledger_id", "an `experiment_id` is given too; keep one of the two")
+        return self
+
 
 class GatesEvaluation(BaseModel):
     """The worst outcome, and that of each gate."""
 
-    experiment_id: str
+    experiment_id: str | None
+    ledger_id: str | None = None
     policy: str | None
     """Null where the gates were given, or are those of the spec."""
     outcome: Outcome | None
@@ -59,6 +71,10 @@ class PolicyBody(BaseModel):
     gates: list[Gate]
     created_at: datetime
     updated_at: datetime
+    created_by: ActorBody | None
+    """Who stored it first; null where that was before it was recorded."""
+    updated_by: ActorBody | None
+    """Whose gates these are; null as with `created_by`."""
 
     @classmethod
     def of(cls, row: GatePolicy) -> Self:

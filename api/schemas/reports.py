@@ -12,11 +12,14 @@ from pydantic import (
     model_validator,
 )
 
+from api.schemas.actors import ActorBody
 from api.schemas.base import PageParameters, Parameters, Reasons, UtcTime
 from api.schemas.experiments import Status
 from api.schemas.figure_parameters import AdjacencyName, Delta, needs_delta
+from api.schemas.sign_offs import NewestSignOff, SignOffFilter
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.comparison.parts import ComparedGuarantee
 from fedaudit.reports.document.document import Outcome
 from fedaudit.reports.document.report_figures import FIGURES
@@ -37,6 +40,8 @@ class ListedExperiment(BaseModel):
     status: Status
     created_at: datetime
     finished_at: datetime | None
+    created_by: ActorBody | None
+    """Who submitted it; null where that was before it was recorded."""
     tags: list[str]
     federation_id: str
 
@@ -54,13 +59,30 @@ class ListedFigure(BaseModel):
     reason: str | None
 
 
+class LargestGapBody(BaseModel):
+    """The largest difference of rates between groups, of all metrics and attributes."""
+
+    figure: str
+    attribute: str
+    value: float
+    unmeasured: list[str]
+    """Attributes that have no such difference, as where groups are too small to be shown: theirs
+    may be larger."""
+
+
 class ReportBody(BaseModel):
     """A report in a list; `href` leads to the whole of it."""
 
     experiment: ListedExperiment
     verdict: str | None
+    degenerate: bool | None = None
+    """Whether the model decides nothing, so that its gaps and its accuracy mean nothing; null where
+    it is not shown to be better than a constant prediction, or the report is an earlier one."""
     guarantee: ComparedGuarantee | None
     gate_outcome: str | None
+    sign_off: NewestSignOff | None
+    """Null where nobody has signed the report off."""
+    largest_gap: LargestGapBody | None
     figures: list[ListedFigure]
     report_hash: str
     href: str
@@ -88,15 +110,29 @@ class ReportFilters(PageParameters):
     """
 
     name: Text | None = None
+    search: Annotated[
+        Text | None, Field(description="A part of the experiment's name, whatever the case.")
+    ] = None
+    person: Annotated[
+        Text | None, Field(description="Who submitted it, by the name that the key had then.")
+    ] = None
     tag: Text | None = None
     federation_id: Text | None = None
     mechanism: Text | None = None
     guarantee: GuaranteeKind | None = None
+    label: Annotated[
+        GuaranteeLabel | None,
+        Field(description="As `guarantee`, but with how far a proof reaches."),
+    ] = None
     in_force: Annotated[
         bool | None,
         Field(description="Only reports whose guarantee is in force: its noise was secret."),
     ] = None
     unit: Literal["client", "record"] | None = None
+    sign_off: Annotated[
+        SignOffFilter | None,
+        Field(description="The decision of the newest sign-off; `none`: there is none."),
+    ] = None
     gate_outcome: Outcome | None = None
     attribute: Annotated[
         Text | None, Field(description="Only reports that measure this sensitive attribute.")

@@ -20,6 +20,10 @@ class SigningKeyBody(BaseModel):
     """When the service first used it."""
     retired_at: datetime | None
     """When another key took its place; what it signed before stays signed."""
+    compromised_at: datetime | None
+    """From when on others may have signed with it: what it signed proves nothing, since whoever
+    has it can state any time. Null for a key of which nobody said so."""
+    compromised_note: str | None
 
     @classmethod
     def of(cls, key: SigningKey) -> Self:
@@ -31,4 +35,5 @@ class SigningKeyList(BaseModel):
     """The service's keys, oldest first."""
 
     items: list[SigningKeyBody]
-    next_cursor: None = None
+    next_cursor: str | None = None
+    """Null: there is one page."""

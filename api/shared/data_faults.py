@@ -59,6 +59,19 @@ def shown_reasons(
     return [{"pointer": "/federation", "message": REDACTED}]
 
 
+def shown_faults(
+    faults: Sequence[Mapping[str, Any]] | None, *, caller: Caller
+) -> list[dict[str, Any]]:
+    """Why an audit failed, as the caller may see it: what quotes data names the field alone."""
+    stored = list(faults or ())
+    if not reads_data(caller):
+        stored = [
+            {**one, "message": one["message"] if one.get("of_spec") else REDACTED} for one in stored
+        ]
+    shown = {(one["pointer"], one["message"]): one for one in stored}
+    return [{"pointer": pointer, "message": message} for pointer, message in shown]
+
+
 def _redacted(faults: Sequence[FieldError]) -> list[FieldError]:
     """Each field once, since how many faults it has says something of the data too."""
     shown = [

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from api.shared.federation_files import Uploads
+from fedaudit.federations.data_key import data_key
 from fedaudit.spec.experiment import ExperimentSpec
 
 if TYPE_CHECKING:
@@ -65,6 +66,11 @@ class FederationCache:
         check_agreement(spec, kept)
         return kept
 
+    def forget(self) -> None:
+        """Keep none of what was loaded so far."""
+        with self._lock:
+            self._kept.clear()
+
     @contextmanager
     def _turn(self, key: tuple[object, ...]) -> Iterator[None]:
         """Let one thread at a time load the same data: the next ones find them."""
@@ -111,15 +117,4 @@ class FederationCache:
             except OSError:
                 return None
             files.append((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
-        return (
-            spec.federation.model_dump_json(),
-            spec.seed if spec.draws_data else None,
-            tuple(spec.fairness.sensitive),
-            repr(spec.fairness.edges),
-            repr(spec.fairness.intersections),
-            spec.training.loss,
-            spec.model.kind,
-            spec.privacy.budget_column,
-            spec.privacy.draws_by_record,
-            *files,
-        )
+        return (*data_key(spec), *files)

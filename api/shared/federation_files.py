@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import MayRead, Upload
 
 _POINTER = "/federation/id"
-_NOT_READY: dict[Literal["profiling", "rejected", "deleted"], str] = {
+_NOT_READY: dict[Literal["profiling", "rejected", "deleted", "erased"], str] = {
     "profiling": "is still being profiled; try again when its status is `ready`",
     "rejected": "was rejected, for the reasons that it shows; upload it with another registration",
     "deleted": "was deleted; upload the file again",
+    "erased": "was erased; who may use these data again registers them again",
 }
 
 
@@ -96,7 +97,7 @@ def ready_federation(
     match found.status:
         case "ready":
             return found
-        case "profiling" | "rejected" | "deleted" as status:
+        case "profiling" | "rejected" | "deleted" | "erased" as status:
             raise _unusable(_NOT_READY[status])
         case _:
             assert_never(found.status)

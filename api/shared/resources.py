@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import structlog
 from fastapi import Depends, Request
+from sqlalchemy.exc import SQLAlchemyError
 
 from api.shared.federation_cache import FederationCache
+from api.shared.ledger_states import LedgerStates
 from api.shared.load_pool import LoadPool
+from api.shared.page_printer import PagePrinter
 from api.shared.stream_places import StreamPlaces
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.database import Database
-from models.repositories import ProjectRepository
+from models.repositories import ExpiredUploadRepository, ProjectRepository
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import MayRead
     from infrastructure.queue import Queue
 
 log = structlog.get_logger()
+
+_EXPIRED_AT_ONCE = 100
 
 
 class Resources:
@@ -32,6 +37,10 @@ class Resources:
         self.federations = FederationCache(settings.sources_dir)
         self.loads = LoadPool(threads=settings.load_threads)
         """Where data are loaded and costs are planned."""
+        self.printer = PagePrinter()
+        """Where reports are printed as PDF files."""
+        self.ledgers = LedgerStates()
+        """What declared ledgers came to."""
         self.stopping = threading.Event()
         """Set when the process is about to end: streams then end too."""
         self.streams = StreamPlaces()
@@ -60,17 +69,33 @@ class Resources:
             return partial(rights.admits, ProjectRepository(session).name(project_id))
 
     def tidy_storage(self) -> None:
-        """Remove what is left of uploads whose process was killed."""
+        """Remove what is left of uploads whose process was killed, and of those that nobody
+        registered in time."""
         try:
             if swept := self.storage.sweep():
                 log.info("unfinished uploads removed", files=swept)
-        except StorageError as error:
-            log.warning("storage not tidied", detail=str(error))
+            self.remove_expired_uploads()
+        except (StorageError, SQLAlchemyError) as error:
+            log.warning("storage not tidied", detail=str(error)[:200])
+
+    def remove_expired_uploads(self) -> None:
+        """Remove tables that nobody registered in time. Raises StorageError."""
+        with self.database.read() as session:
+            expired = ExpiredUploadRepository(session).list(_EXPIRED_AT_ONCE)
+        for upload in expired:
+            with self.database.write() as session:
+                uploads = ExpiredUploadRepository(session)
+                # The row first, which whoever registers the file locks; it stays where the storage
+                # fails.
+                if uploads.remove(upload.id) and not uploads.is_registered(upload.storage_key):
+                    self.storage.delete(upload.storage_key)
+            log.info("unregistered upload removed", upload_id=upload.id)
 
     def close(self) -> None:
         """Close the connections."""
         self.stopping.set()
         self.loads.close()
+        self.printer.close()
         if "_queue" in vars(self):
             self._queue.close()
         self.database.dispose()

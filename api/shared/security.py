@@ -2,25 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Self
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from api.http.conditional import KEPT
 from api.http.problems import ProblemError
-from api.shared.resources import Shared
+from api.shared.request_quota import count_request
+from api.shared.resources import Resources, Shared
+from models.person import Actor, Person
 from models.repositories import ApiKeyRepository
-
-Scope = Literal[
-    "experiments:read",
-    "experiments:write",
-    "reports:read",
-    "ledger:read",
-    "federations:read",
-    "federations:write",
-    "admin",
-]
-SCOPES: tuple[str, ...] = get_args(Scope)
+from models.repositories.api_keys import hash_of_key
+from models.scopes import Scope
+from models.tables.api_keys import ApiKey
 
 _CHALLENGE = 'Bearer realm="fedaudit"'
 
@@ -36,29 +31,56 @@ class Caller:
     key_id: str
     project_id: str
     scopes: frozenset[str]
+    key_name: str
+    person: Person | None
+    """Whom the key belongs to, as named by its administrator."""
+    secret_hash: str
+    """Of the secret that was sent; it may end before the key does."""
+
+    @classmethod
+    def of(cls, key: ApiKey, *, secret_hash: str | None = None) -> Self:
+        """The caller with a key that was found in force; with its newest secret unless given."""
+        person = Person.of(key.person)
+        scopes = frozenset(key.scopes)
+        return cls(key.id, key.project_id, scopes, key.name, person, secret_hash or key.hash)
+
+    @property
+    def actor(self) -> Actor:
+        """Who does what this caller asks for, as it is recorded."""
+        person = None if self.person is None else self.person.name
+        return Actor(self.key_id, self.key_name, person)
 
     def may(self, scope: Scope) -> bool:
         """Whether the key has the scope; none implies another."""
         return scope in self.scopes
 
 
-def _identify(
+def identify(
     resources: Shared,
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Caller:
+    """The caller with the key that was sent. Raises ProblemError without one in force."""
     if credentials is None:
         raise _unauthorised("send an API key in the header Authorization: Bearer KEY")
     with resources.database.read() as session:
         key = ApiKeyRepository(session).find(credentials.credentials)
     if key is None:
-        raise _unauthorised("the API key is unknown or revoked", error="invalid_token")
-    return Caller(key.id, key.project_id, frozenset(key.scopes))
+        raise _unauthorised(
+            "the API key is unknown or revoked, or its secret was replaced", error="invalid_token"
+        )
+    return Caller.of(key, secret_hash=hash_of_key(credentials.credentials))
 
 
-def allowed(scope: Scope) -> Callable[[Caller], Caller]:
-    """A dependency that lets keys with the scope pass, and gives the caller."""
+def allowed(scope: Scope) -> Callable[[Request, Resources, Caller], Caller]:
+    """A dependency that lets keys with the scope pass, and gives the caller.
 
-    def check(caller: Annotated[Caller, Depends(_identify)]) -> Caller:
+    It counts the request, and refuses one beyond the project's quota.
+    """
+
+    def check(
+        request: Request, resources: Shared, caller: Annotated[Caller, Depends(identify)]
+    ) -> Caller:
+        count_request(resources, caller.project_id, request.scope)
         if not caller.may(scope):
             raise ProblemError(
                 403,
@@ -69,6 +91,8 @@ def allowed(scope: Scope) -> Callable[[Caller], Caller]:
                 },
                 scope=scope,
             )
+        # Reports are made to be passed on; nothing else may be written down on the way.
+        setattr(request.state, KEPT, scope == "reports:read")
         return caller
 
     return check
@@ -82,6 +106,7 @@ def _unauthorised(detail: str, *, error: str | None = None) -> ProblemError:
 ExperimentsReader = Annotated[Caller, Depends(allowed("experiments:read"))]
 ExperimentsWriter = Annotated[Caller, Depends(allowed("experiments:write"))]
 ReportsReader = Annotated[Caller, Depends(allowed("reports:read"))]
+ReportsSigner = Annotated[Caller, Depends(allowed("reports:sign"))]
 LedgerReader = Annotated[Caller, Depends(allowed("ledger:read"))]
 FederationsReader = Annotated[Caller, Depends(allowed("federations:read"))]
 FederationsWriter = Annotated[Caller, Depends(allowed("federations:write"))]

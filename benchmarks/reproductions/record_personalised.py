@@ -140,15 +140,14 @@ def prepared(spec: ExperimentSpec, data: Path, scaling: str) -> Federation:
     """The four hospitals with 13 inputs, scaled; statistics are those of rows that train."""
     loaded = load_federation(spec, sources_dir=data)
     kept = [name not in _REFERENCE_COLUMNS for name in loaded.feature_names]
-    features = loaded.padded[..., kept].astype(np.float64)
-    training = np.zeros(loaded.mask.shape, dtype=np.bool_)
+    features = loaded.side_by_side[:, kept].astype(np.float64)
+    training = np.zeros(loaded.rows, dtype=np.bool_)
     training[training_records(spec, loaded).place] = True
     if scaling == "hospital":
-        for hospital, rows in enumerate(training):
-            features[hospital] = _standardised(features[hospital], features[hospital][rows])
+        for own in map(loaded.own, range(loaded.clients)):
+            features[own] = _standardised(features[own], features[own][training[own]])
     elif scaling == "all":
         features = _standardised(features, features[training])
-    features[~loaded.mask] = 0
     names = tuple(np.array(loaded.feature_names)[kept].tolist())
     return replace(loaded, features=features.astype(np.float32), feature_names=names)
 

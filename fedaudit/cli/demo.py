@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ from fedaudit.cli.failures import CommandError, ExitCode
 from fedaudit.cli.follow import follow
 from fedaudit.cli.service.installation import BROKER_URL, DATABASE_URL, python_module
 from fedaudit.cli.specs import explain, read_spec
-from fedaudit.client.client import Client
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit_client.client import Client
 
 _STOP_SECONDS = 15
 
@@ -53,7 +53,7 @@ def _demonstrate(sources: Sequence[str], out: Path) -> None:
     say(f"the reports as JSON and HTML are in {out}")
 
 
-def _report(client: Client, experiment: dict[str, Any], out: Path) -> dict[str, Any]:
+def _report(client: Client, experiment: Mapping[str, Any], out: Path) -> dict[str, Any]:
     """The report of an experiment once it has ended, saved in both forms."""
     name = experiment["name"]
     say(f"following {name}")

@@ -19,6 +19,8 @@ class ExitCode(IntEnum):
     """A gate could not be decided."""
     UNREACHABLE = 4
     """The service cannot be reached."""
+    FOUND = 5
+    """A replay found what the guarantee does not allow."""
 
 
 class CommandError(Exception):

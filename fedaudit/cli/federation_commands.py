@@ -42,6 +42,36 @@ def federations_add(
     )
 
 
+@federations.command("scaffold")
+def federations_scaffold(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write it, rather than to standard output.")
+    ] = None,
+    client_key: Annotated[
+        str | None, typer.Option(help="The column that names clients, where you know it.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The column to predict, where you know it.")
+    ] = None,
+    header: Annotated[
+        bool, typer.Option("--header/--no-header", help="Whether the first line names columns.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Propose a registration for a table, as YAML with the reason of every guess.
+
+    It reads the file alone and needs no service. Correct it, then give it to
+    `fedaudit federations add FILE --registration`.
+    """
+    from fedaudit.cli.scaffold import scaffold_command
+
+    scaffold_command(
+        file, out=out, client_key=client_key, target=target, header=header, as_json=as_json
+    )
+
+
 @federations.command("list")
 def federations_list(*, as_json: AsJson = False) -> None:
     """List the project's federations, newest first."""
@@ -85,3 +115,22 @@ def federations_remove(
     from fedaudit.cli.federations import remove_command
 
     remove_command(federation_id, yes=yes)
+
+
+@federations.command("erase")
+def federations_erase(
+    federation_id: FederationId,
+    *,
+    reference: Annotated[
+        str | None, typer.Option(help="What you call the request; it stands in the receipt.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the signed receipt, as JSON.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Without asking.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove what tells of a federation's people, for good, and show what remains and why."""
+    from fedaudit.cli.federations import erase_command
+
+    erase_command(federation_id, reference=reference, out=out, yes=yes, as_json=as_json)

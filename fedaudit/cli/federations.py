@@ -1,18 +1,19 @@
 """The commands on federations of a running service."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
+from fedaudit.cli.confirmation import confirm
 from fedaudit.cli.display.federation_table import show
 from fedaudit.cli.display.output import say, write_json, write_line
-from fedaudit.cli.failures import CommandError, ExitCode, usage_error
+from fedaudit.cli.failures import ExitCode, usage_error
 from fedaudit.cli.remote import connected
 from fedaudit.cli.specs import read_value
-from fedaudit.client.client import Client
 from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
+from fedaudit_client.client import Client
+from fedaudit_client.result_types import Federation
 
 
 def add_command(
@@ -105,12 +106,42 @@ def remove_command(federation_id: str, *, yes: bool) -> None:
     with connected() as client:
         federation = client.federation(federation_id)
         if not yes:
-            _confirm(f"delete {federation['name']!r} and its file for good?")
+            question = f"delete {federation['name']!r} and its file for good?"
+            confirm(question, command="federations remove")
         client.delete_federation(federation_id)
     say(f"deleted {federation_id}; what was spent on its data stays spent")
 
 
-def _upload(client: Client, file: Path, registration: Any) -> dict[str, Any]:
+def erase_command(
+    federation_id: str, *, reference: str | None, out: Path | None, yes: bool, as_json: bool
+) -> None:
+    """Erase a federation, after asking, and wait for the receipt. Raises CommandError."""
+    with connected() as client:
+        federation = client.federation(federation_id)
+        if not yes:
+            question = (
+                f"erase {federation['name']!r} for good: its data, and the models, record tables "
+                "and names of clients of its experiments?"
+            )
+            confirm(question, command="federations erase")
+        client.erase_federation(federation_id, reference=reference)
+        say(f"erasing {federation_id}")
+        done = client.erased(federation_id)
+    if out is not None:
+        try:
+            out.write_text(json.dumps(done["receipt"], indent=2) + "\n")
+        except OSError as error:
+            raise usage_error(f"--out: cannot write {out}: {error.strerror}") from None
+    if as_json:
+        write_json(done)
+        return
+    for name, count in done["removed"].items():
+        write_line(f"removed: {count} {name.replace('_', ' ')}")
+    for name, why in done["remains"].items():
+        write_line(f"remains: {name}: {why}")
+
+
+def _upload(client: Client, file: Path, registration: Any) -> Federation:
     try:
         with file.open("rb") as content:
             return client.upload(content, registration, file_name=file.name)
@@ -138,11 +169,3 @@ def _read_registration(source: str) -> Any:
         fairness = {key: part for key, part in fairness.items() if key in known}
     value = {"name": spec.get("name"), "federation": federation}
     return value if fairness is None else {**value, "fairness": fairness}
-
-
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise usage_error("federations remove: nobody can be asked here; say --yes")
-    say(f"{question} [y/N]")
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError("nothing was deleted")

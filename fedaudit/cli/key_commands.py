@@ -10,8 +10,8 @@ from fedaudit.cli.failures import usage_error
 from fedaudit.cli.options import AsJson, DataDir
 
 keys = typer.Typer(
-    help="API keys: `create` works on the database itself, `list` and `revoke` over HTTP. "
-    "`signing` makes a key to sign with.",
+    help="API keys: `create` works on the database itself, `list`, `rotate` and `revoke` "
+    "over HTTP. `signing` makes a key to sign with.",
     no_args_is_help=True,
 )
 
@@ -19,19 +19,30 @@ keys = typer.Typer(
 @keys.command("create")
 def keys_create(
     *,
-    project: Annotated[str, typer.Option(help="The project that the key opens.")],
-    scopes: Annotated[str, typer.Option(help="Separated by commas, as experiments:read.")],
+    scopes: Annotated[
+        list[str],
+        typer.Option("--scopes", "--scope", help="As experiments:read; by commas, or repeated."),
+    ],
+    project: Annotated[str, typer.Option(help="The project that the key opens.")] = "default",
     name: Annotated[str, typer.Option(help="For the list of keys.")] = "command line",
+    person: Annotated[
+        str | None, typer.Option(help="Whom it is for: what they do is recorded in this name.")
+    ] = None,
+    person_email: Annotated[str | None, typer.Option(help="Their mail address.")] = None,
+    person_role: Annotated[str | None, typer.Option(help="As: data protection officer.")] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a key. It is shown once and stored as a hash."""
     from fedaudit.cli.service.installation import SCOPES, Installation
 
-    wanted = [scope.strip() for scope in scopes.split(",") if scope.strip()]
+    wanted = [scope.strip() for scope in ",".join(scopes).split(",") if scope.strip()]
     if not wanted or not set(wanted) <= set(SCOPES):
         raise usage_error(f"--scopes: name one or more of {', '.join(SCOPES)}")
-    created = Installation.choose(data_dir).create_key(project=project, scopes=wanted, name=name)
+    who = {"person": person, "person-email": person_email, "person-role": person_role}
+    created = Installation.choose(data_dir).create_key(
+        project=project, scopes=wanted, name=name, person=who
+    )
     if as_json:
         write_json(created, pretty=False)
     else:
@@ -58,9 +69,28 @@ def keys_list(*, as_json: AsJson = False) -> None:
     list_keys_command(as_json=as_json)
 
 
+@keys.command("rotate")
+def keys_rotate(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id.")],
+    *,
+    overlap_hours: Annotated[
+        int, typer.Option(min=0, max=168, help="For how long the old secret opens the key too.")
+    ] = 24,
+    as_json: AsJson = False,
+) -> None:
+    """Replace the secret of a key of that project, and print the new one, this once."""
+    from fedaudit.cli.remote import rotate_key_command
+
+    rotate_key_command(key_id, overlap_hours=overlap_hours, as_json=as_json)
+
+
 @keys.command("revoke")
-def keys_revoke(key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id.")]) -> None:
+def keys_revoke(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The key's id.")],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Without asking.")] = False,
+) -> None:
     """End a key of that project."""
     from fedaudit.cli.remote import revoke_key_command
 
-    revoke_key_command(key_id)
+    revoke_key_command(key_id, yes=yes)

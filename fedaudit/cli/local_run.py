@@ -1,29 +1,47 @@
-"""`fedaudit run`: one experiment in this process, without a service."""
+"""`fedaudit run`: one experiment, with all of its seeds, in this process and without a service."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uuid_utils
 
+from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.federations.load import load_federation
 from fedaudit.reports.charts.series import Series
+from fedaudit.reports.document.material import ModelFile, ReportMaterial
+from fedaudit.reports.document.sweep_document import SweepSection
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.runs.blocks import record_block
+from fedaudit.runs.booked_costs import booked_costs
 from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.memory_sink import MemorySink
 from fedaudit.runs.report_material import report_material
 from fedaudit.runs.run import Run, new_run
+from fedaudit.runs.start_artifact import OpenArtifact, no_artifacts, with_start
 from fedaudit.runs.worker_extra import MissingLibraryError, import_worker_extra
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.sweeps.repeats import (
+    SeedFigures,
+    repeated,
+    repeats_section,
+    shown_figures,
+    with_repeats,
+)
+from fedaudit.sweeps.report_section import CellPlace, sweep_section
+from fedaudit.sweeps.sweep_costs import sweep_costs
+from fedaudit.sweeps.sweep_facts import sweep_facts
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.record_table import RecordTable
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.round_records import FinalResult, RoundRecord
+from fedaudit.training.base.stopping import has_diverged
+from fedaudit.training.stack_key import stacks
 
 if TYPE_CHECKING:
+    from fedaudit.attacks.attack import AttackOutcome
     from fedaudit.training.base.trainer import Trainer
 
 _ROUNDS_AT_ONCE = 10
@@ -40,10 +58,14 @@ class LocalRun:
     ledger: MemorySink
     """What every subject spent, and the figures of every round."""
     client_names: tuple[str, ...]
+    model: ModelFile | str
+    """Its trained hypotheses, or why they may not leave."""
     records: RecordTable | None
     """Every record's own figures, under `record-personalised`. Confidential."""
     series: Series
     """The figures of each round."""
+    attacks: tuple["AttackOutcome", ...]
+    """What each attack of the spec found, with its confidential files."""
 
 
 def run_locally(
@@ -52,49 +74,152 @@ def run_locally(
     sources_dir: Path | None,
     device: str,
     progress: Callable[[int], None],
+    open_artifact: OpenArtifact = no_artifacts,
+    attack_progress: Callable[[int, float], None] = lambda _position, _done: None,
 ) -> LocalRun:
-    """Train, keep the ledger and assemble the report.
+    """Train, keep the ledger, carry out the attacks and assemble the report.
 
-    `progress` is given the rounds done. Raises InvalidInputError where the spec does not fit its
+    `progress` is given the rounds done, `attack_progress` the attack's position and how much of it
+    is done. Raises InvalidInputError where the spec does not fit its
     data, and CommandError where this machine cannot train.
     """
     started = datetime.now(UTC)
-    federation = load_federation(spec, sources_dir=sources_dir)
-    cell = Cell(spec, federation)
-    run = new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started)
-    trainer = _open_trainer(cell, device)
+    loaded = {spec.seed: load_federation(spec, sources_dir=sources_dir)}
+    runs = []
+    for one in repeated(spec) or [spec]:
+        if spec.draws_data and one.seed not in loaded:
+            loaded[one.seed] = load_federation(one, sources_dir=sources_dir)
+        cell = with_start(Cell(one, loaded.get(one.seed, loaded[spec.seed])), open_artifact)
+        check_attacks(cell)
+        runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
+    # Others first: the report of the run that was asked for speaks of them.
+    found: list[SeedFigures] = []
+    others = runs[1:]
+    for positions in stacks([one.cell for one in others]):
+        group = [others[position] for position in positions]
+        found += [
+            _seed_figures(other.run, _report(other)[0])
+            for other in _play(group, device=device, progress=progress)
+            if not has_diverged(other.result.stopped_by)
+        ]
+    [played] = _play(runs[:1], device=device, progress=progress)
+    attacks = _carry_out(played, attack_progress)
+    report, material = _report(played, sweep=_sweep_section(runs), attacks=attacks)
+    if len(runs) > 1:
+        own = _seed_figures(played.run, report)
+        report = with_repeats(report, repeats_section([own, *found], asked=spec.repeats))
+    return LocalRun(
+        report,
+        played.sink,
+        played.run.federation.client_names,
+        material.model,
+        played.result.records,
+        played.sink.series(),
+        attacks,
+    )
+
+
+@dataclass(frozen=True)
+class _Played:
+    """A run that has come to its end."""
+
+    run: Run
+    sink: MemorySink
+    result: FinalResult
+    device: str
+
+
+def _carry_out(
+    played: _Played, progress: Callable[[int, float], None]
+) -> "tuple[AttackOutcome, ...]":
+    if not played.run.spec.attacks:
+        return ()
+    from fedaudit.attacks.attack import AttackedRun  # imports torch, which is there
+    from fedaudit.attacks.carried_out import AttackWatch, carry_out
+
+    class Shown(AttackWatch):
+        def progressed(self, position: int, done: float) -> None:
+            progress(position, done)
+
+    attacked = AttackedRun(played.run, played.result, played.device)
+    return tuple(carry_out(attacked, watch=Shown()))
+
+
+def _report(
+    played: _Played,
+    *,
+    sweep: SweepSection | None = None,
+    attacks: "Sequence[AttackOutcome]" = (),
+) -> tuple[dict[str, Any], ReportMaterial]:
     from fedaudit.training.base.backend import backend  # imports torch, which is there
 
-    sink = MemorySink(run.ledger.ledger_context)
-    _play(run, trainer, sink, progress=progress)
-    result = trainer.result(0)
-    material = report_material(run, result, sink, device=device, backend=backend(device))
+    device = played.device
+    material = report_material(
+        played.run, played.result, played.sink, device=device, backend=backend(device)
+    )
+    sections = [one.section for one in attacks]
+    material = replace(material, sweep=sweep, attacks=sections)
     try:
-        report = checked_report(material, result)
+        return checked_report(material, played.result), material
     except FiguresDisagreeError as error:
         raise CommandError(f"the run failed: {error}") from None
-    return LocalRun(report, sink, federation.client_names, result.records, sink.series())
 
 
-def _play(
-    run: Run, trainer: "Trainer", sink: MemorySink, *, progress: Callable[[int], None]
-) -> None:
-    """Play the run to its end, a block of rounds after the other."""
-    records: list[RoundRecord] = []
-    while trainer.active:
-        if draws_in_secret(run.cell):
+def _seed_figures(run: Run, document: dict[str, Any]) -> SeedFigures:
+    return SeedFigures(run.spec.seed, run.experiment_id, shown_figures(document))
+
+
+def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
+    """What all seeds cost together; None for one."""
+    if len(runs) < 2:
+        return None
+    spec = runs[0].spec
+    facts = sweep_facts([(run.spec, run.ledger.ledger_context) for run in runs])
+    costs = sweep_costs(
+        [cost for run in runs for cost in booked_costs(run)],
+        runs=[run.experiment_id for run in runs],
+        facts=facts,
+    )
+    place = CellPlace(
+        sweep_id=runs[0].experiment_id,
+        name=spec.name,
+        cells=len(runs),
+        position=0,
+        values={"seed": spec.seed},
+        facts=facts,
+    )
+    return sweep_section(place, costs)
+
+
+def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) -> list[_Played]:
+    """Play runs side by side to their ends, a block of rounds after the other."""
+    trainer = _open_trainer([run.cell for run in runs], device)
+    sinks = [MemorySink(run.ledger.ledger_context) for run in runs]
+    waiting: list[list[RoundRecord]] = [[] for _ in runs]
+    without_rounds = set(range(len(runs))) - set(trainer.active)
+    while active := trainer.active:
+        if draws_in_secret(runs[0].cell):
             # Nothing leaves this process before its end, so no plan needs to be on record.
             trainer.plan(_ROUNDS_AT_ONCE)
-        records += trainer.advance(_ROUNDS_AT_ONCE)[0]
-        progress(run.rounds_done + len(records))
-        if len(records) >= _ROUNDS_A_BLOCK or not trainer.active:
-            ended = not trainer.active
-            sink.write(record_block(run, records, last=ended, reported=ended))
-            run.ledger.check_totals(trainer.releases(0))
-            records = []
+        for position, records in trainer.advance(_ROUNDS_AT_ONCE).items():
+            waiting[position] += records
+        progress(max(runs[one].rounds_done + len(waiting[one]) for one in active))
+        for position in active:
+            ended = position not in trainer.active
+            if ended or len(waiting[position]) >= _ROUNDS_A_BLOCK:
+                block = record_block(runs[position], waiting[position], last=ended, reported=ended)
+                sinks[position].write(block)
+                runs[position].ledger.check_totals(trainer.releases(position))
+                waiting[position] = []
+    for position in without_rounds:
+        sinks[position].write(record_block(runs[position], [], last=True, reported=True))
+    return [
+        _Played(run, sink, trainer.result(position), device)
+        for position, (run, sink) in enumerate(zip(runs, sinks, strict=True))
+    ]
 
 
-def _open_trainer(cell: Cell, device: str) -> "Trainer":
+def _open_trainer(cells: Sequence[Cell], device: str) -> "Trainer":
     try:
         import_worker_extra()
     except MissingLibraryError as error:
@@ -106,4 +231,4 @@ def _open_trainer(cell: Cell, device: str) -> "Trainer":
 
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise usage_error(f"device {device}: no CUDA device is available here; take --device cpu")
-    return open_stack([cell], device=device)
+    return open_stack(list(cells), device=device)

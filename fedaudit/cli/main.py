@@ -6,13 +6,34 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from fedaudit.cli.artifact_commands import artifacts
+from fedaudit.cli.attacks.attack_commands import attacks
+from fedaudit.cli.audit_log.audit_log_commands import audit_log
+from fedaudit.cli.audits.audit_commands import audits
 from fedaudit.cli.display.output import say, write_json, write_line
+from fedaudit.cli.experiments.experiment_commands import experiments
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
 from fedaudit.cli.federation_commands import federations
-from fedaudit.cli.forms import GateForm, ReportForm, TableForm, TableName
+from fedaudit.cli.forms import AdjacencyName, NoiseMode, ReportForm, TableForm, TableName
+from fedaudit.cli.gates.gate_commands import gates
 from fedaudit.cli.key_commands import keys
-from fedaudit.cli.options import AsJson, DataDir, known_reading
+from fedaudit.cli.ledgers.ledger_commands import ledgers
+from fedaudit.cli.options import (
+    AsJson,
+    DataDir,
+    ExperimentId,
+    Most,
+    Out,
+    Sort,
+    Where,
+    known_reading,
+)
 from fedaudit.cli.policy_commands import policies
+from fedaudit.cli.publish.publish_commands import publish
+from fedaudit.cli.replays.replay_commands import replays
+from fedaudit.cli.service.signing_key_commands import signing_keys
+from fedaudit.cli.sweeps.sweep_commands import sweep_app, sweeps
+from fedaudit.cli.webhooks.webhook_commands import webhooks
 
 app = typer.Typer(
     name="fedaudit",
@@ -21,17 +42,24 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+for group in (experiments, sweep_app, attacks, gates, audits, replays, webhooks):
+    app.add_typer(group)
+app.add_typer(audit_log, name="audit-log")
 app.add_typer(keys, name="keys")
+app.add_typer(signing_keys, name="signing-keys")
 app.add_typer(federations, name="federations")
 app.add_typer(policies, name="policies")
+app.add_typer(artifacts, name="artifacts")
+app.add_typer(sweeps, name="sweeps")
+app.add_typer(ledgers, name="ledgers")
+app.add_typer(publish, name="publish")
 
 Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")]
-ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id.")]
 SourcesDir = Annotated[
     Path | None,
     typer.Option("--sources-dir", help="Specs name their files below this folder."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="Write to this file.")]
+DEFAULT_PORT = 8765
 
 
 def main() -> NoReturn:
@@ -51,22 +79,57 @@ def main() -> NoReturn:
     sys.exit(ExitCode.DONE)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Privacy and fairness audits of federated learning."""
+
+
 @app.command()
 def up(
     *,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 0,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port to listen on; 0 takes a free one.",
+            show_default=f"{DEFAULT_PORT}; with --json, which tells it, a free one",
+        ),
+    ] = None,
     data_dir: DataDir = None,
     sources_dir: SourcesDir = None,
+    open_browser: Annotated[
+        bool, typer.Option("--open", help="Open the pages in the browser.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start the whole service: API, worker and sweeper. Ctrl-C stops it."""
     from fedaudit.cli.service.installation import Installation
-    from fedaudit.cli.service.up import announce, running_service
+    from fedaudit.cli.service.up import announce, open_pages, running_service
 
     installation = Installation.choose(data_dir, sources_dir=sources_dir)
+    if port is None:
+        # A bookmark needs the same address every time; a program reads the one that it is told.
+        port = 0 if as_json else DEFAULT_PORT
     with running_service(installation, host=host, port=port) as service:
         announce(service, as_json=as_json)
+        if open_browser:
+            open_pages(service.url)
         service.tend()
         say("stopping")
 
@@ -82,12 +145,23 @@ def run(
     ] = None,
     sources_dir: SourcesDir = None,
     device: Annotated[str, typer.Option(help="cpu, or cuda:0.")] = "cpu",
+    artifact: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file that the spec's `start: {artifact: ...}` names by its hash."),
+    ] = None,
 ) -> None:
     """Train and audit in this process, without a service, and print the report."""
     from fedaudit.cli.run import run_command
 
     raise typer.Exit(
-        run_command(spec, as_json=as_json, out=out, sources_dir=sources_dir, device=device)
+        run_command(
+            spec,
+            as_json=as_json,
+            out=out,
+            sources_dir=sources_dir,
+            device=device,
+            artifacts=artifact or [],
+        )
     )
 
 
@@ -149,14 +223,9 @@ def report(
 @app.command()
 def reports(
     *,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="As 'accuracy>=0.8', 'attribute=sex'; repeat it. See docs/queries.md."),
-    ] = None,
-    sort: Annotated[
-        str | None, typer.Option(help="A figure, time or name; downwards with a minus in front.")
-    ] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="Reports to print.")] = 50,
+    where: Where = None,
+    sort: Sort = None,
+    most: Most = 50,
     as_json: AsJson = False,
 ) -> None:
     """List reports by any of their figures."""
@@ -186,6 +255,53 @@ def compare(
 
 
 @app.command()
+def budget(
+    federation_id: Annotated[
+        str, typer.Argument(metavar="FEDERATION", help="The federation's id.")
+    ],
+    *,
+    total: Annotated[
+        str | None,
+        typer.Option(
+            "--set",
+            metavar="FIGURE=TOTAL",
+            help="leakage, log_ratio or epsilon, and what may be spent of it in all; "
+            "`none` takes the total back.",
+        ),
+    ] = None,
+    noise: Annotated[
+        NoiseMode,
+        typer.Option("--noise", "--book", help="Of which runs: those with this noise."),
+    ] = "release",
+    delta: Annotated[float | None, typer.Option(help="Of an epsilon.")] = None,
+    adjacency: Annotated[AdjacencyName | None, typer.Option(help="Of an epsilon.")] = None,
+    observer: Annotated[str | None, typer.Option(help="Of an epsilon, as server.")] = None,
+    radius: Annotated[
+        str | None, typer.Option(help="Of leakage: adaptive (the default), or a distance.")
+    ] = None,
+    clip: Annotated[float | None, typer.Option(help="Of leakage: what updates are clipped to.")] = (
+        None
+    ),
+    unit_key: Annotated[
+        str | None, typer.Option(help="Whose clients, as client_key=zip; else the first that come.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what may be spent on a federation's data, and what was; or set one total."""
+    from fedaudit.cli.budget_command import budget_command
+
+    terms = {
+        "delta": delta,
+        "adjacency": adjacency,
+        "observer": observer,
+        "radius": radius,
+        "clip": clip,
+        "unit_key": unit_key,
+    }
+    budget_command(federation_id, total=total, noise=noise, terms=terms, as_json=as_json)
+
+
+@app.command()
 def export(
     experiment_id: ExperimentId,
     *,
@@ -203,42 +319,22 @@ def export(
 
 
 @app.command()
-def gate(
-    experiment_id: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
-    *,
-    policy: Annotated[
-        str | None,
-        typer.Option(help="A YAML or JSON file of policies (and `experiment_id`); - is stdin."),
-    ] = None,
-    policy_name: Annotated[
-        str | None, typer.Option(help="A policy that the service keeps; see `policies`.")
-    ] = None,
-    form: Annotated[
-        GateForm,
-        typer.Option("--format", help="junit for test reports, markdown for a comment."),
-    ] = "text",
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    out: Out = None,
-) -> None:
-    """Exit 0 where the experiment passes its gates, 1 where it fails, 3 where nobody can say."""
-    from fedaudit.cli.gate import gate_command
+def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
+    """Write an experiment's trained hypotheses as safetensors.
 
-    if as_json and form not in ("text", "json"):
-        raise usage_error("--json: is the same as --format json; give one of the two")
-    raise typer.Exit(
-        gate_command(
-            experiment_id,
-            policy=policy,
-            policy_name=policy_name,
-            form="json" if as_json else form,
-            out=out,
-        )
-    )
+    They may leave where a proven guarantee covers them and its noise was secret; see
+    docs/models.md.
+    """
+    from fedaudit.cli.model_commands import model_command
+
+    model_command(experiment_id, out=out)
 
 
 @app.command()
 def verify(
-    source: Annotated[str, typer.Argument(metavar="BUNDLE|ID", help="A file, or an experiment.")],
+    source: Annotated[
+        str, typer.Argument(metavar="BUNDLE|ID", help="A file, an experiment, audit or ledger.")
+    ],
     *,
     public_key: Annotated[
         Path | None,
@@ -281,7 +377,7 @@ def migrate(*, data_dir: DataDir = None) -> None:
 @app.command()
 def version(*, as_json: AsJson = False) -> None:
     """Print the version."""
-    from fedaudit import __version__
+    from fedaudit.version import __version__
 
     if as_json:
         write_json({"version": __version__}, pretty=False)

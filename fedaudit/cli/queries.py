@@ -12,13 +12,14 @@ from fedaudit.cli.remote import connected
 
 _CONDITION = re.compile(r"\s*([a-z_]+)\s*(<=|>=|=)\s*(.+?)\s*", re.DOTALL)
 _SIDES = {"<=": "[lte]", ">=": "[gte]", "=": ""}
-_MAX_PAGE = 1000
+MAX_PAGE = 1000
+"""What the service gives at once."""
 
 
 def reports_command(where: Sequence[str], *, sort: str | None, most: int, as_json: bool) -> None:
     """Print the reports that meet every condition, at most so many. Raises CommandError."""
-    filters = dict(_filter(condition) for condition in where)
-    page = min(most, _MAX_PAGE)
+    filters = dict(query_parameter(condition) for condition in where)
+    page = min(most, MAX_PAGE)
     with connected() as client:
         found = list(islice(client.reports(**filters, sort=sort, limit=page), most + 1))
     shown = found[:most]
@@ -45,7 +46,7 @@ def compare_command(
         show_comparison(comparison)
 
 
-def _filter(condition: str) -> tuple[str, str]:
+def query_parameter(condition: str) -> tuple[str, str]:
     """The query parameter that a condition stands for, and its value."""
     found = _CONDITION.fullmatch(condition)
     if found is None:

@@ -1,11 +1,12 @@
 """The commands that speak to a running service."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
+from fedaudit.cli.confirmation import confirm
 from fedaudit.cli.display.output import (
     json_text,
     say,
@@ -18,9 +19,11 @@ from fedaudit.cli.display.summary import show
 from fedaudit.cli.failures import CommandError, ExitCode, gate_exit, usage_error
 from fedaudit.cli.follow import follow
 from fedaudit.cli.forms import ReportForm
-from fedaudit.cli.specs import read_spec
-from fedaudit.client.client import Client
-from fedaudit.client.errors import NotConfiguredError, ProblemError, UnreachableError
+from fedaudit.cli.specs import read_submission
+from fedaudit.reports.document.verdict_parts import verdict_lines
+from fedaudit_client.client import Client
+from fedaudit_client.errors import NotConfiguredError, ProblemError, UnreachableError
+from fedaudit_client.pages import experiment_page, report_page
 
 if TYPE_CHECKING:
     from fedaudit.reports.readings.reading_choice import ReadingName
@@ -49,22 +52,39 @@ def _exit_code(status: int) -> ExitCode:
     return ExitCode.FAILED if status == _CONFLICT else ExitCode.USAGE
 
 
+def checked_key(key: str | None) -> None:
+    """Raises CommandError for an idempotency key that the service would refuse."""
+    if key is not None and not _IDEMPOTENCY_KEY.fullmatch(key):
+        raise usage_error("--idempotency-key: give 1 to 255 printable ASCII characters")
+
+
 def submit_command(
     source: str, *, wait: bool, as_json: bool, idempotency_key: str | None
 ) -> ExitCode:
     """Submit a spec and print the experiment; with `wait`, once it has ended."""
-    if idempotency_key is not None and not _IDEMPOTENCY_KEY.fullmatch(idempotency_key):
-        raise usage_error("--idempotency-key: give 1 to 255 printable ASCII characters")
-    spec = read_spec(source)
+    checked_key(idempotency_key)
+    spec = read_submission(source)
     with connected() as client:
-        experiment = client.submit(spec.model_dump(mode="json"), idempotency_key=idempotency_key)
+        experiment = client.submit(spec, idempotency_key=idempotency_key)
         if not wait:
-            _show_experiment(experiment, as_json=as_json)
+            show_submitted(client, experiment, as_json=as_json)
             return ExitCode.DONE
-        say(f"submitted as {experiment['id']}")
-        experiment = follow(client, experiment)
-        _show_experiment(experiment, as_json=as_json)
-        return _outcome(experiment)
+        return end_of(client, experiment, as_json=as_json)
+
+
+def end_of(client: Client, experiment: Mapping[str, Any], *, as_json: bool) -> ExitCode:
+    """Follow an experiment that was submitted just now, and print how it ended."""
+    say(f"submitted as {experiment['id']}")
+    ended = follow(client, experiment)
+    _show_end(client, ended, as_json=as_json)
+    return _outcome(ended)
+
+
+def show_submitted(client: Client, experiment: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print an experiment that was submitted just now, and where it can be seen."""
+    _show_experiment(experiment, as_json=as_json)
+    if not as_json:
+        say(f"its page: {experiment_page(client.url, experiment['id'])}")
 
 
 def watch_command(experiment_id: str, *, as_json: bool) -> ExitCode:
@@ -78,7 +98,7 @@ def watch_command(experiment_id: str, *, as_json: bool) -> ExitCode:
             experiment = client.get(experiment_id)
         else:
             experiment = follow(client, experiment)
-            _show_experiment(experiment, as_json=False)
+            _show_end(client, experiment, as_json=False)
         return _outcome(experiment)
 
 
@@ -134,17 +154,35 @@ def list_keys_command(*, as_json: bool) -> None:
         return
     for key in found:
         state = "revoked" if key.get("revoked_at") else "valid"
-        write_line(f"{key['id']}  {state:7}  {','.join(key['scopes'])}  {key['name']}")
+        person = (key.get("person") or {}).get("name", "nobody named")
+        write_line(f"{key['id']}  {state:7}  {','.join(key['scopes'])}  {key['name']}  {person}")
 
 
-def revoke_key_command(key_id: str) -> None:
-    """End a key of that project."""
+def rotate_key_command(key_id: str, *, overlap_hours: int, as_json: bool) -> None:
+    """Replace a key's secret, and print the new one."""
     with connected() as client:
+        rotated = client.rotate_key(key_id, overlap_seconds=3600 * overlap_hours)
+    if as_json:
+        write_json(rotated)
+        return
+    write_line(rotated["key"])
+    until = rotated["previous_until"]
+    say("keep it: it is not shown again")
+    say("the old secret ended" if until is None else f"the old secret opens the key until {until}")
+
+
+def revoke_key_command(key_id: str, *, yes: bool) -> None:
+    """End a key of that project, after asking."""
+    with connected() as client:
+        if not yes:
+            known = client.keys()
+            names = [key["name"] for key in known if key["id"] == key_id]
+            confirm(f"revoke the key {(names or [key_id])[0]!r} for good?", command="keys revoke")
         client.revoke_key(key_id)
     say(f"revoked {key_id}")
 
 
-def _outcome(experiment: dict[str, Any]) -> ExitCode:
+def _outcome(experiment: Mapping[str, Any]) -> ExitCode:
     if experiment["status"] != "succeeded":
         reason = experiment.get("status_reason") or "no reason was given"
         ended = {"cancelled": "was cancelled"}.get(experiment["status"], experiment["status"])
@@ -156,7 +194,26 @@ def _outcome(experiment: dict[str, Any]) -> ExitCode:
     return gate_exit(outcome)
 
 
-def _show_experiment(experiment: dict[str, Any], *, as_json: bool) -> None:
+def _show_end(client: Client, experiment: Mapping[str, Any], *, as_json: bool) -> None:
+    """The experiment; for people also what its report says of it, and where that stands."""
+    _show_experiment(experiment, as_json=as_json)
+    if as_json or experiment["status"] != "succeeded":
+        return
+    try:
+        report = client.report(experiment["id"])
+    except ProblemError as error:
+        if error.slug != "forbidden":
+            raise
+        # A key that only runs experiments is good enough to have run this one.
+        say("the key may not read reports, so the verdict is not shown here")
+    else:
+        for title, text in verdict_lines(report):
+            write_line(title)
+            write_line(f"  {text}")
+    write_line(f"report: {report_page(client.url, experiment['id'])}")
+
+
+def _show_experiment(experiment: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
         write_json(experiment)
         return

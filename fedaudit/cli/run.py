@@ -1,30 +1,46 @@
 """The command `run`."""
 
+import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
+from fedaudit.cli.attacks.attack_output import write_attack_files
 from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
 from fedaudit.cli.display.progress import rounds_bar
 from fedaudit.cli.display.summary import show
-from fedaudit.cli.failures import ExitCode, gate_exit
+from fedaudit.cli.failures import ExitCode, gate_exit, usage_error
 from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.cli.service.installation import SOURCES_DIR
 from fedaudit.cli.specs import read_spec
 from fedaudit.reports.page.html import render
+from fedaudit.reports.readings.reading_choice import reading
 
-_RECORD_TABLE = "record-table.csv"
+_RECORD_TABLE, _MODEL, _CARD = "record-table.csv", "model.safetensors", "model-card.md"
 
 
 def run_command(
-    source: str, *, as_json: bool, out: Path | None, sources_dir: Path | None, device: str
+    source: str,
+    *,
+    as_json: bool,
+    out: Path | None,
+    sources_dir: Path | None,
+    device: str,
+    artifacts: Sequence[Path],
 ) -> ExitCode:
     """Run a spec here and show the report. Raises InvalidInputError and CommandError."""
     spec = read_spec(source)
     folder = None if out is None else writable_folder(out)
     if sources_dir is None and os.environ.get(SOURCES_DIR):
         sources_dir = Path(os.environ[SOURCES_DIR])
-    with rounds_bar(spec.name, total=spec.training.rounds) as progress:
-        done = run_locally(spec, sources_dir=sources_dir, device=device, progress=progress)
+    with rounds_bar(spec.name, total=spec.training.rounds_played) as progress:
+        done = run_locally(
+            spec,
+            sources_dir=sources_dir,
+            device=device,
+            progress=progress,
+            open_artifact=named_contents(artifacts).get,
+        )
     if folder is not None:
         _save(done, folder)
     if as_json:
@@ -37,6 +53,18 @@ def run_command(
     return gate_exit(done.report["gate_outcome"])
 
 
+def named_contents(artifacts: Sequence[Path]) -> dict[str, bytes]:
+    """The content of each file by its hash. Raises CommandError where one cannot be read."""
+    found = {}
+    for path in artifacts:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise usage_error(f"--artifact: cannot read {path}: {error.strerror}") from None
+        found[hashlib.sha256(data).hexdigest()] = data
+    return found
+
+
 def _save(done: LocalRun, folder: Path) -> None:
     (folder / "report.json").write_text(f"{json_text(done.report)}\n", encoding="utf-8")
     page = render(done.report, done.series)
@@ -44,8 +72,15 @@ def _save(done: LocalRun, folder: Path) -> None:
     with (folder / "ledger.ndjson").open("w", encoding="utf-8") as ledger:
         ledger.writelines(f"{json_text(line, pretty=False)}\n" for line in done.ledger.lines())
     names = ["report.json", "report.html", "ledger.ndjson"]
+    names += write_attack_files(done.attacks, folder)
     if done.records is not None:
         with (folder / _RECORD_TABLE).open("wb") as table:
             table.writelines(done.records.csv(done.client_names))
         names.append(_RECORD_TABLE)
+    if isinstance(done.model, str):
+        say(f"no model is written: {done.model}")
+    else:
+        (folder / _MODEL).write_bytes(done.model.data)
+        (folder / _CARD).write_text(str(reading(done.report, "model-card")), encoding="utf-8")
+        names += [_MODEL, _CARD]
     say(f"{', '.join(names[:-1])} and {names[-1]} are in {folder}")

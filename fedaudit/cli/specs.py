@@ -33,6 +33,16 @@ def read_spec(source: str) -> "ExperimentSpec":
     return parse_spec(read_value(source))
 
 
+def read_submission(source: str) -> Any:
+    """The spec to be submitted, checked here unless it leaves columns to a registration that the
+    service has. Raises as `read_value` does."""
+    from fedaudit.spec.parse import parse_spec
+    from fedaudit.spec.registered.inheritance import waits_for_registration
+
+    value = read_value(source)
+    return value if waits_for_registration(value) else parse_spec(value).model_dump(mode="json")
+
+
 def _read_text(source: str) -> str:
     name = "standard input" if source == STANDARD_INPUT else source
     try:

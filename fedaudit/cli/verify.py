@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
@@ -21,17 +21,20 @@ from fedaudit.reports.verification.verification import (
     Verification,
     verify,
 )
+from fedaudit_client.client import Client
+from fedaudit_client.errors import ForbiddenError, NotFoundError, ProblemError
 
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
 _MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
+_OF_LEDGERS = ("entries", "ledger_hash", "chain_head", "sign_offs")
 _MAX_KEY_FILE_BYTES = 1 << 20
 
 
 def verify_command(
     source: str, *, public_key: Path | None, as_json: bool, out: Path | None
 ) -> ExitCode:
-    """Verify a bundle, or an experiment by its id.
+    """Verify a bundle, or an experiment, an audit or a declared ledger by its id.
 
     0: valid under a trusted key; 1: altered, or of another experiment than was asked for; 3:
     consistent, but nobody knows who signed it. Raises CommandError.
@@ -45,8 +48,8 @@ def verify_command(
             raise usage_error(f"{source} is no bundle: it {error}") from None
     if not Path(source).exists() and found.experiment_id != source:
         raise CommandError(
-            f"the service answered with the bundle of another experiment: {source} was asked for, "
-            f"{found.experiment_id[:80]} came"
+            f"the service answered with the bundle of another {found.subject}: {source} was asked "
+            f"for, {found.experiment_id[:80]} came"
         )
     if as_json:
         write_json(_fields(found))
@@ -57,22 +60,39 @@ def verify_command(
 
 @contextmanager
 def _bundle(source: str, out: Path | None) -> Iterator[Path]:
-    """The file that is named, or a bundle of the experiment, kept where `out` names a file."""
+    """The file that is named, or a bundle that is fetched, kept where `out` names a file."""
     path = Path(source)
     if path.exists():
         if out is not None:
-            raise usage_error("--out: goes with an experiment's id, whose bundle it keeps")
+            raise usage_error("--out: goes with an id, whose bundle it keeps")
         yield path
         return
     if not _ID.fullmatch(source):
-        raise usage_error(f"{source} is neither a file nor an experiment's id")
+        raise usage_error(
+            f"{source} is neither a file nor the id of an experiment, audit or ledger"
+        )
     with tempfile.TemporaryDirectory(prefix="fedaudit-verify-") as folder:
         fetched = Path(folder) / "bundle.zip"
         with connected() as client, fetched.open("wb") as file:
-            client.download_bundle(source, file)
+            _download(client, source, file)
         if out is not None:
             _keep(fetched, out)
         yield fetched
+
+
+def _download(client: Client, source: str, file: IO[bytes]) -> None:
+    """Ids of experiments, audits and ledgers look alike. A key that opens no ledgers may open
+    audits."""
+    first: ProblemError | None = None
+    ways = (client.download_bundle, client.download_audit_bundle, client.download_ledger_bundle)
+    for download in ways:
+        try:
+            download(source, file)
+            return
+        except (NotFoundError, ForbiddenError) as error:
+            first = first or error
+    assert first is not None
+    raise first
 
 
 def _keep(fetched: Path, out: Path) -> None:
@@ -94,13 +114,24 @@ def _trusted_keys(path: Path) -> Sequence[PublicKey]:
 
 
 def _fields(found: Verification) -> dict[str, Any]:
-    return {**asdict(found), "signers": list(found.signers)}
+    fields = {**asdict(found), "signers": list(found.signers), "beyond": list(found.beyond)}
+    if found.subject == "audit":
+        return {name: value for name, value in fields.items() if name not in _OF_LEDGERS}
+    return {**fields, "sign_offs": [one.fields() for one in found.sign_offs]}
 
 
 def _tell(found: Verification, *, trusted: bool) -> None:
     for one in found.checks:
         write_line(f"{_MARKS[one.outcome]:5} {one.name}: {one.detail}")
-    write_line(f"{found.verdict}: experiment {found.experiment_id}, {found.entries} entries")
+    for each in found.sign_offs:
+        role = f", {each.role}" if each.role else ""
+        despite = f", although: {', '.join(each.concerns)}" if each.concerns else ""
+        write_line(f"sign-off {each.number}: {each.decision} by {each.person}{role}{despite}")
+    for sentence in found.beyond:
+        write_line(f"not verified: {sentence}")
+    count = f", {found.entries} {'entry' if found.entries == 1 else 'entries'}"
+    entries = "" if found.subject == "audit" else count
+    write_line(f"{found.verdict}: {found.subject} {found.experiment_id}{entries}")
     if found.verdict != UNTRUSTED:
         return
     if trusted:

@@ -21,14 +21,14 @@ def step_of(rows: int, *, base: int) -> float:
 
 def nearest(value: float, step: float) -> float:
     """The nearest whole number of steps."""
-    return _clean(round(value / step) * step)
+    return without_dust(round(value / step) * step)
 
 
 def outward(low: float, high: float, step: float) -> tuple[float, float]:
     """The interval widened to whole numbers of steps."""
     return (
-        _clean(math.floor(low / step + _SAME) * step),
-        _clean(math.ceil(high / step - _SAME) * step),
+        without_dust(math.floor(low / step + _SAME) * step),
+        without_dust(math.ceil(high / step - _SAME) * step),
     )
 
 
@@ -39,6 +39,7 @@ def digit_step(value: float) -> float:
     return float(10.0 ** (math.floor(math.log10(abs(value))) - 1))
 
 
-def _clean(value: float) -> float:
-    """Without what binary makes of a decimal step."""
+def without_dust(value: float) -> float:
+    """A step, or a difference of decimals, without what binary makes of it: it says nothing, and
+    looks exact."""
     return float(f"{value:.12g}")

@@ -10,7 +10,7 @@ each other are such a set too; other sums of several groups are not looked at.
 
 import hashlib
 import zlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -76,6 +76,32 @@ class DisclosedRows:
         return self.rows.digest, self.favourable.digest
 
 
+class SetsBeside:
+    """Sets in one array, with which a set is compared many times as fast as with one by one."""
+
+    def __init__(self, sets: Sequence[DisclosedRows]) -> None:
+        self.sets = sets
+        self.sizes = np.array([one.rows.rows for one in sets], dtype=np.int64)
+        """[sets]: rows of each."""
+        self.lengths = np.array([len(one.rows.packed) for one in sets], dtype=np.int64)
+        """[sets]: bytes of each."""
+        width = -(-int(self.lengths.max(initial=0)) // 8) * 8
+        packed = np.zeros((len(sets), width), dtype=np.uint8)
+        for place, one in enumerate(sets):
+            packed[place, : len(one.rows.packed)] = one.rows.packed
+        self._words = packed.view(np.uint64)
+
+    def differing(self, one: RowSet, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many rows only one of the two has, of the sets at some places: [places]."""
+        own = np.zeros(max(8 * self._words.shape[1], len(one.packed)), dtype=np.uint8)
+        own[: len(one.packed)] = one.packed
+        inside, outside = np.split(own, [8 * self._words.shape[1]])
+        apart = self._words[places] ^ inside.view(np.uint64)
+        beyond = int(np.bitwise_count(outside).sum())
+        found: NDArray[np.int64] = np.bitwise_count(apart).sum(axis=1, dtype=np.int64) + beyond
+        return found
+
+
 class Neighbourhood:
     """When figures of two sets of rows are too near to each other to be disclosed both."""
 
@@ -101,10 +127,21 @@ class Neighbourhood:
             return self._differ_in_few(one.rows, other.rows)
         return self._differ_in_few(one.favourable, other.favourable)
 
+    def any_near(self, one: DisclosedRows, others: "SetsBeside") -> bool:
+        """Whether `is_near` is true of any of them."""
+        bounds = self._bound(np.maximum(others.lengths, len(one.rows.packed)))
+        close = np.flatnonzero(np.abs(others.sizes - one.rows.rows) < bounds)
+        close = close[others.differing(one.rows, close) < bounds[close]]
+        return any(self.is_near(one, others.sets[place]) for place in close.tolist())
+
+    def _bound(self, length: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sets of so many bytes at most [...] that differ in so many rows are not near: [...]."""
+        beyond = np.maximum(0, 8 * length - len(self._client_of))
+        found: NDArray[np.int64] = np.maximum(self._rows, self._most + beyond + 1)
+        return found
+
     def _differ_in_few(self, one: RowSet, other: RowSet) -> bool:
-        largest = 8 * max(len(one.packed), len(other.packed))
-        beyond = max(0, largest - len(self._client_of))
-        bound = max(self._rows, self._most + beyond + 1)
+        bound = int(self._bound(np.array(max(len(one.packed), len(other.packed)))))
         if abs(one.rows - other.rows) >= bound:
             return False
         differing = one.differing(other)
@@ -174,12 +211,10 @@ def conflicting(
 
     What is disclosed once more gives nothing away beside itself.
     """
-    found: set[str] = set()
     same = {one.key for own in sets.values() for one in own}
-    for before in earlier:
-        if before.key in same:
-            continue
-        for name, own in sets.items():
-            if name not in found and any(neighbourhood.is_near(one, before) for one in own):
-                found.add(name)
-    return found
+    before = SetsBeside([one for one in earlier if one.key not in same])
+    return {
+        name
+        for name, own in sets.items()
+        if any(neighbourhood.any_near(one, before) for one in own)
+    }

@@ -8,6 +8,7 @@ differ. The largest gap among many groups is biased upward, and its interval wit
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -60,13 +61,13 @@ def bootstrap_intervals(
     def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
         return gap_values(pooled.astype(np.int64), _each(shown, pooled), reference=reference)
 
-    return _intervals(
+    return resampled_intervals(
         METRICS,
         measure,
         # Sums of counts stay far below 2**53: they are exact, whatever order they are taken in.
         client_counts.astype(np.float64),
         contributing=np.flatnonzero(client_counts[:, shown].any(axis=(1, 2))),
-        draws=_Draws(seed, stream, samples),
+        draws=ClientDraws(seed, stream, samples),
         level=level,
     )
 
@@ -88,17 +89,17 @@ def score_intervals(
     def measure(pooled: NDArray[np.float64]) -> NDArray[np.float64]:
         return score_values(pooled, _each(shown, pooled), root_mean=root_mean, reference=reference)
 
-    return _intervals(
+    return resampled_intervals(
         SCORE_METRICS,
         measure,
         scores.sums,
         contributing=np.flatnonzero(scores.rows[:, shown].any(axis=1)),
-        draws=_Draws(seed, stream, samples),
+        draws=ClientDraws(seed, stream, samples),
         level=level,
     )
 
 
-class _Draws(NamedTuple):
+class ClientDraws(NamedTuple):
     """Which clients are drawn: `samples` times as many as there are, with replacement."""
 
     seed: int
@@ -106,25 +107,24 @@ class _Draws(NamedTuple):
     samples: int
 
 
-def _intervals(
+def resampled_intervals(
     metrics: Collection[str],
     measure: Callable[[NDArray[np.float64]], NDArray[np.float64]],
     sums: NDArray[np.float64],
     *,
     contributing: NDArray[np.int64],
-    draws: _Draws,
+    draws: ClientDraws,
     level: float,
+    of: str = "clients have rows in the groups shown",
 ) -> dict[str, Interval]:
     """Of what `measure` makes of sums over drawn clients: [count, metrics] of [count, ...].
 
-    `sums` [clients, ...] of each client; `contributing`: the clients that are drawn from.
+    `sums` [clients, ...] of each client; `contributing`: the clients that are drawn from. `of`:
+    what they are called where they are too few.
     """
     drawn_from = sums[contributing]
     if len(drawn_from) < MIN_CLIENTS:
-        reason = (
-            f"{len(drawn_from)} clients have rows in the groups shown; "
-            f"an interval needs {MIN_CLIENTS}"
-        )
+        reason = f"{len(drawn_from)} {of}; an interval needs {MIN_CLIENTS}"
         return {metric: Interval(None, None, reason) for metric in metrics}
     values = np.concatenate([measure(pooled) for pooled in _resample(drawn_from, draws)])
     return {
@@ -137,23 +137,33 @@ def _each(shown: NDArray[np.bool_], pooled: NDArray[np.float64]) -> NDArray[np.b
     return np.broadcast_to(shown, (len(pooled), len(shown)))
 
 
-def _resample(sums: NDArray[np.float64], draws: _Draws) -> Iterator[NDArray[np.float64]]:
+def _resample(sums: NDArray[np.float64], draws: ClientDraws) -> Iterator[NDArray[np.float64]]:
     """Sums [some samples, ...] over clients drawn with replacement, in blocks."""
-    clients = len(sums)
-    flat = sums.reshape(clients, -1)
-    source = CounterSource(draws.seed)
-    chunk = max(1, _WORDS_AT_A_TIME // max(clients, flat.shape[1]))
+    flat = sums.reshape(len(sums), -1)
+    chunk = max(1, _WORDS_AT_A_TIME // max(flat.shape))
     for start in range(0, draws.samples, chunk):
-        counters = np.arange(start, min(start + chunk, draws.samples), dtype=np.uint32)
-        words = source.words(
-            purpose=Purpose.BOOTSTRAP, round_=draws.stream, counters=counters, count=clients
-        )
-        chosen = (words.astype(np.uint64) * np.uint64(clients)) >> np.uint64(32)
-        cells = chosen.astype(np.int64) + np.arange(len(counters))[:, np.newaxis] * clients
-        times = np.bincount(cells.ravel(), minlength=len(counters) * clients)
+        times = _times(draws, len(sums), start, min(start + chunk, draws.samples))
         with np.errstate(invalid="ignore"):  # a loss that is not finite, drawn no times
-            pooled = times.reshape(len(counters), clients).astype(np.float64) @ flat
+            pooled = times @ flat
         yield pooled.reshape(-1, *sums.shape[1:])
+
+
+@lru_cache(maxsize=2)
+def _times(draws: ClientDraws, clients: int, start: int, end: int) -> NDArray[np.float64]:
+    """How often each client is drawn in some of the samples: [end - start, clients].
+
+    Kept, because rates, scores and gains of one attribute draw the same clients.
+    """
+    counters = np.arange(start, end, dtype=np.uint32)
+    words = CounterSource(draws.seed).words(
+        purpose=Purpose.BOOTSTRAP, round_=draws.stream, counters=counters, count=clients
+    )
+    chosen = (words.astype(np.uint64) * np.uint64(clients)) >> np.uint64(32)
+    cells = chosen.astype(np.int64) + np.arange(len(counters))[:, np.newaxis] * clients
+    times = np.bincount(cells.ravel(), minlength=len(counters) * clients)
+    found = times.reshape(len(counters), clients).astype(np.float64)
+    found.flags.writeable = False
+    return found
 
 
 def _percentiles(values: NDArray[np.float64], level: float) -> Interval:

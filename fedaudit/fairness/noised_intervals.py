@@ -26,6 +26,8 @@ from fedaudit.spec.metrics import COUNTS, METRICS, RATES, Kind
 
 _PLACES = np.linspace(0.0, 1.0, 4001)
 """The rates that are tried; ends are moved outward to the next one."""
+_DIFFERENCES = np.linspace(-1.0, 1.0, 8001)
+"""The differences of two shares that are tried."""
 METHOD = "noised-counts"
 
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -75,11 +77,37 @@ def rate_bounds(
     variance = noised.max_rows * rows * _PLACES * (1 - _PLACES)
     variance += noise * (len(above) * (1 - _PLACES) ** 2 + len(below) * _PLACES**2)
     off = np.abs((1 - _PLACES) * over - _PLACES * rest) - 0.5 * noised.max_rows
-    kept = off <= wide * np.sqrt(variance)
-    # Nothing is kept where noise went so far that it fits no rate: then nothing is known.
-    kept |= ~kept.any(axis=1, keepdims=True)
+    return _ends(off <= wide * np.sqrt(variance), _PLACES)
+
+
+def share_difference_bounds(
+    counts: NDArray[np.int64], *, more: str, less: str, noised: NoisedCounts, share: float
+) -> tuple[float, float]:
+    """An interval of (more - less) / rows in the population, which misses with a chance of `share`
+    at most.
+
+    `counts` [4] of all rows, two of COUNTS named; `noised.deviation` is that of each of them. As
+    for a rate: more - less - d rows has mean 0, and a row's part in it a variance of 1 - d^2 at
+    most. A row that moves from one count to the other moves it by two, half of which makes up for
+    counts being whole.
+    """
+    ahead, behind = (float(counts[COUNTS.index(name)]) for name in (more, less))
+    total, tried = float(counts.sum()), _DIFFERENCES
+    wide, noise = _critical(share, noised), noised.deviation**2
+    rows = max(0.0, total + wide * math.sqrt(noise * len(COUNTS)))
+    variance = noised.max_rows * rows * (1 - tried**2)
+    variance += noise * ((1 - tried) ** 2 + (1 + tried) ** 2 + (len(COUNTS) - 2) * tried**2)
+    off = np.abs(ahead - behind - tried * total) - noised.max_rows
+    low, high = _ends((off <= wide * np.sqrt(variance))[np.newaxis], tried)
+    return float(low[0]), float(high[0])
+
+
+def _ends(kept: NDArray[np.bool_], places: NDArray[np.float64]) -> Bounds:
+    """From the first to the last place kept, of each line [groups, places]; all of them where none
+    is: noise then went so far that it fits no place, and nothing is known."""
+    kept = kept | ~kept.any(axis=1, keepdims=True)
     first, last = kept.argmax(axis=1), kept.shape[1] - 1 - kept[:, ::-1].argmax(axis=1)
-    return _PLACES[np.maximum(first - 1, 0)], _PLACES[np.minimum(last + 1, len(_PLACES) - 1)]
+    return places[np.maximum(first - 1, 0)], places[np.minimum(last + 1, len(places) - 1)]
 
 
 def _critical(share: float, noised: NoisedCounts) -> float:

@@ -5,6 +5,7 @@ from typing import assert_never
 from fedaudit.federations.errors import listed, raise_errors
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.favourable_outcomes import outcome_rules
+from fedaudit.federations.groups.label_agreement import federation_label_faults
 from fedaudit.federations.network_input import image_faults
 from fedaudit.federations.split import validation_clients
 from fedaudit.spec.errors import FieldError
@@ -15,13 +16,14 @@ from fedaudit.spec.training import FixedCohort, PoissonCohort
 def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
     """Refuse a cohort larger than the training clients, and groups that the data do not have.
 
-    Also refuses images whose size does not match the network's input. Raises InvalidInputError
-    below /training, /model and /fairness.
+    Also refuses images whose size does not match the network's input, and labels of codes that the
+    data lack. Raises InvalidInputError below /training, /model, /fairness and /federation/labels.
     """
     raise_errors(
         _cohort_faults(spec, federation)
         + _reference_faults(spec, federation)
         + image_faults(spec, federation)
+        + federation_label_faults(spec.federation.labels, federation)
     )
     outcome_rules(federation, spec.fairness)
 

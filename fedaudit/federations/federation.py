@@ -1,9 +1,13 @@
-"""The data of all clients as padded arrays, used by training, auditing and reporting."""
+"""The rows of all clients end to end, used by training, auditing and reporting."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -13,7 +17,7 @@ class Attribute:
     name: str
     values: tuple[str, ...]
     codes: NDArray[np.int16]
-    """[clients, rows] positions in `values`; -1 where the value is missing and on padding."""
+    """[rows] positions in `values`; -1 where the value is missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,41 +35,35 @@ class Truth:
 
 @dataclass(frozen=True, eq=False)
 class ClientRows:
-    """Features of all clients end to end, for rows too wide to be padded, such as images."""
+    """Rows that are computed client by client, because they are wide, such as images."""
 
     values: NDArray[np.uint8] | NDArray[np.float32]
     """[rows, features], client after client; an image is stored row by row, channels innermost."""
     divisor: float
     """The divisor of a value: 255 where bytes encode numbers from 0 to 1."""
-    first: NDArray[np.int64]
-    """[clients + 1]: where each client's rows begin; the last is the number of rows."""
     image: tuple[int, int, int] | None
     """Height, width, channels of a row; None where rows are not images."""
 
-    def of(self, client: int) -> NDArray[np.float32]:
-        """A client's features: float32 [rows, features]."""
-        own = self.values[self.first[client] : self.first[client + 1]]
-        return np.divide(own, self.divisor, dtype=np.float32)
 
-
-Padded = NDArray[np.float32]
-Features = Padded | ClientRows
-"""Of rows that are padded to the same number for each client, or of rows end to end."""
+RowFeatures = NDArray[np.float32]
+Features = RowFeatures | ClientRows
+"""Of rows that are computed side by side, or client by client."""
 
 
 @dataclass(frozen=True, eq=False)
 class Federation:
-    """Every client's rows, padded to the longest client."""
+    """Every client's rows, client after client: nothing is as large as the longest client times
+    their number."""
 
     features: Features
-    """[clients, rows, features], divided by their public scales; 0 on padding. Or without padding
-    (`ClientRows`), in the same order."""
+    """[rows, features], divided by their public scales; for `ClientRows` by their divisor."""
     target: NDArray[np.float32]
-    """[clients, rows], divided by `target_scale`; the class index for classification."""
+    """[rows], divided by `target_scale`; the class index for classification."""
     raw_target: NDArray[np.float64]
-    """[clients, rows] in the target's own units; the class index for classification."""
-    mask: NDArray[np.bool_]
-    """[clients, rows]: a client's rows come first, padding last; every client has a row."""
+    """[rows] in the target's own units; the class index for classification."""
+    first: NDArray[np.int64]
+    """[clients + 1]: where each client's rows begin; the last is the number of rows. Every client
+    has a row."""
     client_names: tuple[str, ...]
     """Subject keys, distinct and sorted by code point; a position is a subject's index."""
     feature_names: tuple[str, ...]
@@ -84,14 +82,14 @@ class Federation:
     notes: tuple[str, ...]
     """Notes on what was left out while loading, for the report."""
     record_budgets: NDArray[np.float64] | None = None
-    """[clients, rows]: the privacy budget that a column of the data gives each row, NaN on padding.
-    None where the spec names no such column."""
+    """[rows]: the privacy budget that a column of the data gives each row. None where the spec
+    names no such column."""
     row_numbers: NDArray[np.int64] | None = None
-    """[clients, rows]: the number of each row in the file, -1 on padding; the same whichever rows
-    and columns a spec uses. None where the data are no table."""
+    """[rows]: the number of each row in the file; the same whichever rows and columns a spec uses.
+    None where the data are no table."""
     record_keys: NDArray[np.uint64] | None = None
-    """[clients, rows]: see `fedaudit.federations.record_keys`; 0 on padding. None where nothing is
-    drawn for each record."""
+    """[rows]: see `fedaudit.federations.record_keys`. None where nothing is drawn for each
+    record."""
 
     @property
     def clients(self) -> int:
@@ -100,8 +98,18 @@ class Federation:
 
     @property
     def rows(self) -> int:
-        """Number of rows, padding not counted."""
-        return int(np.count_nonzero(self.mask))
+        """Number of rows."""
+        return int(self.first[-1])
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many rows each client has: [clients]."""
+        return np.diff(self.first)
+
+    @cached_property
+    def client_of(self) -> NDArray[np.int64]:
+        """Each row's client: [rows]."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @property
     def width(self) -> int:
@@ -112,7 +120,7 @@ class Federation:
     @property
     def longest(self) -> int:
         """Rows of the client that has the most."""
-        return int(self.mask.shape[1])
+        return int(self.counts.max())
 
     @property
     def nbytes(self) -> int:
@@ -121,11 +129,50 @@ class Federation:
         return int((features.values if isinstance(features, ClientRows) else features).nbytes)
 
     @property
-    def padded(self) -> NDArray[np.float32]:
-        """The features as one padded array. Raises TypeError where they are not padded."""
+    def side_by_side(self) -> NDArray[np.float32]:
+        """The features of rows that are computed side by side. Raises TypeError for others."""
         if isinstance(self.features, ClientRows):
-            raise TypeError("these features are not padded; take them client by client")
+            raise TypeError("these rows are computed client by client")
         return self.features
+
+    def own(self, client: int) -> slice:
+        """Where a client's rows lie."""
+        return slice(int(self.first[client]), int(self.first[client + 1]))
+
+    def rows_of(self, clients: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the rows of these clients lie, client after client: [their rows]."""
+        counts = self.counts[clients]
+        ends = np.cumsum(counts)
+        begin = np.repeat(self.first[clients] - (ends - counts), counts)
+        return begin + np.arange(len(begin))
+
+    def of_clients(self, clients: NDArray[np.int64]) -> "Federation":
+        """These clients alone, with their rows, targets and groups; the rest is left out."""
+        place, counts = self.rows_of(clients), self.counts[clients]
+        features = self.features
+        return replace(
+            self,
+            features=replace(features, values=features.values[place])
+            if isinstance(features, ClientRows)
+            else features[place],
+            target=self.target[place],
+            raw_target=self.raw_target[place],
+            first=np.concatenate([[0], np.cumsum(counts)]),
+            client_names=tuple(self.client_names[client] for client in clients.tolist()),
+            attributes=tuple(
+                replace(attribute, codes=attribute.codes[place]) for attribute in self.attributes
+            ),
+            truth=None,
+            record_budgets=None,
+            row_numbers=None,
+            record_keys=None,
+        )
+
+    def padded(self, values: NDArray[Number], *, fill: float = 0) -> NDArray[Number]:
+        """Values [rows, ...] of all rows at their clients: [clients, longest, ...]."""
+        found = np.full((self.clients, self.longest, *values.shape[1:]), fill, dtype=values.dtype)
+        found[self.client_of, np.arange(self.rows) - self.first[self.client_of]] = values
+        return found
 
     def attribute(self, name: str) -> Attribute:
         """The attribute of that name. Raises KeyError."""

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.federations.errors import raise_errors
+from fedaudit.federations.groups.label_agreement import label_faults
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.federations.source_kinds import file_kind
 from fedaudit.spec.registration import Registration
@@ -25,9 +27,13 @@ def profile_registration(
     data. Raises InvalidInputError with the same message as loading the data.
     """
     kind = file_kind(registration.federation)
-    return kind.profile(
+    figures = kind.profile(
         registration.fairness, files=files, progress=progress, fingerprint=fingerprint
     )
+    attributes = {name: tuple(found["groups"]) for name, found in figures["attributes"].items()}
+    codes = {figures["target"]: figures["classes"], **attributes}
+    raise_errors(label_faults(registration.federation.labels, codes))
+    return figures
 
 
 def registered_row_hashes(

@@ -25,17 +25,13 @@ _CHUNK = 1 << 14
 
 
 def record_keys(federation: Federation) -> RecordKeys:
-    """The keys of all records, uint64 [clients, rows]; 0 on padding.
+    """The keys of all records, uint64 [rows].
 
     Those with which the federation was loaded, or else from features, target and budget.
     """
     if federation.record_keys is not None:
         return federation.record_keys
-    keys = np.zeros(federation.mask.shape, dtype=np.uint64)
-    client, row = np.nonzero(federation.mask)
-    contents = _contents(federation, client, row)
-    keys[client, row] = keys_of_contents(contents, client, federation.client_names)
-    return keys
+    return keys_of_contents(_contents(federation), federation.client_of, federation.client_names)
 
 
 def keys_of_contents(
@@ -71,32 +67,20 @@ def _turns(words: NDArray[np.uint64]) -> NDArray[np.int64]:
     return turn
 
 
-def _contents(
-    federation: Federation, client: NDArray[np.int64], row: NDArray[np.int64]
-) -> Iterator[memoryview]:
-    """Features, target and budget of the rows at these places, a chunk at a time."""
-    for start in range(0, len(client), _CHUNK):
-        place = client[start : start + _CHUNK], row[start : start + _CHUNK]
-        numbers = federation.raw_target[place][:, None]
+def _contents(federation: Federation) -> Iterator[memoryview]:
+    """Features, target and budget of the rows, a chunk at a time."""
+    kept = federation.features
+    features = kept.values if isinstance(kept, ClientRows) else kept
+    for start in range(0, federation.rows, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        numbers = federation.raw_target[part][:, None]
         if federation.record_budgets is not None:
-            numbers = np.hstack([numbers, federation.record_budgets[place][:, None]])
-        features = _features(federation, *place)
-        parts = [_as_bytes(features), _as_bytes(numbers)]
+            numbers = np.hstack([numbers, federation.record_budgets[part][:, None]])
+        parts = [_as_bytes(features[part]), _as_bytes(numbers)]
         laid = np.ascontiguousarray(np.hstack(parts))
         view, width = laid.data.cast("B"), laid.shape[1]
         for first in range(0, view.nbytes, width):
             yield view[first : first + width]
-
-
-def _features(
-    federation: Federation, client: NDArray[np.int64], row: NDArray[np.int64]
-) -> NDArray[np.uint8] | NDArray[np.float32]:
-    features = federation.features
-    if isinstance(features, ClientRows):
-        places = features.first[client] + row
-        chosen: NDArray[np.uint8] | NDArray[np.float32] = features.values[places]
-        return chosen
-    return features[client, row]
 
 
 def _as_bytes(

@@ -48,25 +48,29 @@ def split_clients(federation_clients: int, *, validation_fraction: float, seed: 
 
 
 def scored_rows(
-    rows: NDArray[np.int64], *, clients: NDArray[np.int64], longest: int, fraction: float, seed: int
+    rows: NDArray[np.int64], *, clients: NDArray[np.int64], fraction: float, seed: int
 ) -> NDArray[np.bool_]:
-    """Which rows of these clients are scored: bool [clients, longest]; the others choose.
+    """Which rows of these clients are scored, client after client: bool [their rows]; the others
+    choose.
 
-    `rows` [clients]: how many rows each has, at most `longest`. The nearest whole number of them is
-    drawn at random by the experiment's seed, but at least one, and one is left to choose by. The
-    only row of a client is scored. A client's draw depends on its own rows alone.
+    `rows` [clients]: how many rows each has. The nearest whole number of them is drawn at random by
+    the experiment's seed, but at least one, and one is left to choose by. The only row of a client
+    is scored. A client's draw depends on its own rows alone.
     """
     nearest = (rows * fraction + 0.5).astype(np.int64)
     count = np.maximum(1, np.minimum(nearest, rows - 1))
-    words = CounterSource(seed).words(
-        purpose=Purpose.ROWS, round_=0, counters=clients, count=longest
-    )
-    place = np.arange(longest, dtype=np.uint64)
-    keys = (words.astype(np.uint64) << np.uint64(32)) | place
-    keys[np.arange(longest) >= rows[:, None]] = np.iinfo(np.uint64).max
-    rank = keys.argsort(-1).argsort(-1)
-    drawn: NDArray[np.bool_] = rank < count[:, None]
-    return drawn
+    ends = np.cumsum(rows)
+    scored = np.zeros(ends[-1] if len(ends) else 0, dtype=np.bool_)
+    for length in np.unique(rows):
+        # Clients with as many rows together; how they are grouped changes no draw.
+        own = np.flatnonzero(rows == length)
+        words = CounterSource(seed).words(
+            purpose=Purpose.ROWS, round_=0, counters=clients[own], count=int(length)
+        )
+        rank = words.argsort(-1, kind="stable").argsort(-1)
+        first = ends[own] - length
+        scored[first[:, None] + np.arange(length)] = rank < count[own, None]
+    return scored
 
 
 def held_out_rows(keys: NDArray[np.uint64], *, fraction: float, seed: int) -> NDArray[np.bool_]:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fedaudit.ledger.chain import LedgerHash, genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import LedgerEntry, Outcome
+from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.report_entries import names_of_subjects
-from fedaudit.ledger.rows import StoredRow, UnreadableRow, entry_of, place_of
+from fedaudit.ledger.rows import EntryReader, StoredRow, UnreadableRow, place_of
 
 _NO_DIGEST = bytes(hashlib.sha256().digest_size)
 _NOT_AN_ENTRY = (ValueError, TypeError, ArithmeticError, AttributeError, IndexError, struct.error)
@@ -39,12 +39,24 @@ class Places:
 class LedgerAudit:
     """Recomputes digests, links, counts and the ledger hash, row by row."""
 
-    def __init__(self, experiment_id: str, names: Sequence[str], *, watch: Container[int]) -> None:
+    def __init__(
+        self,
+        experiment_id: str,
+        names: Sequence[str],
+        *,
+        watch: Container[int],
+        erased: bool = False,
+    ) -> None:
         """`names`: the subjects' by index. `watch`: entry counts at which to keep the head.
 
+        `erased`: the names are made up, so that no digest can be computed anew: the chain is
+        followed by the stored ones, and `erased_hash` is what the signed statement must name.
         Raises ValueError where two names are equal.
         """
+        self.experiment_id = experiment_id
+        self._erased = LedgerHash() if erased else None
         self._encoder = EntryEncoder(names)
+        self._reader = EntryReader()
         self._watch = watch
         self._hash = LedgerHash()
         self._before: tuple[int, int, str, str] | None = None
@@ -70,13 +82,19 @@ class LedgerAudit:
             return None
         place = place_of(row)
         try:
-            entry = entry_of(row)
+            entry = self._reader.entry(row)
             digest = self._encoder.digest(entry)
         except _NOT_AN_ENTRY:
             entry, digest = None, _NO_DIGEST
-        if digest != row.digest or (entry is not None and _has_more_than_encoded(entry)):
+        if self._erased is not None:
+            digest = self._stored_digest(row, digest, place)
+        declaration = row.declaration
+        if declaration is not None and len(declaration) != len(_NO_DIGEST):
+            entry, declaration = None, None
             self.altered.add(place)
-        self.head = link(self.head, digest, np.asarray(row.clusters))
+        elif digest != row.digest or (entry is not None and _has_more_than_encoded(entry)):
+            self.altered.add(place)
+        self.head = link(self.head, digest, np.asarray(row.clusters), declaration=declaration)
         if self.head != row.link and self.unchained is None:
             self.unchained = place
         if self.entries in self._watch:
@@ -92,11 +110,28 @@ class LedgerAudit:
         return self._hash.hexdigest()
 
     @property
+    def erased_hash(self) -> str:
+        """The ledger hash of the entries so far under made-up names; empty where they are real."""
+        return "" if self._erased is None else self._erased.hexdigest()
+
+    @property
     def consistent(self) -> bool:
         """Whether every row so far is readable, in its place, and as its digest, link and counts
         say."""
         faults = (self.unreadable, self.altered, self.miscounted, self.disordered)
         return self.unchained is None and not any(found.count for found in faults)
+
+    def _stored_digest(self, row: StoredRow, computed: bytes, place: str) -> bytes:
+        """The digest of the row as it was with its real names; `computed` is that without them."""
+        assert self._erased is not None
+        try:
+            key = (row.round, row.release, row.subject_kind, row.observer)
+            self._erased.add((*key, computed))
+        except _NOT_AN_ENTRY:
+            self.altered.add(place)
+        if computed == _NO_DIGEST or len(row.digest) != len(_NO_DIGEST):
+            return _NO_DIGEST
+        return row.digest
 
     def _lose(self, row: UnreadableRow) -> None:
         self.unreadable.add(f"{row.place}: {row.reason}")
@@ -122,7 +157,7 @@ class LedgerAudit:
             subjects = len(names_of_subjects(entry.subject_kind, self._names))
             self._counts[entry.observer] = np.zeros(subjects, dtype=np.int64)
         counts = self._counts[entry.observer]
-        counts[entry.subjects[entry.outcomes == Outcome.RELEASED]] += 1
+        counts[entry.subjects[entry.released]] += 1
         if (counts[entry.subjects] != entry.releases).any():
             self.miscounted.add(place)
 

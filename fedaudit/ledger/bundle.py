@@ -1,4 +1,4 @@
-"""Bundles: a zip file with everything that is needed to verify one experiment offline.
+"""Bundles: a zip file with everything that is needed to verify one experiment or audit offline.
 
 Members are stored, not compressed: the same content has the same bytes with every library, and a
 file cannot expand beyond its size. The ledger is written and read row by row.
@@ -9,7 +9,7 @@ import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from fedaudit.ledger.bundle_layout import layout_fault
 from fedaudit.ledger.ed25519 import ALGORITHM, PublicKey
 from fedaudit.ledger.evidence import Evidence, Fault
 from fedaudit.ledger.rows import StoredRow, UnreadableRow, from_line, to_line
+from fedaudit.spec.audits.audit_spec import is_audit
 
 VERSION = 1
 LEDGER = "ledger.ndjson"
@@ -43,6 +44,49 @@ Without the software:   docs/ledger-encoding.md says how each hash and signature
 
 This file holds confidential figures: what each named client spent in each round.
 """
+_SIGN_OFFS = "sign-offs.json"
+_README_WITH_SIGN_OFFS = _README_TEXT.replace(
+    "  keys.json ",
+    """\
+  sign-offs.json    what people stated of the report, each chained to the one before (DSSE)
+  keys.json """,
+)
+"""Of bundles that have sign-offs; others are as they were before there were any."""
+_ERASED = "erased-names.json"
+
+
+def _without_names(text: str) -> str:
+    """The text of a bundle whose clients' names were erased."""
+    return text.replace(
+        "  keys.json ",
+        """\
+  erased-names.json the service's statement on the ledger whose clients' names were erased: those
+                    in subjects.json are made up (DSSE)
+  keys.json """,
+    ).replace("what each named client spent", "what each client spent")
+
+
+_README_OF_AUDIT = """\
+A bundle of fedaudit: everything that is needed to verify one audit of predictions without its
+service. The audited rows are not in it.
+
+  bundle.json       the version of this form and the audit's id
+  report.json       the audit's report, signed
+  spec.json         what was asked for, every default explicit
+  keys.json         the service's public keys. They are UNVERIFIED: whoever could change the other
+                    files could change these. Take the key from somebody whom you trust.
+  subjects.json, ledger.ndjson, checkpoints.json
+                    empty: an audit of predictions spends nothing, and has no ledger
+
+With the software:      fedaudit verify BUNDLE --public-key FILE
+Without the software:   docs/verification.md says how the signature is computed, and what follows
+                        from it and what does not.
+"""
+_OF_LEDGERS = (_README_TEXT, _README_WITH_SIGN_OFFS)
+_READMES = tuple(
+    text.encode("ascii")
+    for text in (*_OF_LEDGERS, *map(_without_names, _OF_LEDGERS), _README_OF_AUDIT)
+)
 _MAX_BYTES = {
     _README: 1 << 16,
     "bundle.json": 1 << 12,
@@ -50,11 +94,13 @@ _MAX_BYTES = {
     "spec.json": 1 << 22,
     "subjects.json": 1 << 28,
     "checkpoints.json": 1 << 28,
+    _SIGN_OFFS: 1 << 26,
+    _ERASED: 1 << 16,
     "keys.json": 1 << 20,
 }
 """Bytes of each member that is read as a whole."""
 _MAX_LINE_BYTES = 1 << 28
-_OPTIONAL = {"report.json", _README}
+_OPTIONAL = {"report.json", _SIGN_OFFS, _ERASED, _README}
 _CHUNK = 1 << 16
 # Any fixed time would do: the content alone decides the bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -76,6 +122,10 @@ class BundleParts:
     report: Mapping[str, Any] | None
     checkpoints: Sequence[Mapping[str, Any]]
     keys: Sequence[PublicKey]
+    sign_offs: Sequence[Mapping[str, Any]] = ()
+    erased: Mapping[str, Any] | None = None
+    compromised: Mapping[str, str] = field(default_factory=dict)
+    """By key id, since when a key may have been somebody else's too."""
 
 
 def bundle_chunks(parts: BundleParts, rows: Iterable[StoredRow]) -> Iterator[bytes]:
@@ -118,22 +168,32 @@ def opened_bundle(path: Path) -> Iterator[Evidence]:
 
 
 def _members(parts: BundleParts) -> Iterator[tuple[str, bytes]]:
-    yield _README, _README_TEXT.encode("ascii")
+    yield _README, _readme(parts)
     contents: dict[str, Any] = {
         "bundle.json": {"bundle_version": VERSION, "experiment_id": parts.experiment_id},
         "report.json": parts.report,
         "spec.json": parts.spec,
         "subjects.json": list(parts.names),
         "checkpoints.json": list(parts.checkpoints),
-        "keys.json": [_key_fields(key) for key in parts.keys],
+        _SIGN_OFFS: list(parts.sign_offs) or None,
+        _ERASED: parts.erased,
+        "keys.json": [_key_fields(key, parts.compromised) for key in parts.keys],
     }
     for name, value in contents.items():
         if value is not None:
             yield name, rfc8785.dumps(value)
 
 
-def _key_fields(key: PublicKey) -> dict[str, str]:
-    return {"algorithm": ALGORITHM, "key_id": key.key_id, "public_key": key.pem}
+def _readme(parts: BundleParts) -> bytes:
+    if is_audit(parts.spec):
+        return _README_OF_AUDIT.encode("ascii")
+    return _READMES[bool(parts.sign_offs) + 2 * (parts.erased is not None)]
+
+
+def _key_fields(key: PublicKey, compromised: Mapping[str, str]) -> dict[str, str]:
+    fields = {"algorithm": ALGORITHM, "key_id": key.key_id, "public_key": key.pem}
+    since = compromised.get(key.key_id)
+    return fields if since is None else {**fields, "compromised_at": since}
 
 
 def _info(name: str) -> zipfile.ZipInfo:
@@ -189,9 +249,10 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
     version = about["bundle_version"]
     if type(version) is not int or version != VERSION:
         raise NotABundleError(f"has version {str(version)[:20]}; version {VERSION} is known here")
+    keys, compromised = _keys(_list(archive, "keys.json", faults), faults)
     known = len(faults)
     readme = _read(archive, _README, faults) if _README in archive.namelist() else None
-    if readme not in (None, _README_TEXT.encode("ascii")) and len(faults) == known:
+    if readme not in (None, *_READMES) and len(faults) == known:
         faults.append(Fault(_README, "is not the text that every bundle has"))
     return Evidence(
         experiment_id=str(about["experiment_id"]),
@@ -199,7 +260,10 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
         names=_names(_list(archive, "subjects.json", faults), faults),
         report=_report(archive, faults),
         checkpoints=_list(archive, "checkpoints.json", faults),
-        keys=_keys(_list(archive, "keys.json", faults), faults),
+        sign_offs=_sign_offs(archive, faults),
+        erased=_read_json(archive, _ERASED, faults) if _ERASED in archive.namelist() else None,
+        keys=keys,
+        compromised=compromised,
         rows=_rows(archive, faults),
         faults=faults,
     )
@@ -235,6 +299,10 @@ def _report(archive: zipfile.ZipFile, faults: list[Fault]) -> dict[str, Any] | N
     return value if isinstance(value, dict) else {}
 
 
+def _sign_offs(archive: zipfile.ZipFile, faults: list[Fault]) -> list[Any]:
+    return _list(archive, _SIGN_OFFS, faults) if _SIGN_OFFS in archive.namelist() else []
+
+
 def _list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:
     value = _read_json(archive, name, faults)
     if isinstance(value, list):
@@ -250,19 +318,24 @@ def _names(names: list[Any], faults: list[Fault]) -> list[str]:
     return names
 
 
-def _keys(values: list[Any], faults: list[Fault]) -> list[PublicKey]:
-    found = []
+def _keys(values: list[Any], faults: list[Fault]) -> tuple[list[PublicKey], dict[str, str]]:
+    """The keys, and since when those of them have leaked of which that is said."""
+    found: list[PublicKey] = []
+    compromised: dict[str, str] = {}
     for fields in values:
         try:
             key = PublicKey.from_pem(fields["public_key"].encode("ascii"))
-            same = _key_fields(key) == fields
+            since = fields.get("compromised_at")
+            leaked = {key.key_id: since} if isinstance(since, str) else {}
+            same = _key_fields(key, leaked) == fields
         except (ValueError, TypeError, KeyError, AttributeError):
             same = False
         if same:
             found.append(key)
+            compromised |= leaked
         else:
             faults.append(Fault("keys.json", "has an entry that is no Ed25519 key with its id"))
-    return found
+    return found, compromised
 
 
 def _rows(archive: zipfile.ZipFile, faults: list[Fault]) -> Iterator[StoredRow | UnreadableRow]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 _GENESIS = b"fedaudit-ledger-genesis-1\x00"
 _LINK = b"fedaudit-ledger-link-2\x00"
+_LINK_OF_DECLARED = b"fedaudit-ledger-link-3\x00"
 _LEDGER = b"fedaudit-ledger-hash-1\x00"
 _DIGEST_BYTES = 32
 
@@ -27,18 +28,31 @@ def genesis(experiment_id: str) -> bytes:
     return hashlib.sha256(_GENESIS + experiment_id.encode("utf-8")).digest()
 
 
-def link(previous: bytes, digest: bytes, clusters: NDArray[np.integer]) -> bytes:
+def link(
+    previous: bytes,
+    digest: bytes,
+    clusters: NDArray[np.integer],
+    *,
+    declaration: bytes | None = None,
+) -> bytes:
     """The link of an entry: the previous link, its digest and its clusters, hashed together.
 
     `clusters`: [subjects], in the order in which the row holds them. They are no part of the
     digest, since they cost nothing, but stand in the row and must not change there either.
-    Raises ValueError where `previous` or `digest` is not 32 bytes.
+    `declaration`: of a declared round, the keyed hash of what it declared beside its entries
+    (`fedaudit.ledger.declarations`); None where there is none, as in every run and in rounds that
+    were declared before it was introduced. Raises ValueError where `previous`, `digest` or
+    `declaration` is not 32 bytes.
     """
-    for name, value in (("previous", previous), ("digest", digest)):
+    hashed = {"previous": previous, "digest": digest}
+    if declaration is not None:
+        hashed["declaration"] = declaration
+    for name, value in hashed.items():
         if len(value) != _DIGEST_BYTES:
             raise ValueError(f"{name} has {len(value)} bytes; a SHA-256 digest has 32")
+    version = _LINK if declaration is None else _LINK_OF_DECLARED
     placed = clusters.astype("<i2").tobytes()
-    return hashlib.sha256(_LINK + previous + digest + placed).digest()
+    return hashlib.sha256(version + b"".join(hashed.values()) + placed).digest()
 
 
 class LedgerHash:

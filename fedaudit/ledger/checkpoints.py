@@ -5,7 +5,7 @@ A hash chain does not show that its newest entries were deleted; a checkpoint th
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,7 +23,10 @@ on, or from a state that a worker had signed before."""
 DATABASE = "database"
 """The witness of some entries is the database alone: anyone able to change it could decide what was
 signed."""
-_WITNESSES = (WORKER, DATABASE)
+TRAINER = "trainer"
+"""The witness is a trainer elsewhere, which was told the head behind each of its rounds."""
+_WITNESSES = (WORKER, DATABASE, TRAINER)
+_OPTIONAL = {"witness", "state_hash"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,10 @@ class Checkpoint:
     subjects_hash: str
     """See `subjects_hash`."""
     witness: str | None = WORKER
-    """Which witness it was signed from, WORKER or DATABASE; None in older checkpoints."""
+    """Which witness it was signed from; None in older checkpoints."""
+    state_hash: str | None = None
+    """Of a declared ledger, what its figures were made from (`fedaudit.ledger.declared_state`);
+    None in older checkpoints and of runs."""
 
     def sign(self, key: SigningKey) -> Envelope:
         """The checkpoint in an envelope: canonical JSON (RFC 8785), signed."""
@@ -65,7 +71,7 @@ class Checkpoint:
             raise ValueError("has a payload that is no JSON") from None
         if not isinstance(value, dict) or value.pop("checkpoint_version", None) != VERSION:
             raise ValueError(f"is no checkpoint of version {VERSION}")
-        older = {"witness"} - set(value)
+        older = _OPTIONAL - set(value)
         if set(value) | older != set(cls.__dataclass_fields__) or not _well_typed(value):
             raise ValueError("lacks a field, or has one of the wrong type")
         return cls(**{"witness": None, **value})
@@ -79,6 +85,20 @@ def subjects_hash(names: Sequence[str]) -> str:
     # For a list of texts this is the canonical form, and a hundred times faster.
     text = json.dumps(list(names), ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def growing_hashes(names: Sequence[str]) -> Iterator[str]:
+    """`subjects_hash` of the first name, of the first two, and so on.
+
+    Raises ValueError for a name that has no UTF-8.
+    """
+    total, between = hashlib.sha256(b"["), b""
+    for name in names:
+        total.update(between + json.dumps(name, ensure_ascii=False).encode("utf-8"))
+        between = b","
+        closed = total.copy()
+        closed.update(b"]")
+        yield closed.hexdigest()
 
 
 def _well_typed(value: dict[str, Any]) -> bool:

@@ -1,9 +1,10 @@
 """Ed25519 keys: private keys that sign, and public keys that check signatures."""
 
+import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +20,13 @@ from cryptography.hazmat.primitives.serialization import (
 ALGORITHM = "ed25519"
 
 _PUBLIC_BLOCK = re.compile(rb"-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", re.DOTALL)
+_PRIVATE_BLOCK = re.compile(
+    rb"-----BEGIN PRIVATE KEY-----.*?-----END PRIVATE KEY-----\n?", re.DOTALL
+)
+_DERIVED_BLOCK = re.compile(
+    rb"-----BEGIN FEDAUDIT DERIVED SECRET-----\s+Purpose: ([!-~]+)\s+([A-Za-z0-9+/=]{44})\s+"
+    rb"-----END FEDAUDIT DERIVED SECRET-----"
+)
 
 
 @dataclass(frozen=True)
@@ -63,8 +71,12 @@ class PublicKey:
 class SigningKey:
     """A private key."""
 
-    def __init__(self, private: Ed25519PrivateKey) -> None:
+    def __init__(
+        self, private: Ed25519PrivateKey, *, derived: Mapping[bytes, bytes] | None = None
+    ) -> None:
+        """`derived`: secrets by purpose that an earlier key gave, and this one is to give too."""
         self._private = private
+        self._derived = dict(derived or {})
         self.public = PublicKey(private.public_key().public_bytes_raw())
         self.key_id = self.public.key_id
 
@@ -75,18 +87,27 @@ class SigningKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> "SigningKey":
-        """Raises ValueError where the text is not the unencrypted PEM of an Ed25519 private key."""
+        """Raises ValueError where the text is not the unencrypted PEM of an Ed25519 private key.
+
+        Behind it may stand the secrets that were derived from the key before it.
+        """
+        found = _PRIVATE_BLOCK.search(pem)
         try:
-            key = load_pem_private_key(pem, password=None)
+            key = load_pem_private_key(pem if found is None else found[0], password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             raise ValueError("this is no unencrypted private key in PEM") from None
         if not isinstance(key, Ed25519PrivateKey):
             raise ValueError("this is a private key of another kind; Ed25519 is used here")
-        return cls(key)
+        derived = {
+            purpose: base64.b64decode(secret) for purpose, secret in _DERIVED_BLOCK.findall(pem)
+        }
+        return cls(key, derived=derived)
 
     def derived_secret(self, purpose: bytes) -> bytes:
-        """32 bytes that follow from the private key and tell nothing of it, one for each
-        purpose."""
+        """32 bytes that follow from the private key, or from the first one of those that were
+        exchanged for another, and tell nothing of it, one for each purpose."""
+        if purpose in self._derived:
+            return self._derived[purpose]
         return hmac.new(self._private.private_bytes_raw(), purpose, hashlib.sha256).digest()
 
     def sign(self, message: bytes) -> bytes:

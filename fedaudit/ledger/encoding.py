@@ -45,11 +45,12 @@ the same bytes wherever, whenever and beside whatever else it was computed.
 import hashlib
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, Outcome
+from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
 from fedaudit.ledger.report_entries import names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage, release_epsilons
@@ -82,13 +83,7 @@ class EntryEncoder:
 
     def __init__(self, names: Sequence[str]) -> None:
         """`names`: the subjects' keys by index, distinct. Raises ValueError where two are equal."""
-        keys = [name.encode("utf-8") for name in names]
-        if len(set(keys)) != len(keys):
-            raise ValueError("subject names must be distinct; two subjects share one")
-        digests = b"".join(hashlib.sha256(key).digest() for key in keys)
-        self._keys = np.frombuffer(digests, dtype="V32")
-        self._rank = np.empty(len(keys), dtype=np.int64)
-        self._rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        self._keys, self._rank = _keys_and_ranks(tuple(names))
         self._inputs: dict[MechanismParameters, bytes] = {}
         self._names = names
         self._others: dict[str, EntryEncoder] = {}
@@ -128,27 +123,30 @@ class EntryEncoder:
 
     def _subjects(self, entry: LedgerEntry) -> bytes:
         order = self._order(entry.subjects)
-        outcomes = entry.outcomes[order]
+        outcomes, released = entry.outcomes[order], entry.released[order]
         if len(outcomes) and outcomes.max() >= len(OUTCOMES):
             raise ValueError(f"outcome {outcomes.max()} is unknown; use 0 to {len(OUTCOMES) - 1}")
-        table = np.empty(len(order), dtype=_subject_type(entry.inputs))
+        table = np.empty(len(outcomes), dtype=_subject_type(entry.inputs))
         table["key"] = self._keys[entry.subjects[order]]
         table["outcome"] = outcomes
         table["releases"] = entry.releases[order]
         if entry.epsilons is not None:
             table["epsilon"] = _or_absent(entry.epsilons[order])
         elif entry.inputs.components is None:
-            _fill_metric(table, entry.inputs, entry.inputs.n, outcomes, entry.radii[order])
+            _fill_metric(table, entry.inputs, entry.inputs.n, released, entry.radii[order])
         else:
             for place, part in enumerate(entry.inputs.components):
                 radii = entry.radii[order, place]
-                _fill_metric(table["components"][:, place], entry.inputs, part.n, outcomes, radii)
+                _fill_metric(table["components"][:, place], entry.inputs, part.n, released, radii)
         return table.tobytes()
 
-    def _order(self, subjects: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _order(self, subjects: NDArray[np.int32]) -> NDArray[np.int64] | slice:
+        """Where the subjects stand in the order of their names; mostly they stand in it already."""
         if len(subjects) and not 0 <= subjects.min() <= subjects.max() < len(self._rank):
             raise ValueError(f"subjects must lie between 0 and {len(self._rank) - 1}")
         ranks = self._rank[subjects]
+        if (ranks[1:] > ranks[:-1]).all():
+            return slice(None)
         order = np.argsort(ranks, kind="stable")
         if (np.diff(ranks[order]) == 0).any():
             raise ValueError("a subject stands twice in one entry; merge or remove it")
@@ -178,7 +176,7 @@ def _fill_metric(
     table: NDArray[np.void],
     inputs: MechanismParameters,
     n: int,
-    outcomes: NDArray[np.uint8],
+    released: NDArray[np.bool_],
     radii: NDArray[np.float64],
 ) -> None:
     """The figures of metric privacy for `n` parameters, all or a component's: views of a table."""
@@ -191,14 +189,13 @@ def _fill_metric(
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         epsilons = release_epsilons(n, noise_multiplier=nu, radii=radii)
     table["epsilon"] = _or_absent(epsilons)
-    table["leakage"] = np.where(
-        outcomes == Outcome.RELEASED, leakage(1, n=n, noise_multiplier=nu), 0.0
-    )
+    table["leakage"] = np.where(released, leakage(1, n=n, noise_multiplier=nu), 0.0)
 
 
 def _or_absent(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """The values, with every NaN replaced by a single one."""
-    return np.where(np.isnan(values), _ABSENT, values)
+    absent = np.isnan(values)
+    return np.where(absent, _ABSENT, values) if absent.any() else values
 
 
 def encode(entry: LedgerEntry, names: Sequence[str]) -> bytes:
@@ -209,6 +206,22 @@ def encode(entry: LedgerEntry, names: Sequence[str]) -> bytes:
 def digest(entry: LedgerEntry, names: Sequence[str]) -> bytes:
     """SHA-256 of the bytes of one entry; for many, keep an EntryEncoder."""
     return EntryEncoder(names).digest(entry)
+
+
+@lru_cache(maxsize=2)
+def _keys_and_ranks(names: tuple[str, ...]) -> tuple[NDArray[np.void], NDArray[np.int64]]:
+    """The digest of each name, and its rank among them: [names] each.
+
+    Kept for the experiments on the same data that are played together.
+    """
+    keys = [name.encode("utf-8") for name in names]
+    if len(set(keys)) != len(keys):
+        raise ValueError("subject names must be distinct; two subjects share one")
+    digests = b"".join(hashlib.sha256(key).digest() for key in keys)
+    rank = np.empty(len(keys), dtype=np.int64)
+    rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+    rank.flags.writeable = False
+    return np.frombuffer(digests, dtype="V32"), rank
 
 
 def _text(value: str) -> bytes:

@@ -27,6 +27,7 @@ class Outcome(IntEnum):
 OUTCOMES: tuple[OutcomeName, ...] = ("released", "refused", "withheld")
 """The name of each outcome code."""
 
+_RELEASED = int(Outcome.RELEASED)
 _COLUMNS = ("outcomes", "radii", "releases", "clusters", "epsilons")
 
 
@@ -76,3 +77,9 @@ class LedgerEntry:
                 )
         if np.shape(self.radii) != self.inputs.radii_shape(len(self.subjects)):
             raise ValueError("radii go with the components of the mechanism, one each")
+
+    @property
+    def released(self) -> NDArray[np.bool_]:
+        """Of each subject, whether something of it was released."""
+        released: NDArray[np.bool_] = self.outcomes == _RELEASED
+        return released

@@ -1,6 +1,6 @@
 """The evidence for a verification: everything that one experiment left, wherever it was kept."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,5 +33,11 @@ class Evidence:
     """Keys that came with the evidence and prove nothing about the signer."""
     rows: Iterable[StoredRow | UnreadableRow]
     """The ledger in its order; read once."""
+    sign_offs: Sequence[Any] = ()
+    """DSSE envelopes, oldest first."""
+    erased: Any = None
+    """The DSSE envelope of the statement that stands for erased names; None where they are real."""
+    compromised: Mapping[str, str] = field(default_factory=dict)
+    """By the ids of keys that the service says have leaked, since when."""
     faults: list[Fault] = field(default_factory=list)
     """Grows while the rows are read."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedaudit.ledger.entries import LedgerEntry, Outcome
+from fedaudit.ledger.entries import LedgerEntry
 
 _ROUNDING = 1e-9
 """The tolerance by which a layer's share of a clipped norm may exceed the clip."""
@@ -17,7 +17,7 @@ def radii_fit(entry: LedgerEntry) -> bool:
     inputs = entry.inputs
     if inputs.counts_epsilon:
         return True
-    released = (entry.outcomes == Outcome.RELEASED) & (not entry.interrupted)
+    released = entry.released & (not entry.interrupted)
     if inputs.cost_kind == "unbounded":
         released = np.zeros_like(released)
     radii = entry.radii[released]

@@ -60,13 +60,23 @@ def report_inputs(release: CountRelease, *, counts: int, noise: str) -> Mechanis
 
 
 def report_entry(
-    release: CountRelease, inputs: MechanismParameters, *, round_: int, releases: int
+    count_release: CountRelease,
+    inputs: MechanismParameters,
+    *,
+    round_: int,
+    release: int,
+    releases: int,
 ) -> LedgerEntry:
-    """What the held-out people have spent after so many releases of their counts."""
+    """What the held-out people have spent after so many releases of their counts.
+
+    `round_` and `release`: those of the round whose counts were published; of the report, the round
+    behind the last. It stands behind the round's other entries, whose kinds of subjects come before
+    it in the alphabet.
+    """
     return LedgerEntry(
         round=round_,
-        release=0,
-        subject_kind=SUBJECT_KINDS[release.unit],
+        release=release,
+        subject_kind=SUBJECT_KINDS[count_release.unit],
         observer=REPORT,
         inputs=inputs,
         subjects=np.zeros(1, dtype=np.int32),
@@ -74,5 +84,5 @@ def report_entry(
         radii=np.full(1, np.nan),
         releases=np.array([releases], dtype=np.int32),
         clusters=np.full(1, -1, dtype=np.int16),
-        epsilons=np.array([release.epsilon(releases)]),
+        epsilons=np.array([count_release.epsilon(releases)]),
     )

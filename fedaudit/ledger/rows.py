@@ -49,6 +49,10 @@ class StoredRow(Protocol):
     def link(self) -> bytes: ...
     @property
     def interrupted(self) -> bool: ...
+    @property
+    def declaration(self) -> bytes | None:
+        """What the link holds of a declared round beside its entries."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,7 @@ class BundledRow:
     epsilons: NDArray[np.float64] | None
     digest: bytes
     link: bytes
+    declaration: bytes | None = None
 
 
 _ARRAYS = {
@@ -89,6 +94,8 @@ _ARRAYS = {
 }
 _FLOATS = ("radii", "epsilons")
 _FIELDS = tuple(BundledRow.__dataclass_fields__)
+_DECLARATION = _FIELDS[-1]
+_HASHES = ("digest", "link", _DECLARATION)
 _INPUTS = tuple(MechanismParameters.__dataclass_fields__)
 _COMPONENTS = _INPUTS[-1]
 
@@ -98,15 +105,17 @@ def place_of(row: StoredRow) -> str:
     return f"round {row.round}, release {row.release} ({row.subject_kind} against {row.observer})"
 
 
-def entry_of(row: StoredRow) -> LedgerEntry:
-    """The entry that a row holds.
+def entry_of(row: StoredRow, *, inputs: MechanismParameters | None = None) -> LedgerEntry:
+    """The entry that a row holds. `inputs`: the parameters of `row.inputs`, where they were read
+    before.
 
     Raises ValueError or TypeError where its columns do not form one.
     """
     outcomes = np.asarray(row.outcomes)
     if len(outcomes) and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
         raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
-    inputs = MechanismParameters.from_dict(row.inputs)
+    if inputs is None:
+        inputs = MechanismParameters.from_dict(row.inputs)
     return LedgerEntry(
         round=row.round,
         release=row.release,
@@ -123,10 +132,26 @@ def entry_of(row: StoredRow) -> LedgerEntry:
     )
 
 
+class EntryReader:
+    """Reads the entries of rows, of which many in a row share one object as their inputs."""
+
+    def __init__(self) -> None:
+        self._fields: Mapping[str, Any] | None = None
+        self._inputs: MechanismParameters | None = None
+
+    def entry(self, row: StoredRow) -> LedgerEntry:
+        """The row's entry. Raises ValueError or TypeError as `entry_of` does."""
+        if row.inputs is not self._fields:
+            self._inputs = MechanismParameters.from_dict(row.inputs)
+            self._fields = row.inputs
+        return entry_of(row, inputs=self._inputs)
+
+
 def to_line(row: StoredRow) -> bytes:
     """The row as a line of JSON, with fields in a fixed order; an absent number is null.
 
-    Components are written among the parameters only where there are any.
+    Components are written among the parameters only where there are any, and the declaration of a
+    round only where it has one.
     """
     value = {name: getattr(row, name) for name in _FIELDS}
     value["inputs"] = {name: row.inputs.get(name) for name in _INPUTS}
@@ -135,6 +160,10 @@ def to_line(row: StoredRow) -> bytes:
     for name in _ARRAYS:
         value[name] = None if value[name] is None else _listed(value[name])
     value["digest"], value["link"] = row.digest.hex(), row.link.hex()
+    if row.declaration is None:
+        del value[_DECLARATION]
+    else:
+        value[_DECLARATION] = row.declaration.hex()
     return _encoded(value)
 
 
@@ -148,7 +177,7 @@ def from_line(line: bytes) -> BundledRow:
         same = isinstance(value, dict) and _encoded(value) == line
     except (ValueError, RecursionError):
         raise ValueError("is no JSON") from None
-    if not same or tuple(value) != _FIELDS or not _well_typed(value):
+    if not same or tuple(value) not in (_FIELDS, _FIELDS[:-1]) or not _well_typed(value):
         raise ValueError("is not in the form in which ledger lines are written")
     try:
         arrays = {
@@ -157,7 +186,7 @@ def from_line(line: bytes) -> BundledRow:
         }
     except (ValueError, TypeError, OverflowError):
         raise ValueError("has a column of numbers out of range") from None
-    hashes = {name: bytes.fromhex(value[name]) for name in ("digest", "link")}
+    hashes = {name: bytes.fromhex(value[name]) for name in _HASHES if name in value}
     return BundledRow(**{**value, **arrays, **hashes})
 
 
@@ -182,7 +211,7 @@ def _well_typed(value: dict[str, Any]) -> bool:
         and all(isinstance(value[name], str) for name in ("subject_kind", "observer"))
         and type(value["interrupted"]) is bool
         and _are_inputs(inputs)
-        and all(_is_hash(value[name]) for name in ("digest", "link"))
+        and all(_is_hash(value[name]) for name in _HASHES if name in value)
         and all(
             _is_column(value[name], floats=name in _FLOATS)
             or (name == "epsilons" and value[name] is None)

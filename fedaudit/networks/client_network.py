@@ -10,18 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedaudit.networks.layered import layered_outputs
+from fedaudit.networks.layered_shape import LayeredShape
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import (
-    Convolution,
     ConvolutionalShape,
     DenseShape,
-    Layer,
     NetworkShape,
 )
 
 _MAX_ACTIVATIONS = 1 << 22  # of all rows that are computed at once: 16 MiB in single precision
-
-AnyLayer = Layer | Convolution
 
 
 class ClientNetwork:
@@ -39,7 +37,7 @@ class ClientNetwork:
         """float32 [n]: the present parameters."""
         # Leaves of their own, each on its part of the vector: slices that autograd had to undo
         # would cost a vector of zeros for each layer.
-        self._weights = [self._leaf(layer.weights, _sizes(layer)) for layer in shape.layers]
+        self._weights = [self._leaf(layer.weights, layer.weight_sizes) for layer in shape.layers]
         self._biases = [
             None if layer.bias is None else self._leaf(layer.bias, (layer.outputs,))
             for layer in shape.layers
@@ -54,6 +52,8 @@ class ClientNetwork:
         """Outputs [out, rows] on features [rows, inputs]."""
         parameters = list(zip(self._weights, self._biases, strict=True))
         match self.shape:
+            case LayeredShape():
+                return layered_outputs(self.shape, parameters, features).t()
             case DenseShape():
                 values = features
             case ConvolutionalShape():
@@ -99,13 +99,3 @@ class ClientNetwork:
 
     def _leaf(self, place: slice, sizes: tuple[int, ...]) -> Tensor:
         return self.theta[place].view(sizes).requires_grad_()
-
-
-def _sizes(layer: AnyLayer) -> tuple[int, ...]:
-    match layer:
-        case Convolution():
-            return layer.outputs, layer.inputs, layer.size, layer.size
-        case Layer():
-            return layer.outputs, layer.inputs
-        case _:
-            assert_never(layer)

@@ -2,6 +2,7 @@
 
 from typing import assert_never
 
+from fedaudit.networks.layered_shape import LayeredShape
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import ClippedGradients
 from fedaudit.networks.record_gradients_any import AnyNetworkClippedGradients
@@ -28,6 +29,10 @@ def clipped_gradients(shape: NetworkShape, loss: Loss) -> ClippedGradients:
     match shape:
         case ConvolutionalShape():
             return AnyNetworkClippedGradients(RecordLoss(shape, loss), n=shape.n)
+        case LayeredShape():
+            # Where the maps of a record are larger than its gradient they bound the chunk.
+            held = max(shape.n, shape.activations)
+            return AnyNetworkClippedGradients(RecordLoss(shape, loss), n=shape.n, held=held)
         case DenseShape():
             if max(layer.inputs * layer.outputs for layer in shape.layers) <= _MAX_SMALL_WEIGHTS:
                 return SmallDenseClippedGradients(shape, loss)

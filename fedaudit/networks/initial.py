@@ -1,33 +1,47 @@
 """The hypotheses that a run starts from."""
 
+from typing import assert_never
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.networks.shape import NetworkShape
 from fedaudit.randomness import CounterSource, Purpose, normals, uniforms
+from fedaudit.spec.model.starts import DrawnStart
 
 
-def initial_hypotheses(shape: NetworkShape, *, hypotheses: int, seed: int) -> NDArray[np.float32]:
-    """float32 [hypotheses, n].
+def initial_hypotheses(
+    shape: NetworkShape, *, start: DrawnStart, hypotheses: int, seed: int
+) -> NDArray[np.float32]:
+    """float32 [hypotheses, n], drawn as `start` says.
 
-    A linear map starts from a standard normal vector (Galli et al., section 5.1). A network with
-    hidden layers starts uniformly within 1/sqrt(fan-in) of zero in each layer, the usual choice
-    for ReLU units, which a standard normal start would saturate.
+    Galli et al. start linear maps from a standard normal vector (section 5.1). `uniform`, within
+    1/sqrt(fan_in) of zero in each layer, is the usual choice for ReLU units, which a standard
+    normal start would saturate.
     """
-    found = np.empty((hypotheses, shape.n), dtype=np.float32)
+    found = np.zeros((hypotheses, shape.n), dtype=np.float32)
     # One at a time, so that a large network needs room for one in double precision.
     for position in range(hypotheses):
-        found[position] = _initial(shape, position, seed)
+        match start:
+            case "zeros":
+                pass
+            case "normal":
+                found[position] = normals(_words(shape, position, seed))[: shape.n]
+            case "uniform":
+                found[position] = _uniform(shape, _words(shape, position, seed))
+            case _:
+                assert_never(start)
     return found
 
 
-def _initial(shape: NetworkShape, position: int, seed: int) -> NDArray[np.floating]:
+def _words(shape: NetworkShape, position: int, seed: int) -> NDArray[np.uint32]:
     even = shape.n + shape.n % 2
-    words = CounterSource(seed).words(
+    return CounterSource(seed).words(
         purpose=Purpose.INITIAL, round_=0, counters=position, count=even
     )
-    if shape.linear:
-        return normals(words)[: shape.n]
+
+
+def _uniform(shape: NetworkShape, words: NDArray[np.uint32]) -> NDArray[np.float64]:
     values = uniforms(words)[: shape.n]
     values *= 2
     values -= 1

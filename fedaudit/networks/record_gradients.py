@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-# Products of float32 round upwards too. Shortened by this much, a contribution never exceeds clip.
+# Products of float32 round upwards too. Shortened by this much, a contribution never exceeds clip,
+# and neither does what it moves a float64 sum of up to 40,000 contributions by.
 _SHORTENED = 1 - 2.0**-20
 _ALIGNMENT = 64  # bytes, by which torch allocates
 
@@ -38,7 +39,10 @@ class ClippedGradients(Protocol):
     n: int
 
     def __call__(self, theta: Tensor, batch: RecordBatch, *, clip: float) -> Tensor:
-        """float32 [silos, n] at theta [silos, n], or [n] where all silos share it.
+        """float64 [silos, n] at theta [silos, n], or [n] where all silos share it.
+
+        In float64, because a sum in single precision is rounded with each addition, by up to 2^-24
+        of itself: a record among many would move it by more than `clip`.
 
         Neither the padding nor the other silos change a silo's sum, to the last bit. With `clip`
         infinite nothing is scaled.

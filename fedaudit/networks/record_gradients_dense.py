@@ -33,7 +33,7 @@ class DenseClippedGradients:
                 "clipping needs float32 products; set_float32_matmul_precision('highest')"
             )
         own = theta.expand(len(batch.sizes), self.n)
-        sums = torch.zeros(own.shape, device=theta.device)
+        sums = torch.zeros(own.shape, device=theta.device, dtype=torch.float64)
         for silo, size in enumerate(batch.sizes.tolist()):
             if size > 0:
                 features = aligned(batch.features[silo, :size])
@@ -62,8 +62,8 @@ class DenseClippedGradients:
             )
         share = shares(norms, clip=clip)[:, None]
         for layer, a, d in zip(self.shape.layers, inputs, slopes, strict=True):
-            scaled = (d * share).float()
-            out[layer.weights] = (scaled.t() @ a).view(-1)
+            scaled = d * share
+            out[layer.weights] = (scaled.t() @ a.double()).view(-1)
             if layer.bias is not None:
                 out[layer.bias] = scaled.sum(0)
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from fedaudit.networks.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss
+from fedaudit.networks.parameter_layers import Layer
 from fedaudit.networks.record_gradients import RecordBatch, all_finite, shares, squares
-from fedaudit.networks.shape import DenseShape, Layer
+from fedaudit.networks.shape import DenseShape
 
 _BLOCK = 64
 
@@ -81,9 +82,11 @@ def _weights(theta: Tensor, layer: Layer) -> Tensor:
 
 
 def _sum_of_products(left: Tensor, right: Tensor) -> Tensor:
-    """The outer products of [silos, rows, m] and [silos, rows, k] over rows: [silos, m, k]."""
+    """The outer products of [silos, rows, m] and [silos, rows, k] over rows: float64 [silos, m,
+    k]."""
     products = left[..., None] * right[:, :, None]
-    return fixed_order_sum(products.view(len(left), -1, _BLOCK, *products.shape[2:]).sum(2), 1)
+    blocks = products.view(len(left), -1, _BLOCK, *products.shape[2:])
+    return fixed_order_sum(blocks.sum(2, dtype=torch.float64), 1)
 
 
 def _padded(batch: RecordBatch) -> tuple[Tensor, Tensor, Tensor]:

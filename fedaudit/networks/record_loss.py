@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedaudit.networks.layered import layered_outputs, parameters_at
+from fedaudit.networks.layered_shape import LayeredShape
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import ConvolutionalShape, DenseShape, NetworkShape
 
@@ -23,6 +25,11 @@ class RecordLoss:
     def __call__(self, theta: Tensor, features: Tensor, target: Tensor) -> Tensor:
         """A scalar, at parameters [n], of features [inputs] and target []."""
         match self._shape:
+            case LayeredShape():
+                own = parameters_at(self._shape, theta)
+                return self._loss.values(
+                    layered_outputs(self._shape, own, features[None])[0], target
+                )
             case DenseShape():
                 values, layers = features, self._shape.layers
             case ConvolutionalShape():

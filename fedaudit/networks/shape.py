@@ -6,52 +6,22 @@ from functools import cached_property
 from itertools import pairwise
 from typing import assert_never
 
-from fedaudit.spec.model import FEMNIST_IMAGE, CnnFemnist, Linear, Logistic, Mlp, ModelSpec
+from fedaudit.networks.layered_shape import LayeredShape, layered_shape
+from fedaudit.networks.parameter_layers import Convolution, Layer
+from fedaudit.spec.model.kinds import (
+    FEMNIST_IMAGE,
+    CnnFemnist,
+    Layers,
+    Linear,
+    Logistic,
+    Mlp,
+    ModelSpec,
+)
+from fedaudit.spec.model.layer_values import values_between
+from fedaudit.spec.model.layers import Dense
 
 _CNN_CHANNELS, _CNN_UNITS = (32, 64), 128
 """Of `cnn-femnist`: outputs of its convolutions, and its hidden units."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One dense layer: where its weights [outputs, inputs] and its bias lie in the vector."""
-
-    inputs: int
-    outputs: int
-    weights: slice
-    bias: slice | None
-
-    @property
-    def fan_in(self) -> int:
-        """Numbers that each output is a sum over."""
-        return self.inputs
-
-    @property
-    def n(self) -> int:
-        """The number of parameters, the bias included."""
-        return (self.inputs + (self.bias is not None)) * self.outputs
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """A convolution with stride 1 and no padding; its weights are [outputs, inputs, size, size]."""
-
-    inputs: int
-    outputs: int
-    size: int
-    """Of the square kernel."""
-    weights: slice
-    bias: slice
-
-    @property
-    def fan_in(self) -> int:
-        """Numbers that each output is a sum over."""
-        return self.inputs * self.size**2
-
-    @property
-    def n(self) -> int:
-        """The number of parameters, the bias included."""
-        return (self.fan_in + 1) * self.outputs
 
 
 @dataclass(frozen=True)
@@ -66,6 +36,11 @@ class DenseShape:
     def layers(self) -> tuple[Layer, ...]:
         """The layers in order; each holds its weights row by row, then its bias."""
         return _dense_layers(self.sizes, intercept=self.intercept, start=0)
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where each layer stands in the `torch.nn.Sequential` that computes the same."""
+        return tuple(2 * position for position in range(len(self.layers)))
 
     @property
     def n(self) -> int:
@@ -124,6 +99,13 @@ class ConvolutionalShape:
         return (*self.convolutions, *self.dense)
 
     @property
+    def places(self) -> tuple[int, ...]:
+        """Where each layer stands in the `torch.nn.Sequential` that computes the same."""
+        behind = 2 * len(self.channels) + 2  # a ReLU for each convolution, the pool, a flattening
+        dense = (behind + 2 * position for position in range(len(self.dense)))
+        return (*(2 * position for position in range(len(self.channels))), *dense)
+
+    @property
     def n(self) -> int:
         """The number of parameters."""
         return sum(layer.n for layer in self.layers)
@@ -148,7 +130,7 @@ class ConvolutionalShape:
         return side - depth * (self.kernel - 1)
 
 
-NetworkShape = DenseShape | ConvolutionalShape
+NetworkShape = DenseShape | ConvolutionalShape | LayeredShape
 
 
 def network_shape(model: ModelSpec, *, features: int, classes: int) -> NetworkShape:
@@ -170,6 +152,8 @@ def network_shape(model: ModelSpec, *, features: int, classes: int) -> NetworkSh
             return DenseShape(sizes=sizes, intercept=model.intercept)
         case Linear() | Logistic():
             return DenseShape(sizes=(features, outputs), intercept=model.intercept)
+        case Layers():
+            return layered_shape(model.layers, model.given, features=features, outputs=outputs)
         case _:
             assert_never(model)
 
@@ -193,12 +177,24 @@ def are_layers_of(model: ModelSpec, sizes: Sequence[int]) -> bool:
         case Linear() | Logistic():
             # A single layer may be split into inputs and outputs in many ways; one output is one.
             outputs, features = 1, sizes[0] - model.intercept
+        case Layers():
+            features, outputs = _layered_ends(model, sizes)
         case _:
             assert_never(model)
     if min(features, outputs) < 1:
         return False
     classes = outputs if outputs > 1 else 0
     return layer_sizes(network_shape(model, features=features, classes=classes)) == tuple(sizes)
+
+
+def _layered_ends(model: Layers, sizes: Sequence[int]) -> tuple[int, int]:
+    """The features and outputs that layers of these sizes could have; 0 where they have none."""
+    between = values_between(model.layers, model.given)
+    features = between[0].numbers
+    if not features:  # rows: the first layer with parameters is dense, and tells how long they are
+        first = next(layer for layer in model.layers if isinstance(layer, Dense))
+        features = sizes[0] // first.units - 1
+    return features, sizes[-1] // (between[-1].numbers + 1)
 
 
 def _dense_layers(sizes: tuple[int, ...], *, intercept: bool, start: int) -> tuple[Layer, ...]:

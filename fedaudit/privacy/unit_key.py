@@ -20,8 +20,9 @@ PATTERN = rf"^({KEY}=[^\x00-\x1f\x7f]{{1,200}}|{PARTITION}=[0-9a-f]{{16}}|{ROW}|
 """What is a key."""
 
 _PARTITION_DIGITS = 16
-# Neither where the file lies nor what becomes of the numbers in it decides who gets a row.
-_NOT_DEALING = {"path", "id", "scale", "standardise", "validation_fraction"}
+# Neither where the file lies nor what becomes of the numbers in it, or what its codes are called,
+# decides who gets a row.
+_NOT_DEALING = {"path", "id", "scale", "standardise", "validation_fraction", "labels", "join"}
 
 
 def unit_key(spec: ExperimentSpec, unit: PrivacyUnit) -> str:

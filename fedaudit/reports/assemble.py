@@ -1,13 +1,10 @@
 """Assemble the report document from the facts of a finished run, and hash it."""
 
 import hashlib
-import math
 from collections.abc import Mapping
 from typing import Any
 
-import rfc8785
-
-from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.canonical_json import canonical_json
 from fedaudit.reports.document.document import (
     Data,
     Experiment,
@@ -15,18 +12,20 @@ from fedaudit.reports.document.document import (
     Integrity,
     Provenance,
     Report,
-    Utility,
 )
 from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.document.outcome_words import with_words
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
 from fedaudit.reports.sections.fairness_privacy import NO_NOISE, fairness_privacy
 from fedaudit.reports.sections.fairness_section import fairness_sections
-from fedaudit.reports.sections.limits import limits
-from fedaudit.reports.sections.noised_fairness import WITHHELD
-from fedaudit.reports.sections.privacy_section import planned, privacy_section, spent
-from fedaudit.reports.sections.verdict import verdict
+from fedaudit.reports.sections.limitations.limits import limits
+from fedaudit.reports.sections.privacy_section import guarantee_of, privacy_section
+from fedaudit.reports.sections.utility_section import utility_section
+from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 from fedaudit.spec.canonical import spec_hash
 
+_NO_SWEEP = "the run is a cell of no sweep"
+_NO_REPEATS = "the run has one seed; give `repeats` for the spread over several"
 _UNSIGNED = "the report is not signed"
 _PROVENANCE = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
 
@@ -42,27 +41,31 @@ def assemble(material: ReportMaterial) -> dict[str, Any]:
         "experiment": _experiment(material).model_dump(),
         "guarantee": _guarantee(material).model_dump(),
         "privacy": privacy_section(material).model_dump(),
-        "utility": _utility(material).model_dump(),
+        "utility": utility_section(material).model_dump(),
         "fairness": [section.model_dump() for section in fairness_sections(material)],
         **_fairness_privacy(material),
-        "attacks": [],
+        "attacks": [attack.model_dump(mode="json") for attack in material.attacks],
+        **_model(material),
         **_plane(material),
+        **_beside(material),
         "data": _data(material).model_dump(),
         "spec": spec.model_dump(mode="json"),
         "provenance": _provenance(material).model_dump(),
         "limits": limits(material),
         "integrity": _integrity(material).model_dump(),
     }
+    sections["fairness"] = with_words(sections)
     sections["gates"] = evaluate(spec.gates, sections)
     sections["gate_outcome"] = overall(sections["gates"])
-    sections["verdict"] = verdict(sections)
+    parts = verdict_parts(sections)
+    sections |= {"verdict": verdict(parts), "verdict_parts": parts.model_dump()}
     document: dict[str, Any] = Report.model_validate(sections).model_dump(mode="json")
     return document
 
 
 def report_hash(document: Mapping[str, Any]) -> str:
     """SHA-256, in hexadecimal, of the document's canonical JSON (RFC 8785)."""
-    return hashlib.sha256(rfc8785.dumps(dict(document))).hexdigest()
+    return hashlib.sha256(canonical_json(dict(document))).hexdigest()
 
 
 def _experiment(material: ReportMaterial) -> Experiment:
@@ -75,12 +78,7 @@ def _experiment(material: ReportMaterial) -> Experiment:
 
 
 def _guarantee(material: ReportMaterial) -> GuaranteeSection:
-    found = mechanism_of(material.spec).guarantee(
-        n=material.inputs.n,
-        epsilons=spent(material),
-        planned=planned(material),
-        layers=material.inputs.component_sizes,
-    )
+    found = guarantee_of(material)
     return GuaranteeSection(
         kind=found.kind,
         label=found.label,
@@ -96,29 +94,6 @@ def _guarantee(material: ReportMaterial) -> GuaranteeSection:
     )
 
 
-def _utility(material: ReportMaterial) -> Utility:
-    result = material.result
-    figures: dict[str, float | None] = {
-        "validation_loss": _finite(result.validation_loss),
-        "selection_loss": _finite(result.selection_loss),
-        "accuracy": _finite(result.accuracy),
-    }
-    reasons = {
-        name: "there was no finite loss to report" for name in figures if figures[name] is None
-    }
-    if _protects_held_out(material):
-        figures, reasons = dict.fromkeys(figures), dict.fromkeys(figures, WITHHELD)
-    elif "accuracy" in reasons and not material.spec.training.compares_classes:
-        reasons["accuracy"] = "the target is a number, so there is no accuracy"
-    return Utility(
-        **figures,
-        rounds=result.rounds,
-        best_round=result.best_round,
-        stopped_by=result.stopped_by,
-        reasons=reasons,
-    )
-
-
 def _fairness_privacy(material: ReportMaterial) -> dict[str, Any]:
     found = fairness_privacy(material.spec, releases=material.report_charges)
     if found is None:
@@ -126,10 +101,27 @@ def _fairness_privacy(material: ReportMaterial) -> dict[str, Any]:
     return {"fairness_privacy": found.model_dump(), "fairness_privacy_reason": None}
 
 
+def _model(material: ReportMaterial) -> dict[str, Any]:
+    if isinstance(material.model, str):
+        return {"model": None, "model_reason": material.model}
+    return {"model": material.model.section.model_dump(), "model_reason": None}
+
+
 def _plane(material: ReportMaterial) -> dict[str, Any]:
     if isinstance(material.plane, str):
         return {"plane": None, "plane_reason": material.plane}
     return {"plane": material.plane.model_dump(), "plane_reason": None}
+
+
+def _beside(material: ReportMaterial) -> dict[str, Any]:
+    """What is said of other runs: the cells of its sweep, and other seeds."""
+    sweep, repeats = material.sweep, material.repeats
+    return {
+        "sweep": None if sweep is None else sweep.model_dump(),
+        "sweep_reason": _NO_SWEEP if sweep is None else None,
+        "repeats": None if repeats is None else repeats.model_dump(),
+        "repeats_reason": _NO_REPEATS if repeats is None else None,
+    }
 
 
 def _data(material: ReportMaterial) -> Data:
@@ -141,6 +133,7 @@ def _data(material: ReportMaterial) -> Data:
         validation_clients=facts.clients - facts.training_clients,
         rows=facts.rows,
         parameters=material.inputs.n,
+        positive_class=facts.positive_class,
         # A note may count rows, held-out ones among them.
         notes=[] if _protects_held_out(material) else list(facts.notes),
     )
@@ -173,7 +166,3 @@ def _integrity(material: ReportMaterial) -> Integrity:
         key_id=material.key_id,
         reasons=dict.fromkeys(missing, _UNSIGNED),
     )
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

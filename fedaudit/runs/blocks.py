@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 from fedaudit.runs.figures import FairnessFigures, RoundFigures
 from fedaudit.runs.ledger_writer import WrittenEntry
+from fedaudit.runs.publishing import noised_round
 from fedaudit.runs.round_fairness import fairness_of_rounds
 from fedaudit.runs.round_figures import round_figures
 from fedaudit.runs.run import Run
+from fedaudit.spec.fairness_agreement import publishes_noised_rounds
 from fedaudit.training.base.round_records import RoundRecord
 
 
@@ -33,9 +35,11 @@ def record_block(
     is made next; the held-out people are charged for it before anything of them is published.
     """
     scored = [record.round for record in records if record.fairness]
-    fairness = fairness_of_rounds(
-        run.spec, run.disclosures_of(scored) if scored else {}, records, rounder=run.rounder
-    )
+    noised = publishes_noised_rounds(run.spec.fairness)
+    fairness: list[FairnessFigures] = []
+    if scored and not noised:
+        shown = run.disclosures_of(scored)
+        fairness = fairness_of_rounds(run.spec, shown, records, rounder=run.rounder)
     by_round: dict[int, dict[str, FairnessFigures]] = {record.round: {} for record in records}
     for one in fairness:
         by_round[one.round][one.attribute] = one
@@ -44,6 +48,11 @@ def record_block(
     for record in records:
         ledger += _record_interrupted(run, up_to=record.round)
         ledger += run.ledger.record_round(record)
+        if noised and record.fairness:
+            ledger.append(run.ledger.record_counts(record.round, release=record.release))
+            of_round = noised_round(run, record)
+            by_round[record.round] = {one.attribute: one for one in of_round}
+            fairness += of_round
         _follow_clusters(run, record.subjects)
         rounds.append(round_figures(run, record, by_round[record.round]))
         run.rounds_done = record.round

@@ -8,9 +8,10 @@ from fedaudit.federations.split import training_clients
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection
-from fedaudit.runs.held_out_cost import with_fairness_epsilon
+from fedaudit.runs.held_out_cost import planned_releases, with_fairness_epsilon
 from fedaudit.runs.plan_limits import PlanLimits, check_limits
 from fedaudit.runs.run import cell_ledger_context
+from fedaudit.runs.start_artifact import OpenArtifact, no_artifacts, with_start
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
@@ -48,7 +49,7 @@ class ExperimentPlan:
             "mechanism": spec.privacy.mechanism,
             "hypotheses": spec.training.hypotheses,
             "noise": spec.privacy.noise,
-            "rounds_total": spec.training.rounds,
+            "rounds_total": spec.training.rounds_played,
             "parameters": self.parameters,
             "noise_multiplier": inputs.noise_multiplier if inputs.cost_kind == "leakage" else None,
             "mechanism_inputs": None if inputs.follow_from_n else inputs.as_dict(),
@@ -58,12 +59,17 @@ class ExperimentPlan:
 
 
 def plan_experiment(
-    spec: ExperimentSpec, federation: Federation, *, limits: PlanLimits | None = None
+    spec: ExperimentSpec,
+    federation: Federation,
+    *,
+    limits: PlanLimits | None = None,
+    open_artifact: OpenArtifact = no_artifacts,
 ) -> ExperimentPlan:
     """Project what a spec costs over its data, which was checked against it.
 
-    Raises InvalidInputError where the cost is beyond what can be counted, or no noise is enough;
-    before anything is computed where the spec exceeds the limits.
+    Raises InvalidInputError where the cost is beyond what can be counted, no noise is enough, or
+    the artifact that it starts from is not there or does not fit; before anything is computed where
+    the spec exceeds the limits.
     """
     # Only now: it brings pyarrow along, which would double the time that the API needs to start.
     from fedaudit.federations.profiles.profile import profile
@@ -71,6 +77,7 @@ def plan_experiment(
     cell = Cell(spec, federation)
     if limits is not None:
         check_limits(cell, limits)
+    cell = with_start(cell, open_artifact)
     n, training = cell.shape.n, training_clients(federation.clients, spec.federation)
     ledger_context = cell_ledger_context(cell)
     projection = mechanism_of(spec).project_cost(
@@ -84,7 +91,9 @@ def plan_experiment(
     if not max(costs) <= _MAX_COST:
         message = "is so small that the cost exceeds what can be counted; use a larger one"
         raise InvalidInputError([FieldError("/privacy/noise_multiplier", message, of_spec=True)])
-    projection = with_fairness_epsilon(projection, ledger_context.held_out)
+    projection = with_fairness_epsilon(
+        projection, ledger_context.held_out, releases=planned_releases(spec)
+    )
     return ExperimentPlan(
         spec, federation, n, training, ledger_context, projection, profile(federation)
     )

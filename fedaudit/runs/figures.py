@@ -43,3 +43,8 @@ class FairnessFigures:
     """Objects of metric, value and reason."""
     counts: NDArray[np.int64]
     """[groups, 4], as in RoundRecord; [0, 4] where no outcome is favourable. Confidential."""
+
+
+def values_by_metric(figures: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The values of objects of metric, value and reason."""
+    return {one["metric"]: one["value"] for one in figures}

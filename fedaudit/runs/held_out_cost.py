@@ -5,13 +5,25 @@ from dataclasses import replace
 from fedaudit.ledger.ledger_context import HeldOutContext
 from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.reports.sections.fairness_privacy import NO_NOISE
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness_agreement import publishes_noised_rounds
+from fedaudit.training.base.stopping import EarlyStopping
 
-RELEASES = 1
-"""The report is published once."""
+
+def planned_releases(spec: ExperimentSpec) -> int:
+    """How often counts with noise are published, if no budget ends training earlier: the report
+    once, and every validated round where these are asked for."""
+    if not publishes_noised_rounds(spec.fairness):
+        return 1
+    last, stopping = spec.training.rounds_played, EarlyStopping.of_spec(spec)
+    return 1 + sum(stopping.validates(one, last_round=last) for one in range(1, last + 1))
 
 
-def with_fairness_epsilon(projection: Projection, held_out: HeldOutContext | None) -> Projection:
-    """The projection with what the fairness figures cost, or why nothing bounds that."""
+def with_fairness_epsilon(
+    projection: Projection, held_out: HeldOutContext | None, *, releases: int
+) -> Projection:
+    """The projection with what so many releases of the fairness figures cost, or why nothing
+    bounds that."""
     if held_out is None:
         reasons = {**projection.reasons, "fairness_epsilon": NO_NOISE}
         return replace(projection, fairness_epsilon=None, reasons=reasons)
@@ -21,6 +33,6 @@ def with_fairness_epsilon(projection: Projection, held_out: HeldOutContext | Non
         "delta": release.delta,
         "adjacency": release.adjacency,
         "unit": release.unit,
-        "value": release.epsilon(RELEASES),
+        "value": release.epsilon(releases),
     }
     return replace(projection, fairness_epsilon=entry)

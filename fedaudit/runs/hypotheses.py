@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import Outcome
-from fedaudit.networks.initial import initial_hypotheses
+from fedaudit.ledger.report_entries import charges_report
 from fedaudit.reports.document.hypotheses_document import Plane
 from fedaudit.reports.document.material import HypothesesFacts
 from fedaudit.reports.sections.parameter_plot_section import (
@@ -15,6 +15,7 @@ from fedaudit.reports.sections.parameter_plot_section import (
 )
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
+from fedaudit.training.base.first_hypotheses import first_hypotheses
 from fedaudit.training.base.parameter_plot import axis_names, truth_points
 from fedaudit.training.base.round_records import FinalResult
 
@@ -37,11 +38,10 @@ def parameter_plot_of_run(run: Run, result: FinalResult, sink: RunSink) -> Plane
     rounds = rounds_to_draw(sink.drawn_rounds(up_to=best), best_round=best)
     if not rounds:
         return NOT_KEPT
-    hypotheses = cell.spec.training.hypotheses
     return build_parameter_plot(
         sink.planes(rounds),
         best_round=best,
-        start=initial_hypotheses(cell.shape, hypotheses=hypotheses, seed=cell.spec.seed),
+        start=first_hypotheses(cell),
         truth=truth_points(cell),
         parameters=axis_names(cell),
     )
@@ -58,6 +58,6 @@ def _radii(run: Run, sink: RunSink, round_: int) -> NDArray[np.float64] | None:
             entry.outcomes == Outcome.RELEASED
         ]
         for entry in sink.entries_of_round(round_)
-        if not entry.interrupted
+        if not entry.interrupted and not charges_report(entry.observer)
     ]
     return np.concatenate(found) if found else None

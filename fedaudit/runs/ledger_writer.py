@@ -46,12 +46,13 @@ class LedgerWriter:
         entries: int = 0,
         last_round: int = 0,
         report_charges: int = 0,
+        report_charged: bool = False,
     ) -> None:
         """`spendings`: against each of the context's observers.
 
         `head`: the link of the newest entry, or the experiment's genesis. `entries`: how many
         there are. `last_round`: that of the newest, 0 without any. `report_charges`: entries that
-        charge the held-out people.
+        charge the held-out people; `report_charged`: whether one of them is for the report.
         """
         self.ledger_context = ledger_context
         self.spendings = tuple(spendings)
@@ -59,6 +60,7 @@ class LedgerWriter:
         self.entries = entries
         self.last_round = last_round
         self.report_charges = report_charges
+        self.report_charged = report_charged
         self.clusters = np.full(len(ledger_context.subjects), -1, dtype=np.int16)
         """The cluster of each client's newest upload, -1 for none."""
         self._encoder = EntryEncoder(ledger_context.subjects)
@@ -148,17 +150,29 @@ class LedgerWriter:
         Empty where their counts get no noise, or where it was written before: the noise that was
         drawn then was never published.
         """
-        held_out = self.ledger_context.held_out
-        if held_out is None or self.report_charges:
+        if self.ledger_context.held_out is None or self.report_charged:
             return []
+        self.report_charged = True
+        return [self.record_counts(self.last_round + 1, release=0)]
+
+    def record_counts(self, round_: int, *, release: int) -> WrittenEntry:
+        """The entry that charges the held-out people for one more release of their counts.
+
+        Of a round it is written behind the round's other entries. Raises ValueError where counts
+        get no noise.
+        """
+        held_out = self.ledger_context.held_out
+        if held_out is None:
+            raise ValueError("counts without noise are charged to nobody")
         self.report_charges += 1
         entry = report_entry(
             held_out.release,
             held_out.inputs,
-            round_=self.last_round + 1,
+            round_=round_,
+            release=release,
             releases=self.report_charges,
         )
-        return [self._chained(entry)]
+        return self._chained(entry)
 
     def place_uploads(
         self,

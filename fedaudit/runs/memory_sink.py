@@ -9,7 +9,7 @@ from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.ledger_lines import ledger_lines
 from fedaudit.reports.charts.series import Series, series_of
 from fedaudit.runs.blocks import Block
-from fedaudit.runs.figures import FairnessFigures, RoundFigures
+from fedaudit.runs.figures import FairnessFigures, RoundFigures, values_by_metric
 from fedaudit.runs.ledger_writer import WrittenEntry
 
 
@@ -48,6 +48,10 @@ class MemorySink:
             for one in self.rounds
             if one.round in wanted and one.plane is not None
         }
+
+    def last_fairness(self, attribute: str, *, rounds: int) -> list[dict[str, float | None]]:
+        own = [one for one in self.fairness if one.attribute == attribute]
+        return [values_by_metric(one.figures) for one in own[-rounds:]]
 
     # -- what the files of a run are made from ----------------------------------------------------
 

@@ -1,19 +1,21 @@
 """What the report of a run that came to its end is made from."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.joint_disclosure import decide_parts_together
 from fedaudit.federations.groups.group_rows import training_group_rows
 from fedaudit.ledger.chain import ledger_hash
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
+from fedaudit.reports.sections.last_rounds import LAST_ROUNDS
 from fedaudit.reports.sections.provenance import provenance
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.runs.hypotheses import hypotheses_facts, parameter_plot_of_run
 from fedaudit.runs.publishing import publish_counts
 from fedaudit.runs.run import Run
 from fedaudit.runs.sink import RunSink
+from fedaudit.runs.trained_model import trained_model
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.training.base.round_records import FinalResult
 from fedaudit.training.base.stopping import has_diverged, reported_end
@@ -40,7 +42,7 @@ def report_material(
     ledger = run.ledger
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
     figures["stopped_by"] = reported_end(result.stopped_by)
-    return ReportMaterial(
+    material = ReportMaterial(
         experiment_id=run.experiment_id,
         name=run.name,
         status="failed" if has_diverged(result.stopped_by) else "succeeded",
@@ -60,6 +62,7 @@ def report_material(
         key_id=key_id,
         disclosure_policy=disclosure_policy,
         budgets_apart=budgets_apart,
+        last_fairness={name: sink.last_fairness(name, rounds=LAST_ROUNDS) for name in run.groups},
         published=publish_counts(run, result),
         report_charges=ledger.report_charges,
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
@@ -69,6 +72,7 @@ def report_material(
         hypotheses=hypotheses_facts(run, result, sink),
         plane=parameter_plot_of_run(run, result, sink),
     )
+    return replace(material, model=trained_model(run, result, material))
 
 
 def _federation_facts(run: Run) -> FederationFacts:
@@ -79,6 +83,7 @@ def _federation_facts(run: Run) -> FederationFacts:
         training_clients=run.training_clients,
         rows=federation.rows,
         notes=federation.notes,
+        positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
         attributes=run.groups,
         training_rows=training_group_rows(federation, run.spec),
     )

@@ -2,7 +2,8 @@
 
 Every such round has a population of its own. Who is drawn follows from the experiment's seed, so
 its groups are decided from the rows of those drawn, and a group is shown in no round that leaves
-out so little of it that the round's counts and the report's would give the few away.
+out so little of it that the round's counts and the report's would give the few away, nor in one
+whose sample of it differs so little from an earlier round's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.joint_disclosure import decide_together
 from fedaudit.fairness.population import Population
 from fedaudit.randomness import CounterSource, Purpose, sample_without_replacement
+from fedaudit.runs.earlier_samples import EarlierSamples
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.record_sources import validation_rows
@@ -35,33 +37,50 @@ class SampledRounds:
             for name, codes in self._population.codes.items()
         }
 
+        every = cell.spec.training.stopping.validate_every
+        self._earlier = EarlierSamples(self._sets, self._rows, every=every)
+
     @property
     def clients(self) -> int:
         """How many are held out."""
         return len(self._clients)
 
-    def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
-        """By attribute, of each round: [rounds, groups]."""
-        drawn = sample_without_replacement(
+    def rows_of(self, attribute: str) -> NDArray[np.int64]:
+        """How many rows of each group each client has: [clients, groups]."""
+        return self._rows[attribute]
+
+    def drawn(self, rounds: Sequence[int]) -> NDArray[np.int64]:
+        """The places of the clients that each round draws: [rounds, size]."""
+        return sample_without_replacement(
             self._source,
             purpose=Purpose.VALIDATION,
             round_=np.array(rounds),
             population=len(self._clients),
             count=self._size,
         )
+
+    def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
+        """By attribute, of each round: [rounds, groups]."""
+        drawn = self.drawn(rounds)
         together = len([one for one in self._whole.values() if one.why is None]) > 1
         found = {}
         for name, whole in self._whole.items():
             of_clients = self._rows[name]
             rows = np.stack([of_clients[chosen].sum(axis=0) for chosen in drawn])
             clients = np.stack([(of_clients[chosen] > 0).sum(axis=0) for chosen in drawn])
-            found[name] = whole.rule.decide(
-                rows, clients=clients, allowed=self._allowed(whole, rows, clients, of_clients)
-            )
+            allowed = self._allowed(whole, rows, clients, of_clients)
+            allowed &= ~self._earlier.near(name, whole.rule, rounds, allowed)
+            found[name] = whole.rule.decide(rows, clients=clients, allowed=allowed)
             if whole.why is not None:
                 nothing = np.zeros_like(found[name].shown)
                 found[name] = replace(found[name], shown=nothing, why=whole.why)
         return self._together(found, drawn) if together else found
+
+    def _sets(self, rounds: Sequence[int]) -> NDArray[np.bool_]:
+        """Whether each client is drawn: [rounds, clients]."""
+        found = np.zeros((len(rounds), len(self._clients)), dtype=np.bool_)
+        np.put_along_axis(found, self.drawn(rounds), values=True, axis=1)
+        return found
 
     def _allowed(
         self,

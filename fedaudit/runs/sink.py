@@ -25,3 +25,7 @@ class RunSink(Protocol):
 
     def planes(self, rounds: Sequence[int]) -> Mapping[int, Mapping[str, Any]]:
         """The planes of some rounds (`RoundPlot.as_dict`), by round."""
+
+    def last_fairness(self, attribute: str, *, rounds: int) -> Sequence[Mapping[str, float | None]]:
+        """The gaps of an attribute in the last rounds that were validated, at most so many, by
+        metric; ascending."""

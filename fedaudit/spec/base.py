@@ -15,5 +15,10 @@ class SpecPart(BaseModel):
     """A part of a spec: unknown fields, NaN, infinities and silent conversions are refused."""
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, validate_default=True
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        validate_default=True,
+        use_attribute_docstrings=True,
     )

@@ -15,12 +15,16 @@ class _CountNoise(SpecPart):
     """What both mechanisms have in common."""
 
     epsilon: Annotated[float, Field(ge=1e-3, le=100)]
-    """What all fairness figures of the report may reveal of one held-out client or record."""
+    """What all fairness figures of the report may reveal of one held-out client or record; with
+    `rounds` so may those of every validated round."""
     unit: HeldOutUnit
     """Whom it protects: a validation client with all its rows, or a single held-out record."""
     max_rows_per_client: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Rows of a client that count towards an attribute, with the unit `client`; which ones is
     drawn, whatever they hold."""
+    rounds: Annotated[bool, Field(exclude_if=lambda rounds: not rounds)] = False
+    """Whether the gaps of validated rounds are published with noise too, each of which costs
+    `epsilon` once more; without it they are withheld."""
 
     @model_validator(mode="after")
     def _bound_goes_with_clients(self) -> Self:

@@ -1,11 +1,11 @@
 """What is wrong with a spec: the field as a JSON pointer (RFC 6901), and the remedy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,20 @@ def refuse_at(pointer: str, message: str) -> PydanticCustomError:
     return PydanticCustomError(
         "inconsistent", "{message}", {"message": message, "pointer": pointer}
     )
+
+
+Refusals = Iterator[PydanticCustomError]
+"""What a check finds, made by `refuse_at`."""
+
+
+def refuse_all(found: Iterable[PydanticCustomError]) -> None:
+    """For a validator: raises all that was found as one error, the first fault of each field."""
+    by_field: dict[str, PydanticCustomError] = {}
+    for one in found:
+        by_field.setdefault((one.context or {})["pointer"], one)
+    if by_field:
+        details = [InitErrorDetails(type=one, input=None) for one in by_field.values()]
+        raise ValidationError.from_exception_data("agreement", details)
 
 
 # Fields by which the members of a union are distinguished.
@@ -114,6 +128,8 @@ def _message(kind: str, message: str, context: Mapping[str, Any]) -> str:
             return f"{context['tag']!r} is not offered; choose one of {context['expected_tags']}"
         case "union_tag_not_found":
             return "is required; it says which kind this is"
+        case "string_pattern_mismatch" if "[0-9a-f]{64}" in context["pattern"]:
+            return "must be the SHA-256 of the file, 64 hexadecimal digits in small letters"
         case "string_pattern_mismatch" if context["pattern"].startswith("^" + _NO_CONTROLS):
             return "must not contain control characters"
         case _:

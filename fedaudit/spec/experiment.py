@@ -1,21 +1,32 @@
 """The whole spec, and what its parts must agree on."""
 
+from collections.abc import Callable, Collection
 from typing import Annotated, Any, Literal, Self, assert_never
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
+from fedaudit.spec.attacks.attack_part import AttackedSpec
+from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
-from fedaudit.spec.errors import pointer, refuse_at
+from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.fairness_agreement import check_count_noise, with_default_rounding
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.mechanism_part import one_client_rate
-from fedaudit.spec.model import ModelSpec
+from fedaudit.spec.model.kinds import ModelSpec
+from fedaudit.spec.model.start_agreement import check_start
+from fedaudit.spec.model.starts import with_default_start
+from fedaudit.spec.naming.labels import refuse_other_columns
 from fedaudit.spec.privacy import PrivacySpec
 from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
 
 Device = Literal["auto", "cpu", "cuda"]
+
+
+def filled(value: Any) -> Any:
+    """The document of a spec with what follows from its other fields; anything else as it is."""
+    return one_client_rate(with_default_rounding(with_default_start(value)))
 
 
 class ExperimentSpec(SpecPart):
@@ -24,56 +35,96 @@ class ExperimentSpec(SpecPart):
     spec_version: Literal[1] = 1
     name: Text
     seed: Annotated[int, Field(ge=0, le=MAX_INTEGER)] = 0
+    repeats: Annotated[int, Field(ge=1, le=100, exclude_if=lambda repeats: repeats == 1)] = 1
+    """How many seeds to train, this one and the next ones; each costs what one costs."""
     tags: Annotated[list[Annotated[Text, Field(max_length=64)]], Field(max_length=50)] = []
     federation: FederationSpec
     model: ModelSpec
     training: Training
     privacy: PrivacySpec
     fairness: Fairness = Fairness()
-    attacks: Annotated[list[object], Field(max_length=0)] = []
+    attacks: Annotated[list[AttackSpec], Field(max_length=20)] = []
+    """What is tried against the run once it is trained; with `repeats`, against the first seed."""
     gates: Annotated[list[Gate], Field(max_length=100)] = []
     device: Device = "auto"
     """Where it may run; `auto` takes whichever worker is free."""
 
-    @field_validator("attacks", mode="before")
-    @classmethod
-    def _no_attacks(cls, attacks: object) -> object:
-        if isinstance(attacks, list) and attacks:
-            raise ValueError("this version runs no attacks; leave the list empty")
-        return attacks
-
     @model_validator(mode="before")
     @classmethod
-    def _one_client_rate(cls, value: Any) -> Any:
-        return one_client_rate(value)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _default_rounding(cls, value: Any) -> Any:
-        return with_default_rounding(value)
+    def _filled(cls, value: Any) -> Any:
+        return filled(value)
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
-        self._check_clusters()
-        self._check_model()
-        self._check_loss()
-        self._check_fairness()
-        check_count_noise(
+        refuse_all(self.disagreements(type(self).model_fields))
+        return self
+
+    def disagreements(self, valid: Collection[str]) -> Refusals:
+        """Every fault between parts that are valid by themselves; of the others none is asked."""
+        found: tuple[tuple[set[str], Callable[[], Refusals]], ...] = (
+            ({"training"}, self._check_clusters),
+            ({"federation", "model", "training"}, self._check_model),
+            ({"model", "training"}, self._check_start),
+            ({"federation", "model", "training"}, self._check_loss),
+            ({"federation", "fairness"}, self._check_fairness),
+            ({"federation", "model", "training", "fairness"}, self._check_count_noise),
+            ({"fairness", "gates"}, self._check_gates),
+            ({"repeats", "seed", "fairness"}, self._check_repeats),
+            ({"federation", "training", "privacy"}, self._check_mechanism),
+            ({"federation", "model", "training", "privacy", "attacks"}, self._check_attacks),
+            ({"federation", "training", "privacy"}, self._check_method),
+        )
+        for needed, check in found:
+            if needed <= set(valid):
+                yield from check()
+
+    def _check_start(self) -> Refusals:
+        return check_start(self.model, hypotheses=self.training.hypotheses)
+
+    def _check_count_noise(self) -> Refusals:
+        return check_count_noise(
             self.fairness,
             training=self.training,
             source=self.federation,
             has_outcome=self.declares_outcome,
         )
-        self._check_gates()
-        self.privacy.check(training=self.training, federation=self.federation)
-        return self
 
-    def _check_clusters(self) -> None:
+    def _check_repeats(self) -> Refusals:
+        if self.repeats > 1 and self.fairness.noise is not None:
+            yield refuse_at(
+                "/repeats",
+                "counts with noise are charged to the people held out for every seed; ask for the "
+                "seeds by a sweep, which says what all of them cost, or leave `fairness.noise` out",
+            )
+        if self.seed + self.repeats - 1 > MAX_INTEGER:
+            yield refuse_at("/repeats", "leads beyond the largest seed; take a smaller `seed`")
+
+    def _check_mechanism(self) -> Refusals:
+        return self.privacy.disagreements(training=self.training, federation=self.federation)
+
+    def _check_attacks(self) -> Refusals:
+        attacked = AttackedSpec(
+            federation=self.federation,
+            model=self.model,
+            training=self.training,
+            privacy=self.privacy,
+        )
+        for position, attack in enumerate(self.attacks):
+            yield from attack.disagreements(attacked, pointer=pointer("attacks", position))
+
+    def _check_method(self) -> Refusals:
+        return self.training.method.disagreements(
+            hypotheses=self.training.hypotheses,
+            mechanism=self.privacy.mechanism,
+            source=self.federation,
+        )
+
+    def _check_clusters(self) -> Refusals:
         cohort = self.training.cohort
         match cohort:
             case FixedCohort():
                 if self.training.hypotheses > cohort.clients:
-                    raise refuse_at(
+                    yield refuse_at(
                         "/training/hypotheses",
                         f"{self.training.hypotheses} hypotheses cannot be clustered from a cohort "
                         f"of {cohort.clients} clients; ask for fewer hypotheses or a larger cohort",
@@ -83,10 +134,10 @@ class ExperimentSpec(SpecPart):
             case _:
                 assert_never(cohort)
 
-    def _check_model(self) -> None:
+    def _check_model(self) -> Refusals:
         source, model = self.federation, self.model
         if model.image is not None and not source.traits.images:
-            raise refuse_at(
+            yield refuse_at(
                 "/model/kind",
                 f"`{model.kind}` is for the sources `images` and `femnist`; {source.source} "
                 "has no images, so use `linear`, `logistic` or `mlp`",
@@ -94,61 +145,62 @@ class ExperimentSpec(SpecPart):
         if source.traits.target != "class":
             return
         if model.output == "number":
-            raise refuse_at(
+            yield refuse_at(
                 "/model/kind", "images have classes; use `logistic`, `mlp` or `cnn-femnist`"
             )
         if not self.training.compares_classes:
-            raise refuse_at("/training/loss", "images have classes; use `cross-entropy`")
+            yield refuse_at("/training/loss", "images have classes; use `cross-entropy`")
 
-    def _check_loss(self) -> None:
+    def _check_loss(self) -> Refusals:
         compares_classes = self.training.compares_classes
         if self.federation.traits.target == "number" and self.classifies:
             field = "/training/loss" if compares_classes else "/model/kind"
-            raise refuse_at(
+            yield refuse_at(
                 field,
                 f"the target of {self.federation.source} is a number; use a `linear` or `mlp` "
                 "model with `rmse` or `mse`",
             )
         if self.model.output == "number" and compares_classes:
-            raise refuse_at("/model/kind", "a linear model has no classes; use `logistic` or `mlp`")
+            yield refuse_at("/model/kind", "a linear model has no classes; use `logistic` or `mlp`")
 
-    def _check_fairness(self) -> None:
+    def _check_fairness(self) -> Refusals:
         attributes = self.federation.traits.attributes
         for position, attribute in enumerate(self.fairness.sensitive):
             if attributes is not None and attribute not in attributes:
-                raise refuse_at(
+                yield refuse_at(
                     f"/fairness/sensitive/{position}",
                     f"{self.federation.source} has no attribute {attribute!r}; it has "
                     f"{sorted(attributes) or 'none'}",
                 )
         for attribute in self.fairness.edges:
             if not self.federation.traits.cuts_attributes:
-                raise refuse_at(
+                yield refuse_at(
                     pointer("fairness", "edges", attribute),
                     f"the attributes of {self.federation.source} are no numbers to be cut; leave "
                     "`edges` to tables and image archives",
                 )
+        yield from refuse_other_columns(
+            self.federation.labels,
+            sensitive=self.fairness.sensitive,
+            target=self.federation.traits.target_name,
+        )
         if not self.fairness.sensitive and self.fairness.favourable is not None:
-            raise refuse_at(
+            yield refuse_at(
                 "/fairness/sensitive", "`favourable` is given, so name a sensitive attribute"
             )
 
-    def _check_gates(self) -> None:
+    def _check_gates(self) -> Refusals:
         for position, gate in enumerate(self.gates):
             if gate.attribute is not None and gate.attribute not in self.fairness.attributes:
-                raise refuse_at(
+                yield refuse_at(
                     f"/gates/{position}/attribute",
                     f"{gate.attribute!r} is not in fairness.sensitive, nor one of "
                     "fairness.intersections",
                 )
-            if (
-                gate.compares_groups
-                and gate.attribute is None
-                and len(self.fairness.attributes) != 1
-            ):
-                raise refuse_at(
-                    f"/gates/{position}/attribute",
-                    f"name the sensitive attribute whose {gate.figure} is meant",
+            if gate.compares_groups and not self.fairness.attributes:
+                yield refuse_at(
+                    f"/gates/{position}/figure",
+                    f"no attribute has {gate.figure}; name a sensitive one in fairness.sensitive",
                 )
 
     @property

@@ -8,7 +8,8 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
 from fedaudit.spec.count_noise import CountNoise, CountRounding
-from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.errors import Refusals, pointer, refuse_all, refuse_at
+from fedaudit.spec.naming.labels import LabelText
 
 DEFAULT_GROUP_CLIENTS = 2
 _LATER = Field(exclude_if=lambda value: value is None)
@@ -23,6 +24,8 @@ class Rule(SpecPart):
 
     op: RuleOp
     value: Label | Annotated[list[Label], Field(min_length=1, max_length=1000)]
+    label: Annotated[LabelText | None, _LATER] = None
+    """The outcome in the user's words, as `not re-arrested`; reports say it beside the rule."""
 
     @model_validator(mode="after")
     def _operands(self) -> Self:
@@ -61,6 +64,13 @@ Favourable = Annotated[
 ]
 
 
+def without_label(favourable: Favourable | None) -> Favourable | None:
+    """What is counted, whatever it is called: equal for rules that differ in their labels alone."""
+    if isinstance(favourable, list):
+        return [rule.model_copy(update={"label": None}) for rule in favourable]
+    return None if favourable is None else favourable.model_copy(update={"label": None})
+
+
 class Intervals(SpecPart):
     """Uncertainty of the gaps, by drawing clients anew with replacement."""
 
@@ -90,20 +100,25 @@ class Groups(SpecPart):
 
     @model_validator(mode="after")
     def _rules_name_sensitive_attributes(self) -> Self:
+        refuse_all(self._unnamed())
+        return self
+
+    def _unnamed(self) -> Refusals:
         if len(set(self.sensitive)) != len(self.sensitive):
-            raise ValueError("`sensitive` names an attribute twice")
+            yield refuse_at("/fairness/sensitive", "names an attribute twice")
         for name, edges in self.edges.items():
+            where = pointer("fairness", "edges", name)
             if name not in self.sensitive:
-                raise ValueError(f"`edges` speaks of {name!r}, not in `sensitive`")
-            if any(low >= high for low, high in pairwise(edges)):
-                raise ValueError(f"`edges` of {name!r} must rise from one to the next")
+                yield refuse_at(where, f"speaks of {name!r}, not in `sensitive`; name it there")
+            elif any(low >= high for low, high in pairwise(edges)):
+                yield refuse_at(where, f"the edges of {name!r} must rise from one to the next")
         rules = self.favourable if isinstance(self.favourable, list) else []
         attributes = {attribute for rule in rules for attribute in rule.group}
         if len(attributes) > 1:
-            raise ValueError("the rules of `favourable` must all speak of one attribute")
-        if unknown := attributes - set(self.sensitive):
-            raise ValueError(f"`favourable` speaks of {sorted(unknown)[0]!r}, not in `sensitive`")
-        return self
+            yield refuse_at("/fairness/favourable", "the rules must all speak of one attribute")
+        elif unknown := attributes - set(self.sensitive):
+            message = f"speaks of {sorted(unknown)[0]!r}, not in `sensitive`; name it there"
+            yield refuse_at("/fairness/favourable", message)
 
 
 class Fairness(Groups):

@@ -2,26 +2,13 @@
 
 from typing import Any, assert_never
 
-from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.sources import Source
+from fedaudit.spec.stored_spec import is_stored
 from fedaudit.spec.training import Training
 
 _ROUNDED_BY_DEFAULT, _NOT_ROUNDED = {"base": 5}, {"base": 1}
-_ALWAYS_STORED = {
-    "spec_version",
-    "name",
-    "seed",
-    "tags",
-    "federation",
-    "model",
-    "training",
-    "privacy",
-    "fairness",
-    "attacks",
-    "gates",
-    "device",
-}
 _OF_FAIRNESS = {
     "sensitive",
     "edges",
@@ -31,7 +18,7 @@ _OF_FAIRNESS = {
     "reference_group",
     "intervals",
 }
-"""What every stored spec has, and none that a person wrote: every default written out."""
+"""What every stored spec has in `fairness`."""
 
 
 def with_default_rounding(value: Any) -> Any:
@@ -47,7 +34,7 @@ def with_default_rounding(value: Any) -> Any:
         return value
     if value["privacy"].get("noise") != "release" or not fairness.get("sensitive"):
         return value
-    stored = value.keys() >= _ALWAYS_STORED and fairness.keys() >= _OF_FAIRNESS
+    stored = is_stored(value) and fairness.keys() >= _OF_FAIRNESS
     if "rounding" not in fairness and stored:
         return value
     # Null is not stored, so that it must not mean anything beside its being left out.
@@ -55,43 +42,58 @@ def with_default_rounding(value: Any) -> Any:
     return {**value, "fairness": {**fairness, "rounding": dict(chosen)}}
 
 
+def publishes_noised_rounds(fairness: Fairness) -> bool:
+    """Whether the gaps of validated rounds are published from counts with noise."""
+    return fairness.noise is not None and fairness.noise.rounds
+
+
 def check_count_noise(
     fairness: Fairness, *, training: Training, source: Source, has_outcome: bool
-) -> None:
-    """Refuse `fairness.noise` where something would escape it, or nothing is counted.
-
-    Raises the error of a spec's validation, at the field.
-    """
+) -> Refusals:
+    """Where something would escape `fairness.noise`, or nothing is counted: errors of a spec's
+    validation, at the fields."""
     noise = fairness.noise
     if noise is None:
         return
     if not fairness.sensitive:
-        raise refuse_at(
+        yield refuse_at(
             "/fairness/sensitive", "`noise` is given, so name a sensitive attribute to count by"
         )
     if not has_outcome:
-        raise refuse_at(
+        yield refuse_at(
             "/fairness/favourable",
             "`noise` is added to counts of favourable outcomes; say which outcome is favourable",
         )
     if training.stopping.patience is not None:
-        raise refuse_at(
+        yield refuse_at(
             "/training/stopping/patience",
             "would end training by losses of the people whom fairness.noise protects, which have "
             "no noise; use null, or leave out fairness.noise",
+        )
+    if noise.rounds and training.stopping.validation_clients is not None:
+        yield refuse_at(
+            "/fairness/noise/rounds",
+            "is charged to every held-out client in every validated round, and a round that scores "
+            "a sample of them charges the others too; leave `validation_clients` out, or `rounds`",
         )
     match noise.unit:
         case "client":
             pass
         case "record":
             if training.hypotheses > 1:
-                raise refuse_at(
+                yield refuse_at(
                     "/fairness/noise/unit",
                     "with several hypotheses one record decides which of them predicts its "
                     "client's other records; use the unit `client`, or one hypothesis",
                 )
+            if training.method.personalises:
+                yield refuse_at(
+                    "/fairness/noise/unit",
+                    f"with {training.method.kind} one record moves the model that predicts its "
+                    "client's other records; use the unit `client`, or the method `hypotheses`",
+                )
             if getattr(source, "standardise", None) == "client" and not source.holds_out_rows:
-                raise refuse_at(
+                yield refuse_at(
                     "/fairness/noise/unit",
                     "with `standardise: client` one record moves the features of its client's "
                     "other records; use the unit `client`, or `standardise: global`",

@@ -25,7 +25,7 @@ class Gate(SpecPart):
     op: GateOp
     value: Annotated[float, Field(ge=-1e300, le=1e300)]
     attribute: Text | None = None
-    """Which sensitive attribute, where the experiment has several."""
+    """Which sensitive attribute; unless given, each one of the report has to meet the bound."""
     allow_heuristic: bool = False
     """Whether a heuristic guarantee is evidence enough."""
     allow_conditional: bool = False
@@ -34,6 +34,12 @@ class Gate(SpecPart):
     allow_simulation: bool = False
     """Whether a guarantee is evidence that is not in force, because the noise was simulated: for
     research. Such a run protects nobody."""
+    allow_degenerate: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
+    """Whether rates, gaps, accuracy and loss are evidence of a model that decides nothing, or that
+    is not shown to be better than a constant prediction."""
+
+    allow_declared: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
+    """Whether a guarantee and counts are evidence that a trainer elsewhere declares of itself."""
 
     @field_validator("attribute")
     @classmethod
@@ -54,6 +60,13 @@ class Gate(SpecPart):
         if self.figure in FAIRNESS_FIGURES:
             return None
         return PLAIN_FIGURES[cast(PlainFigure, self.figure)]
+
+    @property
+    def judges_model(self) -> bool:
+        """Whether the figure says how well or how evenly the model decides, which one that decides
+        nothing does by chance."""
+        figure = self.plain_figure
+        return figure is None or figure.judges_model
 
     @property
     def compares_groups(self) -> bool:

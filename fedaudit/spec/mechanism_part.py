@@ -8,7 +8,7 @@ from abc import abstractmethod
 from typing import Any, assert_never
 
 from fedaudit.spec.base import SpecPart
-from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.training import FixedCohort, PoissonCohort, Training
 
@@ -32,8 +32,8 @@ class MechanismPart(SpecPart):
         """Whether something is drawn for each record: which validate, or with which budgets."""
 
     @abstractmethod
-    def check(self, *, training: Training, federation: FederationSpec) -> None:
-        """Raises a validation error that names the field and the remedy."""
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
+        """Every fault between the mechanism and the rest, each with its field and the remedy."""
 
 
 class UpdateMechanism(MechanismPart):
@@ -50,29 +50,29 @@ class UpdateMechanism(MechanismPart):
         return False
 
 
-def check_updates(mechanism: str, *, training: Training, federation: FederationSpec) -> None:
+def check_updates(mechanism: str, *, training: Training, federation: FederationSpec) -> Refusals:
     """Refuses what only record-level training offers."""
     if training.local.optimiser != "sgd":
-        raise refuse_at(
+        yield refuse_at(
             "/training/local/optimiser",
             f"{mechanism} describes a client's update as plain gradient descent; use "
             "`sgd`, or the mechanism `record-personalised`",
         )
     if federation.holds_out_rows:
-        raise refuse_at(
+        yield refuse_at(
             "/federation/validation_unit",
             f"{mechanism} validates on clients that take no part in training; use "
             "`client`, or the mechanism `record-personalised`",
         )
 
 
-def check_no_coins(mechanism: str, training: Training) -> None:
+def check_no_coins(mechanism: str, training: Training) -> Refusals:
     """Refuses a cohort without a fixed size, where secret coins amplify nothing."""
     match training.cohort:
         case FixedCohort():
             return
         case PoissonCohort():
-            raise refuse_at(
+            yield refuse_at(
                 "/training/cohort/sampling",
                 f"{mechanism} gains nothing from secret coins and draws a fixed number of "
                 "clients: use {sampling: fixed, clients: U}; Poisson coins go with "
@@ -82,10 +82,10 @@ def check_no_coins(mechanism: str, training: Training) -> None:
             assert_never(training.cohort)
 
 
-def check_one_hypothesis(mechanism: str, training: Training) -> None:
+def check_one_hypothesis(mechanism: str, training: Training) -> Refusals:
     """Refuses several hypotheses, where which one a client chose is not hidden."""
     if training.hypotheses > 1:
-        raise refuse_at(
+        yield refuse_at(
             "/training/hypotheses",
             f"{mechanism} does not hide which hypothesis a client chose, so its epsilon would not "
             "hold for several; use 1, or the mechanism `gaussian-central` or `laplace-l2`",

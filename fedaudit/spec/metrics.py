@@ -136,6 +136,9 @@ SCORE_METRICS = ("accuracy_difference", "loss_difference", "loss_ratio")
 FAIRNESS_FIGURES: tuple[str, ...] = (*METRICS, *SCORE_METRICS)
 """Every figure of a sensitive attribute that a report has, a gate may name, a list sorts by."""
 
+SHARES = frozenset({*METRICS, "accuracy", "prediction_share", "accuracy_difference", "loss_ratio"})
+"""Figures that lie between 0 and 1, whatever the model."""
+
 HEADLINE = "equalized_odds_difference"
 """The gap that stands for an attribute where one is named."""
 HEADLINE_WITHOUT_OUTCOME = "loss_difference"

@@ -8,18 +8,62 @@ from contextlib import suppress
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors
-from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.attacks.attack_spec import AttackSpec
+from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all
+from fedaudit.spec.experiment import ExperimentSpec, filled
+from fedaudit.spec.fairness import Fairness
+from fedaudit.spec.federation import FederationSpec
+from fedaudit.spec.gates import Gate
+from fedaudit.spec.model.kinds import ModelSpec
+from fedaudit.spec.privacy import PrivacySpec
+from fedaudit.spec.training import Training
 
 
 def parse_spec(value: object) -> ExperimentSpec:
-    """The spec in a decoded JSON or YAML value. Raises InvalidInputError naming the fields."""
+    """The spec in a decoded JSON or YAML value.
+
+    Raises InvalidInputError naming the fields: each that is wrong by itself, and of the parts that
+    are not, each that does not go with another one.
+    """
     try:
         return ExperimentSpec.model_validate(value)
     except ValidationError as error:
-        raise InvalidInputError(field_errors(error, value)) from None
+        found = field_errors(error, value)
+        known = {one.pointer for one in found}
+        beside = [one for one in _disagreements(value) if one.pointer not in known]
+        raise InvalidInputError([*found, *beside]) from None
+
+
+_PARTS: dict[str, TypeAdapter[Any]] = {
+    "federation": TypeAdapter(FederationSpec),
+    "model": TypeAdapter(ModelSpec),
+    "training": TypeAdapter(Training),
+    "privacy": TypeAdapter(PrivacySpec),
+    "fairness": TypeAdapter(Fairness),
+    "attacks": TypeAdapter(list[AttackSpec]),
+    "gates": TypeAdapter(list[Gate]),
+}
+
+
+def _disagreements(value: object) -> list[FieldError]:
+    """Faults between the parts of a faulty spec that are valid by themselves."""
+    document = filled(value)
+    if not isinstance(document, dict):
+        return []
+    valid: dict[str, Any] = {"fairness": Fairness(), "attacks": [], "gates": []}
+    for name, part in _PARTS.items():
+        if name in document:
+            valid.pop(name, None)
+            with suppress(ValidationError):
+                valid[name] = part.validate_python(document[name])
+    spec = ExperimentSpec.model_construct(**valid)
+    try:
+        refuse_all(spec.disagreements(valid))
+    except ValidationError as error:
+        return field_errors(error, value)
+    return []
 
 
 def decode_text(text: str) -> Any:
@@ -32,8 +76,19 @@ def decode_text(text: str) -> Any:
             with suppress(json.JSONDecodeError):  # YAML's flow style begins alike
                 return json.loads(text, object_pairs_hook=_distinct)
         return yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except _NOT_READ as error:
         raise _fault(f"is neither YAML nor JSON: {' '.join(str(error).split())[:300]}") from None
+
+
+_NOT_READ = (
+    yaml.YAMLError,
+    ValueError,
+    RecursionError,
+    # What the parser raises for values that do not fit their tag, such as `!!bool x`.
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -54,6 +109,9 @@ def first_repeated(pairs: Sequence[tuple[str, Any]]) -> str:
 
 def _fault(message: str) -> InvalidInputError:
     return InvalidInputError([FieldError("", message)])
+
+
+_MAX_DIGITS = 1000
 
 
 class _Loader(yaml.SafeLoader):
@@ -78,6 +136,18 @@ class _Loader(yaml.SafeLoader):
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        # In base 60 (`1:59:59`) its digits take time that grows with their square.
+        if ":" in node.value and len(node.value) > _MAX_DIGITS:
+            line = node.start_mark.line + 1
+            raise _fault(
+                f"line {line}: a number in base 60 of {len(node.value)} characters; shorten it"
+            )
+        found: int = super().construct_yaml_int(node)
+        return found
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
 
 # YAML 1.1 takes 1e-6 for a text; JSON and YAML 1.2, rightly, for a number.
 _Loader.add_implicit_resolver(

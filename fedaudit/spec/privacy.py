@@ -5,17 +5,9 @@ from typing import Annotated, Literal, Self, assert_never, get_args
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.errors import Refusals, refuse_at
 from fedaudit.spec.federation import FederationSpec
-from fedaudit.spec.in_form import (
-    ACCOUNTANT,
-    CLIP,
-    DELTA,
-    EPSILON_BUDGET,
-    NOISE,
-    NU,
-    InForm,
-)
+from fedaudit.spec.in_form import ACCOUNTANT, CLIP, DELTA, EPSILON_BUDGET, NOISE, NU, RADIUS, InForm
 from fedaudit.spec.mechanism_part import (
     MechanismPart,
     UpdateMechanism,
@@ -69,10 +61,10 @@ class NoMechanism(UpdateMechanism):
         """See `MechanismPart`."""
         return False
 
-    def check(self, *, training: Training, federation: FederationSpec) -> None:
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         """See `MechanismPart`."""
-        check_updates(self.mechanism, training=training, federation=federation)
-        check_no_coins(self.mechanism, training)
+        yield from check_updates(self.mechanism, training=training, federation=federation)
+        yield from check_no_coins(self.mechanism, training)
 
 
 class LaplaceL2(UpdateMechanism):
@@ -84,12 +76,12 @@ class LaplaceL2(UpdateMechanism):
     radius: Annotated[
         Literal["adaptive"] | Radius,
         BeforeValidator(_adaptive_or_a_radius),
-        InForm("Radius", "adaptive", "adaptive: heuristic. A public number: formal."),
+        RADIUS,
     ] = "adaptive"
     """`adaptive` is the update's norm (Algorithm 2, heuristic); a number is public and fixed."""
     radius_floor: Radius = 1e-6
     """Public lower bound on an adaptive radius."""
-    clip: Clip | None = None
+    clip: Annotated[Clip | None, CLIP] = None
     """Bound on the norm of a whole update before noise."""
     per_layer: Annotated[bool, InForm("Each layer by itself")] = False
     """Whether each layer of the network has noise of its own, of its own dimension and radius: an
@@ -109,13 +101,13 @@ class LaplaceL2(UpdateMechanism):
         """See `MechanismPart`."""
         return self.per_layer
 
-    def check(self, *, training: Training, federation: FederationSpec) -> None:
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         """See `MechanismPart`."""
-        check_updates(self.mechanism, training=training, federation=federation)
-        check_no_coins(self.mechanism, training)
+        yield from check_updates(self.mechanism, training=training, federation=federation)
+        yield from check_no_coins(self.mechanism, training)
         adaptive = self.radius == "adaptive"
         if adaptive and self.clip is not None and self.clip < self.radius_floor:
-            raise refuse_at(
+            yield refuse_at(
                 "/privacy/clip",
                 f"must not lie below radius_floor ({self.radius_floor}), which it would never "
                 "reach; raise the clip or lower the floor",
@@ -181,26 +173,26 @@ class GaussianCentral(UpdateMechanism):
         """See `MechanismPart`."""
         return False
 
-    def check(self, *, training: Training, federation: FederationSpec) -> None:
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         """See `MechanismPart`."""
-        check_updates(self.mechanism, training=training, federation=federation)
-        self._check_accountant(training)
+        yield from check_updates(self.mechanism, training=training, federation=federation)
+        yield from self._check_accountant(training)
         if training.hypotheses > 1 and not training.reports_choices:
-            raise refuse_at(
+            yield refuse_at(
                 "/training/clustering/method",
                 "the server of gaussian-central sees sums and no single uploads to cluster: with "
                 "several hypotheses each client says which one it chose; use `method: reported`",
             )
         clip = self.adaptive_clip
         if clip is not None and 2 * clip.count_noise <= self.noise_multiplier:
-            raise refuse_at(
+            yield refuse_at(
                 "/privacy/clip/adaptive/count_noise",
                 "is too little: the count of clipped updates alone would spend what "
                 f"noise_multiplier = {self.noise_multiplier:g} allows for both; it must exceed "
                 f"{self.noise_multiplier / 2:g}",
             )
 
-    def _check_accountant(self, training: Training) -> None:
+    def _check_accountant(self, training: Training) -> Refusals:
         match training.cohort:
             case PoissonCohort():
                 return
@@ -212,7 +204,7 @@ class GaussianCentral(UpdateMechanism):
             case "rdp":
                 return
             case "pld":
-                raise refuse_at(
+                yield refuse_at(
                     "/privacy/accountant",
                     "a cohort of fixed size has a bound from `rdp` only, under replace-one: use "
                     "`accountant: rdp`, or keep `pld` with `cohort: {sampling: poisson, rate: "
@@ -243,11 +235,11 @@ class GaussianLocal(UpdateMechanism):
         """See `MechanismPart`."""
         return False
 
-    def check(self, *, training: Training, federation: FederationSpec) -> None:
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         """See `MechanismPart`."""
-        check_updates(self.mechanism, training=training, federation=federation)
-        check_no_coins(self.mechanism, training)
-        check_one_hypothesis(self.mechanism, training)
+        yield from check_updates(self.mechanism, training=training, federation=federation)
+        yield from check_no_coins(self.mechanism, training)
+        yield from check_one_hypothesis(self.mechanism, training)
 
 
 class RecordBudgets(SpecPart):
@@ -320,68 +312,68 @@ class RecordPersonalised(MechanismPart):
         """See `MechanismPart`."""
         return True
 
-    def check(self, *, training: Training, federation: FederationSpec) -> None:
+    def disagreements(self, *, training: Training, federation: FederationSpec) -> Refusals:
         """See `MechanismPart`."""
-        self._check_rates(training)
-        self._check_steps(training)
-        self._check_budgets(federation)
+        yield from self._check_rates(training)
+        yield from self._check_steps(training)
+        yield from self._check_budgets(federation)
 
-    def _check_rates(self, training: Training) -> None:
+    def _check_rates(self, training: Training) -> Refusals:
         cohort = training.cohort
         match cohort:
             case FixedCohort():
-                raise refuse_at(
+                yield refuse_at(
                     "/training/cohort/sampling",
                     "record-personalised is accounted for with a coin for each client: use "
                     "{sampling: poisson, rate: ...}, rate 1 for everyone in every round; a fixed "
                     "number of clients goes with `gaussian-central` and `rdp`",
                 )
             case PoissonCohort():
-                self._check_same_rate(cohort.rate)
+                yield from self._check_same_rate(cohort.rate)
             case _:
                 assert_never(cohort)
 
-    def _check_same_rate(self, rate: float) -> None:
+    def _check_same_rate(self, rate: float) -> Refusals:
         if self.client_rate is not None and self.client_rate != rate:
-            raise refuse_at(
+            yield refuse_at(
                 "/privacy/client_rate",
                 f"is the rate of the cohort, which is {rate:g}; give one of the two, or both alike",
             )
 
-    def _check_steps(self, training: Training) -> None:
-        check_one_hypothesis(self.mechanism, training)
+    def _check_steps(self, training: Training) -> Refusals:
+        yield from check_one_hypothesis(self.mechanism, training)
         if training.local.steps is None:
-            raise refuse_at(
+            yield refuse_at(
                 "/training/local/steps",
                 "is required: records are drawn anew in every step, and epsilon counts steps; give "
                 "`steps` in place of `epochs`",
             )
         if training.root_mean:
-            raise refuse_at(
+            yield refuse_at(
                 "/training/loss",
                 "the root of a mean has no gradient for each record to clip; use `mse` or "
                 "`cross-entropy`",
             )
         if self.baseline is not None and training.local.batch_size is None:
-            raise refuse_at(
+            yield refuse_at(
                 "/training/local/batch_size",
                 f"is required: the baseline {self.baseline} draws so many records in each step on "
                 "average",
             )
 
-    def _check_budgets(self, federation: FederationSpec) -> None:
+    def _check_budgets(self, federation: FederationSpec) -> Refusals:
         column = self.budgets.column
         if column is None:
             return
         training_columns = federation.traits.training_columns
         if training_columns is None:
-            raise refuse_at(
+            yield refuse_at(
                 "/privacy/budgets/column",
                 f"{federation.source} has no columns of its caller's; use a `distribution`, or the "
                 "source `table`",
             )
-        if column in training_columns:
-            raise refuse_at(
+        elif column in training_columns:
+            yield refuse_at(
                 "/privacy/budgets/column",
                 f"{column!r} is a feature or the target; budgets need a column of their own",
             )

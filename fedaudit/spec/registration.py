@@ -1,14 +1,15 @@
 """What a federation is registered with: its columns, and whose fairness will be looked at."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
-from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors
+from fedaudit.spec.errors import FieldError, InvalidInputError, field_errors, refuse_all
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.federation import FileSpec
+from fedaudit.spec.naming.labels import refuse_other_columns
 
 RegisteredSource = Annotated[FileSpec, Field(discriminator="source")]
 
@@ -24,6 +25,17 @@ class Registration(SpecPart):
     federation: RegisteredSource
     """The file: `path` is the one below the sources folder, or the name of an uploaded one."""
     fairness: RegistrationFairness = RegistrationFairness()
+
+    @model_validator(mode="after")
+    def _labels_are_of_shown_columns(self) -> Self:
+        refuse_all(
+            refuse_other_columns(
+                self.federation.labels,
+                sensitive=self.fairness.sensitive,
+                target=self.federation.traits.target_name,
+            )
+        )
+        return self
 
 
 def parse_registration(value: object) -> Registration:

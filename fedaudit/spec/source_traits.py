@@ -20,6 +20,8 @@ class SourceTraits:
     """The column or array that says whose a row is; None where the data name no client."""
     made_up: bool
     """Whether the data are drawn from a distribution, and so are nobody's."""
+    target_name: str
+    """What the target is called."""
     target: TargetKind
     images: bool
     """Whether rows are images."""

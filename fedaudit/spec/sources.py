@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.naming.labels import CodeLabels
 from fedaudit.spec.source_traits import SourceTraits
 
 ValidationFraction = Annotated[float, Field(gt=0, lt=1)]
@@ -46,6 +47,10 @@ class Source(SpecPart):
     of which then train."""
     scoring: Scoring = LeaveOneOut(method="leave-one-out")
     """How a hypothesis is chosen for a held-out client without the rows that it is scored on."""
+    # Specs came before this field: where it is empty it is left out of what is hashed.
+    labels: Annotated[CodeLabels, Field(exclude_if=lambda labels: not labels)] = {}
+    """By column, words for the codes of groups and of the target's classes: what reports call them.
+    They decide neither rows nor figures."""
 
     @property
     def holds_out_rows(self) -> bool:

@@ -6,6 +6,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedaudit.spec.base import SpecPart, Text
 from fedaudit.spec.errors import refuse_at
+from fedaudit.spec.naming.labels import repeated_labels
 from fedaudit.spec.source_traits import SourceTraits
 from fedaudit.spec.sources import FileSource, Scales
 
@@ -22,6 +23,9 @@ _DEALT = (
 FeatureKind = Literal["numeric", "categorical"]
 Encoding = Literal["one-hot", "ordinal"]
 Missing = Literal["reject", "drop-row", "constant"]
+MissingRequired = Literal["reject", "drop-row"]
+_REQUIRED = Field(exclude_if=lambda rule: rule == "reject")
+"""Specs came before such a field: the default is left out of what is hashed."""
 
 
 class Feature(SpecPart):
@@ -78,6 +82,24 @@ class Feature(SpecPart):
                 assert_never(self.missing)
 
 
+class OneHot(SpecPart):
+    """Columns of 0 and 1 that are one attribute: each the members of one group."""
+
+    columns: Annotated[dict[Text, Text], Field(min_length=1, max_length=1000)]
+    """By column, the name of its group."""
+    none: Text | None = None
+    """The group of rows in which no column is set; null leaves them without a group."""
+
+    @model_validator(mode="after")
+    def _groups_differ(self) -> Self:
+        groups = [*self.columns.values(), *([] if self.none is None else [self.none])]
+        if repeated := repeated_labels(groups):
+            raise ValueError(f"two groups would be called {sorted(repeated)[0]!r}; rename one")
+        if len(groups) < 2:
+            raise ValueError("makes one group only; join two columns, or name the rest by `none`")
+        return self
+
+
 class Iid(SpecPart):
     """Rows are dealt to clients at random, as evenly as they go."""
 
@@ -114,6 +136,16 @@ Standardise = Literal["global", "client"]
 Dealt = Iid | Dirichlet | Shards
 """The partitions that deal rows out by the experiment's seed."""
 Partition = Annotated[Dealt | ByColumn, Field(discriminator="method")]
+
+
+def _drops(rule: MissingRequired) -> bool:
+    match rule:
+        case "drop-row":
+            return True
+        case "reject":
+            return False
+        case _:
+            assert_never(rule)
 
 
 def _all_or_some(features: object) -> str:
@@ -157,6 +189,16 @@ class Table(FileSource):
     """Columns, or all but the client key, the target, the sensitive attributes and those under
     `drop`."""
     drop: Annotated[list[Text], Field(max_length=10_000)] = []
+    missing_client: Annotated[MissingRequired, _REQUIRED] = "reject"
+    """What a row with an empty client key means: an error, or a row to leave out."""
+    missing_target: Annotated[MissingRequired, _REQUIRED] = "reject"
+    """What a row with an empty target means: an error, or a row to leave out."""
+    join: Annotated[
+        dict[Text, OneHot], Field(max_length=20, exclude_if=lambda joined: not joined)
+    ] = {}
+    """Attributes that several columns of 0 and 1 hold together, to be named under
+    `fairness.sensitive`; these columns are no features unless `features` names them. Specs came
+    before this field: where it is empty it is left out of what is hashed."""
     positive: Text | None = None
     """For a two-class target: the value that counts as the positive class."""
     missing_values: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=20)] = [
@@ -182,6 +224,16 @@ class Table(FileSource):
         return self
 
     @property
+    def drops_without_client(self) -> bool:
+        """Whether rows that name no client are left out."""
+        return _drops(self.missing_client)
+
+    @property
+    def drops_without_target(self) -> bool:
+        """Whether rows without a target are left out."""
+        return _drops(self.missing_target)
+
+    @property
     def dealt(self) -> Dealt | None:
         """How the seed deals rows to clients; None where a column names the client."""
         match self.partition:
@@ -198,6 +250,7 @@ class Table(FileSource):
             draws_data=self.dealt is not None or self._standardised_over_training,
             client_key=self._key_column,
             made_up=False,
+            target_name=self.target,
             target="either",
             images=False,
             attributes=None,

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self, assert_never
 from pydantic import BeforeValidator, Field, model_validator
 
 from fedaudit.spec.base import SpecPart
+from fedaudit.spec.methods.method_kinds import DEFAULT_METHOD, TrainingMethod
 
 
 class FixedCohort(SpecPart):
@@ -108,10 +109,20 @@ class Stopping(SpecPart):
     """Held-out clients drawn for each validation; null takes them all."""
 
 
+def is_validated(number: int, *, every: int, last_round: int) -> bool:
+    """Whether a round is validated: each that `every` divides, and always the last one."""
+    return number % every == 0 or number == last_round
+
+
 class Training(SpecPart):
     """Rounds of sampling, local updates, clustering and averaging."""
 
     loss: Loss
+    # Specs came before this field: where it is the default it is left out of what is hashed.
+    method: Annotated[TrainingMethod, Field(exclude_if=lambda method: method == DEFAULT_METHOD)] = (
+        DEFAULT_METHOD
+    )
+    """What clients send, and whether those held out make models of their own."""
     hypotheses: Annotated[int, Field(ge=1, le=1000)] = 1
     """k."""
     rounds: Annotated[int, Field(ge=1, le=1_000_000)]
@@ -120,6 +131,11 @@ class Training(SpecPart):
     local: Local = Local()
     clustering: Clustering = KMeans(method="k-means")
     stopping: Stopping = Stopping()
+
+    @property
+    def rounds_played(self) -> int:
+        """Rounds at most: none where clients send nothing."""
+        return self.rounds if self.method.releases else 0
 
     @property
     def root_mean(self) -> bool:

@@ -12,14 +12,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.base.cell import Cell, charges_population, draws_in_secret
+from fedaudit.training.base.cell import Cell, charges_population, counts_clients, draws_in_secret
 from fedaudit.training.base.cohort import Block, draw_block
 from fedaudit.training.base.parameter_plot import plot_unavailable_reason
-from fedaudit.training.base.predicted_rows import predicted_rows, predicting_hypotheses
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.row_figures import row_figures
 from fedaudit.training.base.splits import split_cells
 from fedaudit.training.base.stopping import EarlyStopping, RunEnd, release_number
-from fedaudit.training.engine import build_engine
+from fedaudit.training.engine import build_engine, score_rounds
 from fedaudit.training.stack_key import stack_key
 from fedaudit.training.stacked.host_rounds import HostRound, gather_to_host, joined
 from fedaudit.training.stacked.round_method import build_draws
@@ -254,31 +254,26 @@ class Stack:
             clients = np.tile(self._splits.validation[self._running], (len(steps), 1))
         else:
             clients = np.concatenate(block.validation[steps])
-        return self._engine.score(
+        return score_rounds(
+            self._engine,
             joined([part.hypotheses for part in played]),
             clients,
             self._running * len(steps),
             joined([part.sizes for part in played]),
+            by_client=counts_clients(self._cells[0].spec),
         )
 
     def result(self, position: int) -> FinalResult:
         """The result of the finished run at `position`, at its best hypotheses."""
-        state = self._states[position]
-        clients = self._splits.validation[[position]]
-        with torch.no_grad():
-            figures = self._engine.score(
-                torch.from_numpy(state.best_hypotheses)[None].to(self._device),
-                clients,
-                [position],
-                torch.from_numpy(state.best_sizes)[None].to(self._device),
-                per_client=True,
-            )
-        cell = self._cells[position]
-        rows, final = cell.federation.mask[clients[0]].sum(1), figures.final
-        predicted, predicting = {}, None
-        if final is not None:
-            of_rows = cell.federation, cell.spec.fairness, final.rows, clients[0]
-            predicted, predicting = predicted_rows(*of_rows), predicting_hypotheses(*of_rows)
+        state, cell = self._states[position], self._cells[position]
+        clients = self._splits.validation[position]
+        place = cell.federation.rows_of(clients)
+        figures = self._scored(position, state, per_client=True, tuned=True)
+        if figures.final is None:
+            raise RuntimeError("the last evaluation is made client by client")
+        # What personal steps make of any model is no merit of the rounds.
+        plays = cell.spec.training.method.releases
+        started = self._scored(position, first_state(cell), per_client=False, tuned=plays)
         return FinalResult(
             stopped_by=self._stopped.get(position, "running"),
             rounds=state.round,
@@ -288,15 +283,28 @@ class Stack:
             validation_loss=float(figures.validation_loss[0]),
             accuracy=None if figures.accuracy is None else float(figures.accuracy[0]),
             fairness={name: count[0] for name, count in figures.counts.items()},
-            single_row_clients=int((rows == 1).sum()),
+            single_row_clients=int((cell.federation.counts[clients] == 1).sum()),
             collapsed_rounds=state.collapsed_rounds,
-            scores={} if final is None else final.scores,
-            by_hypothesis={} if final is None else final.by_hypothesis,
-            predicted=predicted,
-            predicting=predicting,
+            start_loss=float(started.selection_loss[0]),
+            **vars(row_figures(cell, figures.final, place, by_client=True)),
         )
 
-    # -- state ----------------------------------------------------------------------------------
+    def _scored(self, position: int, state: CellState, *, per_client: bool, tuned: bool) -> Figures:
+        """Figures of a state's best hypotheses on all validation clients of a cell.
+
+        `tuned`: by those that make models of their own.
+        """
+        with torch.no_grad():
+            return self._engine.score(
+                torch.from_numpy(state.best_hypotheses)[None].to(self._device),
+                self._splits.validation[[position]],
+                [position],
+                torch.from_numpy(state.best_sizes)[None].to(self._device),
+                per_client=per_client,
+                tuned=tuned,
+            )
+
+    # -- state and layout -------------------------------------------------------------------------
 
     def checkpoint(self, position: int) -> bytes:
         """The checkpoint of the cell at `position`; the same for the same state."""
@@ -338,13 +346,11 @@ class Stack:
     def _last_round(self, position: int) -> int:
         """The spec's last round, or the last before one that would exceed the population's
         budget."""
-        last, cap = self._cells[position].spec.training.rounds, self._caps[position]
+        last, cap = self._cells[position].spec.training.rounds_played, self._caps[position]
         if cap is None or not self._together:
             return last
         state = self._states[position]
         return min(last, state.round + cap - int(state.budget_uses[0]))
-
-    # -- layout ---------------------------------------------------------------------------------
 
     def _store_running(self, position: int) -> None:
         """Puts what the tensors hold of a running cell into its state."""

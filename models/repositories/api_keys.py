@@ -1,14 +1,15 @@
 """API keys: made once in plain text, found again by their hash."""
 
 import hashlib
-import hmac
 import secrets
 from collections.abc import Sequence
+from datetime import timedelta
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, and_, literal, or_, select, update
 
-from models.clock import utc_now
+from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
+from models.person import Actor, Person
 from models.repositories.base import Repository
 from models.tables.api_keys import ApiKey
 
@@ -19,17 +20,27 @@ _SHOWN_CHARACTERS = 10
 class ApiKeyRepository(Repository):
     """Keys across projects: a key determines the project."""
 
-    def create(self, *, project_id: str, name: str, scopes: Sequence[str]) -> tuple[ApiKey, str]:
+    def create(
+        self,
+        *,
+        project_id: str,
+        name: str,
+        scopes: Sequence[str],
+        person: Person | None = None,
+        created_by: Actor | None = None,
+    ) -> tuple[ApiKey, str]:
         """A new key and its plain text, which is shown this once and cannot be read back."""
-        plain = _MARK + secrets.token_urlsafe(32)
+        plain = _new_secret()
         key = ApiKey(
             id=new_id(),
             project_id=project_id,
             name=name,
             prefix=plain[:_SHOWN_CHARACTERS],
-            hash=_hash(plain),
+            hash=hash_of_key(plain),
             scopes=list(scopes),
+            person=None if person is None else person.as_dict(),
             created_at=utc_now(),
+            created_by=None if created_by is None else created_by.as_dict(),
             revoked_at=None,
         )
         self.session.add(key)
@@ -41,14 +52,31 @@ class ApiKeyRepository(Repository):
 
         What is looked up is a hash, so the time taken says nothing about the stored keys.
         """
-        digest = _hash(plain)
-        key = self._one(select(ApiKey).where(ApiKey.hash == digest, ApiKey.revoked_at.is_(None)))
-        return key if key is not None and hmac.compare_digest(key.hash, digest) else None
+        digest = hash_of_key(plain)
+        return self._one(select(ApiKey).where(opens(literal(digest))))
 
-    def is_in_force(self, id: str) -> bool:  # noqa: A002
-        """Whether a key that was found before is not revoked since."""
-        key = self.session.get(ApiKey, id)
-        return key is not None and key.revoked_at is None
+    def is_in_force(self, secret_hash: str) -> bool:
+        """Whether a secret that opened a key before still does."""
+        return self._one(select(ApiKey).where(opens(literal(secret_hash)))) is not None
+
+    def rotate(self, project_id: str, id: str, *, overlap: timedelta) -> tuple[ApiKey, str] | None:  # noqa: A002
+        """The key with a new secret, and its plain text; None where this project has no such key
+        in force.
+
+        The secret before it opens the key for `overlap` more; one that was replaced before that
+        ends at once.
+        """
+        mine = (ApiKey.id == id, ApiKey.project_id == project_id, ApiKey.revoked_at.is_(None))
+        key = self._one(select(ApiKey).where(*mine).with_for_update())
+        if key is None:
+            return None
+        plain, now = _new_secret(), utc_now()
+        key.previous_hash = key.hash if overlap else None
+        key.previous_until = now + overlap if overlap else None
+        key.hash, key.prefix = hash_of_key(plain), plain[:_SHOWN_CHARACTERS]
+        key.rotated_at = now
+        self.session.flush()
+        return key, plain
 
     def list(self, project_id: str) -> list[ApiKey]:
         """A project's keys, also the revoked ones, oldest first."""
@@ -67,6 +95,18 @@ class ApiKeyRepository(Repository):
         )
 
 
-def _hash(plain: str) -> str:
+def hash_of_key(plain: str) -> str:
+    """What is stored of a secret."""
     # A key holds 256 random bits: a slow hash would protect nothing and cost every request.
     return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def opens(secret_hash: ColumnElement[str]) -> ColumnElement[bool]:
+    """The condition that a key is in force, and that this secret opens it: its own, or the one
+    before while that is let in beside it. The database's clock decides."""
+    before = and_(ApiKey.previous_hash == secret_hash, ApiKey.previous_until > seconds_from_now())
+    return and_(ApiKey.revoked_at.is_(None), or_(ApiKey.hash == secret_hash, before))
+
+
+def _new_secret() -> str:
+    return _MARK + secrets.token_urlsafe(32)

@@ -1,10 +1,11 @@
 """What repositories share: the project they may see, and the few statements they all use."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from sqlalchemy import CursorResult, Select, Table, Update, inspect, select
+from sqlalchemy import CursorResult, Executable, Insert, Select, Table, Update, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import Delete
@@ -12,6 +13,26 @@ from sqlalchemy.sql.dml import Delete
 from models.tables.base import Base
 
 Row = TypeVar("Row", bound=Base)
+
+
+_GATHERED = "fedaudit.gathered"
+"""Where a session keeps what `gathered_writes` has gathered."""
+
+
+@contextmanager
+def gathered_writes(session: Session) -> Iterator[None]:
+    """Rows that repositories insert or put meanwhile go to the database at the end, many at a time.
+
+    They cannot be read before. For rows of several owners, whose statements would be the same.
+    """
+    gathered: dict[Executable, list[dict[str, Any]]] = {}
+    session.info[_GATHERED] = gathered
+    try:
+        yield
+    finally:
+        del session.info[_GATHERED]
+    for statement, rows in gathered.items():
+        session.execute(statement, rows)
 
 
 class Repository:
@@ -28,7 +49,14 @@ class Repository:
     def _insert(self, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
         """Many rows in one go, past the ORM's unit of work."""
         if rows:
-            self.session.execute(table_of(table).insert(), rows)
+            self._write(_plain_insert(table), rows)
+
+    def _write(self, statement: Executable, rows: Sequence[dict[str, Any]]) -> None:
+        gathered = self.session.info.get(_GATHERED)
+        if gathered is None:
+            self.session.execute(statement, list(rows))
+        else:
+            gathered.setdefault(statement, []).extend(rows)
 
     def _insert_absent(self, table: type[Base], row: dict[str, Any]) -> bool:
         """Inserts unless the key exists; a concurrent insert of the key is waited for."""
@@ -36,9 +64,14 @@ class Repository:
         key = table_of(table).primary_key.columns
         return self.session.execute(statement.returning(*key)).first() is not None
 
+    def _insert_all_absent(self, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
+        """Inserts those rows whose key does not exist."""
+        if rows:
+            self.session.execute(_insert_on(table, self._dialect()).on_conflict_do_nothing(), rows)
+
     def _put(self, table: type[Base], row: dict[str, Any]) -> None:
         """Inserts the row, or overwrites the one with its primary key."""
-        self.session.execute(_upsert(table, self._dialect(), tuple(row)), row)
+        self._write(_upsert(table, self._dialect(), tuple(row)), [row])
 
     def _dialect(self) -> str:
         return self.session.get_bind().dialect.name
@@ -65,23 +98,32 @@ class ScopedRepository(Repository):
         return select(table).where(table_of(table).c.project_id == self.project_id)
 
 
-class ExperimentPartRepository(Repository):
-    """Rows that belong to one experiment.
+class PartRepository(Repository):
+    """Rows that belong to one owner, such as an experiment.
 
     Built with a project it reads that project's rows only, as the API must; without one it reads
     across projects, as workers and the sweeper do. Rows are written under the project they name.
     """
 
+    _owner: ClassVar[str]
+    """The column that names the owner."""
+
     def __init__(self, session: Session, project_id: str | None = None) -> None:
         super().__init__(session)
         self.project_id = project_id
 
-    def _select(self, table: type[Row], experiment_id: str) -> Select[Row]:
+    def _select(self, table: type[Row], owner_id: str) -> Select[Row]:
         columns = table_of(table).c
-        statement = select(table).where(columns.experiment_id == experiment_id)
+        statement = select(table).where(columns[self._owner] == owner_id)
         if self.project_id is not None:
             statement = statement.where(columns.project_id == self.project_id)
         return statement
+
+
+class ExperimentPartRepository(PartRepository):
+    """Rows that belong to one experiment."""
+
+    _owner = "experiment_id"
 
 
 def table_of(table: type[Base]) -> Table:
@@ -94,6 +136,11 @@ def _insert_on(table: type[Base], dialect: str) -> postgresql.Insert | sqlite.In
     if dialect == "postgresql":
         return postgresql.insert(table_of(table))
     return sqlite.insert(table_of(table))
+
+
+@cache
+def _plain_insert(table: type[Base]) -> Insert:
+    return table_of(table).insert()
 
 
 @cache

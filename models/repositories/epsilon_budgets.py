@@ -22,6 +22,7 @@ from models.repositories.contents.budget_rows import (
     is_reservation,
     of_figure,
 )
+from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.federations import Federation
 from models.tables.reservations import Reservation
 from models.values import Budget, BudgetFigure
@@ -50,12 +51,14 @@ class EpsilonBudgetRepository(BudgetRows):
         """
         shown = replace(budget, spent=0.0, reserved=0.0)
         counted = self._counted(federation_id, budget)
+        ledgers = self._declared_ledgers(federation_id) if counted else frozenset()
         for whose in _groups(counted):
             mine = [one for one in counted if _is_about(one, whose)]
             spent, reserved = _amounts(mine, budget, price)
             if shown.unit is None or spent + reserved > shown.spent + shown.reserved:
                 others = [one for one in mine if one.federation_id != federation_id]
                 others_spent, others_reserved = _amounts(others, budget, price)
+                declared = [one for one in mine if one.experiment_id in ledgers]
                 shown = replace(
                     shown,
                     spent=spent,
@@ -64,6 +67,7 @@ class EpsilonBudgetRepository(BudgetRows):
                     unit_key=whose[1] or None,
                     others_spent=others_spent,
                     others_reserved=others_reserved,
+                    declared=_amounts(declared, budget, price)[0],
                 )
         return shown
 
@@ -132,6 +136,26 @@ class EpsilonBudgetRepository(BudgetRows):
             count = compositions[one.observer]
             if count > (one.compositions or 0):
                 self._change(one, compositions=count, curve=_enlarged(one, count))
+        return True
+
+    def rebook(
+        self, experiment_id: str, *, held: Curve, spent: Curve | None, price: Price | None
+    ) -> bool:
+        """Books other divergences for what is held: `held` in all, of which `spent` is spent.
+
+        Of what is charged by histories and not by equal compositions. `spent`: None leaves it as it
+        is. `price`: None books it whether there is room or not, as for what has happened; otherwise
+        False, and nothing changed, where a budget has no room. True where nothing is held.
+        """
+        mine = self.held(experiment_id)
+        most = np.minimum(held, _UNBOUNDED)
+        if price is not None and not all(self._has_room(one, most, price) for one in mine):
+            return False
+        values: dict[str, object] = {"curve": most}
+        if spent is not None:
+            values |= {"step": np.minimum(spent, _UNBOUNDED), "compositions": 1}
+        for one in mine:
+            self._change(one, **values)
         return True
 
     def settle(self, experiment_id: str, compositions: Mapping[str, int]) -> bool:
@@ -239,6 +263,13 @@ class EpsilonBudgetRepository(BudgetRows):
         rows = [one for one in rows if _agree(budget.for_clients, one.unit_key)]
         rows.sort(key=lambda one: (one.experiment_id, -counts_for(budget).index(one.observer)))
         return list({one.experiment_id: one for one in rows}.values())
+
+    def _declared_ledgers(self, federation_id: str) -> frozenset[str]:
+        """Those that draw on this content, of every project whose spending counts."""
+        sharing = self._sharing(federation_id)
+        ids = () if sharing is None else sharing.ids
+        mine = select(DeclaredLedger.id).where(DeclaredLedger.federation_id.in_(ids))
+        return frozenset(self.session.scalars(mine))
 
     def _change(self, reservation: Reservation, **values: object) -> None:
         self._execute(update(Reservation).where(is_reservation(reservation)).values(values))

@@ -49,6 +49,11 @@ class EventRepository(ExperimentPartRepository):
         )
         return last
 
+    def of_type(self, experiment_id: str, *types: str) -> list[Event]:
+        """Its events of these types, in order."""
+        mine = self._select(Event, experiment_id).where(Event.type.in_(types))
+        return self._all(mine.order_by(Event.sequence))
+
     def after(self, experiment_id: str, sequence: int = 0, limit: int = 100) -> list[Event]:
         """Events numbered above `sequence`, in order."""
         return self._all(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, false, or_, select
+from sqlalchemy import ColumnElement, Select, and_, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute
 
 from models.repositories.base import table_of
@@ -42,6 +42,9 @@ def filtered(statement: Select[Experiment], filters: ExperimentFilters) -> Selec
         statement = statement.where(Experiment.created_at >= filters.created_after)
     if filters.created_before is not None:
         statement = statement.where(Experiment.created_at <= filters.created_before)
+    if filters.alarm is not None:
+        raised = func.coalesce(Experiment.alarms, 0) > 0
+        statement = statement.where(raised if filters.alarm else ~raised)
     if filters.adjacency is not None:
         counted = has_epsilon(table_of(Experiment).c.id, adjacency=filters.adjacency)
         statement = statement.where(counted)

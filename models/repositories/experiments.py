@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 from models.clock import utc_now
+from models.person import Actor
 from models.repositories.base import ScopedRepository
 from models.repositories.budgets import BudgetRepository
 from models.repositories.epsilon_budgets import (
@@ -17,6 +18,7 @@ from models.repositories.epsilon_budgets import (
 from models.repositories.events import EventRepository
 from models.repositories.experiment_lists import cursor_of, filtered, paged
 from models.repositories.ledger import LedgerRepository
+from models.repositories.webhooks.announcements import AnnouncementRepository
 from models.tables.experiments import Experiment, ExperimentTag
 from models.tables.units import Unit
 from models.values import (
@@ -132,6 +134,7 @@ class ExperimentRepository(ScopedRepository):
         id: str,  # noqa: A002
         *,
         price: LeakagePrice,
+        cancelled_by: Actor | None = None,
     ) -> Experiment | None:
         """Asks for an end, and answers with the experiment as it then is; None if there is none.
 
@@ -141,13 +144,14 @@ class ExperimentRepository(ScopedRepository):
         experiment = self.get(id)
         if experiment is None or experiment.status in (*ENDED, "cancelling"):
             return experiment
-        asked_at = utc_now()
+        asked: dict[str, Any] = {"cancel_requested_at": utc_now()}
+        if cancelled_by is not None:
+            asked["cancelled_by"] = cancelled_by.as_dict()
         if self._withdraw(experiment):
             self.conclude(id, status="cancelled", reason="cancelled-by-caller", price=price)
-            self._set(id, cancel_requested_at=asked_at)
+            self._set(id, **asked)
         else:
-            active = ("queued", "running")
-            self._change(id, active, status="cancelling", cancel_requested_at=asked_at)
+            self._change(id, ("queued", "running"), status="cancelling", **asked)
         return self.get(id)
 
     def conclude(
@@ -173,7 +177,16 @@ class ExperimentRepository(ScopedRepository):
         active = ("queued", "running", "cancelling")
         values = {} if figures is None else asdict(figures)
         ended = {"status_reason": reason, "status_detail": detail, "finished_at": utc_now()}
-        return self._change(id, active, status=status, **ended, **values)
+        changed = self._change(id, active, status=status, **ended, **values)
+        if changed:
+            AnnouncementRepository(self.session, self.project_id).experiment_ended(
+                id,
+                status=status,
+                reason=reason,
+                gate_outcome=None if figures is None else figures.gate_outcome,
+                alarms=0 if figures is None else figures.alarms or 0,
+            )
+        return changed
 
     def _withdraw(self, experiment: Experiment) -> bool:
         """True where no worker has the unit; a unit left without experiments is cancelled.

@@ -68,6 +68,15 @@ class FederationRepository(BudgetRepository):
             )
         )
 
+    def disclosures(self, federation_id: str) -> list[Mapping[str, Any]]:
+        """The policies that bind who looks at a federation's groups: the project's own, and that of
+        the owner of its content. None where the project has no such federation."""
+        mine = self.get(federation_id)
+        if mine is None:
+            return []
+        rows = (mine, self.of_owner(mine.fingerprint))
+        return [row.disclosure for row in rows if row is not None and row.disclosure is not None]
+
     def registered_at(self, path: str) -> Federation | None:
         """The newest federation that is ready and was registered by this path below the sources.
 
@@ -190,13 +199,20 @@ class FederationRepository(BudgetRepository):
         )
         return bool(self.session.scalar(select(open_ones)))
 
+    def used(self, id: str) -> bool:  # noqa: A002
+        """Whether any experiment was ever submitted on it."""
+        submitted = exists().where(
+            Experiment.project_id == self.project_id, Experiment.federation_id == id
+        )
+        return bool(self.session.scalar(select(submitted)))
+
     def mark_deleted(self, id: str) -> bool:  # noqa: A002
         """Any status -> deleted, without a profile or a sketch; False where it was deleted before.
 
         `storage_key` stays until `forget_file`, so that what is left of the file can be found.
         """
         found = self.lock(id)
-        if found is None or found.status == "deleted":
+        if found is None or found.status in ("deleted", "erased"):
             return False
         if found.unit_id is not None:
             UnitRepository(self.session).withdraw(found.unit_id)

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Select, delete
 
 from models.clock import utc_now
+from models.person import Actor
 from models.repositories.base import ScopedRepository, table_of
 from models.tables.gate_policies import GatePolicy
 from models.values import Cursor, Page
@@ -15,11 +16,17 @@ class GatePolicyRepository(ScopedRepository):
     """A project's gates under names."""
 
     def put(
-        self, name: str, *, description: str, gates: Sequence[Mapping[str, Any]]
+        self,
+        name: str,
+        *,
+        description: str,
+        gates: Sequence[Mapping[str, Any]],
+        by: Actor | None = None,
     ) -> tuple[GatePolicy, bool]:
         """The policy as it now is, and whether it is new. An existing one is replaced."""
         now = utc_now()
         content = [dict(gate) for gate in gates]
+        actor = None if by is None else by.as_dict()
         row = {
             "project_id": self.project_id,
             "name": name,
@@ -27,6 +34,8 @@ class GatePolicyRepository(ScopedRepository):
             "gates": content,
             "created_at": now,
             "updated_at": now,
+            "created_by": actor,
+            "updated_by": actor,
         }
         stored = None
         while stored is None:  # again where it is deleted between the two statements
@@ -36,12 +45,17 @@ class GatePolicyRepository(ScopedRepository):
             stored.description = description
             stored.gates = content
             stored.updated_at = now
+            stored.updated_by = actor
             self.session.flush()
         return stored, new
 
     def get(self, name: str) -> GatePolicy | None:
         """One policy, or None where the project has no such one."""
         return self._one(self._named(name))
+
+    def lock(self, name: str) -> GatePolicy | None:
+        """Like `get`, and nobody else changes it until the transaction ends."""
+        return self._one(self._named(name).with_for_update())
 
     def list(self, *, cursor: Cursor | None = None, limit: int = 50) -> Page[GatePolicy]:
         """By name; the cursor is (name,)."""

@@ -1,11 +1,12 @@
 """Idempotency keys: a repeated request is answered as the first one was."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import delete, select, tuple_
 
-from models.clock import utc_now
+from models.clock import seconds_from_now, utc_now
 from models.repositories.base import Repository
 from models.tables.idempotency import IdempotencyKey
 
@@ -54,3 +55,13 @@ class IdempotencyRepository(Repository):
                 "created_at": utc_now(),
             },
         )
+
+    def forget(self, older_than: timedelta, *, limit: int) -> int:
+        """Deletes keys that old: the same request is a new one then. Returns how many."""
+        columns = (IdempotencyKey.api_key_id, IdempotencyKey.route, IdempotencyKey.key)
+        old = (
+            select(*columns)
+            .where(IdempotencyKey.created_at < seconds_from_now(-older_than.total_seconds()))
+            .limit(limit)
+        )
+        return self._execute(delete(IdempotencyKey).where(tuple_(*columns).in_(old)))

@@ -1,48 +1,19 @@
 """The packed ledger: inserted in blocks, read by round."""
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import func, select
 
 from models.clock import utc_now
 from models.repositories.base import ExperimentPartRepository
+from models.repositories.entries.client_rounds import ClientRoundsRepository
+from models.repositories.entries.packed_rows import PackedRowRepository
 from models.tables.experiments import Experiment
 from models.tables.ledger import Ledger, LedgerTotals, ReleaseIntent
+from models.tables.lifecycle.erasures import ErasedLedger
 from models.values import Cursor, Intent, LedgerRow, LedgerTotalsRow
-
-_INPUTS = (
-    "mechanism",
-    "n",
-    "noise_multiplier",
-    "radius",
-    "radius_floor",
-    "clip",
-    "noise",
-    "guarantee",
-    "event",
-    "delta",
-    "adjacency",
-    "accountant",
-    "components",
-)
-_COLUMNS = (
-    "round",
-    "release",
-    "subject_kind",
-    "observer",
-    "subjects",
-    "outcomes",
-    "radii",
-    "releases",
-    "clusters",
-    "epsilons",
-    "digest",
-    "link",
-    "interrupted",
-)
 
 _FOLLOWED = (
     select(Ledger.experiment_id)
@@ -54,110 +25,43 @@ _FOLLOWED = (
     .exists()
 )
 
-Digest = tuple[int, int, str, str, bytes]
 
-
-class LedgerRepository(ExperimentPartRepository):
+class LedgerRepository(PackedRowRepository, ExperimentPartRepository):
     """Ledger rows, which are only ever inserted, and what is kept beside them."""
 
-    def insert(self, experiment_id: str, project_id: str, rows: Sequence[LedgerRow]) -> None:
-        """Adds a block of rounds; inside a fenced transaction."""
-        owner = {"experiment_id": experiment_id, "project_id": project_id}
-        self._insert(
-            Ledger,
-            [
-                {
-                    **owner,
-                    **{name: getattr(row, name) for name in _COLUMNS},
-                    **{name: row.inputs.get(name) for name in _INPUTS},
-                }
-                for row in rows
-            ],
-        )
+    _table = Ledger
 
-    def rows_after(
+    def history(
         self,
         experiment_id: str,
+        subject: int,
         round_from: int | None = None,
         round_to: int | None = None,
         *,
         after: Cursor | None = None,
         limit: int = 100,
     ) -> list[LedgerRow]:
-        """Packed rows with round_from <= round <= round_to, in the order of the key.
-
-        `after` is a row's (round, release, subject_kind, observer); the answer begins behind it.
-        """
-        key = (Ledger.round, Ledger.release, Ledger.subject_kind, Ledger.observer)
-        statement = self._select(Ledger, experiment_id)
-        if round_from is not None:
-            statement = statement.where(Ledger.round >= round_from)
-        if round_to is not None:
-            statement = statement.where(Ledger.round <= round_to)
-        if after is not None:
-            # The first condition is implied by the second and lets the index begin there.
-            statement = statement.where(Ledger.round >= after[0], tuple_(*key) > tuple(after))
-        return [_unpack(row) for row in self._all(statement.order_by(*key).limit(limit))]
-
-    def keys_after(
-        self, experiment_id: str, *, after: Cursor | None = None, limit: int = 100
-    ) -> list[Cursor]:
-        """The keys of the rows that `rows_after` gives, whatever their columns hold."""
-        key = (Ledger.round, Ledger.release, Ledger.subject_kind, Ledger.observer)
-        statement = self._select(Ledger, experiment_id).with_only_columns(*key)
-        if after is not None:
-            statement = statement.where(Ledger.round >= after[0], tuple_(*key) > tuple(after))
-        return [tuple(row) for row in self.session.execute(statement.order_by(*key).limit(limit))]
-
-    def row(self, experiment_id: str, key: Cursor) -> LedgerRow | None:
-        """The row with a key (round, release, subject_kind, observer)."""
-        round_, release, subject_kind, observer = key
-        found = self._one(
-            self._select(Ledger, experiment_id).where(
-                Ledger.round == round_,
-                Ledger.release == release,
-                Ledger.subject_kind == subject_kind,
-                Ledger.observer == observer,
+        """As `rows_after`, but for rows that do not name a subject: at least where rounds are
+        indexed they are left out, and the others have its element alone."""
+        index = ClientRoundsRepository(self.session, self.project_id)
+        indexed = index.indexed_rounds(experiment_id)
+        first = max(round_from or 1, 1 if after is None else after[0])
+        last = indexed if round_to is None else min(indexed, round_to)
+        rows: list[LedgerRow] = []
+        if first <= last:
+            # One round more, because all rows of the first may lie before the place to begin at.
+            rounds = index.rounds_of(
+                experiment_id, subject, first=first, last=last, limit=limit + 1
             )
-        )
-        return None if found is None else _unpack(found)
-
-    def digests(self, experiment_id: str) -> Iterator[Digest]:
-        """The key (round, release, subject_kind, observer) and digest of every row, in order."""
-        key = (Ledger.round, Ledger.release, Ledger.subject_kind, Ledger.observer)
-        statement = self._select(Ledger, experiment_id).order_by(*key)
-        rows = self.session.execute(
-            statement.with_only_columns(*key, Ledger.digest).execution_options(yield_per=1000)
-        )
-        for round_, release, kind, observer, digest in rows:
-            yield round_, release, kind, observer, bytes(digest)
-
-    def last_link(self, experiment_id: str) -> bytes | None:
-        """The chain's head: the link of the row that was inserted last; None before the first."""
-        newest = self.last_row(experiment_id)
-        return None if newest is None else newest[1]
-
-    def last_row(self, experiment_id: str) -> tuple[int, bytes] | None:
-        """Round and link of the row that was inserted last; None before the first.
-
-        Rounds are inserted in the order (round, release), and the repeat of a lost round carries
-        a later release.
-        """
-        key = (Ledger.round, Ledger.release, Ledger.subject_kind, Ledger.observer)
-        newest = self.session.execute(
-            self._select(Ledger, experiment_id)
-            .with_only_columns(Ledger.round, Ledger.link)
-            .order_by(*(column.desc() for column in key))
-            .limit(1)
-        ).first()
-        return None if newest is None else (newest[0], bytes(newest[1]))
-
-    def count(self, experiment_id: str, *, observer: str | None = None) -> int:
-        """The number of packed rows; of one observer, or of all."""
-        counted = self._select(Ledger, experiment_id).with_only_columns(func.count())
-        if observer is not None:
-            counted = counted.where(Ledger.observer == observer)
-        return self.session.scalar(counted) or 0
+            rows = self.rows_of_subject(
+                experiment_id, subject, rounds[: limit + 1], after=after, limit=limit
+            )
+        if len(rows) < limit:
+            begin = max(first, indexed + 1)
+            rows += self.rows_after(
+                experiment_id, begin, round_to, after=after, limit=limit - len(rows)
+            )
+        return rows
 
     def put_totals(
         self,
@@ -226,6 +130,8 @@ class LedgerRepository(ExperimentPartRepository):
                 Experiment.status.in_(("failed", "cancelled")),
                 func.coalesce(Experiment.status_reason, "") != "diverged",
                 ReleaseIntent.experiment_id.not_in(excluded),
+                # Without names nothing can be entered any more.
+                ReleaseIntent.experiment_id.not_in(select(ErasedLedger.owner_id)),
             )
             .distinct()
             .limit(limit)
@@ -249,9 +155,3 @@ class LedgerRepository(ExperimentPartRepository):
             charged = charged + np.bincount(lost, minlength=size)
         most: list[int] = charged.max(axis=1, initial=0).tolist()
         return most
-
-
-def _unpack(row: Ledger) -> LedgerRow:
-    values: dict[str, Any] = {name: getattr(row, name) for name in _COLUMNS}
-    values.update(digest=bytes(row.digest), link=bytes(row.link))
-    return LedgerRow(**values, inputs={name: getattr(row, name) for name in _INPUTS})

@@ -2,6 +2,7 @@
 
 from sqlalchemy.orm import Session
 
+from models.repositories.audits.audits import AuditRepository
 from models.repositories.experiments import ENDED, ExperimentRepository
 from models.repositories.federations import FederationRepository
 from models.values import LeakagePrice, ReclaimedUnit
@@ -12,15 +13,18 @@ def fail_unit(session: Session, taken: ReclaimedUnit, *, price: LeakagePrice) ->
 
     Experiments fail with the reason `worker-lost`, or are cancelled where the caller had asked for
     it. Reservations are settled by what the ledger shows, open intents counted as spent, at the
-    leakage that `price` gives. A
-    federation that was to be profiled is rejected. Called in the transaction that took the unit
-    back.
+    leakage that `price` gives. A federation that was to be profiled is rejected, and an audit
+    fails. Called in the transaction that took the unit back.
     """
     federations = FederationRepository(session, taken.project_id)
     federation = federations.of_unit(taken.unit_id)
     if federation is not None:
         fault = {"pointer": "", "message": f"{taken.reason}; upload or register it again"}
         federations.set_rejected(federation.id, [fault], unit_id=taken.unit_id)
+    audits = AuditRepository(session, taken.project_id)
+    audit = audits.of_unit(taken.unit_id)
+    if audit is not None:
+        audits.fail(audit.id, "worker-lost", [{"pointer": "", "message": taken.reason}])
     experiments = ExperimentRepository(session, taken.project_id)
     ended = []
     for experiment in experiments.of_unit(taken.unit_id):

@@ -5,11 +5,13 @@ from typing import Any
 from sqlalchemy import Column, ColumnElement, Select, and_, exists, not_, or_, select
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
+from models.report_values import ListedReport, ReportFilters
 from models.repositories.base import table_of
 from models.tables.experiments import Experiment, ExperimentTag
 from models.tables.report_figures import ReportFigure
 from models.tables.report_summaries import ReportSummary
-from models.values import Bound, Cursor, ListedReport, ReportFilters
+from models.tables.sign_offs import SignOff
+from models.values import Bound, Cursor
 
 SORT_KEYS = ("created_at", "finished_at", "name")
 """What a list may be sorted by besides figures."""
@@ -35,6 +37,7 @@ def listed(project_id: str, *, sort: str, attribute: str, observer: str) -> Sele
                 "gate_outcome",
                 "created_at",
                 "finished_at",
+                "created_by",
             )
         ),
         _summaries.report_hash,
@@ -61,16 +64,14 @@ def listed(project_id: str, *, sort: str, attribute: str, observer: str) -> Sele
 
 def filtered(statement: Select[Any], filters: ReportFilters, *, project_id: str) -> Select[Any]:
     """The statement with every filter that is set."""
-    for name in ("name", "federation_id", "mechanism", "gate_outcome"):
+    for name, column in _exact().items():
         value = getattr(filters, name)
         if value is not None:
-            statement = statement.where(_experiments[name] == value)
-    if filters.guarantee is not None:
-        statement = statement.where(_summaries.guarantee_kind == filters.guarantee)
-    if filters.in_force is not None:
-        statement = statement.where(_summaries.in_force == filters.in_force)
-    if filters.unit is not None:
-        statement = statement.where(_summaries.unit == filters.unit)
+            statement = statement.where(column == value)
+    if filters.sign_off is not None:
+        statement = statement.where(_signed_off(filters.sign_off))
+    if filters.search is not None:
+        statement = statement.where(_experiments.name.icontains(filters.search, autoescape=True))
     if filters.tag is not None:
         tags = table_of(ExperimentTag).c
         tagged = and_(tags.experiment_id == _experiments.id, tags.tag == filters.tag)
@@ -124,6 +125,32 @@ def has_epsilon(
     if adjacency is not None:
         conditions.append(row.adjacency == adjacency)
     return exists().where(*conditions)
+
+
+def _exact() -> dict[str, ColumnElement[Any]]:
+    """What must be equal, by the name of the filter."""
+    same = ("name", "federation_id", "mechanism", "gate_outcome")
+    return {
+        **{name: _experiments[name] for name in same},
+        "guarantee": _summaries.guarantee_kind,
+        "in_force": _summaries.in_force,
+        "unit": _summaries.unit,
+        "label": _summaries.summary["guarantee", "label"].as_string(),
+        "person": _experiments.created_by["person"].as_string(),
+    }
+
+
+def _signed_off(decision: str) -> ColumnElement[bool]:
+    """Whether the newest sign-off has this decision; `none`: whether there is none."""
+    newest = table_of(SignOff).alias("newest").c
+    mine = newest.experiment_id == _summaries.experiment_id
+    if decision == "none":
+        return not_(exists().where(mine))
+    later = table_of(SignOff).alias("later").c
+    followed = exists().where(
+        later.experiment_id == newest.experiment_id, later.number > newest.number
+    )
+    return exists().where(mine, newest.decision == decision, not_(followed))
 
 
 def _filter_figures(filters: ReportFilters) -> list[ColumnElement[bool]]:

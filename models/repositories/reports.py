@@ -7,19 +7,14 @@ from typing import Any
 from sqlalchemy import select
 
 from models.clock import utc_now
+from models.report_values import IndexedFigure, ListedReport, ReportFilters, ReportIndex
 from models.repositories.base import ExperimentPartRepository, ScopedRepository, table_of
 from models.repositories.report_lists import cursor_of, filtered, listed, paged
+from models.tables.experiments import Experiment
 from models.tables.report_figures import ReportFigure
 from models.tables.report_summaries import ReportSummary
 from models.tables.reports import Report
-from models.values import (
-    Cursor,
-    IndexedFigure,
-    ListedReport,
-    Page,
-    ReportFilters,
-    ReportIndex,
-)
+from models.values import Cursor, Page
 
 
 class ReportRepository(ExperimentPartRepository):
@@ -104,6 +99,31 @@ class ReportListRepository(ScopedRepository):
             names = IndexedFigure.__dataclass_fields__
             found[experiment_id].append(IndexedFigure(**dict(zip(names, values, strict=True))))
         return found
+
+    def people(self, limit: int = 200) -> "Sequence[str]":
+        """The names of those who submitted the experiments with a report, sorted."""
+        experiments, summaries = table_of(Experiment).c, table_of(ReportSummary).c
+        name = experiments.created_by["person"].as_string()
+        return self.session.scalars(
+            select(name)
+            .join_from(ReportSummary, Experiment, experiments.id == summaries.experiment_id)
+            .where(summaries.project_id == self.project_id, name.is_not(None))
+            .distinct()
+            .order_by(name)
+            .limit(limit)
+        ).all()
+
+    def federations(self, limit: int = 200) -> "Sequence[str]":
+        """The ids of the federations that reports are about, the newest last."""
+        experiments, summaries = table_of(Experiment).c, table_of(ReportSummary).c
+        return self.session.scalars(
+            select(experiments.federation_id)
+            .join_from(ReportSummary, Experiment, experiments.id == summaries.experiment_id)
+            .where(summaries.project_id == self.project_id)
+            .distinct()
+            .order_by(experiments.federation_id)
+            .limit(limit)
+        ).all()
 
     def attributes(self, figure: str) -> "Sequence[str]":
         """The sensitive attributes for which some report has the figure, sorted."""

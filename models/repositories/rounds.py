@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy.orm import defer
-
 from models.repositories.base import ExperimentPartRepository
 from models.tables.rounds import Round
 from models.values import RoundRow
@@ -27,20 +25,22 @@ class RoundRepository(ExperimentPartRepository):
         *,
         planes: bool = True,
         every: int = 1,
+        among: Sequence[int] | None = None,
     ) -> list[RoundRow]:
         """Rounds above `round_`, in order; without their planes, which can be long, if asked.
 
-        With `every`, only those that it divides.
+        With `every`, only those that it divides; with `among`, only those.
         """
         statement = self._select(Round, experiment_id).where(Round.round > round_)
         if every > 1:
             statement = statement.where(Round.round % every == 0)
-        names = list(RoundRow.__dataclass_fields__)
-        if not planes:
-            statement = statement.options(defer(Round.plane, raiseload=True))
-            names.remove("plane")
-        rows = self._all(statement.order_by(Round.round).limit(limit))
-        return [RoundRow(**{name: getattr(row, name) for name in names}) for row in rows]
+        if among is not None:
+            statement = statement.where(Round.round.in_(among))
+        names = [name for name in RoundRow.__dataclass_fields__ if planes or name != "plane"]
+        columns: list[Any] = [getattr(Round, name) for name in names]
+        chosen = statement.with_only_columns(*columns).order_by(Round.round).limit(limit)
+        found = self.session.execute(chosen)
+        return [RoundRow(**row._mapping) for row in found]
 
     def drawn_rounds(self, experiment_id: str, *, up_to: int) -> list[int]:
         """Which rounds up to that one have a plane, ascending."""

@@ -1,6 +1,7 @@
 """Public signing keys, and the checkpoints that were signed with them."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select, update
@@ -22,12 +23,39 @@ class SigningKeyRepository(Repository):
         if known is not None and known.retired_at is None:
             return
         now = utc_now()
-        values = {"algorithm": algorithm, "public_key": public_key, "created_at": now}
+        values: dict[str, Any] = {
+            "algorithm": algorithm,
+            "public_key": public_key,
+            "created_at": now,
+            "compromised_at": None,
+            "compromised_note": None,
+        }
         self._insert_absent(SigningKey, {"key_id": key_id, **values, "retired_at": None})
         mine, others = SigningKey.key_id == key_id, SigningKey.key_id != key_id
         self._execute(update(SigningKey).where(mine).values(retired_at=None))
         in_use = SigningKey.retired_at.is_(None)
         self._execute(update(SigningKey).where(others, in_use).values(retired_at=now))
+
+    def mark_compromised(
+        self, key_id: str, *, since: datetime, note: str | None
+    ) -> SigningKey | None:
+        """Says that others may have the key since then; None for an unknown key.
+
+        It can be said earlier afterwards, and never later: what was told once stays told.
+        """
+        known = self._one(select(SigningKey).where(SigningKey.key_id == key_id).with_for_update())
+        if known is None:
+            return None
+        if known.compromised_at is None or since < known.compromised_at:
+            known.compromised_at = since
+        known.compromised_note = note if note is not None else known.compromised_note
+        self.session.flush()
+        return known
+
+    def is_compromised(self, key_id: str) -> bool:
+        """Whether somebody said so of this key."""
+        known = self._one(select(SigningKey).where(SigningKey.key_id == key_id))
+        return known is not None and known.compromised_at is not None
 
     def list(self) -> list[SigningKey]:
         """Every key, also the retired ones, in the order of first use."""

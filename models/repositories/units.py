@@ -8,13 +8,13 @@ lost its lease, however late it wakes, writes nothing.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select, true, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.repositories.base import Repository
 from models.tables.units import Unit
-from models.values import Claim, ReclaimedUnit, UnitKind
+from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind
 
 _MAX_BACKOFF_SECONDS = 300.0
 
@@ -23,9 +23,20 @@ class UnitRepository(Repository):
     """Units across projects: workers and the sweeper serve all of them."""
 
     def create(
-        self, project_id: str, device: str, *, kind: UnitKind = "run", max_attempts: int = 3
+        self,
+        project_id: str,
+        device: str,
+        *,
+        kind: UnitKind = "run",
+        max_attempts: int = 3,
+        traceparent: str | None = None,
+        stack: StackPlace | None = None,
     ) -> Unit:
-        """A waiting `run` or `profile` for `auto`, `cpu` or `cuda`, to be claimed from now on."""
+        """A waiting `run` or `profile` for `auto`, `cpu` or `cuda`, to be claimed from now on.
+
+        `traceparent`: of the request that makes it. `stack`: which others it can be run with; None
+        where it has nothing to gain from others.
+        """
         unit = Unit(
             id=new_id(),
             project_id=project_id,
@@ -37,6 +48,9 @@ class UnitRepository(Repository):
             max_attempts=max_attempts,
             available_at=seconds_from_now(),
             created_at=utc_now(),
+            traceparent=traceparent,
+            stack_key=None if stack is None else stack.key,
+            stack_size=1 if stack is None else stack.size,
         )
         self.session.add(unit)
         self.session.flush()
@@ -55,19 +69,20 @@ class UnitRepository(Repository):
         `devices` are the kinds this worker serves, such as {"auto", "cpu"}. Each claim counts as
         an attempt.
         """
-        waits = and_(Unit.state == "waiting", Unit.available_at <= seconds_from_now())
         claimed = self.session.execute(
             update(Unit)
             .where(
                 Unit.id == unit_id,
                 Unit.device.in_(devices),
                 Unit.attempts < Unit.max_attempts,
-                or_(waits, _lease_ran_out()),
+                or_(can_run(), _lease_ran_out()),
             )
             .values(
                 state="leased",
                 fence=Unit.fence + 1,
                 attempts=Unit.attempts + 1,
+                # A worker may find a lease that ran out before the sweeper does.
+                lost_leases=Unit.lost_leases + _lost(),
                 worker=worker,
                 lease_until=seconds_from_now(lease_seconds),
             )
@@ -78,6 +93,7 @@ class UnitRepository(Repository):
                 Unit.attempts,
                 Unit.max_attempts,
                 Unit.kind,
+                Unit.traceparent,
             ),
             execution_options={"synchronize_session": False},
         ).one_or_none()
@@ -131,10 +147,9 @@ class UnitRepository(Repository):
     def stale_waiting(self, older_than_seconds: float, limit: int = 100) -> list[Unit]:
         """Units that could run, that were not published to the queue for so long; locked too."""
         last_published = func.coalesce(Unit.published_at, Unit.available_at)
+        long_ago = last_published <= seconds_from_now(-older_than_seconds)
         stale = and_(
-            Unit.state == "waiting",
-            Unit.available_at <= seconds_from_now(),
-            last_published <= seconds_from_now(-older_than_seconds),
+            can_run(), or_(long_ago, last_published > seconds_from_now(_MAX_BACKOFF_SECONDS))
         )
         return self._all(_locked(stale, limit))
 
@@ -174,6 +189,7 @@ class UnitRepository(Repository):
             published_at=None,
             available_at=seconds_from_now(wait),
             last_error=reason,
+            lost_leases=Unit.lost_leases + 1,
         )
         return _taken_back(unit, "waiting", reason)
 
@@ -183,7 +199,13 @@ class UnitRepository(Repository):
         self._execute(
             update(Unit)
             .where(Unit.id == unit.id, Unit.fence == unit.fence)
-            .values(state="failed", worker=None, lease_until=None, last_error=reason)
+            .values(
+                state="failed",
+                worker=None,
+                lease_until=None,
+                last_error=reason,
+                lost_leases=Unit.lost_leases + _lost(),
+            )
         )
         return _taken_back(unit, "failed", reason)
 
@@ -197,8 +219,24 @@ class UnitRepository(Repository):
         )
 
 
+def can_run() -> ColumnElement[bool]:
+    """Whether the unit may be run now.
+
+    No wait is longer than the longest backoff: what is to wait longer was written before the
+    database's clock was set back, and would wait for as long as that was.
+    """
+    now, latest = seconds_from_now(), seconds_from_now(_MAX_BACKOFF_SECONDS)
+    due = or_(Unit.available_at <= now, Unit.available_at > latest)
+    return and_(Unit.state == "waiting", due)
+
+
 def _lease_ran_out() -> ColumnElement[bool]:
     return and_(Unit.state == "leased", Unit.lease_until <= seconds_from_now())
+
+
+def _lost() -> ColumnElement[int]:
+    """1 where the unit is taken from a worker, 0 where it waits."""
+    return case((Unit.state == "leased", 1), else_=0)
 
 
 def _exhausted() -> ColumnElement[bool]:

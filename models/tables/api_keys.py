@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, String, Text
+from sqlalchemy import JSON, ForeignKey, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.tables.base import Base, Identifier
@@ -20,6 +20,15 @@ class ApiKey(Base):
     prefix: Mapped[str] = mapped_column(String(16))
     """The key's first characters, to distinguish keys in a list."""
     hash: Mapped[str] = mapped_column(String(64), unique=True)
+    previous_hash: Mapped[str | None] = mapped_column(String(64), unique=True)
+    """Of the secret that was replaced last; it opens until `previous_until`."""
+    previous_until: Mapped[datetime | None]
+    rotated_at: Mapped[datetime | None]
+    """When the secret was replaced last."""
     scopes: Mapped[list[Any]]
+    person: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Whom it belongs to, by whoever made it; never changed. Null for a key that names nobody."""
     created_at: Mapped[datetime]
+    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The actor who made it over HTTP; null for one that was made on the database itself."""
     revoked_at: Mapped[datetime | None]

@@ -71,8 +71,12 @@ class Experiment(Base):
     """The number of the last event; whoever appends one raises it first, and so waits its turn."""
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
-    finished_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None] = mapped_column(index=True)
     cancel_requested_at: Mapped[datetime | None]
+    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Who submitted it, also as a retry: key and person, as they were then. Null where that was
+    before anybody was recorded, as with `cancelled_by`."""
+    cancelled_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
 
     gate_outcome: Mapped[str | None] = mapped_column(Word)
     leakage_max: Mapped[float | None] = mapped_column(Double)
@@ -85,6 +89,8 @@ class Experiment(Base):
     demographic_parity_difference: Mapped[float | None] = mapped_column(Double)
     equalized_odds_difference: Mapped[float | None] = mapped_column(Double)
     equal_opportunity_difference: Mapped[float | None] = mapped_column(Double)
+    alarms: Mapped[int | None] = mapped_column(Integer)
+    """How many attacks raised an alarm, later ones included; null where none was asked for."""
 
 
 class ExperimentTag(Base):

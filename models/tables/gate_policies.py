@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, Text
+from sqlalchemy import JSON, ForeignKey, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.tables.base import Base, Word
@@ -21,3 +21,6 @@ class GatePolicy(Base):
     """With every default explicit."""
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
+    created_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    updated_by: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Whose gates these are; null where that was before anybody was recorded."""

@@ -22,4 +22,4 @@ class IdempotencyKey(Base):
     resource_id: Mapped[str | None] = mapped_column(String(36))
     status_code: Mapped[int | None] = mapped_column(Integer)
     response: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    created_at: Mapped[datetime]
+    created_at: Mapped[datetime] = mapped_column(index=True)

@@ -14,20 +14,8 @@ from models.arrays import Packed, PackedArray
 from models.tables.base import Base, Identifier, Word
 
 
-class Ledger(Base):
-    """One round of one release, as one observer saw it. Rows are only ever inserted.
-
-    The primary key is the only index: every other would be paid for at each round.
-    """
-
-    __tablename__ = "ledger"
-
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
-    subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
-    observer: Mapped[str] = mapped_column(Word, primary_key=True)
-    project_id: Mapped[str] = mapped_column(Identifier)
+class PackedEntry:
+    """The columns of an entry: its subjects as parallel arrays, its inputs, digest and link."""
 
     subjects: Mapped[Packed] = mapped_column(PackedArray("int32"))
     outcomes: Mapped[Packed] = mapped_column(PackedArray("int16"))
@@ -65,6 +53,22 @@ class Ledger(Base):
     interrupted: Mapped[bool] = mapped_column(Boolean)
 
 
+class Ledger(PackedEntry, Base):
+    """One round of one release, as one observer saw it. Rows are only ever inserted.
+
+    The primary key is the only index: every other would be paid for at each round.
+    """
+
+    __tablename__ = "ledger"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    round: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    release: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    subject_kind: Mapped[str] = mapped_column(Word, primary_key=True)
+    observer: Mapped[str] = mapped_column(Word, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Identifier)
+
+
 class LedgerTotals(Base):
     """Each subject's running totals, index by index, overwritten at each flush.
 
@@ -79,6 +83,25 @@ class LedgerTotals(Base):
     releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
     refusals: Mapped[int] = mapped_column(BigInteger)
     withheld: Mapped[int] = mapped_column(BigInteger)
+    indexed_rounds: Mapped[int] = mapped_column(Integer, server_default="0")
+    """Rounds that are in `ClientRounds`; flushes leave it as it is."""
+
+
+class ClientRounds(Base):
+    """Which rounds of a block name the subjects of a part: an index over `Ledger`, made from its
+    rows.
+
+    `subjects` and `rounds` run side by side, a pair for each round that names a subject.
+    """
+
+    __tablename__ = "client_rounds"
+
+    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
+    part: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    block: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    project_id: Mapped[str] = mapped_column(Identifier)
+    subjects: Mapped[Packed] = mapped_column(PackedArray("int32"))
+    rounds: Mapped[Packed] = mapped_column(PackedArray("int32"))
 
 
 class ReleaseIntent(Base):

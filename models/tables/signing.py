@@ -22,6 +22,10 @@ class SigningKey(Base):
     """When the service first used it."""
     retired_at: Mapped[datetime | None]
     """When another key took its place; null while it is the key in use."""
+    compromised_at: Mapped[datetime | None]
+    """From when on somebody else may have signed with it, by whoever runs the service; null for a
+    key of which nobody said so."""
+    compromised_note: Mapped[str | None] = mapped_column(Text)
 
 
 class LedgerCheckpoint(Base):

@@ -16,5 +16,7 @@ class WebSession(Base):
     token_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
     api_key_id: Mapped[str] = mapped_column(ForeignKey("api_keys.id"))
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
+    key_hash: Mapped[str | None] = mapped_column(String(64))
+    """Of the secret that it was begun with, and ends with; null before that was recorded."""
     created_at: Mapped[datetime]
     expires_at: Mapped[datetime] = mapped_column(index=True)

@@ -12,7 +12,6 @@ from sqlalchemy import func, select
 from starlette.testclient import TestClient
 
 from api.app import create_app
-from api.shared.security import SCOPES
 from benchmarks import served_api
 from benchmarks.served_api import make_key
 from fedaudit.fairness.gaps import gaps
@@ -40,11 +39,14 @@ from models.repositories import (
     SigningKeyRepository,
     SubjectSetRepository,
 )
+from models.scopes import SCOPES
 from models.tables import Base
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, LedgerRow, RoundRow
 from models.values import FinalFigures as StoredFigures
 from tests.fairness.disclosures import disclosed_counts
+from tests.infrastructure.secrets_keys import secrets_key_in
+from tests.utility.comparisons import useful_model
 from workers.report_index import report_index
 
 SPEC: dict[str, Any] = {
@@ -106,6 +108,7 @@ def settings_for(database_url: str, folder: Path, **changes: Any) -> Settings:
         "sources_dir": sources,
         "database_url": database_url,
         "broker_url": f"filesystem://{folder}/queue",
+        "secrets_key_file": secrets_key_in(folder),
     }
     return Settings(**{**values, **changes})
 
@@ -385,6 +388,8 @@ def _report(row: Experiment, *, names: Sequence[str], hashed: str, head: bytes) 
                 validation_loss=0.5,
                 accuracy=None,
                 fairness={"group": np.broadcast_to(COUNTS, (20, 2, 4)).astype(np.int64)},
+                against_constant=useful_model(20),
+                start_loss=2.0,
             ),
             ledger_hash=hashed,
             chain_head=head.hex(),

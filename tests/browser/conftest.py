@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.visit import Visit, visiting
 from tests.cli.service import Service, running
+from tests.house import ROOT
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # A browser of this size asks for updates, accounts and variations unless it is told not to.
@@ -47,7 +48,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def service(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A running `fedaudit up`, started only where there is a browser to visit it."""
-    with running(data_dir=tmp_path_factory.mktemp("browser") / "data") as found:
+    folder = tmp_path_factory.mktemp("browser")
+    with running("--sources-dir", ROOT / "examples", data_dir=folder / "data") as found:
         yield found
 
 

@@ -13,7 +13,7 @@ def test_a_call_can_be_tried_from_the_documentation(visit: Visit) -> None:
     page.locator(".auth-container").get_by_role("button", name="Apply credentials").click()
     page.get_by_role("button", name="Close").first.click()
 
-    call = page.locator("[id$='list_experiments_v1_experiments_get']")
+    call = page.locator("[id$='list_experiments']")
     call.locator(".opblock-summary-control").click()
     call.get_by_role("button", name="Try it out").click()
     call.get_by_role("button", name="Execute").click()

@@ -3,13 +3,24 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from playwright.sync_api import Browser, expect
 
+from fedaudit_client.client import Client
+from tests.api.ledgers.trainings import CENTRAL, declared, group
 from tests.browser.test_journeys import finished
 from tests.browser.visit import Visit, visiting
 from tests.cli.service import Service
 
+ROOT = Path(__file__).parents[2]
 _WIDTHS = (1280, 390)
+_OVERLAP = """() => {
+    const [places, who] = ['.top nav ul', '.who'].map(one => document.querySelector(one));
+    if (!places || !who) return false;
+    const [a, b] = [places.getBoundingClientRect(), who.getBoundingClientRect()];
+    const right = Math.max(...[...places.children].map(one => one.getBoundingClientRect().right));
+    return a.top < b.bottom && b.top < a.bottom && b.left < right;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +33,13 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         visit.open("/federations")
         href = visit.page.locator("main a[href^='/federations/']").first.get_attribute("href")
     assert href is not None
+    with Client(service.url, service.api_key) as client:
+        webhook = client.create_webhook("https://hooks.example.org/audits", ["gate.failed"])
+        client.test_webhook(webhook["id"])
+        audit = f"/audits/{_audited(client)}"
+        ledger = f"/ledgers/{_declared(client)}"
+        asked = yaml.safe_load((ROOT / "examples/sweep.yaml").read_text())
+        sweep = client.wait_sweep(client.submit_sweep(asked)["id"])
     ids = "&".join(f"experiment_id={path.rpartition('/')[2]}" for path in (one, two))
     return {
         "experiments": "/",
@@ -35,9 +53,50 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         "reading-model-card": f"{two}/readings/model-card",
         "compare": f"/compare?{ids}",
         "compare-choice": "/compare",
+        "reports": "/reports",
         "federations": "/federations",
         "federation": href,
+        "new-federation": "/federations/new",
+        "artifacts": "/artifacts",
+        "audits": "/audits",
+        "new-audit": "/audits/new",
+        "audit": audit,
+        "audit-verification": f"{audit}/verification",
+        "ledgers": "/ledgers",
+        "ledger": ledger,
+        "ledger-report": f"{ledger}/report",
+        "ledger-verification": f"{ledger}/verification",
+        "sweeps": "/sweeps",
+        "sweep": f"/sweeps/{sweep['id']}?figure=validation_loss",
+        "webhooks": "/webhooks",
+        "webhook": f"/webhooks/{webhook['id']}",
     }
+
+
+def _audited(client: Client) -> str:
+    asked = {
+        "name": "loans",
+        "path": "decisions.csv",
+        "truth": "repaid",
+        "prediction": "approved",
+        "sensitive": ["sex"],
+        "favourable": "yes",
+    }
+    audit = client.wait_audit(client.submit_audit(asked)["id"])
+    assert audit["status"] == "succeeded", audit
+    return audit["id"]
+
+
+def _declared(client: Client) -> str:
+    """A ledger with a round, one that was refused, and groups."""
+    terms = {**CENTRAL, "population": 10, "budget": {"epsilon": 30.0}}
+    ledger: str = client.create_ledger(terms)["id"]
+    groups = {"sex": {"f": group(200, 50, 400, 100), "m": group(500, 50, 300, 100)}}
+    client.declare_rounds(ledger, [declared(1, ["a", "b"], failures=["c"], groups=groups)])
+    client.reserve_round(
+        ledger, 2, event={"kind": "gaussian", "noise_multiplier": 0.1}, participants=["a"]
+    )
+    return ledger
 
 
 @pytest.mark.parametrize("width", _WIDTHS)
@@ -55,7 +114,9 @@ def test_pages_are_accessible_and_fit(
         check(visit, width, pictures / f"{name}-{width}.png")
 
 
-@pytest.mark.parametrize("name", ["experiments", "new-experiment", "report", "compare"])
+@pytest.mark.parametrize(
+    "name", ["experiments", "new-experiment", "report", "compare", "ledger", "sweep"]
+)
 def test_pages_are_accessible_in_the_dark(
     browser: Browser, service: Service, pages: dict[str, str], name: str
 ) -> None:
@@ -70,4 +131,5 @@ def check(visit: Visit, width: int, picture: Path) -> None:
     visit.check_accessibility()
     found = visit.page.evaluate("document.documentElement.scrollWidth")
     assert found <= width, f"{visit.page.url} is {found} wide on a screen of {width}"
+    assert not visit.page.evaluate(_OVERLAP), f"{visit.page.url}: the head lies over itself"
     visit.page.screenshot(path=picture)

@@ -57,14 +57,14 @@ def test_from_the_form_to_the_report(visit: Visit) -> None:
     expect(page.get_by_role("heading", name="by-form")).to_be_visible()
     # It ends before our eyes: nobody loads the page anew.
     expect(page.get_by_role("link", name="Open the report")).to_be_visible(timeout=_ENDED_MS)
-    expect(page.locator("#progress-text")).to_contain_text("Round 60 of 60")
+    expect(page.locator("#progress-text")).to_contain_text("Finished in round")
     expect(page.locator("#curves canvas").first).to_be_visible()
     visit.check_accessibility()
 
     page.get_by_role("link", name="Open the report").click()
     expect(page.get_by_role("heading", name="Verdict")).to_be_visible()
     expect(page.get_by_role("heading", name="What this does not show")).to_be_visible()
-    page.get_by_role("link", name="Verification").click()
+    page.get_by_role("link", name="Verification", exact=True).click()
     expect(page.get_by_text("agree with one another")).to_be_visible()
 
 
@@ -131,7 +131,7 @@ def test_without_script_the_form_and_the_run_work_too(browser: Browser, service:
         visit.sign_in()
         fill(visit, name="without-script", hypotheses=1, rounds=20)
         visit.page.get_by_role("button", name="Submit").click()
-        # The page loads itself anew until the end.
+        # The page reloads itself until the end.
         report = visit.page.get_by_role("link", name="Open the report")
         expect(report).to_be_visible(timeout=_ENDED_MS)
         assert visit.page.locator("svg[role=img]").count() >= 3

@@ -54,7 +54,7 @@ def test_a_federation_from_upload_to_removal(call, data):
     listed = call("federations", "list").stdout
     assert f"{federation['id']}  ready " in listed
     shown = call("federations", "show", federation["id"]).stdout
-    for text in ("incomes.csv", "groups of group", "80 rows", "4 to 4, median 4"):
+    for text in ("incomes.csv", "groups of group", "80 rows", "4 to 4, median 4", "income >= 50"):
         assert text in shown
     by_id = {**SPEC, "federation": {**REGISTRATION["federation"], "id": federation["id"]}}
     trained = call("submit", "-", "--wait", "--json", stdin=_text(by_id))
@@ -180,3 +180,18 @@ def test_without_a_service_there_are_no_ids(command):
 
 def _text(value):
     return yaml.safe_dump(value)
+
+
+def test_scaffold_needs_no_service_and_writes_what_add_takes(command, data, tmp_path, call):
+    out = tmp_path / "proposed.yaml"
+    done = command("federations", "scaffold", str(data), "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "--registration" in done.stderr
+    assert yaml.safe_load(out.read_text())["federation"]["client_key"] == "client"
+    again = command("federations", "scaffold", str(data), "--out", str(out))
+    assert (again.returncode, "exists" in again.stderr) == (2, True)
+    assert command("federations", "scaffold", str(tmp_path / "none.csv")).returncode == 2
+    printed = command("federations", "scaffold", str(data), "--json")
+    assert json.loads(printed.stdout)["rows"] == 160
+    added = call("federations", "add", str(data), "--registration", str(out), "--wait")
+    assert added.returncode == 0, added.stderr

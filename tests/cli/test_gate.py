@@ -75,10 +75,10 @@ def test_every_policy_of_a_file_in_every_format(call, leaking, tmp_path):
         stated = json.loads(call("gate", leaking, "--policy", file, *options).stdout)
         assert (stated["experiment_id"], stated["outcome"]) == (leaking, "fail")
         assert [one["policy"] for one in stated["evaluations"]] == ["easy", "hard"]
-        assert [gate["outcome"] for gate in stated["gates"]] == [
-            "pass",
-            "fail",
-            "insufficient_evidence",
+        assert [(gate["policy"], gate["outcome"]) for gate in stated["gates"]] == [
+            ("easy", "pass"),
+            ("hard", "fail"),
+            ("hard", "insufficient_evidence"),
         ]
     saved = tmp_path / "junit.xml"
     options = ("--format", "junit", "--out", saved)
@@ -87,7 +87,12 @@ def test_every_policy_of_a_file_in_every_format(call, leaking, tmp_path):
     assert (done.returncode, done.stdout) == (1, text.stdout)
     root = ElementTree.fromstring(saved.read_bytes())
     assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("3", "1", "1")
+    both = (tmp_path / "again.xml", tmp_path / "again.md")
+    done = call("gate", leaking, "--policy", file, "--junit", both[0], "--markdown", both[1])
+    assert (done.returncode, done.stdout) == (1, text.stdout)
+    assert both[0].read_bytes() == saved.read_bytes()
     comment = call("gate", leaking, "--policy", file, "--format", "markdown")
+    assert both[1].read_text() == comment.stdout
     assert comment.stdout.startswith("## The gates failed\n")
     assert comment.returncode == 1
 

@@ -20,17 +20,16 @@ def run(spec):
 @pytest.fixture
 def miscounting(monkeypatch):
     """One row of the final evaluation is counted as another kind."""
-    counted = GroupCounter.count
+    counted = GroupCounter.count_clients
 
     def count(self, *arguments, **options):
         counts = counted(self, *arguments, **options)
-        if options.get("per_client"):
-            for of_groups in counts.values():
-                client = np.flatnonzero(of_groups[0, :, 0, 2])[0]
-                of_groups[0, client, 0] += [0, 1, -1, 0]
+        for of_groups in counts.values():
+            client = np.flatnonzero(of_groups[0, :, 0, 2])[0]
+            of_groups[0, client, 0] += [0, 1, -1, 0]
         return counts
 
-    monkeypatch.setattr(GroupCounter, "count", count)
+    monkeypatch.setattr(GroupCounter, "count_clients", count)
 
 
 def test_the_report_says_with_what_and_how_close(small_spec):

@@ -3,12 +3,16 @@
 import csv
 import io
 import json
+import time
+from importlib import import_module
 
+import httpx
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from fedaudit.client.client import Client
+from fedaudit_client.client import Client
+from tests.client.generated import PACKAGE, generate
 
 
 @pytest.fixture
@@ -98,7 +102,7 @@ def test_the_report_in_other_forms(call, finished, tmp_path):
     page = call("report", finished["id"], "--format", "html", "--out", tmp_path / "page.html")
     assert (page.returncode, page.stdout) == (0, "")
     assert "<html" in (tmp_path / "page.html").read_text()
-    assert "Verdict." in call("report", finished["id"], "--format", "text").stdout
+    assert "May it be released?" in call("report", finished["id"], "--format", "text").stdout
     unwritable = call("report", finished["id"], "--out", tmp_path / "none" / "x")
     assert unwritable.returncode == 2
     assert "--out: cannot write" in unwritable.stderr
@@ -114,7 +118,9 @@ def test_readings_of_a_report(call, finished, tmp_path):
     text = (tmp_path / "r.yaml").read_text()
     assert yaml.safe_load(text) == record
     assert "notes: |" in text
-    assert call("report", finished["id"], "--reading", "model-card").stdout.startswith("# Model")
+    card = call("report", finished["id"], "--reading", "model-card").stdout
+    assert card.startswith("---\n")
+    assert "\n# Model" in card
     for wrong in (("--reading", "tea"), ("--reading", "model-card", "--format", "html")):
         assert call("report", finished["id"], *wrong).returncode == 2
 
@@ -220,23 +226,52 @@ def test_a_gate_that_does_not_exist_is_named(call, finished):
 
 def test_keys(call, service, command):
     made = command(
-        *("keys", "create", "--project", "default", "--scopes", "experiments:read", "--json"),
-        *("--data-dir", service.data_dir),
+        *("keys", "create", "--scopes", "experiments:read", "--scope", "federations:read"),
+        *("--person", "Ada Lovelace", "--person-role", "officer"),
+        *("--data-dir", service.data_dir, "--json"),
     )
     key = json.loads(made.stdout)
+    assert (key["project"], key["scopes"]) == ("default", ["experiments:read", "federations:read"])
     listed = json.loads(call("keys", "list", "--json").stdout)
-    assert key["id"] in {one["id"] for one in listed}
+    [found] = [one for one in listed if one["id"] == key["id"]]
+    assert found["person"] == {"name": "Ada Lovelace", "email": None, "role": "officer"}
+    assert f"{key['id']}  valid" in (shown := call("keys", "list").stdout)
+    assert "Ada Lovelace" in shown
     assert key["key"] not in call("keys", "list", "--json").stdout
     reader = {**service.environment, "FEDAUDIT_API_KEY": key["key"]}
+    nameless = command(
+        *("keys", "create", "--project", "default", "--scopes", "experiments:read"),
+        *("--person-role", "officer", "--data-dir", service.data_dir),
+    )
+    assert nameless.returncode == 1
+    assert "give --person as well" in nameless.stderr
     assert command("keys", "list", env=reader).returncode == 2  # a scope that it lacks
-    assert call("keys", "revoke", key["id"]).returncode == 0
+    unasked = call("keys", "revoke", key["id"])
+    assert (unasked.returncode, "say --yes" in unasked.stderr) == (2, True)
+    assert call("keys", "revoke", key["id"], "--yes").returncode == 0
     refused = command("watch", "x", env=reader)
     assert refused.returncode == 2
     assert "unauthorised" in refused.stderr
 
 
-@pytest.mark.parametrize("name", ["watch", "report"])
-def test_an_unknown_experiment(call, name):
+def test_a_key_for_a_folder_without_a_service(command, tmp_path):
+    strange = tmp_path / "strange"
+    done = command("keys", "create", "--scope", "experiments:read", "--data-dir", strange)
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"fedaudit: no service keeps its data in {strange}; name its folder with --data-dir, or "
+        "start one there with `fedaudit up`"
+    ]
+    strange.mkdir()
+    (strange / "fedaudit.db").write_bytes(b"no database" * 100)
+    done = command("keys", "create", "--scope", "experiments:read", "--data-dir", strange)
+    assert done.returncode == 1
+    assert "file is not a database" in done.stderr
+    assert "sqlalche" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["watch", "report", "show", "cancel", "retry", "budget"])
+def test_an_unknown_id(call, name):
     done = call(name, "01a1fd00-26ef-7556-9470-d9e64452ed02")
     assert done.returncode == 2
     assert "not-found" in done.stderr
@@ -255,3 +290,54 @@ def test_no_address_given(command):
     done = command("watch", "some-id")
     assert done.returncode == 2
     assert "FEDAUDIT_URL is not set" in done.stderr
+
+
+@pytest.fixture
+def generated(service, tmp_path, monkeypatch):
+    """A client generated from the service's own document, and its operations by their names."""
+    document = httpx.get(f"{service.url}/openapi.json", trust_env=False, timeout=60).json()
+    generate(document, tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    client = import_module(PACKAGE).AuthenticatedClient(
+        service.url, service.api_key, httpx_args={"trust_env": False}
+    )
+    operations = {
+        operation["operationId"]: import_module(
+            f"{PACKAGE}.api.{operation['tags'][0]}.{operation['operationId']}"
+        )
+        for path in document["paths"].values()
+        for operation in path.values()
+    }
+
+    def ask(operation, *arguments, **options):
+        return operations[operation].sync(*arguments, client=client, **options)
+
+    return ask
+
+
+# The generator writes `1and`, which Python reads with a warning.
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+def test_a_generated_client_submits_waits_and_reads_a_report(generated, small_spec):
+    models = import_module(f"{PACKAGE}.models")
+    small_spec["name"] = "by a generated client"
+    body = models.ExperimentSpec.from_dict(small_spec)
+
+    would = generated("submit_experiment", body=body, validate_only=True)
+    assert would.projection.leakage_worst_case == 12
+    submitted = generated("submit_experiment", body=body, idempotency_key="generated")
+    assert isinstance(submitted, models.SubmittedBody)
+    deadline = time.monotonic() + 60
+    while (found := generated("get_experiment", submitted.id)).finished_at is None:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.2)
+    assert found.status == "succeeded"
+
+    report = generated("get_report_document", submitted.id)
+    assert isinstance(report, models.Report)
+    assert report.privacy.leakage_max <= 12
+    assert {gate.outcome for gate in report.gates} == {"pass"}
+    assert generated("verify_report", submitted.id).valid
+    listed = generated("list_experiments", name=small_spec["name"], leakage_maxlte=12)
+    assert [one.id for one in listed.items] == [submitted.id]
+    assert generated("get_bundle", submitted.id).payload.read(2) == b"PK"
+    assert isinstance(generated("get_experiment", "nothing"), models.Problem)

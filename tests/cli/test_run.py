@@ -1,6 +1,7 @@
 """`fedaudit run`: an experiment without a service."""
 
 import csv
+import hashlib
 import json
 from collections import Counter
 
@@ -45,6 +46,18 @@ def test_the_files_agree_with_each_other(run, tmp_path):
     for line in lines:
         assert line["epsilon"] == pytest.approx(per_release / line["radius"])
     assert str(results) in done.stderr
+
+
+def test_a_model_is_written_where_it_may_leave(run, tmp_path):
+    done, report = run("--out", tmp_path / "kept")
+    assert not (tmp_path / "kept" / "model.safetensors").exists()
+    assert f"no model is written: {report['model_reason']}" in done.stderr
+    privacy = {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 1.0, "clip": 0.5}
+    privacy["noise"] = "release"
+    _, report = run("--out", tmp_path / "released", privacy=privacy, gates=[])
+    model = (tmp_path / "released" / "model.safetensors").read_bytes()
+    assert hashlib.sha256(model).hexdigest() == report["model"]["sha256"]
+    assert "# Model card: small" in (tmp_path / "released" / "model-card.md").read_text()
 
 
 def test_the_same_spec_gives_the_same_ledger(run):
@@ -93,7 +106,7 @@ def test_a_diverged_run_exits_with_one(run, small_spec):
 def test_people_read_a_table(command, small_spec):
     done = command("run", "-", stdin=json.dumps(small_spec))
     assert done.returncode == 0
-    for part in ("heuristic, not in force", "equalized_odds_difference", "Verdict.", "Limits."):
+    for part in ("heuristic, not in force", "May it be released?", "Limits."):
         assert part in done.stdout
     assert "\x1b[" not in done.stdout
 

@@ -1,5 +1,6 @@
 """`fedaudit up`: start, stop, and what happens in between."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -10,6 +11,8 @@ import httpx
 import psutil
 import pytest
 
+from fedaudit.cli.service.up import RunningService, announce, open_pages
+from fedaudit.ledger.ed25519 import public_keys_in
 from tests.cli.service import clean_environment, running, start
 
 MODULES = ("api", "workers", "workers.sweeper")
@@ -136,7 +139,53 @@ def test_an_address_in_use_is_named(tmp_path):
         process = start("--port", port, data_dir=tmp_path / "data")
         _, complaint = process.communicate(timeout=30)
     assert process.returncode == 2
-    assert f"cannot listen on 127.0.0.1 port {port}" in complaint
+    assert complaint == (
+        f"fedaudit: cannot listen on 127.0.0.1 port {port}: it is taken; "
+        "name another --host or --port, or take a free one with --port 0\n"
+    )
+
+
+def test_people_have_the_same_address_every_time_and_programs_a_free_one(command):
+    help_text = " ".join(command("up", "--help", env={"COLUMNS": "200"}).stdout.split())
+    assert "8765; with --json, which tells it, a free one" in help_text
+    assert "FEDAUDIT_DATA_DIR, else ~/.local/share/fedaudit" in help_text
+
+
+def test_people_are_told_which_key_signs_and_what_comes_next(service, capsys):
+    public = service.data_dir / "signing-key.pem.pub"
+    found = RunningService(
+        service.url, "fa_key", service.data_dir, service.data_dir / "logs", public, None, None
+    )
+    announce(found, as_json=False)
+    said = capsys.readouterr().out
+    [key] = public_keys_in(public.read_bytes())
+    assert f"signing key  {key.key_id}\n" in said
+    assert f"public half in {public}\n" in said
+    assert f"export FEDAUDIT_URL={service.url} FEDAUDIT_API_KEY=fa_key\n" in said
+    for command in ("submit SPEC --wait", "list", "report ID", "verify ID"):
+        assert f"  fedaudit {command}" in said
+    announce(dataclasses.replace(found, public_key=public.with_name("none")), as_json=False)
+    assert "its id is in every report" in capsys.readouterr().out
+
+
+def test_the_pages_are_opened_or_their_address_is_said(monkeypatch, capsys):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    open_pages("http://127.0.0.1:8765")
+    assert opened == ["http://127.0.0.1:8765"]
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("webbrowser.open", lambda _url: False)
+    open_pages("http://127.0.0.1:8765")
+    assert "open http://127.0.0.1:8765 in one" in capsys.readouterr().err
+
+
+def test_what_migrates_alone_makes_a_database_for_its_owner(command, tmp_path):
+    assert command("migrate", "--data-dir", tmp_path / "data").returncode == 0
+    assert (tmp_path / "data" / "fedaudit.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_worker_s_log_has_no_warning(service):
+    assert "superuser" not in (service.data_dir / "logs" / "worker.log").read_text()
 
 
 def test_a_service_that_cannot_start_says_why(tmp_path):

@@ -4,6 +4,7 @@ import json
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from time import monotonic, sleep
 
 import httpx
 import pytest
@@ -42,6 +43,39 @@ def test_the_key_of_up_is_its_owners_and_its_public_half_beside_it(service):
     private = service.data_dir / "signing-key.pem"
     assert private.stat().st_mode & 0o777 == 0o600
     assert "PUBLIC KEY" in (service.data_dir / "signing-key.pem.pub").read_text()
+
+
+def test_a_sign_off_is_signed_by_the_service_and_in_the_bundle(
+    call, command, service, small_spec, tmp_path
+):
+    spec = {**small_spec, "name": "signed-off"}
+    done = call("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))
+    identifier = json.loads(done.stdout)["id"]
+    made = command(
+        *("keys", "create", "--project", "default", "--scopes", "reports:read,reports:sign"),
+        *("--person", "Ada Lovelace", "--person-role", "officer", "--data-dir", service.data_dir),
+    )
+    ada = {**service.environment, "FEDAUDIT_API_KEY": made.stdout.strip()}
+    refused = command("sign-off", identifier, "--decision", "approved", env=ada)
+    assert refused.returncode == 2
+    assert "guarantee is not in force" in refused.stderr
+    options = ("--decision", "approved", "--note", "a rehearsal")
+    signed = command("sign-off", identifier, *options, env=ada)
+    assert signed.returncode == 0, signed.stderr
+    assert "1. approved by Ada Lovelace, officer" in signed.stdout
+    deadline = monotonic() + 60
+    while True:
+        [one] = json.loads(command("sign-off", identifier, "--json", env=ada).stdout)
+        if one["envelope"] is not None:
+            break
+        assert monotonic() < deadline, "the sweeper has not signed it"
+        sleep(0.5)
+    path, key = tmp_path / "bundle.zip", service.data_dir / "signing-key.pem.pub"
+    call("verify", identifier, "--out", path)
+    found = command("verify", path, "--public-key", key)
+    assert found.returncode == 0, found.stdout
+    assert "sign-off 1: approved by Ada Lovelace, officer" in found.stdout
+    assert "ok    sign_offs.chain" in found.stdout
 
 
 def test_a_bundle_is_verified_offline(command, service, bundle):
@@ -152,7 +186,7 @@ def test_what_cannot_be_verified_is_named(command, call, service, tmp_path):
     text.write_text("no zip")
     for arguments, said in (
         ((text,), "is no bundle: it is no zip file"),
-        (("nothing",), "neither a file nor an experiment's id"),
+        (("nothing",), "neither a file nor the id of an experiment, audit or ledger"),
         ((text, "--public-key", tmp_path / "absent"), "cannot read"),
         ((text, "--public-key", service.data_dir / "signing-key.pem"), "holds a private key"),
         ((text, "--public-key", text), "holds no public key"),

@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from fedaudit.client.client import Client
-from fedaudit.client.errors import NotConfiguredError, ProblemError, UnreachableError
+from fedaudit.spec.errors import FieldError
+from fedaudit_client.client import Client
+from fedaudit_client.errors import NotConfiguredError, ProblemError, UnreachableError
 from tests.api.service import (
     ROUNDS,
     SPEC,
@@ -41,7 +42,7 @@ def live(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Api, Client]]:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedaudit.client.client.sleep", lambda _seconds: None)
+    monkeypatch.setattr("fedaudit_client.http.wires.sleep", lambda _seconds: None)
 
 
 def test_from_submission_to_report(live: tuple[Api, Client]) -> None:
@@ -75,8 +76,7 @@ def test_tables_are_read_whole(live: tuple[Api, Client]) -> None:
     assert ledger[0]["outcome"] == "released"
     assert [row["round"] for row in client.rows(id_, "rounds")] == [1, 2, 3]
     assert len(list(client.rows(id_, "fairness"))) == 6 * ROUNDS
-    with client.export(id_, "ledger", form="csv") as chunks:
-        text = b"".join(chunks).decode()
+    text = b"".join(client.export(id_, "ledger", form="csv")).decode()
     assert len(list(csv.DictReader(io.StringIO(text)))) == len(ledger)
 
 
@@ -219,35 +219,6 @@ def test_another_service_is_told_apart(response: httpx.Response) -> None:
         client.get("x")
 
 
-def test_a_submission_is_repeated_with_its_key() -> None:
-    keys = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        keys.append(request.headers["idempotency-key"])
-        if len(keys) < 3:
-            raise httpx.ReadError("broken", request=request)
-        return httpx.Response(202, json={"id": "x"})
-
-    with _client(answer) as client:
-        assert client.submit(SPEC) == {"id": "x"}
-    assert len(keys) == 3
-    assert len(set(keys)) == 1
-
-
-def test_a_refusal_is_not_repeated() -> None:
-    calls = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        calls.append(request)
-        problem = {"type": "/problems/unavailable", "title": "t", "status": 503, "detail": "d"}
-        media_type = {"content-type": "application/problem+json"}
-        return httpx.Response(503, json=problem, headers=media_type)
-
-    with _client(answer) as client, pytest.raises(ProblemError):
-        client.submit(SPEC)
-    assert len(calls) == 1
-
-
 class _Stream(httpx.SyncByteStream):
     """Some events, and then a broken connection."""
 
@@ -316,7 +287,7 @@ def test_watching_waits_for_a_place_as_long_as_it_is_asked_to(
     monkeypatch: pytest.MonkeyPatch, status: int, asked: str | None
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("fedaudit.client.client.sleep", slept.append)
+    monkeypatch.setattr("fedaudit_client.http.wires.sleep", slept.append)
     refusals = iter(range(2))
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -342,7 +313,7 @@ def test_watching_does_not_repeat_what_is_refused_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("fedaudit.client.client.sleep", slept.append)
+    monkeypatch.setattr("fedaudit_client.http.wires.sleep", slept.append)
     with _client(lambda _: _refusal(403, retry_after="5")) as client, pytest.raises(ProblemError):
         list(client.watch("x"))
     assert slept == []
@@ -371,3 +342,14 @@ def test_watching_follows_a_real_experiment(live: tuple[Api, Client]) -> None:
     assert [event.id for event in seen] == [1, 2, 3]
     assert seen[-1].is_last
     assert seen[-1].data["status_reason"] == "worker-lost"
+
+
+def test_a_fault_is_told_once() -> None:
+    fault = FieldError("/seed", "must be a whole number")
+    for faults in ([fault], [fault, FieldError("/name", "is required")]):
+        detail = (
+            "/seed: must be a whole number" if len(faults) == 1 else "2 faults, in /seed, /name"
+        )
+        told = str(ProblemError(422, "/problems/validation-error", detail, faults))
+        for one in faults:
+            assert told.count(one.message) == 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedaudit.client.events import Event, lines_of, parse_events
+from fedaudit_client.events import Event, EventReader
 
 STREAM = (
     b": ping\n\n"
@@ -30,7 +30,8 @@ EVENTS = [
 def test_events_do_not_depend_on_where_the_stream_is_cut(cuts: list[int]) -> None:
     ends = [0, *sorted(cuts), len(STREAM)]
     chunks = [STREAM[begin:end] for begin, end in itertools.pairwise(ends)]
-    assert list(parse_events(lines_of(chunks))) == EVENTS
+    reader = EventReader()
+    assert [event for chunk in chunks for event in reader.read(chunk)] == EVENTS
 
 
 def test_only_an_ended_status_is_the_last() -> None:
@@ -46,10 +47,10 @@ def test_data_comes_through_whatever_it_holds(data: dict) -> None:
         stream = f"data: {text}\nid: 7\n\n".encode()
     except UnicodeEncodeError:
         return
-    assert list(parse_events(lines_of([stream]))) == [Event(7, "message", data)]
+    assert EventReader().read(stream) == [Event(7, "message", data)]
 
 
 @pytest.mark.parametrize("text", ["data: 1\n\n", "data: {\n\n", "data: {}\nid: x\n\n"])
 def test_what_is_no_event_of_the_service_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON object|Expecting|base 10"):
-        list(parse_events(lines_of([text.encode()])))
+        EventReader().read(text.encode())

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from fedaudit.client.client import Client
+from fedaudit_client.client import Client
 
 SIZE = 50_000_000
 

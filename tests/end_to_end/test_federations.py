@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedaudit.client.client import Client
-from fedaudit.client.errors import ProblemError
 from fedaudit.federations.reading.archives import UNSUSPICIOUS
+from fedaudit_client.client import Client
+from fedaudit_client.errors import ProblemError
 from tests.cli.service import running
 from tests.end_to_end.federation_files import (
     CLIENTS,

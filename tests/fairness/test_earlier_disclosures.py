@@ -9,6 +9,7 @@ from fedaudit.fairness.earlier_disclosures import (
     DisclosedRows,
     Neighbourhood,
     RowSet,
+    SetsBeside,
     conflicting,
     disclosed_sets,
 )
@@ -47,6 +48,9 @@ def test_sets_are_near_where_they_differ_in_few_rows(first, second, minimum):
     near = Neighbourhood(people(range(201)), rows=minimum, clients=1)
     few = 0 < len(first ^ second) < minimum
     assert near.is_near(judged(first), judged(second)) == few
+    beside = SetsBeside([judged(second), judged(first)])
+    assert near.any_near(judged(first), beside) == few
+    assert not near.any_near(judged(first), SetsBeside([]))
     same = range(201)
     assert near.is_near(judged(same, first), judged(same, second)) == few
 
@@ -81,6 +85,9 @@ def test_nearness_is_as_counted_one_by_one(first, second, rows, clients, length)
     few_clients = clients > 1 and len(known) < clients
     few = bool(differing) and (len(differing) < rows or few_clients)
     assert near.is_near(judged(first), judged(second)) == few
+    beside = SetsBeside([judged(second), judged(first)])
+    assert near.any_near(judged(first), beside) == few
+    assert not near.any_near(judged(first), SetsBeside([]))
 
 
 def test_an_attribute_with_one_near_set_conflicts():

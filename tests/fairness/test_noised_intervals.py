@@ -17,6 +17,7 @@ from fedaudit.fairness.published_counts import NoisedCounts, bounded_counts
 from fedaudit.privacy.held_out.count_release import CountRelease, count_release
 from fedaudit.privacy.noise.exact_integers import IntegerDraws, drawn_integers
 from fedaudit.randomness import CounterSource, Purpose
+from fedaudit.reports.sections.noised_gain import noised_gain
 from fedaudit.spec.metrics import METRICS
 from fedaudit.spec.parse import parse_spec
 from tests.training.specs import groups_spec
@@ -95,6 +96,40 @@ def test_intervals_cover_the_gap_in_the_population(
             assert 0 <= interval.low <= interval.high <= 1
             covered[metric] += interval.low <= truth[metric] <= interval.high
     assert min(covered.values()) >= LEAST, covered
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("mechanism", ["discrete-laplace", "gaussian"])
+@pytest.mark.parametrize("unit", ["client", "record"])
+def test_intervals_cover_the_gain_and_the_share_in_the_population(
+    epsilon: float, mechanism: str, unit: str
+) -> None:
+    found, generator = release(epsilon, mechanism, unit), np.random.default_rng(43)
+    # Each client counts the same on average, whatever its group.
+    true = np.average(UNEQUAL, axis=0, weights=[size // 3 for size in SIZES])
+    gain = min(true[2] - true[3], true[0] - true[1])
+    covered = np.zeros(2, dtype=int)
+    for seed in range(REPEATS):
+        drawn = noised_gain(noised(people(UNEQUAL, unit, generator), found, seed), hypotheses=1)
+        assert drawn is not None
+        for place, (truth, (low, high)) in enumerate(
+            (
+                (gain, drawn.gain_interval(0.95)),
+                (max(true[:2].sum(), true[2:].sum()), drawn.share_interval(0.95)),
+            )
+        ):
+            covered[place] += low <= truth <= high
+    assert covered.min() >= LEAST, covered
+
+
+def test_several_hypotheses_leave_one_end_open() -> None:
+    found = release(10.0, "discrete-laplace", "record")
+    counts = noised(people(UNEQUAL, "record", np.random.default_rng(2)), found, 3)
+    one, two = (noised_gain(counts, hypotheses=k) for k in (1, 2))
+    assert one is not None
+    assert two is not None
+    assert two.gain_interval(0.95) == (-1.0, one.gain_interval(0.95)[1])
+    assert two.share_interval(0.95) == (one.share_interval(0.95)[0], 1.0)
 
 
 def test_an_interval_that_left_the_noise_out_would_be_caught() -> None:

@@ -108,11 +108,18 @@ def load_leaf(
 
 
 def rows_of(federation: Federation) -> ClientRows:
-    """Its features, which are not padded."""
+    """Its features, of rows computed client by client."""
     assert isinstance(federation.features, ClientRows)
     return federation.features
 
 
+def pixels_of(federation: Federation, client: int) -> NDArray[np.float32]:
+    """A client's images: float32 [rows, features]."""
+    rows = rows_of(federation)
+    own = rows.values[federation.own(client)]
+    return np.divide(own, rows.divisor, dtype=np.float32)
+
+
 def labels_of(federation: Federation, client: int) -> NDArray[np.float64]:
     """A client's labels."""
-    return federation.raw_target[client][federation.mask[client]]
+    return federation.raw_target[federation.own(client)]

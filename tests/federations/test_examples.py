@@ -12,8 +12,11 @@ from fedaudit.federations.groups.favourable_outcomes import outcome_rules
 from fedaudit.federations.load import load_federation
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import decode_text, parse_spec
+from fedaudit.spec.sweeps.sweep_cells import parse_cells
+from fedaudit.spec.sweeps.sweep_spec import parse_sweep
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
+SWEEP = Path(__file__).parents[2] / "examples/sweep.yaml"
+EXAMPLES = sorted(set(SWEEP.parent.glob("*.yaml")) - {SWEEP})
 
 
 def example(name: str) -> ExperimentSpec:
@@ -23,14 +26,12 @@ def example(name: str) -> ExperimentSpec:
 
 def check_usable(federation: Federation, spec: ExperimentSpec) -> None:
     """What every example's data must be like, the real ones and those made up in their shape."""
-    assert (federation.mask.sum(axis=1) >= 1).all()
+    assert (federation.counts >= 1).all()
     if not isinstance(federation.features, ClientRows):
         assert np.isfinite(federation.features).all()
         assert np.abs(federation.features).max() < 20, "in the range of the units"
     if spec.fairness.sensitive:
-        favourable = outcome_rules(federation, spec.fairness).label(federation.raw_target)[
-            federation.mask
-        ]
+        favourable = outcome_rules(federation, spec.fairness).label(federation.raw_target)
         assert 0.05 < favourable.mean() < 0.95, "both outcomes occur"
 
 
@@ -45,6 +46,13 @@ def test_every_example_is_a_spec_that_loads(path: Path, request: pytest.FixtureR
         if not (folder / str(spec.federation.path)).exists():
             pytest.skip(f"{spec.federation.path} is not among the real data at hand")
     check_usable(load_federation(spec, sources_dir=folder), spec)
+
+
+def test_every_cell_of_the_sweep_loads() -> None:
+    cells = parse_cells(parse_sweep(decode_text(SWEEP.read_text(encoding="utf-8"))), parse_spec)
+    assert len(cells) > 1
+    for _, spec in cells:
+        check_usable(load_federation(spec, sources_dir=None), spec)
 
 
 def test_examples_are_there() -> None:
@@ -130,7 +138,7 @@ def test_a_table_shaped_like_the_digits(tmp_path: Path) -> None:
     federation = written(tmp_path, example("mnist"), rows)
     assert federation.width == 784
     assert federation.rows == 300
-    assert federation.padded.max() == 1
+    assert federation.side_by_side.max() == 1
     assert federation.classes == tuple("0123456789")
 
 
@@ -171,16 +179,16 @@ def test_the_whole_hospital_file_and_the_derived_one_agree(
     shared = [derived.client_names.index(name) for name in whole.client_names]
     assert len(shared) >= 0.95 * clients
     for here, there in zip(range(whole.clients), shared, strict=True):
-        a, b = whole.mask[here], derived.mask[there]
-        if a.sum() == b.sum():
-            one = np.column_stack([whole.raw_target[here][a], whole.features[here][a]])
-            two = np.column_stack([derived.raw_target[there][b], derived.features[there][b]])
+        a, b = whole.own(here), derived.own(there)
+        if whole.counts[here] == derived.counts[there]:
+            one = np.column_stack([whole.raw_target[a], whole.side_by_side[a]])
+            two = np.column_stack([derived.raw_target[b], derived.side_by_side[b]])
             assert np.array_equal(one[np.lexsort(one.T)], two[np.lexsort(two.T)])
 
 
 def test_hearts_without_the_columns_that_have_gaps(shared_data: Path) -> None:
     federation = load_federation(example("heart-disease"), sources_dir=shared_data)
-    rows = dict(zip(federation.client_names, federation.mask.sum(axis=1).tolist(), strict=True))
+    rows = dict(zip(federation.client_names, federation.counts.tolist(), strict=True))
     assert rows == {"cleveland": 303, "hungarian": 261, "switzerland": 46, "va": 130}
     assert federation.classes == ("0", "1")
     assert federation.attribute("sex").values == ("0.0", "1.0")

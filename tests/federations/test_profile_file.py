@@ -236,6 +236,10 @@ def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatc
             if one["pointer"] == "/federation/features"
         ]
         assert "60 rows of 4 columns are 240 cells" in warning["message"]
+    with monkeypatch.context() as patch:
+        patch.setattr(table_profile, "MAX_FILE_BYTES", 100)
+        messages = [one["message"] for one in profile_in(sources, names)["warnings"]]
+        assert any("the columns take 0 MiB" in message for message in messages)
 
 
 def test_empty_cells_are_counted_by_column(sources: Path) -> None:

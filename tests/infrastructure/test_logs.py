@@ -2,6 +2,7 @@
 
 import json
 import logging
+from typing import Literal
 
 import pytest
 import structlog
@@ -10,12 +11,8 @@ from infrastructure.logs import configure_logs
 
 
 @pytest.fixture(autouse=True)
-def _restore_logging() -> object:
-    root = logging.getLogger()
-    before = (root.handlers[:], root.level)
-    yield
-    root.handlers, root.level = before[0], before[1]
-    structlog.reset_defaults()
+def _restore_logging(restored_logs: None) -> None:
+    """Whatever a test here configures ends with it."""
 
 
 def test_lines_carry_their_context(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,16 +25,35 @@ def test_lines_carry_their_context(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_routine_messages_of_celery_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logs("console")
+    configure_logs("text")
     logging.getLogger("celery.worker").info("mingle: searching for neighbors")
     assert capsys.readouterr().err == ""
 
 
-def test_exceptions_keep_their_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_exceptions_say_where_and_quote_no_cell(
+    capsys: pytest.CaptureFixture[str], log_format: Literal["json", "text"]
+) -> None:
+    configure_logs(log_format)
+    cell = "Mrs Jones, 02134"
+    for logger in (structlog.get_logger(), logging.getLogger("some.library")):
+        try:
+            try:
+                float(cell)
+            except ValueError as error:
+                raise RuntimeError(f"row 3: {error}") from error
+        except RuntimeError:
+            logger.exception("failed")
+    said = capsys.readouterr().err
+    assert min(said.count("RuntimeError"), said.count("ValueError")) >= 2
+    assert "test_logs.py" in said
+    assert "Jones" not in said
+
+
+def test_exceptions_of_the_machine_keep_their_message(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("json")
     try:
-        raise RuntimeError("boom")
-    except RuntimeError:
+        raise OSError(28, "No space left on device")
+    except OSError:
         structlog.get_logger().exception("failed")
-    line = json.loads(capsys.readouterr().err)
-    assert "RuntimeError: boom" in line["exception"]
+    assert "No space left on device" in json.loads(capsys.readouterr().err)["exception"]

@@ -64,6 +64,20 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> Non
         ensure_key_file(path)
 
 
+def test_a_mounted_secret_is_read_through_the_group_and_by_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "key.pem"
+    create_key_file(path)
+    owner = path.stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: owner + 1)
+    path.chmod(0o440)
+    ensure_key_file(path)
+    path.chmod(0o444)
+    with pytest.raises(SigningKeyError, match="mode 0444"):
+        ensure_key_file(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"text", b"-----BEGIN PRIVATE KEY-----\nAAAA\n"])
 def test_a_file_without_a_key_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "key.pem"

@@ -90,6 +90,16 @@ def test_a_file_comes_back_as_it_was_written_and_is_deleted(
         pass
 
 
+def test_files_beside_one_are_told(place: tuple[str, Callable[[], list[str]]]) -> None:
+    storage = Storage(place[0])
+    assert storage.beside("report-pdfs/one/a") == []
+    for key in ("report-pdfs/one/a", "report-pdfs/one/b", "report-pdfs/two/c"):
+        with storage.writer(key) as writer:
+            writer.write(b"x")
+    assert storage.beside("report-pdfs/one/b") == ["report-pdfs/one/a"]
+    assert storage.beside("report-pdfs/one/new") == ["report-pdfs/one/a", "report-pdfs/one/b"]
+
+
 @pytest.mark.parametrize("parts", [0, 1, 3])
 def test_an_abort_leaves_nothing_behind(
     place: tuple[str, Callable[[], list[str]]], parts: int

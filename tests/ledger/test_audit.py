@@ -196,3 +196,29 @@ def test_a_round_in_which_nobody_released_is_an_entry() -> None:
     for wrong in (3, 9, -1):
         with pytest.raises(ValueError, match="between 0 and 2"):
             entry_of(replace(row, outcomes=np.array([wrong, 1], np.int16)))
+
+
+def declared(declaration: bytes | None) -> BundledRow:
+    """A row whose link holds what was declared beside it."""
+    row = replace(row_of(), declaration=declaration)
+    found = link(genesis(ID), row.digest, row.clusters, declaration=declaration)
+    return replace(row, link=found)
+
+
+def test_what_was_declared_beside_an_entry_stands_in_its_line_and_its_link() -> None:
+    row = declared(bytes(range(32)))
+    line = to_line(row)
+    assert line.endswith(b'"declaration":"' + bytes(range(32)).hex().encode() + b'"}\n')
+    assert to_line(from_line(line)) == line
+    assert audited([from_line(line)]).consistent
+    assert b"declaration" not in to_line(declared(None))
+    for other in (None, bytes(32)):
+        assert audited([replace(row, declaration=other)]).unchained is not None
+
+
+@pytest.mark.parametrize("declaration", [b"", bytes(31), bytes(33)])
+def test_a_declaration_of_another_length_is_none(declaration: bytes) -> None:
+    row = row_of()
+    for head in (row.link, bytes(32)):
+        audit = audited([replace(row, declaration=declaration, link=head)])
+        assert not audit.consistent

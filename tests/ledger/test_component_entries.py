@@ -58,7 +58,7 @@ def a_row(entry: LedgerEntry, **changes: Any) -> BundledRow:
     columns = {
         name: getattr(entry, name)
         for name in BundledRow.__dataclass_fields__
-        if name not in ("inputs", "radii", "digest", "link")
+        if name not in ("inputs", "radii", "digest", "link", "declaration")
     }
     own = digest(entry, NAMES)
     stored = {

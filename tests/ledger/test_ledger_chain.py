@@ -31,6 +31,17 @@ def test_the_first_link_is_a_known_hash():
     assert link(first, DIGESTS[0], CLUSTERS.astype(np.int64)) == second
 
 
+def test_a_link_with_a_declaration_is_a_known_hash_and_no_other():
+    first, declaration = genesis("experiment"), hashlib.sha256(b"declared").digest()
+    clusters = b"\x01\x00\xff\xff\x00\x00"
+    hashed = b"fedaudit-ledger-link-3\x00" + first + DIGESTS[0] + declaration + clusters
+    found = link(first, DIGESTS[0], CLUSTERS, declaration=declaration)
+    assert found == hashlib.sha256(hashed).digest()
+    assert found != link(first, DIGESTS[0], CLUSTERS)
+    with pytest.raises(ValueError, match="declaration has 31 bytes"):
+        link(first, DIGESTS[0], CLUSTERS, declaration=declaration[1:])
+
+
 def test_an_intact_chain_verifies():
     assert first_broken_link("e", chained("e")) is None
     assert first_broken_link("e", []) is None

@@ -202,7 +202,7 @@ def test_a_line_of_a_bundle_gives_the_same_row_again():
         columns = {
             name: getattr(entry, name)
             for name in BundledRow.__dataclass_fields__
-            if name not in ("inputs", "digest", "link")
+            if name not in ("inputs", "digest", "link", "declaration")
         }
         inputs = entry.inputs.as_dict()
         row = BundledRow(**columns, inputs=inputs, digest=digest(entry, NAMES), link=bytes(32))

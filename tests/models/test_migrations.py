@@ -14,13 +14,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect, text
+from sqlalchemy import inspect, select, text
 
 import migrations
 from models.database import Database
 from models.repositories import LedgerRepository
 from models.schema import HEAD, schema_state
-from models.tables import Base, Federation, Unit
+from models.tables import ApiKey, Base, Federation, Unit
 from tests.models.rows import LAPLACE, ledger_row, queued
 
 
@@ -66,6 +66,33 @@ def test_an_older_database_does_not_match(empty_database_url: str) -> None:
     state = schema_state(database)
     database.dispose()
     assert (state.current, state.matches) == ("0001", False)
+
+
+def test_only_keys_that_administer_may_sign_reports_off_afterwards(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url, "0016")
+    database = Database(empty_database_url)
+    time = "'2026-01-01 00:00:00.000000+00'" if database.dialect != "sqlite" else "'2026-01-01'"
+    with database.write() as session:
+        session.execute(text(f"INSERT INTO projects VALUES ('p', 'hospital', {time})"))
+        for name, scopes in (("a", '["admin", "reports:read"]'), ("b", '["reports:read"]')):
+            session.execute(
+                text(
+                    "INSERT INTO api_keys (id, project_id, name, prefix, hash, scopes, created_at)"
+                    f" VALUES ('{name}', 'p', 'k', 'fa_', '{name}', :scopes, {time})"
+                ),
+                {"scopes": scopes},
+            )
+
+    def found() -> list[tuple[str, list[str]]]:
+        with database.read() as session:
+            rows = session.execute(select(ApiKey.id, ApiKey.scopes).order_by(ApiKey.id))
+            return [(row.id, row.scopes) for row in rows]
+
+    migrations.upgrade(empty_database_url)
+    assert found() == [("a", ["admin", "reports:read", "reports:sign"]), ("b", ["reports:read"])]
+    migrations.downgrade(empty_database_url, "0016")
+    assert found() == [("a", ["admin", "reports:read"]), ("b", ["reports:read"])]
+    database.dispose()
 
 
 def test_rows_of_the_version_before_uploads_are_runs_and_ready_federations(
@@ -206,6 +233,10 @@ def test_the_commands_migrate_and_make_a_key(tmp_path: Path) -> None:
     assert "migrations upgrade" in early.stderr
     assert run("migrations", "upgrade", "--database-url", url).stdout == f"{HEAD}\n"
     assert "--database-url" in run("migrations", "upgrade").stderr
+    mistyped = ("--project", "p", "--scopes", "reports:read,reports:raed")
+    refused = run("models.keys", "create", "--database-url", url, *mistyped)
+    assert refused.returncode == 2
+    assert "reports:raed is none of experiments:read, " in refused.stderr
     made = run("models.keys", "create", "--database-url", url, *options)
     answer = json.loads(made.stdout)
     assert answer["project"] == "p"

@@ -3,14 +3,9 @@
 from typing import Any
 
 from models.database import Database
+from models.report_values import IndexedFigure, ReportFilters, ReportIndex
 from models.repositories import ExperimentRepository, ReportListRepository, ReportRepository
-from models.values import (
-    Cursor,
-    ExperimentFilters,
-    IndexedFigure,
-    ReportFilters,
-    ReportIndex,
-)
+from models.values import Cursor, ExperimentFilters
 from tests.models.rows import add_experiment, add_project
 
 GAP = "equalized_odds_difference"

@@ -7,6 +7,7 @@ from typing import TypeVar
 import pytest
 from sqlalchemy import update
 
+from models.clock import seconds_from_now
 from models.database import Database
 from models.repositories import UnitRepository
 from models.tables import Unit
@@ -145,6 +146,16 @@ def test_lost_units_wait_longer_each_time_and_then_fail(database: Database) -> N
     (back,) = _in_units(database, lambda units: units.reclaim_expired())
     assert (back.state, back.unit_id) == ("failed", unit_id)
     assert _unit(database, unit_id).last_error == "worker lost in each of 3 attempts"
+
+
+def test_a_clock_that_was_set_back_keeps_no_unit_waiting(database: Database) -> None:
+    unit_id = _waiting(database)
+    ahead = {"available_at": seconds_from_now(3600), "published_at": seconds_from_now(3600)}
+    with database.write() as session:
+        session.execute(update(Unit).where(Unit.id == unit_id).values(**ahead))
+    stale = _in_units(database, lambda units: units.stale_waiting(60))
+    assert [unit.id for unit in stale] == [unit_id]
+    assert _claim(database, unit_id) is not None
 
 
 def test_a_unit_without_attempts_left_is_failed_rather_than_claimed(database: Database) -> None:

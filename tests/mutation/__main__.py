@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.mutation.forked import import_libraries, judged, related
-from tests.mutation.importers import Importers
+from tests.mutation.importers import CLIENT, Importers
 from tests.mutation.mutants import Mutant, mutants_of
 
 _MORE_TESTS = {
@@ -23,7 +23,10 @@ _MORE_TESTS = {
 
 def folders_of(target: Path) -> list[str]:
     """The tests that mirror a folder or file, or else those of the nearest folder above it."""
-    place = Path("tests", *target.parts[1:])
+    if target.is_relative_to(CLIENT):
+        place = Path("tests", "client", *target.relative_to(CLIENT).parts[1:])
+    else:
+        place = Path("tests", *target.parts[1:])
     own = place.with_name(f"test_{place.name}")
     found = own if own.is_file() else place
     while not found.exists():

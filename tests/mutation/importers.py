@@ -4,12 +4,16 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGES = ("fedaudit", "models", "infrastructure", "migrations", "api", "workers", "benchmarks")
+CLIENT = Path("clients/python")
+_ROOMS = ("fedaudit", "models", "infrastructure", "migrations", "api", "workers", "benchmarks")
+PACKAGES = {**dict.fromkeys(_ROOMS, Path()), "fedaudit_client": CLIENT}
+"""Every package, and the folder that it lies in."""
 
 
 def module_of(path: Path) -> str:
     """The dotted name of a file."""
-    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    inside = path.relative_to(CLIENT) if path.is_relative_to(CLIENT) else path
+    return ".".join(inside.with_suffix("").parts).removesuffix(".__init__")
 
 
 class Importers:
@@ -17,8 +21,8 @@ class Importers:
 
     def __init__(self) -> None:
         self._by: dict[str, set[str]] = {}
-        for package in PACKAGES:
-            for path in Path(package).rglob("*.py"):
+        for package, place in PACKAGES.items():
+            for path in (place / package).rglob("*.py"):
                 for name in _imported(path):
                     self._by.setdefault(name, set()).add(module_of(path))
 

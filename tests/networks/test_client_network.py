@@ -17,7 +17,7 @@ from fedaudit.networks.shape import (
     layer_sizes,
     network_shape,
 )
-from fedaudit.spec.model import CnnFemnist, Linear, Logistic, Mlp
+from fedaudit.spec.model.kinds import CnnFemnist, Linear, Logistic, Mlp
 
 CPU = torch.device("cpu")
 CNN = CnnFemnist(kind="cnn-femnist")
@@ -136,7 +136,7 @@ def test_deep_networks_are_the_same_for_one_client_and_for_many(hidden: list[int
     shape = network_shape(Mlp(kind="mlp", hidden=hidden), features=6, classes=3)
     assert isinstance(shape, DenseShape)
     random = torch.Generator().manual_seed(3)
-    theta = torch.from_numpy(initial_hypotheses(shape, hypotheses=2, seed=1))
+    theta = torch.from_numpy(initial_hypotheses(shape, start="uniform", hypotheses=2, seed=1))
     features = torch.randn(6, 8, 1, 2, generator=random)  # [inputs, rows, cells, clients]
     target = torch.randint(3, (8, 1, 2), generator=random).float()
     loss, stacked = Loss("cross-entropy", 3), DenseNetwork(shape)
@@ -165,7 +165,7 @@ def test_parameters_are_a_copy() -> None:
 
 
 def test_convolutions_start_within_the_usual_bounds() -> None:
-    drawn = initial_hypotheses(SMALL, hypotheses=400, seed=1)
+    drawn = initial_hypotheses(SMALL, start="uniform", hypotheses=400, seed=1)
     for layer, fan_in in zip(SMALL.layers, (18, 27, 16, 5), strict=True):
         bound = 1 / np.sqrt(fan_in)
         assert layer.bias is not None

@@ -15,7 +15,7 @@ from fedaudit.networks.losses import Loss
 from fedaudit.networks.network_choice import MAX_SMALL_ROWS, MAX_SMALL_WIDTH, choose_network
 from fedaudit.networks.shape import DenseShape, network_shape
 from fedaudit.networks.small_dense import SmallDenseNetwork
-from fedaudit.spec.model import Linear, Logistic, Mlp
+from fedaudit.spec.model.kinds import Linear, Logistic, Mlp
 
 FALSE_ALARM = 1e-6
 
@@ -170,15 +170,23 @@ def test_folding_is_unmoved_by_zeros_up_to_a_power_of_two() -> None:
 
 
 def test_a_linear_map_starts_standard_normal() -> None:
-    drawn = initial_hypotheses(DenseShape((4, 1), intercept=True), hypotheses=4000, seed=1)
+    drawn = initial_hypotheses(
+        DenseShape((4, 1), intercept=True), start="normal", hypotheses=4000, seed=1
+    )
     assert drawn.shape == (4000, 5)
     assert drawn.dtype == np.float32
     assert stats.kstest(drawn.ravel().astype(np.float64), "norm").pvalue > FALSE_ALARM
 
 
+def test_zeros_are_zeros() -> None:
+    shape = DenseShape((4, 1), intercept=True)
+    drawn = initial_hypotheses(shape, start="zeros", hypotheses=1, seed=1)
+    assert np.array_equal(drawn, np.zeros((1, 5), np.float32))
+
+
 def test_a_network_starts_within_the_usual_bounds() -> None:
     shape = DenseShape((3, 2, 1), intercept=True)
-    drawn = initial_hypotheses(shape, hypotheses=4000, seed=1).astype(np.float64)
+    drawn = initial_hypotheses(shape, start="uniform", hypotheses=4000, seed=1).astype(np.float64)
     for layer in shape.layers:
         bound = 1 / np.sqrt(layer.inputs)
         assert layer.bias is not None
@@ -190,10 +198,10 @@ def test_a_network_starts_within_the_usual_bounds() -> None:
 
 def test_a_hypothesis_starts_the_same_however_many_there_are() -> None:
     shape = DenseShape((3, 2, 1), intercept=True)
-    few, many = (initial_hypotheses(shape, hypotheses=k, seed=4) for k in (2, 7))
+    few, many = (initial_hypotheses(shape, start="uniform", hypotheses=k, seed=4) for k in (2, 7))
     assert np.array_equal(few, many[:2])
     assert len(np.unique(many, axis=0)) == 7
-    assert not np.array_equal(few, initial_hypotheses(shape, hypotheses=2, seed=5))
+    assert not np.array_equal(few, initial_hypotheses(shape, start="uniform", hypotheses=2, seed=5))
 
 
 def test_the_choice_of_network_depends_on_width_and_rows() -> None:

@@ -35,7 +35,9 @@ def compose(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 def resolved_services() -> dict[str, Any]:
     """Every service, its variables and defaults filled in."""
-    resolved = compose("--profile", "gpu", "config", "--format", "json", **PASSWORDS)
+    resolved = compose(
+        "--profile", "gpu", "--profile", "tls", "config", "--format", "json", **PASSWORDS
+    )
     assert resolved.returncode == 0, resolved.stderr
     assert resolved.stderr == ""
     services: dict[str, Any] = json.loads(resolved.stdout)["services"]

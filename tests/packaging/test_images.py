@@ -29,8 +29,8 @@ def test_the_worker_image_has_the_extra_and_the_torch_it_asks_for():
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]["worker"]
-    assert "[worker]" in worker
-    assert "[worker]" not in api
+    assert "[telemetry,worker]" in worker
+    assert "worker]" not in api
     [torch] = [one for one in extra if one.startswith("torch")]
     assert f'"{torch}"' in worker
     assert {re.split("[<>=]", one)[0] for one in extra} == {"fairlearn", "scikit-learn", "torch"}

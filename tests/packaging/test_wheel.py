@@ -1,50 +1,64 @@
-"""The wheel carries every room: installed away from the checkout it serves and trains."""
+"""The wheels carry every room: installed away from the checkout they serve and train."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import httpx
 import pytest
 
 from tests.cli.service import clean_environment, running
+from tests.house import PLACES, ROOT
+from tests.packaging.pipelines import run_github, run_gitlab
 
-ROOT = Path(__file__).parents[2]
-ROOMS = ("fedaudit", "models", "infrastructure", "api", "workers", "migrations")
+CLIENT = ROOT / "clients" / "python"
+ROOMS = tuple(room for room, place in PLACES.items() if place == ROOT)
 FILES = ("pyproject.toml", "README.md", "LICENSE")
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from a copy: a build leaves folders in its source."""
-    source = tmp_path_factory.mktemp("source")
-    for room in ROOMS:
+def built(root: Path, rooms: tuple[str, ...], source: Path) -> Path:
+    """The wheel of a distribution, built from a copy: a build leaves folders in its source."""
+    for room in rooms:
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / room, source / room, ignore=ignored)
+        shutil.copytree(root / room, source / room, ignore=ignored)
     for name in FILES:
-        shutil.copy(ROOT / name, source)
+        shutil.copy(root / name, source)
     build = ("-m", "build", "--wheel", "--no-isolation", "--outdir", str(source / "dist"))
-    built = subprocess.run(
+    done = subprocess.run(
         [sys.executable, *build, str(source)], capture_output=True, text=True, check=False
     )
-    assert built.returncode == 0, built.stdout + built.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     [path] = (source / "dist").glob("*.whl")
     return path
 
 
 @pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory):
-    """An environment with the wheel in it; its dependencies are this environment's."""
+def wheel(tmp_path_factory):
+    """The wheel of the service."""
+    return built(ROOT, ROOMS, tmp_path_factory.mktemp("source"))
+
+
+@pytest.fixture(scope="module")
+def client_wheel(tmp_path_factory):
+    """The wheel of the client."""
+    return built(CLIENT, ("fedaudit_client",), tmp_path_factory.mktemp("client"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, client_wheel, tmp_path_factory):
+    """An environment with both wheels in it; their dependencies are this environment's."""
     folder = tmp_path_factory.mktemp("installed")
     venv = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     python = venv / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet")
-    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel), str(client_wheel)], check=True)
     # The .pth files of that folder are not read again, so the editable checkout stays out.
     packages = venv / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
     dependencies = sysconfig.get_path("purelib")
@@ -52,12 +66,25 @@ def installed(wheel, tmp_path_factory):
     return venv / "bin"
 
 
-def test_every_file_of_every_room_is_in_the_wheel(wheel):
-    carried = set(zipfile.ZipFile(wheel).namelist())
+def test_the_recipes_for_pipelines_install_these_wheels(wheel, client_wheel):
+    recipes = (ROOT / "docs" / "gates.md").read_text()
+    installs = re.findall(r"pip install (.+)", recipes)
+    assert installs.count("$FEDAUDIT_WHEELS") == 2
+    assert not any(one.startswith("fedaudit") for one in installs)  # no index has it
+    assert recipes.count(f"FEDAUDIT_WHEELS: ci/{client_wheel.name} ci/{wheel.name}") == 2
+
+
+def test_the_client_brings_nothing_else(client_wheel):
+    carried = {name.split("/")[0] for name in zipfile.ZipFile(client_wheel).namelist()}
+    assert {name for name in carried if not name.endswith(".dist-info")} == {"fedaudit_client"}
+
+
+def test_every_file_of_every_room_is_in_the_wheel(wheel, client_wheel):
+    carried = {name for one in (wheel, client_wheel) for name in zipfile.ZipFile(one).namelist()}
     here = {
-        str(path.relative_to(ROOT))
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*")
+        str(path.relative_to(place))
+        for room, place in PLACES.items()
+        for path in (place / room).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert here - carried == set()
@@ -65,8 +92,9 @@ def test_every_file_of_every_room_is_in_the_wheel(wheel):
 
 
 def test_the_checkout_does_not_leak_in(installed, tmp_path):
+    rooms = tuple(PLACES)
     code = (
-        f"import {', '.join(ROOMS)}; print(*({', '.join(f'{room}.__file__' for room in ROOMS)},))"
+        f"import {', '.join(rooms)}; print(*({', '.join(f'{room}.__file__' for room in rooms)},))"
     )
     found = subprocess.run(
         [installed / "python", "-P", "-c", code],
@@ -76,34 +104,93 @@ def test_the_checkout_does_not_leak_in(installed, tmp_path):
         text=True,
         check=True,
     ).stdout.split()
-    assert len(found) == len(ROOMS)
+    assert len(found) == len(PLACES)
     for path in found:
         assert Path(path).is_relative_to(installed.parent)
 
 
-def test_it_serves_and_trains_away_from_the_checkout(installed, tmp_path, small_spec):
+@pytest.fixture(scope="module")
+def service(installed, tmp_path_factory):
+    """A service by the wheel."""
+    folder = tmp_path_factory.mktemp("serving")
+    with running(data_dir=folder / "data", script=installed / "fedaudit") as service:
+        yield service
+
+
+def test_it_serves_and_trains_away_from_the_checkout(installed, service, tmp_path, small_spec):
     (tmp_path / "spec.json").write_text(json.dumps(small_spec))
     script = installed / "fedaudit"
-    with running(data_dir=tmp_path / "data", script=script) as service:
 
-        def call(*arguments):
-            return subprocess.run(
-                [script, *arguments],
-                env=clean_environment(**service.environment),
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
+    def call(*arguments):
+        return subprocess.run(
+            [script, *arguments],
+            env=clean_environment(**service.environment),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
 
-        done = call("submit", "spec.json", "--wait", "--json")
-        assert done.returncode == 0, done.stderr
-        experiment = json.loads(done.stdout)["id"]
-        page = call("report", experiment, "--format", "html")
-        assert page.stdout.lower().startswith("<!doctype html>")
-        report = json.loads(call("report", experiment).stdout)
-        assert report["integrity"]["ledger_hash"] in page.stdout
-        plainly = {"trust_env": False, "follow_redirects": True}
-        for path in ("/docs", "/openapi.json", "/"):
-            assert httpx.get(f"{service.url}{path}", **plainly).status_code == 200
+    done = call("submit", "spec.json", "--wait", "--json")
+    assert done.returncode == 0, done.stderr
+    experiment = json.loads(done.stdout)["id"]
+    page = call("report", experiment, "--format", "html")
+    assert page.stdout.lower().startswith("<!doctype html>")
+    report = json.loads(call("report", experiment).stdout)
+    assert report["integrity"]["ledger_hash"] in page.stdout
+    plainly = {"trust_env": False, "follow_redirects": True}
+    for path in ("/docs", "/openapi.json", "/"):
+        assert httpx.get(f"{service.url}{path}", **plainly).status_code == 200
+
+
+@pytest.fixture
+def checkout(wheel, installed, service, tmp_path, small_spec):
+    """A repository with the files that the pipelines ask for, and their environment."""
+    experiment = {**small_spec, "gates": []}
+    (tmp_path / "experiment.yaml").write_text(json.dumps(experiment))
+    (tmp_path / "ci").mkdir()
+    shutil.copy(wheel, tmp_path / "ci")
+    # The environment has no pip of its own, and what the wheel needs is there.
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    pip = f'exec "{sys.executable}" -m pip --python "{installed}/python" "$@" --no-index --no-deps'
+    (commands / "pip").write_text(f"#!/bin/sh\n{pip}\n")
+    (commands / "pip").chmod(0o755)
+    path = f"{commands}:{installed}:/usr/bin:/bin"
+    return clean_environment(
+        **service.environment, PATH=path, FEDAUDIT_WHEEL=f"ci/{wheel.name}"
+    ), tmp_path
+
+
+PASSED = {"figure": "participations_max", "op": "le", "value": 12}
+UNDECIDED = {"figure": "leakage_max", "op": "le", "value": 100}
+"""The noise is simulated, so that leakage is no evidence."""
+
+
+def test_the_github_workflow_runs_as_written(checkout):
+    environment, folder = checkout
+    (folder / "policy.yaml").write_text(json.dumps({"gates": [PASSED, UNDECIDED]}))
+    code, said = run_github({**environment, "GITHUB_SHA": "1" * 40}, folder)
+    assert code == 3, said
+    evidence = folder / "evidence"
+    counted = ElementTree.parse(evidence / "gates.xml").getroot()
+    assert (counted.get("tests"), counted.get("errors")) == ("2", "1")
+    [undecided] = counted.iter("error")
+    assert "heuristic" in undecided.get("message") or "simulated" in undecided.get("message")
+    summary = (folder / "summary.md").read_text()
+    assert summary == (evidence / "gates.md").read_text()
+    assert summary.startswith("## The evidence does not suffice for the gates\n")
+    assert json.loads((evidence / "report.json").read_text())["report_version"] == 1
+    assert (evidence / "report.html").stat().st_size > 1000
+
+
+def test_the_gitlab_job_runs_as_written(checkout):
+    environment, folder = checkout
+    (folder / "policy.yaml").write_text(json.dumps({"gates": [PASSED]}))
+    code, said = run_gitlab({**environment, "CI_COMMIT_SHA": "2" * 40}, folder)
+    assert code == 0, said
+    counted = ElementTree.parse(folder / "gates.xml").getroot()
+    assert (counted.get("tests"), counted.get("failures")) == ("1", "0")
+    assert (folder / "gates.md").read_text().startswith("## The gates passed\n")
+    assert json.loads((folder / "report.json").read_text())["report_version"] == 1

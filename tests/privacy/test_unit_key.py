@@ -60,7 +60,8 @@ def test_what_deals_rows_otherwise_makes_other_clients(change: dict[str, Any]) -
 
 
 def test_what_does_not_deal_rows_makes_the_same_clients() -> None:
-    same = {**DEALT, "scale": {"x": 3}, "validation_fraction": 0.4}
+    labels = {"y": {"1": "granted"}}
+    same = {**DEALT, "scale": {"x": 3}, "validation_fraction": 0.4, "labels": labels}
     assert key(same, seed=2, name="other") == key(DEALT, seed=2)
 
 

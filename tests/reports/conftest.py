@@ -13,7 +13,9 @@ from fedaudit.privacy.planning.plan import SpendingPlan
 from fedaudit.reports.document.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
+from fedaudit.utility.constant_comparison import ConstantByGroup
 from tests.fairness.disclosures import with_disclosures
+from tests.utility.comparisons import useful_model
 
 SPEC: dict[str, Any] = {
     "name": "<script>alert(1)</script>",
@@ -54,6 +56,13 @@ def training_rows_of_clients() -> np.ndarray:
     rows = np.zeros((60, 2), dtype=np.int32)
     rows[:20, 0] = rows[20:30, 1] = 10
     return rows
+
+
+def constant_by_group() -> ConstantByGroup:
+    """What the constant gets of the thirty validation clients' rows."""
+    rows = np.zeros((30, 2), dtype=np.int64)
+    rows[:20, 0] = rows[20:, 1] = 10
+    return ConstantByGroup(rows=rows, correct=None, constant_correct=None)
 
 
 def inputs_of(spec: ExperimentSpec, *, plan: SpendingPlan | None) -> MechanismParameters:
@@ -101,6 +110,8 @@ def material() -> Callable[..., ReportMaterial]:
                 fairness={"group": counts_of_clients()},
                 single_row_clients=4,
                 collapsed_rounds=5,
+                against_constant=useful_model(30, by_group={"group": constant_by_group()}),
+                start_loss=2.0,
             ),
             ledger_hash="a" * 64,
             chain_head="b" * 64,

@@ -66,6 +66,29 @@ def test_few_clients_are_too_few_however_many_rows_they_have(size: int) -> None:
     assert not found.shown[~of_two].any(), "one client in each group"
 
 
+def test_no_two_rounds_show_a_group_that_they_differ_in_by_few() -> None:
+    """The attack: of two rounds whose models decide alike one is subtracted from the other."""
+    whole = cell(clients=None, minimum=20)
+    report, size = decide_disclosures(whole), 30
+    rounds = range(1, 61)
+    sampled = SampledRounds(whole, report, size=size)
+    found, of_clients = sampled.disclosures(rounds)["group"], sampled.rows_of("group")
+    places = sampled.drawn(rounds)
+    near = 0
+    for later, of_later in enumerate(places):
+        for earlier, of_earlier in enumerate(places[:later]):
+            only = np.setxor1d(of_later, of_earlier)
+            rows = of_clients[only].sum(axis=0)
+            few = (rows > 0) & ((rows < 20) | ((of_clients[only] > 0).sum(axis=0) < 2))
+            near += int(few.any())
+            assert not (few & found.shown[later] & found.shown[earlier]).any()
+    assert near > 0, "or there was nothing to find"
+    assert found.shown.any(), "the first of them are shown"
+    # A run that is taken up again in round 41 decides the same.
+    again = SampledRounds(whole, report, size=size).disclosures(rounds[40:])["group"]
+    assert (again.shown == found.shown[40:]).all()
+
+
 def test_rounds_of_everybody_are_decided_once() -> None:
     every = cell(clients=10_000)
     run = new_run(every, experiment_id="x", started_at=datetime.now(UTC))

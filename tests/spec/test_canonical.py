@@ -107,18 +107,22 @@ def test_what_means_something_else_has_another_hash(changes: dict[str, Any]) -> 
     ("document", "expected"),
     [
         (HOSPITAL, "d63882fd486bcb22d243fad5e39de77945760085ef35c46bddd488c6b80dcc7b"),
-        (TABLE, "80929ada351f03af99160493c09f80d046593b3ae4eef682b767ba6301d8e494"),
+        (
+            changed(TABLE, {"model.start": "normal"}),
+            "80929ada351f03af99160493c09f80d046593b3ae4eef682b767ba6301d8e494",
+        ),
     ],
     ids=["hospital", "table"],
 )
 def test_fields_that_came_later_leave_the_hash_of_earlier_specs(
     document: dict[str, Any], expected: str
 ) -> None:
-    """The hashes are those before `minimum_group_clients`. Change them only where every spec is
-    meant to have another hash from then on."""
+    """The hashes are those before `minimum_group_clients` and `start`. Change them only where every
+    spec is meant to have another hash from then on."""
     spec = parse_spec(document)
     assert spec_hash(spec) == expected
     assert "minimum_group_clients" not in spec.model_dump(mode="json")["fairness"]
+    assert "start" not in spec.model_dump(mode="json")["model"]
 
 
 def test_the_hash_is_sha256_of_the_canonical_form() -> None:

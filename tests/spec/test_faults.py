@@ -142,7 +142,14 @@ GROUPS = changed(
             "/privacy/noise_multiplier",
             "greater than or equal to 0.000000000001",
         ),
-        (HOSPITAL, {"attacks": [{"kind": "canaries"}]}, "/attacks", "this version runs no attacks"),
+        (
+            HOSPITAL,
+            {"attacks": [{"kind": "canaries", "count": 9}]},
+            "/attacks/0/unit",
+            "is required",
+        ),
+        (HOSPITAL, {"attacks": [{"kind": "luck"}]}, "/attacks/0/kind", "is not offered"),
+        (HOSPITAL, {"attacks": [{"kind": "membership"}] * 21}, "/attacks", "at most 20"),
         (HOSPITAL, {"privacy.clip": 1e-7}, "/privacy/clip", "below radius_floor"),
         (
             HOSPITAL,
@@ -178,7 +185,7 @@ GROUPS = changed(
             "/fairness/sensitive",
             "name a sensitive attribute",
         ),
-        (HOSPITAL, {"fairness.sensitive": ["a", "a"]}, "/fairness", "twice"),
+        (HOSPITAL, {"fairness.sensitive": ["a", "a"]}, "/fairness/sensitive", "twice"),
         (
             HOSPITAL,
             {"fairness.favourable": {"op": "in", "value": 3}},
@@ -208,7 +215,7 @@ GROUPS = changed(
         (
             HOSPITAL,
             {"fairness.favourable": [{"op": "ge", "value": 1, "group": {"zip": "1"}}]},
-            "/fairness",
+            "/fairness/favourable",
             "'zip', not in `sensitive`",
         ),
         (
@@ -219,7 +226,7 @@ GROUPS = changed(
                     {"op": "ge", "value": 1, "group": {"zip": "1"}},
                 ]
             },
-            "/fairness",
+            "/fairness/favourable",
             "must all speak of one attribute",
         ),
         (
@@ -247,11 +254,11 @@ GROUPS = changed(
         (
             HOSPITAL,
             {
-                "fairness.sensitive": ["state", "zip"],
+                "fairness": {},
                 "gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 1}],
             },
-            "/gates/0/attribute",
-            "name the sensitive attribute",
+            "/gates/0/figure",
+            "name a sensitive one",
         ),
         (
             HOSPITAL,

@@ -129,6 +129,11 @@ def test_what_is_neither_is_refused(text: str) -> None:
     assert len(message) < 400
 
 
+def test_a_number_without_end_is_refused_before_it_is_worked_out() -> None:
+    number = "1" + ":59" * 130_000
+    assert "line 2: a number in base 60 of 390001 characters" in refusal(f"a: 1:30\nb: {number}")
+
+
 @pytest.mark.parametrize("text", ["", "# nothing", "null", "[]", "just words", "3"])
 def test_what_is_no_object_is_no_spec(text: str) -> None:
     with pytest.raises(InvalidInputError) as refused:

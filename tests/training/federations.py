@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
+from fedaudit.federations.packing import first_rows
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
 from tests.training.specs import groups_spec
@@ -26,24 +27,19 @@ def federation(
 ) -> Federation:
     """Clients from their rows: features [rows, features], target [rows], group codes [rows]."""
     counts = [len(np.atleast_1d(one)) for one in target]
-    rows, width = max(counts), np.asarray(features[0]).shape[1]
-    shape = (len(target), rows)
-    packed = np.zeros((*shape, width), dtype=np.float32)
-    raw = np.zeros(shape)
-    codes = np.full(shape, -1, dtype=np.int16)
-    for client, count in enumerate(counts):
-        packed[client, :count] = features[client]
-        raw[client, :count] = target[client]
-        if groups is not None:
-            codes[client, :count] = groups[client]
-    attributes = () if groups is None else (Attribute("group", ("g1", "g2"), codes),)
+    raw = np.concatenate([np.atleast_1d(one) for one in target]).astype(np.float64)
+    attributes: tuple[Attribute, ...] = ()
+    if groups is not None:
+        codes = [np.broadcast_to(own, count) for own, count in zip(groups, counts, strict=True)]
+        attributes = (Attribute("group", ("g1", "g2"), np.concatenate(codes).astype(np.int16)),)
+    packed = np.concatenate([np.asarray(one, dtype=np.float32) for one in features])
     return Federation(
         features=packed,
         target=(raw / scale).astype(np.float32),
         raw_target=raw,
-        mask=np.arange(rows) < np.array(counts)[:, None],
+        first=first_rows(np.array(counts)),
         client_names=tuple(f"c{client:03d}" for client in range(len(counts))),
-        feature_names=tuple(f"x{column}" for column in range(width)),
+        feature_names=tuple(f"x{column}" for column in range(packed.shape[1])),
         target_name="y",
         target_scale=scale,
         classes=classes,
@@ -72,16 +68,9 @@ def random_federation(
     return federation(features, target, classes=names, groups=groups)
 
 
-def without_padding(data: Federation) -> Federation:
-    """The same clients with their rows end to end, to be computed client by client."""
-    counts = data.mask.sum(1)
-    rows = ClientRows(
-        values=data.padded[data.mask],
-        divisor=1.0,
-        first=np.concatenate([[0], counts.cumsum()]).astype(np.int64),
-        image=None,
-    )
-    return replace(data, features=rows)
+def one_by_one(data: Federation) -> Federation:
+    """The same clients, to be computed client by client."""
+    return replace(data, features=ClientRows(data.side_by_side, divisor=1.0, image=None))
 
 
 def image_federation(
@@ -108,7 +97,6 @@ def image_federation(
     rows = ClientRows(
         values=images.reshape(len(images), -1),
         divisor=255.0,
-        first=np.concatenate([[0], counts.cumsum()]).astype(np.int64),
         image=(28, 28, 1),
     )
     return replace(bare, features=rows)

@@ -51,7 +51,7 @@ def cell_with(value: float | None, *, width: int = 3, clients: int = 30, **chang
     }
     cell = table_cell(data, **given)
     if value is not None:
-        data.padded[training_clients(cell)] = value
+        data.side_by_side[data.rows_of(training_clients(cell))] = value
     return cell
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedaudit.federations.federation import Federation
-from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.shape import DenseShape
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.first_hypotheses import first_hypotheses
 from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import random_federation, table_cell
@@ -45,14 +45,12 @@ class Reference:
         self.steps = training.local.epochs or 0
         self.step_size = training.local.step_size
         self.data: Federation = cell.federation
-        self.theta = torch.from_numpy(
-            initial_hypotheses(cell.shape, hypotheses=training.hypotheses, seed=cell.spec.seed)
-        ).double()
+        self.theta = torch.from_numpy(first_hypotheses(cell)).double()
 
     def client_loss(self, theta: Tensor, client: int) -> Tensor:
-        rows = self.data.mask[client]
-        inputs = torch.from_numpy(self.data.features[client, rows]).double()
-        target = torch.from_numpy(self.data.target[client, rows]).double()
+        rows = self.data.own(client)
+        inputs = torch.from_numpy(self.data.side_by_side[rows]).double()
+        target = torch.from_numpy(self.data.target[rows]).double()
         return self.loss(outputs_of(self.shape, theta, inputs), target)
 
     def choice(self, client: int) -> int:
@@ -174,7 +172,7 @@ def test_the_cohort_is_drawn_from_training_clients_without_replacement() -> None
 def test_averages_do_not_weigh_by_the_number_of_rows() -> None:
     """Sample counts are never disclosed: one row counts as much as seven."""
     cell = table_cell(random_federation(), training__hypotheses=1, training__rounds=1)
-    counts = cell.federation.mask.sum(1)
+    counts = cell.federation.counts
     (record,) = Stack([cell]).advance(1)[0]
     assert len(set(counts[record.subjects].tolist())) > 1
     compare(cell)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fedaudit.federations.federation import Federation
 from fedaudit.ledger.entries import Outcome
-from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.training.base.first_hypotheses import first_hypotheses
 from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.federations import federation, random_federation, table_cell
@@ -76,7 +76,7 @@ def test_a_budget_below_one_release_admits_nobody() -> None:
     records = stack.advance(5)[0]
     assert {int(outcome) for record in records for outcome in record.outcomes} == {Outcome.REFUSED}
     assert not stack.releases(0).any()
-    start = initial_hypotheses(cell(spec).shape, hypotheses=2, seed=0)
+    start = first_hypotheses(cell(spec))
     assert stack.result(0).hypotheses.tobytes() == start.tobytes()
     assert all(record.separation is None and not record.collapsed for record in records)
 
@@ -95,7 +95,7 @@ def test_what_a_refused_client_holds_does_not_matter() -> None:
     # The same run with another client's data, resumed from where the first refused it.
     before = Stack([honest])
     before.advance(since - 1)
-    data.features[spent] *= -100
+    data.side_by_side[data.own(spent)] *= -100
     changed = Stack([table_cell(data, **changes)], checkpoints=[before.checkpoint(0)])
     for expected, found in zip(records[since - 1 :], changed.advance(12)[0], strict=True):
         assert found.radii.tobytes() == expected.radii.tobytes()
@@ -107,10 +107,10 @@ def exploding(client: int) -> Federation:
     data = random_federation(clients=20)
     return federation(
         [
-            data.features[place][rows] * (1e30 if place == client else 1)
-            for place, rows in enumerate(data.mask)
+            data.side_by_side[data.own(place)] * (1e30 if place == client else 1)
+            for place in range(data.clients)
         ],
-        [data.raw_target[place][rows] for place, rows in enumerate(data.mask)],
+        [data.raw_target[data.own(place)] for place in range(data.clients)],
     )
 
 
@@ -152,7 +152,7 @@ def test_where_every_update_explodes_nothing_is_released() -> None:
     records = stack.advance(4)[0]
     assert all(np.all(record.outcomes == Outcome.WITHHELD) for record in records)
     assert not stack.releases(0).any()
-    start = initial_hypotheses(cell(spec).shape, hypotheses=2, seed=0)
+    start = first_hypotheses(cell(spec))
     assert stack.result(0).hypotheses.tobytes() == start.tobytes()
 
 

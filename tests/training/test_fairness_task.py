@@ -75,14 +75,13 @@ def perfect_counts(one: Cell) -> NDArray[np.int64]:
     data: Federation = one.federation
     assert data.truth is not None
     slopes = data.truth.thetas[data.truth.component]
-    predictions = np.einsum("crf,cf->cr", data.features, slopes)
-    predictions += data.truth.intercepts[data.truth.component][:, None]
+    predictions = np.einsum("rf,rf->r", data.side_by_side, slopes[data.client_of])
+    predictions += data.truth.intercepts[data.truth.component][data.client_of]
     counter = GroupCounter([data], one.spec.fairness)
-    columns = np.arange(data.clients)[None]
-    counts: NDArray[np.int64] = counter.count(predictions[None].astype(np.float32), columns)[
-        "group"
-    ][0]
-    return counts
+    together = np.zeros(data.rows, dtype=np.int64)
+    return counter.count_rows(
+        predictions.astype(np.float32), np.arange(data.rows), together, slots=1
+    )["group"][0]
 
 
 def test_the_perfect_model_shows_the_difference_of_the_base_rates() -> None:

@@ -8,10 +8,10 @@ import pytest
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import Outcome
-from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.noise.adaptive_clipping import update_noise_multiplier
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.first_hypotheses import first_hypotheses
 from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 from tests.training.gaussian import (
@@ -110,7 +110,7 @@ def test_an_update_that_is_not_finite_counts_as_zero_and_nobody_is_told() -> Non
     records = []
     for value in (0.0, np.inf, np.nan):
         one = cell_with(None, training__cohort={"clients": 18}, training__rounds=6)
-        one.federation.padded[training_clients(one)[4]] = value
+        one.federation.side_by_side[one.federation.own(training_clients(one)[4])] = value
         records.append(fingerprint(Stack([one]).advance(6)[0]))
     assert records[0] == records[1] == records[2]
 
@@ -288,7 +288,7 @@ def test_a_budget_below_one_round_allows_none() -> None:
     assert stack.active == []
     result = stack.result(0)
     assert (result.stopped_by, result.rounds, result.best_round) == ("budget", 0, 0)
-    start = initial_hypotheses(cell(spec).shape, hypotheses=2, seed=0)
+    start = first_hypotheses(cell(spec))
     assert result.hypotheses.tobytes() == start.tobytes()
 
 

@@ -10,7 +10,7 @@ from fedaudit.ledger.entries import Outcome
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
-from tests.training.federations import without_padding
+from tests.training.federations import one_by_one
 from tests.training.gaussian import ALONE, LOCAL, cell_with, state, states, training_clients
 from tests.training.specs import cell, groups_spec, linear_spec, train
 
@@ -32,7 +32,7 @@ def test_without_updates_the_average_moves_by_the_mean_of_the_clients_noise(padd
     changes = {**ALONE, "privacy": {**LOCAL, "noise_multiplier": 2.0, "clip": 0.5}}
     one = cell_with(0.0, width=120, training__rounds=8, **changes)
     if not padded:
-        one = Cell(one.spec, without_padding(one.federation))
+        one = Cell(one.spec, one_by_one(one.federation))
     found = states(one, 8)
     moves = np.array(
         [
@@ -107,9 +107,9 @@ def test_an_update_that_is_not_finite_is_withheld_and_counts(value: float, padde
     everyone = {"training__cohort": {"clients": 18}, "training__rounds": 6}
     one = cell_with(None, **ALONE, **everyone)
     broken = int(training_clients(one)[4])
-    one.federation.padded[broken] = value
+    one.federation.side_by_side[one.federation.own(broken)] = value
     if not padded:
-        one = Cell(one.spec, without_padding(one.federation))
+        one = Cell(one.spec, one_by_one(one.federation))
     stack = Stack([one])
     for record in stack.advance(6)[0]:
         withheld = record.outcomes == Outcome.WITHHELD

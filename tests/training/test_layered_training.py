@@ -16,9 +16,9 @@ from fedaudit.training.stack import Stack
 from tests.training.federations import (
     image_cell,
     image_federation,
+    one_by_one,
     random_federation,
     table_cell,
-    without_padding,
 )
 from tests.training.gaussian import LAYERS
 from tests.training.specs import cell, groups_spec, train
@@ -50,7 +50,7 @@ def test_each_layer_has_a_radius_of_its_own() -> None:
 def test_a_layer_that_learns_nothing_gets_the_floor_alone() -> None:
     """Without a hidden unit that fires, only the last bias moves."""
     data = random_federation(clients=30)
-    data.padded[:] = 0.0
+    data.side_by_side[:] = 0.0
     floor = 0.125
     changes = {
         **LAYERS,
@@ -83,14 +83,14 @@ def test_refused_and_withheld_clients_have_no_radii(padded: bool) -> None:
         "training__cohort": {"clients": 18},
     }
     if not padded:
-        data = without_padding(data)
+        data = one_by_one(data)
     training = Stack([table_cell(data, **changes)])._splits.training[0]
     broken = int(training[4])
     if padded:
-        data.padded[broken] = np.inf
+        data.side_by_side[data.own(broken)] = np.inf
     else:
         rows: Any = data.features
-        rows.values[rows.first[broken] : rows.first[broken + 1]] = np.inf
+        rows.values[data.own(broken)] = np.inf
     stack = Stack([table_cell(data, **changes)])
     records = stack.advance(3)[0]
     assert stack.n == 31
@@ -114,7 +114,7 @@ def test_what_leaves_a_client_has_the_noise_of_its_layers(
     """By what the server receives with noise, less the same without."""
     data = random_federation(clients=clients, max_rows=2)
     if not padded:
-        data = without_padding(data)
+        data = one_by_one(data)
     nu = 3.0
     laplace = {"mechanism": "laplace-l2", "noise_multiplier": nu, "per_layer": True}
     found = []

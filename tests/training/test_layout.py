@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -191,28 +190,3 @@ def test_seed_zero_is_a_seed() -> None:
 def test_cells_of_different_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="one shape"):
         Stack([cell(groups_spec()), cell(linear_spec())])
-
-
-@pytest.mark.parametrize("changes", MECHANISMS.values(), ids=MECHANISMS)
-def test_padding_a_federation_changes_nothing(changes: dict[str, Any]) -> None:
-    one = cell(groups_spec(**changes))
-    padded = one.federation.__class__(
-        **{
-            **vars(one.federation),
-            **{
-                name: np.pad(
-                    getattr(one.federation, name),
-                    ((0, 0), (0, 6), *[(0, 0)] * (getattr(one.federation, name).ndim - 2)),
-                )
-                for name in ("features", "target", "raw_target", "mask")
-            },
-            "attributes": tuple(
-                type(item)(
-                    item.name, item.values, np.pad(item.codes, ((0, 0), (0, 6)), constant_values=-1)
-                )
-                for item in one.federation.attributes
-            ),
-        }
-    )
-    plain = run_stacked([one], 30)[0]
-    assert fingerprint(run_stacked([Cell(one.spec, padded)], 30)[0]) == fingerprint(plain)

@@ -9,7 +9,7 @@ import pytest
 from fedaudit.federations.federation import Federation
 from fedaudit.training.base.round_records import FinalResult
 from fedaudit.training.stack import Stack
-from tests.training.federations import TABLE, random_federation, table_cell, without_padding
+from tests.training.federations import TABLE, one_by_one, random_federation, table_cell
 from tests.training.test_layout import fingerprint, run_stacked
 
 FAIRNESS = {"sensitive": ["group"], "favourable": {"op": "in", "value": ["class-0", "class-2"]}}
@@ -43,8 +43,8 @@ def values_of(
     data: Federation, hypotheses: np.ndarray[Any, Any], client: int
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Cross-entropy and predicted class of a client's rows: [k, rows]."""
-    rows = data.mask[client]
-    features, target = data.padded[client][rows], data.raw_target[client][rows].astype(int)
+    rows = data.own(client)
+    features, target = data.side_by_side[rows], data.raw_target[rows].astype(int)
     width, number = features.shape[1], len(data.classes)
     weights = hypotheses[:, : width * number].reshape(-1, number, width)
     outputs = np.einsum("kcf,rf->krc", weights, features) + hypotheses[:, None, width * number :]
@@ -52,7 +52,7 @@ def values_of(
     return -shares[:, np.arange(len(target)), target], outputs.argmax(-1)
 
 
-@pytest.mark.parametrize("form", [lambda data: data, without_padding], ids=["padded", "by client"])
+@pytest.mark.parametrize("form", [lambda data: data, one_by_one], ids=["side by side", "by client"])
 @pytest.mark.parametrize("k", [1, 3])
 @pytest.mark.parametrize("fraction", [0.25, 0.5, 0.9])
 def test_figures_are_those_of_a_plain_loop(
@@ -61,7 +61,7 @@ def test_figures_are_those_of_a_plain_loop(
     data = random_federation(clients=40, max_rows=9, classes=3)
     result, stack = result_of(form(data), federation=split(fraction), training__hypotheses=k)
     held_out = stack._splits.validation[0]
-    scored = stack._splits.scored(held_out[None], [0])
+    scored = stack._splits.scored(held_out[None], [0], rows=data.longest)
     assert scored is not None
     losses, selection, right = [], [], []
     counts = np.zeros((2, 4), dtype=int)
@@ -73,13 +73,13 @@ def test_figures_are_those_of_a_plain_loop(
         chosen = values[:, ~own].sum(1).argmin()
         losses.append(values[chosen, own].mean())
         selection.append(values.mean(1).min())
-        target = data.raw_target[client][data.mask[client]]
+        target = data.raw_target[data.own(client)]
         right += (guesses[chosen] == target)[own].tolist()
         for row in np.flatnonzero(own):
             said, true = guesses[chosen, row] in (0, 2), target[row] in (0, 2)
             kind = {(1, 1): 0, (1, 0): 1, (0, 0): 2, (0, 1): 3}[int(said), int(true)]
-            counts[data.attributes[0].codes[client, row], kind] += 1
-    single = int((data.mask[held_out].sum(1) == 1).sum())
+            counts[data.attributes[0].codes[data.first[client] + row], kind] += 1
+    single = int((data.counts[held_out] == 1).sum())
     assert result.fairness["group"].sum() == scored.sum()
     if k == 1:
         assert result.validation_loss == pytest.approx(np.mean(losses), rel=1e-5)
@@ -87,7 +87,7 @@ def test_figures_are_those_of_a_plain_loop(
         assert result.accuracy == pytest.approx(np.mean(right))
         assert np.array_equal(result.fairness["group"].sum(0), counts)
     else:
-        several = data.mask[held_out].sum(1) > 1
+        several = data.counts[held_out] > 1
         assert np.array_equal(result.fairness["group"][several].sum(0), counts)
         assert abs((result.accuracy or 0) * scored.sum() - sum(right)) <= single + 1e-6
 
@@ -107,7 +107,7 @@ def test_constants_are_found_out() -> None:
     """Trap: choosing and scoring on one row makes constants look like a model."""
     data = random_federation(clients=200, max_rows=4, classes=3)
     noise = np.random.default_rng(1).integers(0, 3, data.target.shape)
-    data.raw_target[:] = np.where(data.mask, noise, 0)
+    data.raw_target[:] = noise
     data.target[:] = data.raw_target
     result, _ = result_of(data, federation=split(0.5), training__hypotheses=3)
     assert result.selection_loss < np.log(3)

@@ -37,17 +37,16 @@ def test_the_stored_report_says_what_was_compared(
 def test_a_report_whose_figures_do_not_follow_from_its_rows_is_never_stored(
     database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = GroupCounter.count
+    counted = GroupCounter.count_clients
 
     def miscounted(self: GroupCounter, *arguments: Any, **options: Any) -> Any:
         counts = counted(self, *arguments, **options)
-        if options.get("per_client"):
-            for of_groups in counts.values():
-                client = np.flatnonzero(of_groups[0, :, 0, 2])[0]
-                of_groups[0, client, 0] += [0, 1, -1, 0]
+        for of_groups in counts.values():
+            client = np.flatnonzero(of_groups[0, :, 0, 2])[0]
+            of_groups[0, client, 0] += [0, 1, -1, 0]
         return counts
 
-    monkeypatch.setattr(GroupCounter, "count", miscounted)
+    monkeypatch.setattr(GroupCounter, "count_clients", miscounted)
     submitted = submit(database, SPEC)
     run_unit(context, submitted.unit_id)
     experiment = experiment_of(database, submitted)

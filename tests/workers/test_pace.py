@@ -19,8 +19,8 @@ def test_quick_rounds_grow_to_a_quarter_of_a_second() -> None:
     assert sizes == [1, 4, 16, 64, 125, 125]
 
 
-def test_a_block_holds_at_most_20_000_entries_and_1_000_rounds_of_all_experiments() -> None:
-    for experiments, cohort, most in ((1, 1000, 20), (10, 7, 100), (1, 7, 1000), (1, 50_000, 1)):
+def test_a_block_holds_at_most_60_000_entries_and_1_000_rounds_of_all_experiments() -> None:
+    for experiments, cohort, most in ((1, 1000, 60), (10, 7, 100), (1, 7, 1000), (1, 70_000, 1)):
         pace = Pace()
         for _ in range(8):
             rounds = pace.rounds(experiments=experiments, cohort=cohort)

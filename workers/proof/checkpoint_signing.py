@@ -1,5 +1,6 @@
 """Sign the state of ledgers: the process that writes ledger rows signs how many there are."""
 
+from pathlib import Path
 from time import monotonic
 
 import structlog
@@ -44,12 +45,58 @@ def load_signing_key(settings: Settings) -> SigningKey:
         raise SystemExit(str(error)) from None
 
 
+class SigningKeyFile:
+    """The key in a file that may be exchanged while this process runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Exits with a message where there is no usable key."""
+        self._path = key_file_of_or_exit(settings)
+        self._key = load_signing_key(settings)
+        self._seen = self._look()
+
+    def current(self) -> SigningKey:
+        """The file's key; where it cannot be read any more, the last one that could."""
+        seen = self._look()
+        if seen is None or seen == self._seen:
+            return self._key
+        try:
+            key = SigningKey.from_pem(read_key_file(self._path))
+        except (SigningKeyError, ValueError) as error:
+            log.error("signing key not exchanged", why=str(error)[:200])
+        else:
+            if key.key_id != self._key.key_id:
+                log.warning("signing key exchanged", before=self._key.key_id, now=key.key_id)
+            self._key = key
+        self._seen = seen
+        return self._key
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+def key_file_of_or_exit(settings: Settings) -> Path:
+    """Where the key is; exits with a message where production names none."""
+    try:
+        return key_file_of(settings)
+    except SigningKeyError as error:
+        raise SystemExit(str(error)) from None
+
+
 def announce_key(database: Database, key: SigningKey) -> None:
     """Register the key with the service; if the database is unavailable, the first signature does
-    it."""
+    it. Exits with a message where the key is marked as compromised."""
     try:
         with database.write() as session:
-            _use(session, key)
+            if SigningKeyRepository(session).is_compromised(key.key_id):
+                raise SystemExit(
+                    f"the signing key {key.key_id} is marked as compromised; exchange it with "
+                    "`fedaudit signing-keys rotate`"
+                )
+            use_key(session, key)
     except SQLAlchemyError as error:
         log.warning("database away; key not listed yet", error=type(error).__name__)
 
@@ -58,7 +105,7 @@ def sign_checkpoint(
     session: Session, checkpoint: Checkpoint, *, project_id: str, key: SigningKey
 ) -> None:
     """Store a signed checkpoint, in the transaction of the rows that it counts."""
-    _use(session, key)
+    use_key(session, key)
     LedgerCheckpointRepository(session).add(
         checkpoint.experiment_id,
         project_id,
@@ -113,5 +160,6 @@ class CheckpointClock:
         self._signed[experiment_id] = monotonic()
 
 
-def _use(session: Session, key: SigningKey) -> None:
+def use_key(session: Session, key: SigningKey) -> None:
+    """List the key as the one in use, in the transaction of what it signs."""
     SigningKeyRepository(session).use(key.key_id, algorithm=ALGORITHM, public_key=key.public.pem)

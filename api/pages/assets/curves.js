@@ -6,7 +6,7 @@ const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4], [12, 3]];
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-export const whole = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+export const whole = (value) => String(value).replace(/\B(?=(\d{3})+$)/g, ",");
 
 const shown = (value) => (value == null ? "–" : String(Number(value.toPrecision(4))));
 
@@ -55,7 +55,8 @@ class Curve {
         { ...axis, size: 58, values: (_, ticks) => ticks.map(shown) },
       ],
       // Away from the pointer the legend shows the last round.
-      hooks: { setCursor: [(plot) => plot.cursor.idx == null && this.showLast()] },
+      hooks: { setCursor: [(plot) => plot.cursor.idx == null && this.showLast()],
+        draw: [(plot) => this.markBest(plot)] },
       series: [{ label: "round", value: (_, round) => (round == null ? "–" : whole(round)) }, ...this.data.lines.map((line, place) => ({
         label: line.name,
         stroke: colour(`--c${place % 6}`),
@@ -66,6 +67,22 @@ class Curve {
       }))],
     }, this.columns, this.place);
     this.describe();
+  }
+
+  // The best round of a run that has ended: a dotted line, as in the drawings.
+  markBest(plot) {
+    const { best, rounds } = this.data;
+    if (best == null || best < rounds[0] || best > rounds.at(-1)) return;
+    const { ctx, bbox } = plot;
+    const x = Math.round(plot.valToPos(best, "x", true));
+    ctx.save();
+    ctx.strokeStyle = colour("--ink");
+    ctx.setLineDash([2, 3].map((length) => length * devicePixelRatio));
+    ctx.beginPath();
+    ctx.moveTo(x, bbox.top);
+    ctx.lineTo(x, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.restore();
   }
 
   // Rounds behind those that are shown; a line that is new here is drawn anew.
@@ -113,7 +130,8 @@ class Curve {
     const { title, rounds, lines } = this.data;
     const last = rounds.at(-1);
     const values = lines.map((line) => `${line.name} ${shown(line.values.at(-1))}`).join(", ");
-    this.place.setAttribute("aria-label", `${title}. In round ${last}: ${values}.`);
+    const marked = this.data.best == null ? "" : ` The best round is ${this.data.best}.`;
+    this.place.setAttribute("aria-label", `${title}. In round ${last}: ${values}.${marked}`);
   }
 }
 
@@ -131,8 +149,8 @@ export class Curves {
   }
 
   // `fromTheStart`: the curves are whole, and not what comes behind those that are shown.
-  show(curves, fromTheStart) {
-    for (const data of curves) {
+  show(curves, fromTheStart, best = null) {
+    for (const data of curves.map((one) => ({ ...one, best }))) {
       const curve = this.found.get(data.name);
       if (!curve) this.found.set(data.name, new Curve(data, this.host));
       else if (fromTheStart) curve.replaceBy(data);

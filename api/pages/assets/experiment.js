@@ -35,11 +35,15 @@ function showReading(name, value, remark) {
   place.querySelector(".reading-remark").textContent = remark;
 }
 
-function showProgress({ status, round, rounds }) {
+function showProgress({ status, round, rounds, pace }) {
+  if (ENDED.includes(status)) return;
   byId("progress").value = round;
   const waiting = status === "queued";
-  const text = waiting ? "Waiting for a worker" : `Round ${whole(round)} of ${whole(rounds)}`;
+  const text = waiting ? "Waiting for a worker"
+    : round === 0 ? `Loading the data and training the first of ${whole(rounds)} rounds`
+    : `Round ${whole(round)} of ${whole(rounds)}`;
   byId("progress-text").textContent = text;
+  byId("pace").textContent = pace ? `, ${pace}` : "";
   const badge = byId("status").firstElementChild;
   badge.className = `badge status-${status}`;
   badge.textContent = status;
@@ -49,7 +53,7 @@ function showProgress({ status, round, rounds }) {
   }
 }
 
-function showCurves(found, fromTheStart) {
+function showCurves(found, fromTheStart, best) {
   if (!found.length) return;
   if (!curves) {
     host.hidden = false;
@@ -57,7 +61,7 @@ function showCurves(found, fromTheStart) {
     byId("no-curves")?.remove();
     byId("drawn")?.removeAttribute("open");
   }
-  curves.show(found, fromTheStart);
+  curves.show(found, fromTheStart, best);
 }
 
 async function update() {
@@ -67,7 +71,7 @@ async function update() {
   if (!answer.ok || answer.redirected) throw new Error("no figures");
   const state = await answer.json();
   showProgress(state);
-  showCurves(state.curves, fromTheStart);
+  showCurves(state.curves, fromTheStart, state.best);
   last = state.last;
   state.readings.forEach((one) => showReading(one.name, one.value, one.remark));
 }

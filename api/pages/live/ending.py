@@ -7,11 +7,11 @@ _WHY = {
     ),
     "worker-error": (
         "A worker failed on it.",
-        "The worker's log has the whole story. Retry it once the cause is mended.",
+        "The worker's log has the whole story. Retry it once the cause is repaired.",
     ),
     "invalid-data": (
         "The data could not be used with this spec.",
-        "Mend the data or the spec, and submit it anew.",
+        "Correct the data or the spec, and submit it again.",
     ),
     "diverged": (
         "Training diverged: a loss was no longer a finite number.",

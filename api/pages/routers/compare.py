@@ -1,17 +1,17 @@
 """Reports side by side: figures, what was asked for differently, and Pareto fronts."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse
 
 from api.http.problems import ProblemError
+from api.pages.comparison_view import view_of
 from api.pages.session import ReportsVisitor, Visitor
 from api.pages.templates import page
 from api.services.reports.comparisons import comparison_of
 from api.shared.resources import Resources, Shared
-from fedaudit.reports.charts.front import axis_text, front_charts
-from fedaudit.reports.comparison.compared_reports import Comparison
+from fedaudit.reports.charts.front import axis_text
 from models.repositories import ExperimentRepository
 from models.tables.experiments import Experiment
 from models.values import ExperimentFilters
@@ -45,32 +45,10 @@ def comparison_page(
             422, "validation-error", f"at most {_MOST} experiments go side by side; leave some out"
         )
     found = comparison_of(resources, visitor.caller, chosen)
-    return page(request, "compare.html", visitor=visitor, **_shown(found))
+    return page(request, "compare.html", visitor=visitor, view=view_of(found), axis_text=axis_text)
 
 
 def _offered(resources: Resources, visitor: Visitor) -> list[Experiment]:
     with resources.database.read() as session:
         experiments = ExperimentRepository(session, visitor.caller.project_id)
         return experiments.list(ExperimentFilters(status="succeeded"), limit=_OFFERED).items
-
-
-def _shown(comparison: Comparison) -> dict[str, Any]:
-    numbers = {one.id: place for place, one in enumerate(comparison.experiments, start=1)}
-    fronts = [
-        (front, front_charts(front, name=f"front-{place}", numbers=numbers))
-        for place, front in enumerate(comparison.fronts, start=1)
-    ]
-    return {
-        "comparison": comparison,
-        "numbers": numbers,
-        "fronts": fronts,
-        "axis_text": axis_text,
-        "figures": _by_section(comparison),
-    }
-
-
-def _by_section(comparison: Comparison) -> list[tuple[str, list[Any]]]:
-    rows: dict[str, list[Any]] = {}
-    for row in comparison.figures:
-        rows.setdefault(row.section, []).append(row)
-    return list(rows.items())

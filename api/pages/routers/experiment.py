@@ -12,12 +12,15 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse
 from api.http.cursors import SmallInteger
 from api.pages.live.curves import curves
 from api.pages.live.ending import why_ended
-from api.pages.live.readings import as_json, gap_readings, readings
+from api.pages.live.finished import ending_words, final_gaps, with_final_figures
+from api.pages.live.readings import GapReadings, Reading, as_json, gap_readings, readings
+from api.pages.live.time_left import time_left
 from api.pages.session import COOKIE, ExperimentsForm, ExperimentsVisitor, Visitor
 from api.pages.spec_form.preview import as_yaml
 from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
 from api.services.base.dispatch import dispatch
+from api.services.base.gone_files import gone_words
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.event_log import EventLog
@@ -30,14 +33,17 @@ from fedaudit.reports.charts.chart import Chart
 from fedaudit.reports.charts.running import running_charts
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
+from models.clock import utc_now
 from models.repositories import (
     ExperimentRepository,
     FederationRepository,
     ReportRepository,
+    SweepRepository,
     WebSessionRepository,
 )
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
+from models.tables.sweeps.sweeps import Sweep
 
 router = APIRouter(prefix="/experiments/{experiment_id}")
 
@@ -56,6 +62,8 @@ class _Found:
     """None until it has one, and for visitors who may not read reports."""
     federation: str | None
     """The name of its data, for visitors who may read federations."""
+    sweep: Sweep | None
+    """That it is a cell of."""
 
 
 @router.get("")
@@ -66,11 +74,13 @@ def experiment_page(
     resources: Shared,
     refresh: Annotated[str | None, Query()] = None,
 ) -> HTMLResponse:
-    """The experiment as it is now. Without scripts the page loads itself anew while it runs."""
+    """The experiment as it is now. Without scripts the page reloads itself while it runs."""
     with resources.database.read() as session:
         found = _find(session, visitor, experiment_id)
+        gone = gone_words(session, visitor.caller.project_id, "model", experiment_id)
     row, kind = found.row, mechanism_of(found.spec).guarantee_kind
     ended = row.status in ENDED
+    shown, gaps = _figures(found.row, found.spec, found.live, found.report)
     return page(
         request,
         "experiment.html",
@@ -79,18 +89,22 @@ def experiment_page(
         detail=shown_detail(row.status_reason, row.status_detail, caller=visitor.caller),
         tags=found.tags,
         federation=found.federation,
+        sweep=found.sweep,
         ended=ended,
         why=why_ended(row.status_reason) if row.status in RETRIED else None,
         may_cancel=not ended and row.status != "cancelling" and visitor.may("experiments:write"),
         may_retry=row.status in RETRIED and visitor.may("experiments:write"),
         once=new_once(),
         guarantee_kind=kind,
-        readings=readings(row, found.live, kind),
-        gaps=gap_readings(row, found.live),
+        readings=shown,
+        gaps=gaps,
+        pace="" if ended else _pace(row),
+        how_it_ended=None if found.report is None else ending_words(found.report),
         charts=_charts(found),
         every=found.live.every,
         gates=found.spec.gates,
         report=found.report,
+        gone_model=gone,
         document=as_yaml(row.spec),
         refresh_seconds=None if ended or refresh == "no" else _REFRESH_SECONDS,
     )
@@ -107,19 +121,26 @@ def experiment_figures(
     with resources.database.read() as session:
         row = find_experiment(session, visitor.caller, experiment_id)
         live = live_figures(session, row, after=after)
-    shown = readings(row, live, mechanism_of(parse_spec(row.spec)).guarantee_kind)
-    gaps = [reading for one in gap_readings(row, live) for reading in one.gaps]
+        report = _report(session, visitor, row)
+    shown, found = _figures(row, parse_spec(row.spec), live, report)
+    gaps = [reading for one in found for reading in one.gaps]
     return JSONResponse(
         {
             "status": row.status,
             "round": row.rounds_done,
             "rounds": row.rounds_total,
+            "pace": _pace(row),
+            "best": None if report is None else report["utility"]["best_round"],
             "last": live.series.rounds[-1] if live.series.rounds else after,
             "readings": as_json([*shown, *gaps]),
             "curves": curves(live.series),
         },
         headers={"Cache-Control": "no-store"},
     )
+
+
+def _pace(row: Experiment) -> str:
+    return time_left(row.started_at, utc_now(), done=row.rounds_done, rounds=row.rounds_total)
 
 
 def _event_log(
@@ -188,24 +209,46 @@ async def post_retry(
 def _find(session: Session, visitor: Visitor, experiment_id: str) -> _Found:
     project_id = visitor.caller.project_id
     row = find_experiment(session, visitor.caller, experiment_id)
-    report = federation = None
-    if visitor.may("reports:read"):
-        report = ReportRepository(session, project_id).get(row.id)
+    federation = None
     if visitor.may("federations:read"):
         federation = FederationRepository(session, project_id).get(row.federation_id)
+    cell = SweepRepository(session, project_id).cell_of(row.id)
     return _Found(
         row=row,
         tags=list(ExperimentRepository(session, project_id).tags([row.id])[row.id]),
         spec=parse_spec(row.spec),
         live=live_figures(session, row),
-        report=None if report is None else report.document,
+        report=_report(session, visitor, row),
         federation=None if federation is None else federation.name,
+        sweep=None if cell is None else cell[0],
     )
 
 
+def _report(session: Session, visitor: Visitor, row: Experiment) -> dict[str, Any] | None:
+    """None until there is one, and for visitors who may not read reports."""
+    if row.status not in ENDED or not visitor.may("reports:read"):
+        return None
+    found = ReportRepository(session, visitor.caller.project_id).get(row.id)
+    return None if found is None else found.document
+
+
+def _figures(
+    row: Experiment, spec: ExperimentSpec, live: LiveFigures, report: dict[str, Any] | None
+) -> tuple[list[Reading], list[GapReadings]]:
+    """Of the newest rounds; with a report those of its best round, which the report states."""
+    newest = readings(row, live, mechanism_of(spec).guarantee_kind)
+    if report is None:
+        return newest, gap_readings(row, live)
+    return with_final_figures(newest, report), final_gaps(report)
+
+
 def _charts(found: _Found) -> list[Chart]:
-    inputs = found.row.mechanism_inputs
-    return running_charts(found.live.series, delta=None if inputs is None else inputs["delta"])
+    inputs, report = found.row.mechanism_inputs, found.report
+    return running_charts(
+        found.live.series,
+        delta=None if inputs is None else inputs["delta"],
+        best=None if report is None else report["utility"]["best_round"],
+    )
 
 
 def _to(experiment_id: str) -> RedirectResponse:

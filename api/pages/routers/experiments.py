@@ -7,23 +7,19 @@ from starlette.responses import RedirectResponse, Response
 
 from api.http.bodies import validated
 from api.pages.experiment_rows import row_of
-from api.pages.session import SignedIn, Visitor, require
+from api.pages.federation_names import federation_names
+from api.pages.navigation import home
+from api.pages.session import SignedIn, require
 from api.pages.templates import page
 from api.schemas.experiments import ExperimentParameters
 from api.services.experiments.experiment_lists import experiment_page
-from api.shared.resources import Resources, Shared
-from api.shared.security import Scope
+from api.services.reports.report_lists import largest_gaps
+from api.shared.resources import Shared
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
-from models.repositories import FederationRepository
 
 router = APIRouter()
 
 _ON_A_PAGE = 25
-_OTHER_HOMES: tuple[tuple[Scope, str], ...] = (
-    ("reports:read", "/compare"),
-    ("federations:read", "/federations"),
-)
-_MAX_FEDERATIONS = 200
 _STATES = ("running", "queued", "succeeded", "failed", "cancelled")
 _SORTS = (
     ("-created_at", "Newest first"),
@@ -36,7 +32,7 @@ _SORTS = (
     ("-accuracy", "Largest accuracy"),
     ("validation_loss", "Smallest validation loss"),
 )
-_BEHIND_A_CLICK = ("name", "tag", "mechanism", "federation_id", "sort")
+_BEHIND_A_CLICK = ("name", "tag", "mechanism", "federation_id", "alarm", "sort")
 
 
 @router.get("/experiments")
@@ -52,20 +48,24 @@ def experiments_list(request: Request, visitor: SignedIn, resources: Shared) -> 
     Whoever may not read them is led to the first page that the key is good for.
     """
     if not visitor.may("experiments:read"):
-        for scope, path in _OTHER_HOMES:
-            if visitor.may(scope):
-                return RedirectResponse(path, status_code=303)
+        better = home(visitor)
+        if better is not None:
+            return RedirectResponse(better.path, status_code=303)
     require(visitor, "experiments:read")
     asked = {name: value for name, value in request.query_params.items() if value}
     parameters = validated(ExperimentParameters, {"limit": _ON_A_PAGE, **asked})
     found = experiment_page(resources, visitor.caller, parameters)
-    federations = _federations(resources, visitor)
+    federations = federation_names(resources, visitor)
+    gaps = largest_gaps(resources, visitor.caller.project_id, [one.id for one in found.items])
     filters = {name: value for name, value in asked.items() if name not in ("cursor", "limit")}
     return page(
         request,
         "experiments.html",
         visitor=visitor,
-        rows=[row_of(item, federations.get(item.federation_id)) for item in found.items],
+        rows=[
+            row_of(item, federations.get(item.federation_id), gaps.get(item.id))
+            for item in found.items
+        ],
         filters=filters,
         hidden_filters=sum(name in filters for name in _BEHIND_A_CLICK),
         states=[(name, _address({**filters, "status": name})) for name in ("", *_STATES)],
@@ -75,15 +75,6 @@ def experiments_list(request: Request, visitor: SignedIn, resources: Shared) -> 
         first_page=_address(filters) if parameters.cursor else None,
         next_page=_address({**filters, "cursor": found.next_cursor}) if found.next_cursor else None,
     )
-
-
-def _federations(resources: Resources, visitor: Visitor) -> dict[str, str]:
-    """The names of the newest federations by their ids, as far as the visitor may know them."""
-    if not visitor.may("federations:read"):
-        return {}
-    with resources.database.read() as session:
-        rows = FederationRepository(session, visitor.caller.project_id).list(limit=_MAX_FEDERATIONS)
-    return {row.id: row.name for row in rows.items}
 
 
 def _address(parameters: dict[str, str]) -> str:

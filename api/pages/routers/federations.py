@@ -1,5 +1,6 @@
 """Federations: what the data is like, and what is left of the budgets on it."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -8,7 +9,8 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from api.http.bodies import validated
 from api.http.cursors import decode_cursor, encode_cursor
-from api.pages.budget_form import BudgetDraft, setting_of
+from api.pages.budget_form import LABELS, BudgetDraft, BudgetFault, faults_of, setting_of
+from api.pages.change_lines import change_line
 from api.pages.federation_views import (
     attribute_views,
     budget_view,
@@ -17,12 +19,15 @@ from api.pages.federation_views import (
 )
 from api.pages.session import FederationsForm, FederationsVisitor, Visitor
 from api.pages.templates import page
+from api.schemas.base import PageParameters
 from api.schemas.federations import FederationParameters
+from api.services.base.change_pages import change_page
 from api.services.base.lookups import find_federation
 from api.services.budgets.federation_budgets import budgets_of, set_budget
 from api.services.federations.disclosure_policies import get_disclosure
 from api.services.federations.registrations import federation_bodies, federation_body
 from api.shared.resources import Resources, Shared
+from fedaudit.reports.document.outcome_words import outcome_of_profile
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import FederationRepository
@@ -30,6 +35,7 @@ from models.repositories import FederationRepository
 router = APIRouter()
 
 _ON_A_PAGE = 24
+_CHANGES = PageParameters(limit=20)
 _KEY: TypeAdapter[tuple[str]] = TypeAdapter(tuple[Text])
 
 
@@ -85,7 +91,7 @@ def set_federation_budget(
             resources,
             federation_id,
             draft=draft,
-            faults={fault.pointer.removeprefix("/"): fault.message for fault in error.errors},
+            faults=faults_of(error),
         )
     address = f"/federations/{federation_id}?saved=true#budgets"
     return RedirectResponse(address, status_code=303)
@@ -99,10 +105,13 @@ def _shown(
     *,
     saved: bool = False,
     draft: BudgetDraft | None = None,
-    faults: dict[str, str] | None = None,
+    faults: Sequence[BudgetFault] = (),
 ) -> HTMLResponse:
     with resources.database.read() as session:
         row = find_federation(session, visitor.caller, federation_id)
+        changes = change_page(
+            session, visitor.caller, _CHANGES, subject_kind="federation", subject=row.id
+        )
     found = federation_body(resources, row, caller=visitor.caller)
     profile = found.profile or {}
     budgets = budgets_of(resources, visitor.caller, found.id)
@@ -110,15 +119,20 @@ def _shown(
         request,
         "federation.html",
         visitor=visitor,
-        status=200 if faults is None else 422,
+        status=422 if faults else 200,
         federation=found,
         profile=profile,
-        attributes=attribute_views(profile),
-        classes=class_views(profile),
+        attributes=attribute_views(profile, found.registration),
+        classes=class_views(profile, found.registration),
+        favourable=outcome_of_profile(profile, found.registration),
         disclosure=disclosure_lines(get_disclosure(resources, visitor.caller, found.id)),
         budgets=[budget_view(budget, number) for number, budget in enumerate(budgets)],
         budget_scope=budgets[0].scope if budgets else "",
+        changes=[change_line(one) for one in changes.items],
+        more_changes=changes.next_cursor is not None,
         saved=saved,
         draft=draft or BudgetDraft(),
-        faults=faults or {},
+        faults=faults,
+        fault_of={fault.field: fault.message for fault in faults},
+        budget_labels=LABELS,
     )

@@ -5,16 +5,28 @@ from typing import Any
 
 import yaml
 from fastapi import APIRouter, Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from api.pages.session import ReportsVisitor, Visitor
+from api.http.bodies import validated
+from api.pages.downloads import reading_downloads
+from api.pages.report_tail import report_tail
+from api.pages.session import ReportsVisitor, SignOffForm, Visitor, require
+from api.pages.spec_form.sheet import ONCE, is_once
 from api.pages.templates import has_template, page
+from api.schemas.sign_offs import SignOffRequest
+from api.services.attacks.stored_attacks import attack_list
+from api.services.base.gone_files import gone_words
+from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_report
+from api.services.reports.model_files import model_response, stored_model
 from api.services.reports.report_pages import stored_page
+from api.services.reports.report_pdfs import stored_pdf
+from api.services.reports.sign_offs import sign_off_report
 from api.services.reports.stored_verification import verification_of
 from api.shared.resources import Resources, Shared
 from fedaudit.reports.page.html import Link
 from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
+from fedaudit.spec.errors import InvalidInputError
 
 router = APIRouter(prefix="/experiments/{experiment_id}")
 
@@ -24,18 +36,28 @@ _PLAIN_TEXT = "reading_text.html"
 
 @router.get("/report")
 def report_page(experiment_id: str, visitor: ReportsVisitor, resources: Shared) -> HTMLResponse:
-    """The report: the page that can be kept, with a line of links above it."""
-    base = f"/experiments/{experiment_id}"
-    links = [
-        Link("/", "All experiments"),
-        Link(base, "How it ran"),
-        Link(f"{base}/verification", "Verification"),
-        *(Link(f"{base}/readings/{one.name}", one.title) for one in READINGS.values()),
-        Link(f"/compare?experiment_id={experiment_id}", "Compare"),
-        Link(f"{base}/report.html", "Save as HTML"),
-        Link(f"{base}/report.json", "Save as JSON"),
-    ]
-    return stored_page(resources.database, visitor.caller, experiment_id, links=links)
+    """The report: the page that can be kept, with a line of links above it, and below it who signed
+    it off and what can be taken away."""
+    return _shown(resources, visitor, experiment_id)
+
+
+@router.post("/sign-offs")
+def post_sign_off(experiment_id: str, form: SignOffForm, resources: Shared) -> Response:
+    """Sign the report off; the same form does it once, and what was typed is kept where it cannot
+    be."""
+    visitor = form.visitor
+    require(visitor, "reports:read")
+    draft = {name: form.text(name) for name in ("decision", "note", "role", "report_hash")}
+    once = form.text(ONCE)
+    key = once if is_once(once) else None
+    idempotency = IdempotentRequest.of(key, f"POST /experiments/{experiment_id}/sign-offs", draft)
+    try:
+        asked = validated(SignOffRequest, {name: text for name, text in draft.items() if text})
+        sign_off_report(resources, visitor.caller, experiment_id, asked, idempotency)
+    except InvalidInputError as error:
+        fault = "; ".join(f"{one.pointer.removeprefix('/')} {one.message}" for one in error.errors)
+        return _shown(resources, visitor, experiment_id, draft=draft, fault=fault)
+    return RedirectResponse(f"/experiments/{experiment_id}/report#sign-offs", status_code=303)
 
 
 @router.get("/report.html")
@@ -44,6 +66,17 @@ def saved_page(experiment_id: str, visitor: ReportsVisitor, resources: Shared) -
     answer = stored_page(resources.database, visitor.caller, experiment_id)
     answer.headers["Content-Disposition"] = _attachment(experiment_id, "html")
     return answer
+
+
+@router.get("/report.pdf")
+def saved_pdf(experiment_id: str, visitor: ReportsVisitor, resources: Shared) -> Response:
+    """The report on paper, as a file."""
+    headers = {
+        "Content-Disposition": _attachment(experiment_id, "pdf"),
+        "Cache-Control": "no-store",
+    }
+    pdf, _ = stored_pdf(resources, visitor.caller, experiment_id)
+    return Response(pdf, media_type="application/pdf", headers=headers)
 
 
 @router.get("/report.json")
@@ -57,13 +90,26 @@ def saved_document(experiment_id: str, visitor: ReportsVisitor, resources: Share
     return Response(json.dumps(document), media_type="application/json", headers=headers)
 
 
+@router.get("/model")
+def saved_model(experiment_id: str, visitor: ReportsVisitor, resources: Shared) -> Response:
+    """The trained hypotheses as a file, where they may leave."""
+    return model_response(stored_model(resources, visitor.caller, experiment_id))
+
+
 @router.get("/verification")
 def verification_page(
     request: Request, experiment_id: str, visitor: ReportsVisitor, resources: Shared
 ) -> HTMLResponse:
-    """Whether the report still agrees with what is stored, everything computed anew."""
+    """Whether the report still agrees with what is stored, everything recomputed."""
     found = verification_of(resources.database, visitor.caller, experiment_id)
-    return page(request, "verification.html", visitor=visitor, verification=found)
+    return page(
+        request,
+        "verification.html",
+        visitor=visitor,
+        verification=found,
+        base=f"/experiments/{experiment_id}",
+        declared=False,
+    )
 
 
 @router.get("/readings/{name}")
@@ -88,7 +134,50 @@ def reading_page(
         chosen=name,
         reading=found,
         text=text,
+        files=reading_downloads(f"/experiments/{experiment_id}", READINGS[name]),
     )
+
+
+def _shown(
+    resources: Resources,
+    visitor: Visitor,
+    experiment_id: str,
+    *,
+    draft: dict[str, str] | None = None,
+    fault: str | None = None,
+) -> HTMLResponse:
+    attacks = None
+    if visitor.may("ledger:read"):
+        attacks = attack_list(resources, visitor.caller, experiment_id)
+    with resources.database.read() as session:
+        tail = report_tail(
+            session, visitor, experiment_id, draft=draft, fault=fault, attacks=attacks
+        )
+    base = f"/experiments/{experiment_id}"
+    links = [
+        Link("/reports", "All reports"),
+        *([Link(base, "How it ran")] if visitor.may("experiments:read") else []),
+        Link(f"{base}/verification", "Verification"),
+        *(Link(f"{base}/readings/{one.name}", one.title) for one in READINGS.values()),
+        Link(f"/compare?experiment_id={experiment_id}", "Compare"),
+        Link(f"{base}/report.pdf", "Save as PDF"),
+        Link("#sign-offs", f"Sign-offs: {tail.state}"),
+        Link("#take-away", "Take away"),
+    ]
+    if _document(resources, visitor, experiment_id).get("model") is not None:
+        links.append(Link(f"{base}/model", _saving_the_model(resources, visitor, experiment_id)))
+    answer = stored_page(
+        resources.database, visitor.caller, experiment_id, links=links, tail=tail.html
+    )
+    answer.status_code = 200 if fault is None else 422
+    return answer
+
+
+def _saving_the_model(resources: Resources, visitor: Visitor, experiment_id: str) -> str:
+    """What the link to it says: it leads to the reason where the model is gone."""
+    with resources.database.read() as session:
+        gone = gone_words(session, visitor.caller.project_id, "model", experiment_id)
+    return "Save the model" if gone is None else gone[0].upper() + gone[1:]
 
 
 def _document(resources: Resources, visitor: Visitor, experiment_id: str) -> dict[str, Any]:

@@ -14,12 +14,16 @@ from api.pages.session import (
     SESSION_SECONDS,
     OwnForm,
     PostedForm,
+    SignInNeededError,
+    Visitor,
     clear_cookie,
     set_cookie,
+    visitor_of,
 )
 from api.pages.templates import page
 from api.shared.resources import Resources, Shared
 from models.repositories import ApiKeyRepository, WebSessionRepository
+from models.repositories.api_keys import hash_of_key
 
 router = APIRouter()
 
@@ -28,10 +32,14 @@ log = structlog.get_logger()
 
 @router.get("/sign-in")
 def sign_in_page(
-    request: Request, next_path: Annotated[str, Query(alias="next")] = HOME
+    request: Request, resources: Shared, next_path: Annotated[str, Query(alias="next")] = HOME
 ) -> HTMLResponse:
     """The form, which leads on to `next` where that is a path of this service."""
-    return _form(request, local_path(next_path))
+    try:
+        visitor = visitor_of(request, resources)
+    except SignInNeededError:
+        visitor = None
+    return _form(request, local_path(next_path), visitor=visitor)
 
 
 @router.post("/sign-in")
@@ -71,7 +79,7 @@ def _begin(resources: Resources, plain: str, earlier: str | None) -> str | None:
         sessions = WebSessionRepository(session)
         if earlier:
             sessions.end(earlier)
-        return sessions.begin(key, seconds=SESSION_SECONDS)
+        return sessions.begin(key, seconds=SESSION_SECONDS, secret_hash=hash_of_key(plain))
 
 
 def _wrong_key(request: Request, target: str) -> HTMLResponse:
@@ -97,8 +105,13 @@ def _refused(request: Request, target: str, wait: float) -> HTMLResponse:
 
 
 def _form(
-    request: Request, target: str, *, message: str | None = None, status: int = 200
+    request: Request,
+    target: str,
+    *,
+    visitor: Visitor | None = None,
+    message: str | None = None,
+    status: int = 200,
 ) -> HTMLResponse:
     return page(
-        request, "sign_in.html", visitor=None, status=status, next_path=target, message=message
+        request, "sign_in.html", visitor=visitor, status=status, next_path=target, message=message
     )

@@ -6,7 +6,8 @@ from typing import Any
 
 from api.pages.spec_form import fields
 from api.pages.spec_form.field import Field
-from api.pages.spec_form.typed import MISSING, number, parts, value_of
+from api.pages.spec_form.typed import MISSING, parts, value_of
+from api.pages.spec_form.typed_number import number
 
 _BELONGS_TO_THE_FILE = ("path", "id")
 
@@ -110,7 +111,12 @@ def _add_gates(built: Built, typed: Mapping[str, str]) -> None:
             gate["value"] = number(value)
         if attribute := typed.get(f"{name}/attribute", ""):
             gate["attribute"] = attribute
-        for allowed in ("allow_heuristic", "allow_conditional", "allow_simulation"):
+        for allowed in (
+            "allow_heuristic",
+            "allow_conditional",
+            "allow_simulation",
+            "allow_degenerate",
+        ):
             gate[allowed] = bool(typed.get(f"{name}/{allowed}"))
         built.rows[f"{fields.GATES}/{len(gates)}"] = name
         gates.append(gate)

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["text", "number", "numbers", "vectors", "words", "sets", "choice", "switch"]
+Kind = Literal[
+    "text", "number", "numbers", "vectors", "words", "sets", "choice", "switch", "layers"
+]
 Choices = tuple[tuple[str, str], ...]
 
 
@@ -12,7 +14,7 @@ class Field:
     """A field; its name in the form is the JSON pointer of the spec's field.
 
     `numbers` and `words` are lists with commas; `vectors` lists of numbers, and `sets` words with
-    `+`, between semicolons.
+    `+`, between semicolons; `layers` a layer a line.
     """
 
     pointer: str

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from api.pages.spec_form.fields import SECTIONS
 from fedaudit.spec.errors import FieldError
 
 # Where a fault goes that no field of the form has by itself.
@@ -12,6 +13,7 @@ _SECTIONS = {
     "/privacy": "/privacy/mechanism",
     "/fairness": "/fairness/sensitive",
 }
+_LABELS = {one.pointer: one.label for section in SECTIONS for one in section.fields}
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,11 @@ class Fault:
     pointer: str
     message: str
     place: str | None
+
+    @property
+    def label(self) -> str | None:
+        """What the form calls the field; None where it has no field of this name."""
+        return _LABELS.get(self.place or "")
 
 
 def placed(

@@ -1,6 +1,9 @@
 """The common fields of a spec; everything else is written as a document."""
 
 from api.pages.spec_form.field import Field, Section
+from api.pages.spec_form.layer_lines import POINTER as LAYERS
+from api.pages.spec_form.layer_lines import usage
+from api.pages.spec_form.method_fields import METHOD, method_fields
 from api.pages.spec_form.privacy_fields import privacy_fields
 from fedaudit.privacy.mechanisms import registry as mechanisms
 from fedaudit.spec.fairness import DEFAULT_GROUP_CLIENTS
@@ -14,7 +17,15 @@ SYNTHETIC = (
     ("synthetic-groups", "synthetic-groups: a majority and a minority that differ by a shift"),
     ("synthetic-linear", "synthetic-linear: linear data around several parameter vectors"),
 )
-CHOOSERS = ("/federation/source", "/model/kind", "/training/cohort/sampling", "/privacy/mechanism")
+SCORING = "/federation/scoring/method"
+CHOOSERS = (
+    "/federation/source",
+    SCORING,
+    "/model/kind",
+    METHOD,
+    "/training/cohort/sampling",
+    "/privacy/mechanism",
+)
 """Fields on whose choice it depends which others count; so it does on WHOSE_GROUPS."""
 SOURCE, MECHANISM = "/federation/source", "/privacy/mechanism"
 WHOSE_GROUPS = "groups"
@@ -38,6 +49,12 @@ EXPERIMENT = Section(
     (
         Field("/name", "Name", "text", "groups-k2"),
         Field("/seed", "Seed", initial="1", hint="A whole number; 0 is one too."),
+        Field(
+            "/repeats",
+            "Seeds to train",
+            hint="This one and the next ones, for the spread of every figure. Each costs what one "
+            "costs. Empty: this one.",
+        ),
         Field("/tags", "Tags", "words", hint="With commas between them."),
     ),
 )
@@ -92,6 +109,22 @@ FEDERATION = Section(
             "Held-out share",
             hint="Of the clients, for validation. Empty: as registered, or half of synthetic ones.",
         ),
+        Field(
+            SCORING,
+            "Held-out rows",
+            "choice",
+            choices=(
+                ("", "as registered, or leave-one-out"),
+                ("leave-one-out", "leave-one-out: a client's other rows choose for each"),
+                ("split", "split: some choose or tune, the others are scored"),
+            ),
+        ),
+        Field(
+            "/federation/scoring/fraction",
+            "Share that is scored",
+            initial="0.5",
+            only=("split",),
+        ),
     ),
 )
 MODEL = Section(
@@ -108,6 +141,7 @@ MODEL = Section(
                 ("logistic", "logistic"),
                 ("mlp", "mlp"),
                 ("cnn-femnist", "cnn-femnist"),
+                ("layers", "layers: put together below"),
             ),
         ),
         Field(
@@ -126,6 +160,33 @@ MODEL = Section(
             only=("linear", "logistic", "mlp"),
         ),
         Field(
+            LAYERS,
+            "Layers",
+            "layers",
+            "dense 16\nrelu",
+            f"One a line, first to last: {usage()}. The layer with the outputs is added behind.",
+            only=("layers",),
+        ),
+        Field(
+            "/model/input",
+            "Images",
+            "numbers",
+            hint="Height, width and channels, for convolutions and pooling. Empty: rows.",
+            only=("layers",),
+        ),
+        Field(
+            "/model/start",
+            "Start",
+            "choice",
+            choices=(
+                ("", "as suits the model"),
+                ("zeros", "zeros"),
+                ("normal", "standard normal"),
+                ("uniform", "uniform, small"),
+            ),
+            hint="What training starts from. Zeros leave several hypotheses alike.",
+        ),
+        Field(
             "/training/loss",
             "Loss",
             "choice",
@@ -142,6 +203,7 @@ TRAINING = Section(
     "training",
     "Training",
     (
+        *method_fields(),
         Field(
             "/training/hypotheses",
             "Hypotheses (k)",

@@ -1,11 +1,13 @@
 """What an experiment would cost, in words and figures for its author."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 import yaml
 
+from api.pages.spec_form.cost_note import CostNote, cost_note
+from api.pages.spec_form.profile_defaults import too_few_for_intervals
 from api.pages.wording import cost, small_number
 from api.services.experiments.admission import Trial
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
@@ -13,6 +15,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.cost_projection import Projection
+from fedaudit.privacy.planning.noise_ratio import drowning_words
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.canonical import spec_hash
 
@@ -32,12 +35,20 @@ class Preview:
 
     guarantee: GuaranteeKind
     mechanism: str
+    note: CostNote
+    """How much the worst case is."""
     lines: tuple[CostLine, ...]
     parameters: int
     clients: int
     training_clients: int
     refusal: str | None
-    """Why the federation's budgets would refuse it; None where they have room."""
+    """Why the federation's budgets would refuse it; None where they have room, or none is set."""
+    noise: str
+    """Which noise mode's budgets count it."""
+    is_bounded: bool
+    """Whether a total is set that counts it."""
+    doubts: tuple[str, ...]
+    """What its report is likely to lack."""
     warnings: tuple[str, ...]
     document: str
     """The spec as YAML, every default explicit."""
@@ -49,11 +60,15 @@ def preview(planned: ExperimentPlan, trial: Trial) -> Preview:
     return Preview(
         guarantee=mechanism_of(planned.spec).guarantee_kind,
         mechanism=planned.spec.privacy.mechanism,
+        note=cost_note(planned),
         lines=tuple(_lines(planned)),
         parameters=planned.parameters,
         clients=planned.federation.clients,
         training_clients=planned.training_clients,
         refusal=trial.refusal,
+        noise=planned.spec.privacy.noise,
+        is_bounded=trial.is_bounded,
+        doubts=tuple(_doubts(planned)),
         warnings=tuple(trial.warnings),
         document=as_yaml(planned.spec.model_dump(mode="json")),
         spec_hash=spec_hash(planned.spec),
@@ -63,6 +78,23 @@ def preview(planned: ExperimentPlan, trial: Trial) -> Preview:
 def as_yaml(value: dict[str, Any]) -> str:
     """A spec as YAML, in the order of its fields."""
     return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+
+
+def _doubts(planned: ExperimentPlan) -> Iterator[str]:
+    spec = planned.spec
+    drowned = drowning_words(
+        spec,
+        sizes=planned.ledger_context.inputs.noised_sizes,
+        training_clients=planned.training_clients,
+    )
+    if drowned is not None:
+        yield f"{drowned[0].upper()}{drowned[1:]}."
+    fairness = spec.fairness
+    asks = bool(fairness.sensitive) and fairness.intervals is not None and fairness.noise is None
+    if asks and not spec.federation.holds_out_rows:
+        missing = too_few_for_intervals(planned.federation.clients - planned.training_clients)
+        if missing is not None:
+            yield missing
 
 
 def _lines(planned: ExperimentPlan) -> list[CostLine]:

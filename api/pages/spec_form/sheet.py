@@ -9,6 +9,8 @@ from typing import Any
 from api.pages.spec_form import fields
 from api.pages.spec_form.build import Built, active_fields
 from api.pages.spec_form.field_errors import Fault, placed
+from api.pages.spec_form.layer_lines import POINTER as LAYERS
+from api.pages.spec_form.layer_lines import fault_of_layer
 from api.pages.spec_form.preview import Preview
 from fedaudit.spec.errors import FieldError
 from models.tables.federations import Federation
@@ -37,6 +39,8 @@ class Sheet:
     preview: Preview | None = None
     refusal: str | None = None
     """Why a submission came to nothing, where no field is at fault."""
+    notes: Sequence[str] = ()
+    """Which defaults follow from the chosen data, and why."""
     sections: Mapping[str, Any] = field(
         default_factory=lambda: {section.name: section for section in fields.SECTIONS}
     )
@@ -99,7 +103,8 @@ def faults_of(
     names = [fields.SOURCE, fields.MECHANISM]
     names += [one.pointer for one in active_fields(typed, registered)]
     names += _row_fields()
-    return placed(errors, names, built.rows)
+    in_words = [fault_of_layer(one, typed.get(LAYERS, "")) for one in errors]
+    return placed(in_words, names, built.rows)
 
 
 def _row_fields() -> Iterator[str]:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from api.pages.spec_form.field import Field, Kind
+from api.pages.spec_form.layer_lines import layers_of
+from api.pages.spec_form.typed_number import number
 
 MISSING = object()
 """The value of a field that was left empty: the spec's default holds."""
@@ -18,16 +20,6 @@ def value_of(field: Field, typed: str) -> Any:
     if not typed and field.kind != "switch":  # a switch that is off sends nothing
         return MISSING
     return _READERS[field.kind](typed)
-
-
-def number(typed: str) -> int | float | str:
-    """The whole number or the number that the text stands for, else the text itself."""
-    for kind in (int, float):
-        try:
-            return kind(typed)
-        except ValueError:
-            continue
-    return typed
 
 
 def parts(typed: str, between: str = ",") -> list[str]:
@@ -43,5 +35,6 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     "vectors": lambda typed: [list(map(number, parts(one))) for one in parts(typed, ";")],
     "words": parts,
     "switch": bool,
+    "layers": layers_of,
     "sets": lambda typed: [parts(one, "+") for one in parts(typed, ";")],
 }

@@ -7,8 +7,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from api.shared.resources import Resources
+from infrastructure.tracing import current_traceparent
 from models.repositories import OutboxRepository, UnitRepository
-from models.values import UnitKind
+from models.values import StackPlace, UnitKind
 
 log = structlog.get_logger()
 
@@ -32,9 +33,18 @@ def queue_unit(
     kind: UnitKind,
     device: str,
     max_attempts: int,
+    stack: StackPlace | None = None,
 ) -> UnitMessage:
     """A new unit and its message, in the caller's transaction; publish it afterwards."""
-    unit = UnitRepository(session).create(project_id, device, kind=kind, max_attempts=max_attempts)
+    unit = UnitRepository(session).create(
+        project_id,
+        device,
+        kind=kind,
+        max_attempts=max_attempts,
+        # The message carries no more than the id: whoever claims the unit finds its trace there.
+        traceparent=current_traceparent(),
+        stack=stack,
+    )
     payload = {"unit_id": unit.id, "device": unit.device}
     message_id = OutboxRepository(session).add(project_id, UNIT_TOPIC, payload)
     return UnitMessage(unit.id, unit.device, message_id)

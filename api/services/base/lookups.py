@@ -10,11 +10,13 @@ from models.repositories import (
     FederationRepository,
     GatePolicyRepository,
     ReportRepository,
+    WebhookEndpointRepository,
 )
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.tables.gate_policies import GatePolicy
 from models.tables.reports import Report
+from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
 
 
 def find_experiment(session: Session, caller: Caller, experiment_id: str) -> Experiment:
@@ -53,4 +55,20 @@ def find_gate_policy(session: Session, caller: Caller, name: str) -> GatePolicy:
     found = GatePolicyRepository(session, caller.project_id).get(name)
     if found is None:
         raise not_found("gate policy")
+    return found
+
+
+def find_webhook(
+    session: Session, caller: Caller, webhook_id: str, *, lock: bool = False
+) -> WebhookEndpoint:
+    """Raises ProblemError where the caller's project has no such webhook.
+
+    `lock`: nobody else changes it until the transaction ends.
+    """
+    found = None
+    if is_id(webhook_id):
+        endpoints = WebhookEndpointRepository(session, caller.project_id)
+        found = endpoints.lock(webhook_id) if lock else endpoints.get(webhook_id)
+    if found is None:
+        raise not_found("webhook")
     return found

@@ -19,6 +19,10 @@ _FIGURES: dict[BudgetFigure, str] = {
     "epsilon": "an epsilon",
 }
 _MAX_NAMED = 3
+_EITHER = (
+    "the book has totals for an epsilon and for metric privacy, no mechanism is counted by both, "
+    "and so every run is refused until one of them is gone: "
+)
 
 
 def not_composable(
@@ -47,7 +51,7 @@ def not_composable(
         budget,
         federation_id,
         f"{_name(budget)} has a total for an epsilon {why.get(refusal.shortage, '')}: the two "
-        "cannot be composed; use a mechanism that fits, or remove the budget's total",
+        f"cannot be composed; use a mechanism that fits, or {_take_back(budget, federation_id)}",
     )
 
 
@@ -104,7 +108,8 @@ def unbounded(budget: Budget, federation_id: str) -> ProblemError:
         budget,
         federation_id,
         f"{_name(budget)} has a total, and without noise nothing bounds what the experiment "
-        "reveals; give privacy.mechanism a mechanism, or remove the budget's total",
+        "reveals; give privacy.mechanism a mechanism, or "
+        f"{_take_back(budget, federation_id)}",
     )
 
 
@@ -115,18 +120,26 @@ def without_fairness_noise(budget: Budget, federation_id: str) -> ProblemError:
         federation_id,
         f"{_name(budget)} has a total against {observer_words(budget.observer or '')}, and without "
         "fairness.noise nothing bounds what the experiment's report reveals of the people held "
-        "out; set fairness.noise, or remove the budget's total",
+        f"out; set fairness.noise, or {_take_back(budget, federation_id)}",
     )
 
 
-def unlike(budget: Budget, federation_id: str, counted: str) -> ProblemError:
-    """A run whose cost is counted as another figure than the budget's."""
+def unlike(
+    budget: Budget, federation_id: str, counted: str, *, totals: Sequence[Budget]
+) -> ProblemError:
+    """A run whose cost is counted as another figure than the budget's.
+
+    `totals`: all of the run's book, which may be of figures that no mechanism has both of.
+    """
+    figures = {one.figure for one in totals}
+    locked = "epsilon" in figures and len(figures) > 1
     return _problem(
         budget,
         federation_id,
-        f"{_name(budget)} has a total for {_FIGURES[budget.figure]}, and the experiment's cost is "
-        f"counted as {counted}, which is another figure and cannot be added to it; use a mechanism "
-        "that fits, or remove the budget's total",
+        f"{_name(budget)} has a total of {budget.total:.6g} for {_FIGURES[budget.figure]}, and the "
+        f"experiment's cost is counted as {counted}: another figure, which cannot be charged "
+        f"there or added to it; {_EITHER if locked else 'use a mechanism that fits, or '}"
+        f"{_take_back(budget, federation_id)}",
     )
 
 
@@ -136,8 +149,8 @@ def without_theorem(budget: Budget, federation_id: str, why: str) -> ProblemErro
         budget,
         federation_id,
         f"{_name(budget)} has a total for {_FIGURES[budget.figure]}, and the experiment has none: "
-        f"{why}; give privacy.radius a number and privacy.clip a bound, or remove the budget's "
-        "total",
+        f"{why}; give privacy.radius a number and privacy.clip a bound, or "
+        f"{_take_back(budget, federation_id)}",
     )
 
 
@@ -163,10 +176,35 @@ def _name(budget: Budget) -> str:
     return f"the {budget.book} book of this federation"
 
 
+def _take_back(budget: Budget, federation_id: str) -> str:
+    """How a total is removed, and by whom."""
+    who = "" if _may_raise(budget) else "have the project that owns this content "
+    options = {
+        "noise": budget.book,
+        "delta": budget.delta,
+        "adjacency": budget.adjacency,
+        "observer": budget.observer,
+        "radius": None if budget.terms is None else budget.terms.radius,
+        "clip": None if budget.terms is None else budget.terms.clip,
+        "unit-key": budget.for_clients or None,
+    }
+    stated = "".join(f" --{name} {value}" for name, value in options.items() if value is not None)
+    return (
+        f"{who}take this total back (`fedaudit budget {federation_id} --set "
+        f"{budget.figure}=none{stated}`, or `total: null` in PUT .../budget); what was spent stays "
+        "booked, and the history has who did so"
+    )
+
+
+def _may_raise(budget: Budget) -> bool:
+    """Whether the caller's own total is what bounds it."""
+    own, owners = budget.own_total, budget.owner_total
+    return budget.is_owner or owners is None or (own is not None and own < owners)
+
+
 def _raise(budget: Budget) -> str:
     """Who could give more room."""
-    own, owners = budget.own_total, budget.owner_total
-    if budget.is_owner or owners is None or (own is not None and own < owners):
+    if _may_raise(budget):
         return "raise the budget"
     return "have the budget raised by the project that owns this content"
 

@@ -2,31 +2,56 @@
 
 from sqlalchemy.orm import Session
 
+from api.http.conditional import Preconditions
 from api.http.problems import ProblemError
-from api.schemas.budget_bodies import BudgetBody, BudgetSetting
+from api.schemas.budget_bodies import BudgetBody, BudgetList, BudgetSetting
 from api.services.base.lookups import find_federation
 from api.services.budgets.reservation import composed_budgets
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from models.repositories import FederationRepository
+from fedaudit.ledger.composition import composed_epsilon
+from models.repositories import (
+    FederationRepository,
+    LowBudgetRepository,
+    SettingChangeRepository,
+)
 from models.values import Budget, BudgetsAcross
 
 
 def set_budget(
-    resources: Resources, caller: Caller, federation_id: str, setting: BudgetSetting
+    resources: Resources,
+    caller: Caller,
+    federation_id: str,
+    setting: BudgetSetting,
+    *,
+    stated: Preconditions | None = None,
 ) -> list[BudgetBody]:
     """Set one budget; returns all of the federation's budgets afterwards.
 
     A total below what is already spent only prevents further spending. Raises ProblemError where
-    the caller's project has no such federation, or another project owns the content and has set
-    less.
+    the caller's project has no such federation, another project owns the content and has set
+    less, or the totals are not as `stated`.
     """
     across = resources.settings.budgets_across
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id, across=across)
-        budget = federations.set_budget(found.id, **setting.stored_fields())
+        if stated is not None and stated.given:
+            federations.lock(found.id)
+            now = BudgetList(items=_bodies(session, caller, found.id, across))
+            stated.demand(now, settings=now.settings())
+        watched = LowBudgetRepository(session, caller.project_id, across=across)
+        share = resources.settings.webhooks_low_budget_share
+        with watched.told(found.id, price=composed_epsilon, share=share):
+            budget = federations.set_budget(found.id, **setting.stored_fields())
         _check_owner(budget, found.id)
+        SettingChangeRepository(session, caller.project_id).add(
+            "federation",
+            found.id,
+            "budget",
+            value=setting.model_dump(mode="json", exclude_none=True) | {"total": setting.total},
+            changed_by=caller.actor,
+        )
         return _bodies(session, caller, found.id, across)
 
 

@@ -7,7 +7,7 @@ from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.held_out.count_release import CountRelease
 from fedaudit.privacy.unit_key import unit_key
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.runs.held_out_cost import RELEASES
+from fedaudit.runs.held_out_cost import planned_releases
 from models.epsilon_costs import EpsilonCost
 from models.repositories import EpsilonBudgetRepository
 from models.values import Budget
@@ -37,7 +37,7 @@ def reserve_report(
         federation_id,
         experiment_id=experiment_id,
         book=planned.spec.privacy.noise,
-        costs=[_cost(release, unit_key(planned.spec, release.unit))],
+        costs=[_cost(release, planned)],
         price=composed_epsilon,
     )
     if refusal is not None:
@@ -50,15 +50,16 @@ def reserve_report(
         )
 
 
-def _cost(release: CountRelease, key: str) -> EpsilonCost:
+def _cost(release: CountRelease, planned: ExperimentPlan) -> EpsilonCost:
+    releases = planned_releases(planned.spec)
     return EpsilonCost(
         observer=release.observer,
         adjacency=release.adjacency,
         unit=release.unit,
-        unit_key=key,
+        unit_key=unit_key(planned.spec, release.unit),
         delta=release.booked_delta,
-        epsilon=release.epsilon(RELEASES),
-        curve=RELEASES * release.curve,
+        epsilon=release.epsilon(releases),
+        curve=releases * release.curve,
         step=release.curve,
-        compositions=RELEASES,
+        compositions=releases,
     )

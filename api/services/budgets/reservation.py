@@ -98,7 +98,7 @@ def _reserve_epsilon(
     for budget in totals:
         match budget.figure:
             case "leakage" | "log_ratio":
-                raise unlike(budget, federation_id, "an epsilon")
+                raise unlike(budget, federation_id, "an epsilon", totals=totals)
             case "epsilon":
                 pass
             case _:
@@ -139,7 +139,7 @@ def _reserve_leakage(
     for budget in totals:
         match budget.figure:
             case "epsilon":
-                raise unlike(budget, federation_id, "leakage")
+                raise unlike(budget, federation_id, "leakage", totals=totals)
             case "log_ratio":
                 if isinstance(of_one_release, str):
                     raise without_theorem(budget, federation_id, of_one_release)
@@ -193,11 +193,18 @@ def composed_budgets(
 ) -> list[Budget]:
     """Every budget of a federation, with its reserved and spent amounts, and the runs it does not
     count."""
+    counted = counted_budgets(session, project_id, federation_id, across=across)
+    gaps = BudgetGapRepository(session, project_id, across=across)
+    return gaps.uncounted(federation_id, counted)
+
+
+def counted_budgets(
+    session: Session, project_id: str, federation_id: str, *, across: BudgetsAcross
+) -> list[Budget]:
+    """Every budget of a federation, with its reserved and spent amounts alone."""
     epsilons = EpsilonBudgetRepository(session, project_id, across=across)
     budgets = epsilons.budgets(federation_id)
-    composed = [_composed(epsilons, federation_id, budget) for budget in budgets]
-    gaps = BudgetGapRepository(session, project_id, across=across)
-    return gaps.uncounted(federation_id, composed)
+    return [_composed(epsilons, federation_id, budget) for budget in budgets]
 
 
 def epsilon_costs(

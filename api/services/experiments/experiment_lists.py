@@ -6,7 +6,12 @@ from pydantic import FiniteFloat, TypeAdapter
 
 from api.http.cursors import decode_cursor, encode_cursor
 from api.schemas.base import UtcTime
-from api.schemas.experiments import ExperimentBody, ExperimentPage, ExperimentParameters
+from api.schemas.experiments import (
+    ExperimentBody,
+    ExperimentPage,
+    ExperimentParameters,
+    ListedExperimentBody,
+)
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller
@@ -23,7 +28,11 @@ def experiment_body(row: Experiment, tags: list[str], *, caller: Caller) -> Expe
 
 
 def experiment_page(
-    resources: Resources, caller: Caller, parameters: ExperimentParameters
+    resources: Resources,
+    caller: Caller,
+    parameters: ExperimentParameters,
+    *,
+    with_specs: bool = True,
 ) -> ExperimentPage:
     """The experiments that pass the filters. Raises ProblemError for a cursor of another list."""
     route = f"experiments:{parameters.sort}"
@@ -37,6 +46,7 @@ def experiment_page(
         created_before=parameters.created_before,
         delta=parameters.delta,
         adjacency=parameters.adjacency,
+        alarm=parameters.alarm,
         bounds=parameters.bounds,
     )
     cursor = decode_cursor(route, parameters.cursor, _key_of(parameters.sort))
@@ -47,9 +57,16 @@ def experiment_page(
         )
         tags = experiments.tags([row.id for row in page.items])
     return ExperimentPage(
-        items=[experiment_body(row, list(tags[row.id]), caller=caller) for row in page.items],
+        items=[
+            _listed(experiment_body(row, list(tags[row.id]), caller=caller), with_specs)
+            for row in page.items
+        ],
         next_cursor=encode_cursor(route, page.next_cursor),
     )
+
+
+def _listed(body: ExperimentBody, with_spec: bool) -> ListedExperimentBody:
+    return ListedExperimentBody(**{**vars(body), "spec": body.spec if with_spec else None})
 
 
 def _key_of(sort: str) -> TypeAdapter[Any]:

@@ -1,8 +1,10 @@
 """Submit an experiment once, however often the request is repeated."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
@@ -10,16 +12,21 @@ from api.services.base.dispatch import UnitMessage
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import admit, plan
+from api.services.experiments.inherited_spec import parse_inherited
+from api.services.experiments.repeated_admission import admit_repeated, plan_others
 from api.services.federations.simulated_noise import warnings_of
+from api.services.quotas.project_quotas import refuse_over_running
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.parse import parse_spec
 from models.identifiers import new_id
-from models.repositories import ExperimentRepository
+from models.repositories import AuditLogRepository, ExperimentRepository, SweepRepository
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
+
+log = structlog.get_logger()
 
 RETRIED = ("failed", "cancelled")
 
@@ -39,7 +46,10 @@ def submit(
 ) -> Submitted:
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
     return _earlier(resources, caller, idempotency) or _queue(
-        resources, caller, plan(resources, caller, parse_spec(value)), idempotency
+        resources,
+        caller,
+        plan(resources, caller, parse_inherited(resources, caller, value)),
+        idempotency,
     )
 
 
@@ -57,7 +67,19 @@ def retry(
             f"the experiment is {experiment.status}; only one that failed or was cancelled can be "
             "tried again",
         )
-    return _earlier(resources, caller, idempotency) or _queue(
+    if earlier := _earlier(resources, caller, idempotency):
+        return earlier
+    with resources.database.read() as session:
+        cell = SweepRepository(session, caller.project_id).cell_of(experiment.id)
+    if cell is not None:
+        raise ProblemError(
+            409,
+            "conflict",
+            f"the experiment is a cell of the sweep {cell[0].id}, whose costs count every try; "
+            f"try its cells again by POST /v1/sweeps/{cell[0].id}/retry",
+            sweep_id=cell[0].id,
+        )
+    return _queue(
         resources,
         caller,
         plan(resources, caller, parse_spec(experiment.spec)),
@@ -75,8 +97,14 @@ def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitte
         row = find_experiment(session, caller, experiment_id)
         if row.status in ENDED and row.status != "cancelled":
             raise ProblemError(409, "conflict", f"the experiment has ended: it is {row.status}")
-        ExperimentRepository(session, caller.project_id).request_cancel(row.id, price=leakage)
-        return _submitted(resources, session, caller, row.id, None)
+        ExperimentRepository(session, caller.project_id).request_cancel(
+            row.id, price=leakage, cancelled_by=caller.actor
+        )
+        cancelled = _submitted(resources, session, caller, row.id, None)
+        AuditLogRepository(session, caller.project_id).enter(
+            "experiment.cancelled", row.id, by=caller.actor
+        )
+        return cancelled
 
 
 def _earlier(
@@ -100,22 +128,69 @@ def _queue(
     retry_of: str | None = None,
 ) -> Submitted:
     experiment_id = new_id()
+    others = plan_others(resources, caller, planned)
     with resources.database.write() as session:
         if idempotency is not None and not idempotency.claim(session, caller, experiment_id):
             # The same request came twice at once, and the other one was first.
             found = idempotency.lookup(session, caller)
             if found is not None:
                 return _submitted(resources, session, caller, str(found.resource_id), None)
-        unit_message = admit(
+        unit_message = _admit(
+            resources,
             session,
-            caller.project_id,
+            caller,
             planned,
+            others,
             experiment_id=experiment_id,
-            max_attempts=resources.settings.max_attempts,
-            across=resources.settings.budgets_across,
             retry_of=retry_of,
         )
-        return _submitted(resources, session, caller, experiment_id, unit_message)
+        submitted = _submitted(resources, session, caller, experiment_id, unit_message)
+        queued = submitted.experiment
+        AuditLogRepository(session, caller.project_id).enter(
+            "experiment.submitted" if retry_of is None else "experiment.retried",
+            experiment_id,
+            by=caller.actor,
+            federation_id=queued.federation_id,
+            noise=queued.noise,
+            retry_of=retry_of,
+            spec_hash=queued.spec_hash,
+        )
+        refuse_over_running(session, caller.project_id, resources.settings)
+    log.info("experiment queued", experiment_id=experiment_id, unit_id=unit_message.unit_id)
+    return submitted
+
+
+def _admit(
+    resources: Resources,
+    session: Session,
+    caller: Caller,
+    planned: ExperimentPlan,
+    others: Sequence[ExperimentPlan],
+    *,
+    experiment_id: str,
+    retry_of: str | None,
+) -> UnitMessage:
+    if others:
+        return admit_repeated(
+            resources,
+            session,
+            caller,
+            planned,
+            others,
+            experiment_id=experiment_id,
+            retry_of=retry_of,
+        )
+    return admit(
+        session,
+        caller.project_id,
+        planned,
+        experiment_id=experiment_id,
+        max_attempts=resources.settings.max_attempts,
+        across=resources.settings.budgets_across,
+        low_share=resources.settings.webhooks_low_budget_share,
+        retry_of=retry_of,
+        created_by=caller.actor,
+    )
 
 
 def _submitted(

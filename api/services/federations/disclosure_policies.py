@@ -7,9 +7,9 @@ registered again.
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
 from sqlalchemy.orm import Session
 
+from api.http.conditional import Preconditions
 from api.schemas.disclosure_bodies import DisclosureBody
 from api.services.base.lookups import find_federation
 from api.shared.resources import Resources
@@ -29,11 +29,9 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.registration import Registration, parse_registration
 from infrastructure.settings import Settings
-from models.repositories import FederationRepository
+from models.repositories import FederationRepository, SettingChangeRepository
 from models.tables.federations import Federation
 from models.values import BudgetsAcross
-
-log = structlog.get_logger()
 
 
 def floor_of(settings: Settings) -> DisclosureFloor:
@@ -51,29 +49,35 @@ def get_disclosure(resources: Resources, caller: Caller, federation_id: str) -> 
 
 
 def set_disclosure(
-    resources: Resources, caller: Caller, federation_id: str, value: Any
+    resources: Resources,
+    caller: Caller,
+    federation_id: str,
+    value: Any,
+    *,
+    stated: Preconditions | None = None,
 ) -> DisclosureBody:
     """Set the whole policy, for what is submitted or registered from then on.
 
     Raises InvalidInputError for one that contradicts itself or lies below the service's floor,
-    ProblemError where the project has no such federation.
+    ProblemError where the project has no such federation, or its policy is not as `stated`.
     """
     policy = parse_disclosure_policy(value)
     _refuse_policy_below_floor(floor_of(resources.settings), policy)
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
-        changed = FederationRepository(session, caller.project_id).set_disclosure(
-            found.id, stored_policy(policy)
+        federations = FederationRepository(session, caller.project_id)
+        if stated is not None and stated.given:
+            present = federations.lock(found.id)
+            stated.demand(None if present is None else _body(resources, present))
+        changed = federations.set_disclosure(found.id, stored_policy(policy))
+        SettingChangeRepository(session, caller.project_id).add(
+            "federation",
+            found.id,
+            "disclosure",
+            value=stored_policy(policy),
+            changed_by=caller.actor,
         )
-        body = _body(resources, changed)
-    # There is no table of such changes: the log has who made them, and the row when.
-    log.info(
-        "disclosure policy set",
-        federation_id=federation_id,
-        key_id=caller.key_id,
-        policy=stored_policy(policy),
-    )
-    return body
+        return _body(resources, changed)
 
 
 def policy_of(row: Federation) -> DisclosurePolicy:

@@ -19,6 +19,7 @@ class Part:
 
     name: str
     file_name: str | None
+    media_type: str = ""
 
 
 class PartHandler(Protocol):
@@ -98,8 +99,13 @@ class FormReader:
         if kind != b"form-data" or b"name" not in options:
             raise invalid("", "has a part without Content-Disposition: form-data and a name")
         file_name = options.get(b"filename")
+        stated = self._headers.get("content-type", b"").decode("latin-1")
         self._handler.begin(
-            Part(_text(options[b"name"]), None if file_name is None else _text(file_name))
+            Part(
+                _text(options[b"name"]),
+                None if file_name is None else _text(file_name),
+                media_type=stated.partition(";")[0].strip().lower(),
+            )
         )
 
     def _on_part_data(self, data: bytes, start: int, end: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError
+from api.http.problems import ProblemError, not_found
 from api.schemas.federations import FederationBody
 from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.base.idempotency import IdempotentRequest
@@ -16,11 +16,17 @@ from api.services.base.lookups import find_federation
 from api.services.federations.disclosure_policies import refuse_below_floor, refuse_registration
 from api.services.federations.incoming_upload import Arrived
 from api.services.federations.near_copy_warnings import near_copy_warnings
+from api.services.quotas.project_quotas import refuse_over_stored
 from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.spec.registration import Registration, parse_registration
-from models.repositories import FederationRepository
+from models.repositories import (
+    AuditLogRepository,
+    ErasureRepository,
+    FederationRepository,
+    PendingUploadRepository,
+)
 from models.tables.federations import Federation
 from models.values import FederationStatus, NewFile
 
@@ -31,6 +37,7 @@ _STATUS_CODES: dict[FederationStatus, int] = {
     "profiling": 202,
     "rejected": 202,
     "deleted": 202,
+    "erased": 202,
 }
 
 
@@ -91,8 +98,8 @@ def register_path(
     files = Files(resources.settings.sources_dir, may_read=resources.may_read(caller.project_id))
     with open_path(path, files=files, pointer="/federation/path") as source:
         fingerprint, size = source.fingerprint, source.size
-    file = _new_file(registration, fingerprint, PurePosixPath(path).name, size, storage_key=None)
-    return _register(resources, caller, file, idempotency)
+    file = new_file(registration, fingerprint, PurePosixPath(path).name, size, storage_key=None)
+    return register_file(resources, caller, file, idempotency)
 
 
 def register_upload(
@@ -104,24 +111,24 @@ def register_upload(
     InvalidInputError, ProblemError.
     """
     refuse_below_floor(resources.settings, arrived.registration.fairness)
-    file = _new_file(
+    file = new_file(
         arrived.registration,
-        arrived.fingerprint,
-        arrived.file_name,
-        arrived.size_bytes,
-        storage_key=arrived.storage_key,
+        arrived.file.fingerprint,
+        arrived.file.file_name,
+        arrived.file.size_bytes,
+        storage_key=arrived.file.storage_key,
     )
     identity = {"registration": file.registration, "fingerprint": file.fingerprint}
     idempotency = IdempotentRequest.of(idempotency_key, ROUTE, identity)
     earlier = _earlier(resources, caller, idempotency)
     if earlier is not None:
-        arrived.writer.abort()
+        arrived.file.writer.abort()
         return earlier
-    arrived.writer.commit()
+    arrived.file.writer.commit()
     with ExitStack() as unneeded:
-        unneeded.callback(resources.storage.delete, arrived.storage_key)
-        registered = _register(resources, caller, file, idempotency)
-        if registered.federation.storage_key == arrived.storage_key:
+        unneeded.callback(resources.storage.delete, arrived.file.storage_key)
+        registered = register_file(resources, caller, file, idempotency)
+        if registered.federation.storage_key == arrived.file.storage_key:
             unneeded.pop_all()
     return registered
 
@@ -143,7 +150,10 @@ def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
                 "experiments on the federation are queued or running; wait for their end, or "
                 "cancel them",
             )
-        federations.mark_deleted(found.id)
+        if federations.mark_deleted(found.id):
+            AuditLogRepository(session, caller.project_id).enter(
+                "federation.removed", found.id, by=caller.actor
+            )
     if found.storage_key is None:
         return
     resources.storage.delete(found.storage_key)
@@ -151,7 +161,7 @@ def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
         FederationRepository(session, caller.project_id).forget_file(found.id, found.storage_key)
 
 
-def _new_file(
+def new_file(
     registration: Registration,
     fingerprint: str,
     file_name: str,
@@ -159,6 +169,7 @@ def _new_file(
     *,
     storage_key: str | None,
 ) -> NewFile:
+    """What is entered of a file under a registration."""
     return NewFile(
         fingerprint=fingerprint,
         name=registration.name,
@@ -182,17 +193,32 @@ def _earlier(
         return Registered(find_federation(session, caller, str(found.resource_id)), None)
 
 
-def _register(
-    resources: Resources, caller: Caller, file: NewFile, idempotency: IdempotentRequest | None
+def register_file(
+    resources: Resources,
+    caller: Caller,
+    file: NewFile,
+    idempotency: IdempotentRequest | None,
+    *,
+    pending: str | None = None,
 ) -> Registered:
+    """Enter a file that is stored, or lies below the sources folder.
+
+    `pending`: the id of the upload that waits with this file; where the federation takes the file
+    over, the upload is forgotten at once with it. Raises ProblemError.
+    """
     lost = _lost_file(resources, caller, file)
     with resources.database.write() as session:
+        if pending is not None:
+            earlier = _taken_by_another(session, caller, pending, idempotency)
+            if earlier is not None:
+                return earlier
         across = resources.settings.budgets_across
         federations = FederationRepository(session, caller.project_id, across=across)
         before = federations.find(file.fingerprint)
         if before is not None:
             # Read again under a lock, so that it is not deleted meanwhile.
             before = federations.lock(before.id)
+            _refuse_while_erasing(session, before)
         owners = federations.of_owner(file.fingerprint)
         refuse_registration(before, owners, file.registration)
         stored_before = None if before is None else before.storage_key
@@ -204,14 +230,54 @@ def _register(
         if file.storage_key is not None and federation.storage_key in (None, lost):
             federations.attach(federation.id, file)
             session.refresh(federation)
+        if pending is not None and federation.storage_key == file.storage_key:
+            PendingUploadRepository(session, caller.project_id).remove(pending)
         if idempotency is not None and not idempotency.claim(session, caller, federation.id):
             # The same request came twice at once: refused if it differs, else harmless.
             idempotency.lookup(session, caller)
+        if registered.unit_message is not None:
+            AuditLogRepository(session, caller.project_id).enter(
+                "federation.registered",
+                federation.id,
+                by=caller.actor,
+                fingerprint=file.fingerprint,
+                again=before is not None,
+            )
+        if federation.storage_key is not None and federation.storage_key == file.storage_key:
+            refuse_over_stored(session, caller.project_id, resources.settings)
     if stored_before not in (None, federation.storage_key):
         # From a rejected or lost federation, or left by a deletion that the storage did not carry
         # out.
         resources.storage.delete(str(stored_before))
     return registered
+
+
+def _refuse_while_erasing(session: Session, before: Federation | None) -> None:
+    if before is None or before.status != "erased":
+        return
+    if ErasureRepository(session, before.project_id).pending(before.id):
+        raise ProblemError(
+            409,
+            "conflict",
+            "these data are being erased from this project; if you may still use them, register "
+            "them once that is done",
+            federation_id=before.id,
+            headers={"Retry-After": "5"},
+        )
+
+
+def _taken_by_another(
+    session: Session, caller: Caller, pending: str, idempotency: IdempotentRequest | None
+) -> Registered | None:
+    """What the same request came to that was quicker; None where the upload, locked from here on,
+    still waits. Raises ProblemError where it was discarded or removed meanwhile."""
+    uploads = PendingUploadRepository(session, caller.project_id)
+    if uploads.lock(pending, api_key_id=caller.key_id) is not None:
+        return None
+    found = None if idempotency is None else idempotency.lookup(session, caller)
+    if found is None:
+        raise not_found("uploaded table; it was discarded or registered meanwhile")
+    return Registered(find_federation(session, caller, str(found.resource_id)), None)
 
 
 def _lost_file(resources: Resources, caller: Caller, file: NewFile) -> str | None:

@@ -10,7 +10,7 @@ from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.privacy import Noise
-from models.repositories import FederationRepository
+from models.repositories import FederationRepository, SettingChangeRepository
 from models.tables.federations import Federation
 from models.values import Budget, BudgetsAcross
 
@@ -32,7 +32,15 @@ def set_simulation(
     with resources.database.write() as session:
         found = find_federation(session, caller, federation_id)
         federations = FederationRepository(session, caller.project_id)
-        return federations.set_simulation(found.id, setting.simulation)
+        changed = federations.set_simulation(found.id, setting.simulation)
+        SettingChangeRepository(session, caller.project_id).add(
+            "federation",
+            found.id,
+            "simulation",
+            value={"simulation": setting.simulation},
+            changed_by=caller.actor,
+        )
+        return changed
 
 
 def refuse_what_is_not_secret(

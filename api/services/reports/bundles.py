@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
-from api.services.reports.stored_evidence import evidence_of, stored_rows
+from api.services.reports.stored_evidence import RowSource, evidence_of, stored_rows
 from fedaudit.ledger.bundle import BundleParts, bundle_chunks
 from models.database import Database
 from models.repositories import ReportRepository
@@ -31,5 +31,8 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
         report=stored.report,
         checkpoints=stored.checkpoints,
         keys=stored.keys,
+        sign_offs=stored.sign_offs,
+        erased=stored.erased,
+        compromised=stored.compromised,
     )
-    return bundle_chunks(parts, stored_rows(database, experiment))
+    return bundle_chunks(parts, stored_rows(database, RowSource.of(experiment)))

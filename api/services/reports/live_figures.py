@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from api.services.reports.round_series import stored_series
+from api.services.reports.round_series import spaced, stored_series
 from fedaudit.reports.charts.series import Series
 from models.repositories import FairnessRepository, RoundRepository
 from models.tables.experiments import Experiment
 from models.values import FairnessRow, RoundRow
 
-MAX_ROUNDS = 2000
-"""Rounds read for a series: a page is requested again and again."""
 _MAX_ATTRIBUTES = 100
 
 
@@ -38,7 +36,7 @@ def live_figures(session: Session, experiment: Experiment, *, after: int = 0) ->
     id_, project_id, done = experiment.id, experiment.project_id, experiment.rounds_done
     between = experiment.spec["training"]["stopping"]["validate_every"]
     validated = done if done == experiment.rounds_total else done - done % between
-    every = _every(done - after, between)
+    every = spaced(done - after, between)
     rounds = RoundRepository(session, project_id)
     fairness: list[FairnessRow] = []
     if validated > after:
@@ -52,13 +50,6 @@ def live_figures(session: Session, experiment: Experiment, *, after: int = 0) ->
         fairness=fairness,
         from_the_start=after == 0,
     )
-
-
-def _every(rounds: int, between: int) -> int:
-    """A multiple of the interval between validations, so that validated rounds are not left out."""
-    if rounds <= MAX_ROUNDS:
-        return 1
-    return between * -(-rounds // (MAX_ROUNDS * between))
 
 
 def _row(rounds: RoundRepository, experiment_id: str, number: int) -> RoundRow | None:

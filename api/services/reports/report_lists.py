@@ -14,15 +14,21 @@ from api.schemas.reports import (
     ReportFilters,
     ReportPage,
 )
+from api.schemas.sign_offs import NewestSignOff
 from api.shared.resources import Resources
+from fedaudit.reports.document.largest_gap import LargestGap, largest_gap
 from fedaudit.reports.document.report_figures import FAIRNESS
 from fedaudit.spec.base import Text
-from models.repositories import ExperimentRepository, ReportListRepository
-from models.values import IndexedFigure, ListedReport
-from models.values import ReportFilters as StoredFilters
+from models.report_values import IndexedFigure, ListedReport
+from models.report_values import ReportFilters as StoredFilters
+from models.repositories import ExperimentRepository, ReportListRepository, SignOffRepository
+from models.tables.sign_offs import SignOff
 
 _UNREADABLE = "the stored report could not be read when the list was made; see its verification"
 _NO_GATES = "its spec has no gates"
+_NOT_SIGNED_OFF = "nobody has signed it off"
+_ALTERED = "the stored sign-off cannot be read; see the verification"
+_NO_GAP = "no attribute has a difference between groups; `figures` say why for each"
 
 
 def report_page(resources: Resources, project_id: str, parameters: ReportFilters) -> ReportPage:
@@ -44,6 +50,15 @@ def report_page(resources: Resources, project_id: str, parameters: ReportFilters
         )
         items = _bodies(session, project_id, page.items)
     return ReportPage(items=items, next_cursor=encode_cursor(route, page.next_cursor))
+
+
+def largest_gaps(
+    resources: Resources, project_id: str, ids: list[str]
+) -> dict[str, LargestGap | None]:
+    """The largest gap in the report of each of these experiments that has one."""
+    with resources.database.read() as session:
+        figures = ReportListRepository(session, project_id).figures(ids)
+    return {id_: largest_gap(of) for id_, of in figures.items()}
 
 
 def _sorted_attribute(reports: ReportListRepository, parameters: ReportFilters) -> str:
@@ -71,13 +86,30 @@ def _bodies(session: Session, project_id: str, items: list[ListedReport]) -> lis
     ids = [one.experiment_id for one in items]
     tags = ExperimentRepository(session, project_id).tags(ids)
     figures = ReportListRepository(session, project_id).figures(ids)
+    signed = SignOffRepository(session, project_id).newest_of(ids)
     return [
-        _body(one, list(tags[one.experiment_id]), list(figures[one.experiment_id])) for one in items
+        _body(
+            one,
+            list(tags[one.experiment_id]),
+            list(figures[one.experiment_id]),
+            signed.get(one.experiment_id),
+        )
+        for one in items
     ]
 
 
-def _body(one: ListedReport, tags: list[str], figures: list[IndexedFigure]) -> ReportBody:
+def _body(
+    one: ListedReport, tags: list[str], figures: list[IndexedFigure], sign_off: SignOff | None
+) -> ReportBody:
     reasons = {} if one.gate_outcome is not None else {"gate_outcome": _NO_GATES}
+    newest = None if sign_off is None else _newest(sign_off)
+    if sign_off is None:
+        reasons["sign_off"] = _NOT_SIGNED_OFF
+    elif newest is None:
+        reasons["sign_off"] = _ALTERED
+    gap = largest_gap(figures)
+    if gap is None:
+        reasons["largest_gap"] = _NO_GAP
     if one.summary is None:
         reasons |= dict.fromkeys(("verdict", "guarantee"), _UNREADABLE)
     return ReportBody.model_validate(
@@ -88,6 +120,7 @@ def _body(one: ListedReport, tags: list[str], figures: list[IndexedFigure]) -> R
                 "status": one.status,
                 "created_at": one.created_at,
                 "finished_at": one.finished_at,
+                "created_by": one.created_by,
                 "tags": tags,
                 "federation_id": one.federation_id,
             },
@@ -95,12 +128,21 @@ def _body(one: ListedReport, tags: list[str], figures: list[IndexedFigure]) -> R
             "guarantee": None,
             **(one.summary or {}),
             "gate_outcome": one.gate_outcome,
+            "sign_off": newest,
+            "largest_gap": None if gap is None else vars(gap),
             "figures": [_figure(figure) for figure in figures],
             "report_hash": one.report_hash,
             "href": f"/v1/experiments/{one.experiment_id}/report",
             "reasons": reasons,
         }
     )
+
+
+def _newest(row: SignOff) -> NewestSignOff | None:
+    try:
+        return NewestSignOff.of(row)
+    except ValueError:
+        return None
 
 
 def _figure(one: IndexedFigure) -> ListedFigure:

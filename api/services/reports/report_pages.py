@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
-from api.services.base.lookups import find_report
-from api.services.reports.round_series import stored_series
+from api.services.base.lookups import find_experiment, find_report
+from api.services.reports.round_series import report_series
 from api.shared.security import Caller
 from models.database import Database
 
@@ -15,21 +16,52 @@ if TYPE_CHECKING:
 
 
 def stored_page(
-    database: Database, caller: Caller, experiment_id: str, *, links: "Sequence[Link]" = ()
+    database: Database,
+    caller: Caller,
+    experiment_id: str,
+    *,
+    links: "Sequence[Link]" = (),
+    tail: Markup | None = None,
 ) -> HTMLResponse:
-    """The report with the curves of its rounds, below `links`; the page loads and runs nothing.
+    """The report with the curves of its rounds, between `links` and `tail`; the page loads and runs
+    nothing.
 
     Raises ProblemError where the caller's project has no such report.
     """
+    page = page_html(database, caller, experiment_id, links=links, tail=tail)
+    return page_response(page, has_forms=tail is not None)
+
+
+def page_response(page: str, *, has_forms: bool = False) -> HTMLResponse:
+    """A report's page with the policy under which it loads and runs nothing."""
     # Imported here because most calls do not need templates.
-    from fedaudit.reports.page.html import render, style_hash
+    from fedaudit.reports.page.html import style_hash
+
+    # Only the service's own additions have a form.
+    forms = "'self'" if has_forms else "'none'"
+    policy = (
+        f"default-src 'none'; style-src {style_hash()}; img-src data:; base-uri 'none'; "
+        f"form-action {forms}; frame-ancestors 'none'"
+    )
+    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
+    if has_forms:
+        # Else browsers hide the origin of the form, which is then taken for another site's.
+        headers["Referrer-Policy"] = "same-origin"
+    return HTMLResponse(page, headers=headers)
+
+
+def page_html(
+    database: Database,
+    caller: Caller,
+    experiment_id: str,
+    *,
+    links: "Sequence[Link]" = (),
+    tail: Markup | None = None,
+) -> str:
+    """The page's HTML. Raises ProblemError as above."""
+    from fedaudit.reports.page.html import render
 
     with database.read() as session:
         report = find_report(session, caller, experiment_id)
-        series = stored_series(session, caller.project_id, experiment_id)
-    policy = (
-        f"default-src 'none'; style-src {style_hash()}; img-src data:; base-uri 'none'; "
-        "form-action 'none'; frame-ancestors 'none'"
-    )
-    headers = {"Content-Security-Policy": policy, "Cache-Control": "no-store"}
-    return HTMLResponse(render(report.document, series, links=links), headers=headers)
+        series = report_series(session, find_experiment(session, caller, experiment_id))
+    return render(report.document, series, links=links, tail=tail)

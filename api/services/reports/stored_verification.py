@@ -1,19 +1,26 @@
 """Check a stored report against the stored ledger by recomputing everything."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from api.schemas.experiment_tables import Check, Verification
 from api.services.base.lookups import find_experiment, find_report
+from api.services.reports.history_check import HistoryCheck
 from api.services.reports.stored_evidence import evidence_of
 from api.shared.security import Caller
+from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.sign_offs import ChainedSignOff, sign_off_of
 from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.checks import Check as Found
-from fedaudit.reports.document.checks import canonical_hash, check, value_at
+from fedaudit.reports.document.checks import canonical_hash, check, unchecked, value_at
 from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import verify as verify_evidence
 from models.database import Database
+from models.repositories import SignOffRepository
 from models.tables.experiments import Experiment
+from models.tables.sign_offs import SignOff
 
 
 def verification_of(database: Database, caller: Caller, experiment_id: str) -> Verification:
@@ -40,9 +47,16 @@ def verify(
     the hash stored beside the report.
     """
     report = document if isinstance(document, dict) else {}
+    history = HistoryCheck(database, experiment.id, experiment.project_id)
+    evidence = evidence_of(database, experiment, report)
     found = verify_evidence(
-        evidence_of(database, experiment, report),
-        more=_check_database_columns(experiment, report, stored_hash),
+        replace(evidence, rows=history.watched(evidence.rows)),
+        # Taken one by one once the rows were read.
+        more=chain(
+            history.checks(),
+            _check_database_columns(experiment, report, stored_hash),
+            _check_sign_offs(database, experiment),
+        ),
     )
     integrity = value_at(report, "integrity")
     reasons = value_at(integrity, "reasons")
@@ -78,6 +92,43 @@ def _check_database_columns(
         good="the stored spec is the one that was submitted",
         bad="the stored spec was altered after it was submitted",
     )
+
+
+def _check_sign_offs(database: Database, experiment: Experiment) -> Iterator[Found]:
+    """What waits for its signature, and what the columns say beside the signed statements."""
+    with database.read() as session:
+        try:
+            rows = SignOffRepository(session, experiment.project_id).list(experiment.id)
+        except ValueError:
+            return
+    if not rows:
+        return
+    wrong, waiting = [], 0
+    for row in rows:
+        waiting += row.envelope is None
+        if not _is_as_signed(row):
+            wrong.append(str(row.number))
+    yield check(
+        "sign_offs.stored",
+        not wrong,
+        good="what is shown of sign-offs is what was signed",
+        bad=f"altered beside what was signed: {', '.join(wrong[:3])}",
+    )
+    if waiting:
+        yield unchecked("sign_offs.waiting", f"{waiting} waiting for the service's signature")
+
+
+def _is_as_signed(row: SignOff) -> bool:
+    try:
+        stated = sign_off_of(row.statement)
+        if row.envelope is not None:
+            signed = ChainedSignOff.of(Envelope.from_dict(row.envelope)).sign_off
+            if signed != stated:
+                return False
+    except ValueError:
+        return False
+    place = (stated.experiment_id, stated.number, stated.report_hash, stated.decision)
+    return place == (row.experiment_id, row.number, row.report_hash, row.decision)
 
 
 def _hash_of(report: dict[str, Any]) -> str | None:

@@ -35,12 +35,15 @@ class RoundTable:
         """The round."""
         return (row.round,)
 
-    def lines(self, row: RoundRow) -> list[Line]:
-        """One line."""
+    def lines(self, rows: Sequence[RoundRow]) -> list[list[Line]]:
+        """One line each."""
+        return [[self._line(row)] for row in rows]
+
+    def _line(self, row: RoundRow) -> Line:
         line = {name: getattr(row, name) for name in self.columns}
         missing = [name for name in _ADDED if line[name] is None]
         line["reasons"] = {**dict.fromkeys(missing, _NOT_STORED), **row.reasons}
-        return [line]
+        return line
 
 
 class FairnessTable:
@@ -68,8 +71,11 @@ class FairnessTable:
         """Round and attribute."""
         return (row.round, row.attribute)
 
-    def lines(self, row: FairnessRow) -> list[Line]:
+    def lines(self, rows: Sequence[FairnessRow]) -> list[list[Line]]:
         """A line for each metric."""
+        return [self._lines(row) for row in rows]
+
+    def _lines(self, row: FairnessRow) -> list[Line]:
         return [
             {
                 "round": row.round,

@@ -1,14 +1,16 @@
 """The packed ledger as lines, one per subject: the figures of the view `privacy_ledger`."""
 
 from collections.abc import Sequence
+from itertools import islice
 
 from sqlalchemy.orm import Session
 
 from api.schemas.experiment_tables import LedgerFilters, LedgerLine
 from api.services.tables.table_pages import Key, Line
-from fedaudit.ledger.ledger_lines import ledger_lines
-from fedaudit.ledger.rows import entry_of
+from fedaudit.ledger.ledger_lines import LedgerColumns, ledger_columns
+from fedaudit.ledger.rows import EntryReader
 from models.repositories import LedgerRepository
+from models.repositories.entries.packed_rows import PackedRowRepository
 from models.values import LedgerRow
 
 _NO_DELTA = (
@@ -18,20 +20,23 @@ _NO_DELTA = (
 
 
 class LedgerTable:
-    """The ledger of one experiment, or the part that the filters select."""
+    """The ledger of one experiment or declared ledger, or the part that the filters select."""
 
     columns: Sequence[str] = tuple(LedgerLine.model_fields)
 
     def __init__(
         self,
         project_id: str,
-        experiment_id: str,
+        owner_id: str,
         names: Sequence[str],
         filters: LedgerFilters,
+        *,
+        rows: type[PackedRowRepository] = LedgerRepository,
     ) -> None:
-        """`names`: the subjects' keys by index."""
+        """`names`: the subjects' keys by index; `rows`: where they are kept, by `owner_id`."""
         self._project_id = project_id
-        self._experiment_id = experiment_id
+        self._owner_id = owner_id
+        self._repository = rows
         self._names = names
         self._filters = filters
         self._client = None if filters.client is None else _index(names, filters.client)
@@ -40,21 +45,28 @@ class LedgerTable:
         """Packed rows after a key (round, release, subject kind, observer)."""
         if self._client == -1:
             return []
-        return LedgerRepository(session, self._project_id).rows_after(
-            self._experiment_id,
-            self._filters.round_from,
-            self._filters.round_to,
-            after=after,
-            limit=limit,
-        )
+        stored = self._repository(session, self._project_id)
+        within = (self._owner_id, self._filters.round_from, self._filters.round_to)
+        if self._client is not None and isinstance(stored, LedgerRepository):
+            owner_id, *rounds = within
+            return stored.history(owner_id, self._client, *rounds, after=after, limit=limit)
+        return stored.rows_after(*within, after=after, limit=limit)
 
     def key(self, row: LedgerRow) -> Key:
         """The row's key."""
         return (row.round, row.release, row.subject_kind, row.observer)
 
-    def lines(self, row: LedgerRow) -> list[Line]:
+    def lines(self, rows: Sequence[LedgerRow]) -> list[list[Line]]:
         """A line for each subject."""
-        return ledger_lines(entry_of(row), self._names, subject=self._client)
+        found = self.of_rows(rows)
+        every = found.lines()
+        return [list(islice(every, count)) for count in found.counts.tolist()]
+
+    def of_rows(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
+        """The lines of the rows, column by column."""
+        return ledger_columns(
+            list(map(EntryReader().entry, rows)), self._names, subject=self._client
+        )
 
 
 def page_reasons(lines: Sequence[Line]) -> dict[str, str]:

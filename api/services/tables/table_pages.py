@@ -5,7 +5,7 @@ read completely, and how many lines of the next row were read too; rows are only
 the order of their keys, so a position stays valid.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from models.database import Database
 
 Row = TypeVar("Row")
+Block = TypeVar("Block", bound=Sized)
 Key = tuple[Any, ...]
 Line = dict[str, Any]
 Position = tuple[Key | None, int]
@@ -21,6 +22,8 @@ Position = tuple[Key | None, int]
 BEGINNING: Position = (None, 0)
 
 _FIRST_ROWS, _MAX_ROWS = 16, 512
+# A block of an export has about this many lines, whatever a row has: that bounds its memory.
+_LINES_A_BLOCK = 50_000
 # A page that finds little, as for a client that seldom took part, ends here and continues by
 # cursor.
 _MAX_ROWS_A_PAGE = 20_000
@@ -38,8 +41,8 @@ class Table(Protocol[Row]):
     def key(self, row: Row) -> Key:
         """A row's key."""
 
-    def lines(self, row: Row) -> list[Line]:
-        """What callers see of a row."""
+    def lines(self, rows: Sequence[Row]) -> list[list[Line]]:
+        """What callers see of each of some rows."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,8 @@ def read_page(table: Table[Row], session: Session, *, start: Position, limit: in
     size, read = _FIRST_ROWS, 0
     while read < _MAX_ROWS_A_PAGE:
         rows = table.rows(session, after=after, limit=size)
-        for row in rows:
-            fresh = table.lines(row)[skip:]
+        for row, all_of_it in zip(rows, table.lines(rows), strict=True):
+            fresh = all_of_it[skip:]
             room = limit - len(lines)
             if fresh and room and not skip:
                 begun.append(row)
@@ -74,15 +77,23 @@ def read_page(table: Table[Row], session: Session, *, start: Position, limit: in
     return LinePage(lines, begun, (after, skip))
 
 
-def read_all(table: Table[Row], database: Database) -> Iterator[list[Line]]:
-    """Every line, in blocks; each block is read by a short transaction of its own."""
+def read_all(
+    table: Table[Row], database: Database, work: Callable[[Sequence[Row]], Block]
+) -> Iterator[Block]:
+    """What `work` makes of every row, in blocks; each is read by a short transaction of its own.
+
+    The rows of a block are as many as have about `_LINES_A_BLOCK` lines.
+    """
     after: Key | None = None
     size = _FIRST_ROWS
     while True:
         with database.read() as session:
             rows = table.rows(session, after=after, limit=size)
-        for row in rows:
-            yield table.lines(row)
+        if rows:
+            block = work(rows)
+            yield block
         if len(rows) < size:
             return
-        after, size = table.key(rows[-1]), _MAX_ROWS
+        lines_a_row = -(-len(block) // len(rows))
+        after = table.key(rows[-1])
+        size = min(_MAX_ROWS, max(1, _LINES_A_BLOCK // max(1, lines_a_row)))

@@ -1,6 +1,5 @@
 """A comparison for people: figures by experiment, then specs, warnings and fronts."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,12 +7,20 @@ from fedaudit.cli.display.output import standard_output
 from fedaudit.cli.display.report_table import shown
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.reports.comparison.difference_rows import DifferenceRow, difference_rows
 from fedaudit.reports.document.guarantee_facts import guarantee_words
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 Json = Mapping[str, Any]
+
+_LABEL_WIDTH, _CELL_WIDTH = 32, 20
+"""Of a table's first column and of each other, at the least."""
+_BEST = (
+    "* the best of those with protection whose model decides something, beyond the intervals, "
+    "which count the people held out and not the chance of training"
+)
 
 
 def show_comparison(comparison: Json) -> None:
@@ -29,28 +36,50 @@ def show_comparison(comparison: Json) -> None:
             f"[bold]{numbers[one['id']]}[/bold]  {one['id']}  {escape(one['name'])}  "
             f"{guarantee_words(guarantee)} ({guarantee['mechanism']})"
         )
-    console.print(_figures(comparison["figures"], list(numbers.values())))
-    if comparison["spec_differences"]:
-        console.print(_specs(comparison["spec_differences"], list(numbers.values())))
-    for warning in comparison["warnings"]:
-        console.print(f"[bold]Mind.[/bold] {escape(warning['message'])}")
-    for front in comparison["fronts"]:
-        for line in _front(front, numbers):
-            console.print(escape(line))
+    for columns in _columns(len(experiments), width=console.width):
+        console.print(_figures(comparison["figures"], columns))
+    if any(cell.get("best") for row in comparison["figures"] for cell in row["cells"]):
+        console.print(_BEST)
+    differences = difference_rows(comparison["spec_differences"])
+    if differences:
+        for columns in _columns(len(experiments), width=console.width):
+            console.print(_specs(differences, columns))
+    said = [warning["message"] for warning in comparison["warnings"]]
+    for message in said:
+        console.print(f"[bold]Mind.[/bold] {escape(message)}")
+    for line in _fronts(comparison["fronts"], numbers, said=said):
+        console.print(escape(line))
     for one in comparison["without_front"]:
-        console.print(f"{numbers[one['experiment_id']]} is on no front: {escape(one['reason'])}")
+        console.print(
+            f"no. {numbers[one['experiment_id']]} is on no front: {escape(one['reason'])}"
+        )
 
 
-def _figures(rows: Sequence[Json], numbers: Sequence[str]) -> "Table":
-    table = _table("figure", numbers)
+def _columns(count: int, *, width: int) -> Iterator[range]:
+    """The experiments of each table: as many as fit side by side."""
+    most = max((width - _LABEL_WIDTH) // _CELL_WIDTH, 1)
+    for start in range(0, count, most):
+        yield range(start, min(start + most, count))
+
+
+def _figures(rows: Sequence[Json], columns: range) -> "Table":
+    table = _table("figure", columns)
     section = None
     for row in rows:
         if row["section"] != section:
             table.add_section()
             section = row["section"]
-        cells = [shown(row["figure"], cell["value"]) for cell in row["cells"]]
+        cells = [_cell(row["figure"], row["cells"][place]) for place in columns]
         table.add_row(_plain(_label(row)), *cells)
     return table
+
+
+def _cell(figure: str, cell: Json) -> str:
+    text = shown(figure, cell["value"], unbounded=cell.get("unbounded", False))
+    if cell.get("best"):
+        text = f"[bold]{text} *[/bold]"
+    interval = cell.get("interval")
+    return f"{text}\n{interval['low']:.3g} to {interval['high']:.3g}" if interval else text
 
 
 def _label(row: Json) -> str:
@@ -68,16 +97,25 @@ def _label(row: Json) -> str:
     return f"{row['figure']} ({marks})" if marks else str(row["figure"])
 
 
-def _specs(differences: Sequence[Json], numbers: Sequence[str]) -> "Table":
-    longest = max(len(one["path"]) for one in differences)
-    table = _table("spec", numbers, width=longest)
-    for one in differences:
-        values = [
-            json.dumps(value["value"], ensure_ascii=False) if value["present"] else "-"
-            for value in one["values"]
-        ]
-        table.add_row(_plain(one["path"]), *map(_plain, values))
+def _specs(rows: Sequence[DifferenceRow], columns: range) -> "Table":
+    table = _table("spec", columns)
+    for row in rows:
+        cells = [row.cells[place] for place in columns]
+        table.add_row(_plain(row.label), *("–" if one is None else _plain(one) for one in cells))
     return table
+
+
+def _fronts(
+    fronts: Sequence[Json], numbers: Mapping[str, str], *, said: Sequence[str]
+) -> Iterator[str]:
+    """The fronts' lines; reasons and cautions that hold for several are said once."""
+    known = set(said)
+    for front in fronts:
+        yield from _front(front, numbers)
+        for text in _remarks(front, numbers):
+            if text not in known:
+                yield f"  {text}"
+            known.add(text)
 
 
 def _front(front: Json, numbers: Mapping[str, str]) -> Iterator[str]:
@@ -94,24 +132,30 @@ def _front(front: Json, numbers: Mapping[str, str]) -> Iterator[str]:
         kind += f", delta = {front['delta']:g}, {adjacency_words(front['adjacency'])}"
     if front["radius"] is not None:
         kind += f", radius {front['radius']}" + " of each layer" * front["per_layer"]
-    best = ", ".join(numbers[id_] for id_ in front["front"]) or "nobody"
+    best = _named(front["front"], numbers) or "nobody"
     yield f"Pareto front over {', '.join(axes)} ({kind}): {best}"
     for id_, beaten_by in front["dominated_by"].items():
-        yield f"  {numbers[id_]} is dominated by {', '.join(numbers[one] for one in beaten_by)}"
+        yield f"  no. {numbers[id_]} is dominated by {_named(beaten_by, numbers)}"
+
+
+def _remarks(front: Json, numbers: Mapping[str, str]) -> Iterator[str]:
     for one in front["left_out"]:
-        yield f"  {numbers[one['experiment_id']]} is left out: {one['reason']}"
-    for caution in front["cautions"]:
-        yield f"  {caution}"
+        yield f"no. {numbers[one['experiment_id']]} is left out: {one['reason']}"
+    yield from front["cautions"]
 
 
-def _table(title: str, numbers: Sequence[str], *, width: int | None = None) -> "Table":
+def _named(ids: Sequence[str], numbers: Mapping[str, str]) -> str:
+    return ", ".join(f"no. {numbers[one]}" for one in ids)
+
+
+def _table(title: str, columns: range) -> "Table":
     from rich.box import HORIZONTALS
     from rich.table import Table
 
-    table = Table(box=HORIZONTALS)
-    table.add_column(title, overflow="fold", min_width=width)
-    for number in numbers:
-        table.add_column(number, overflow="fold")
+    table = Table(box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column(title, overflow="fold", min_width=_LABEL_WIDTH - 2)
+    for place in columns:
+        table.add_column(f"no. {place + 1}", overflow="fold")
     return table
 
 

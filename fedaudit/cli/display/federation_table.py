@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedaudit.cli.display.output import standard_output
+from fedaudit.reports.document.outcome_words import labels_of_spec, outcome_of_profile
+from fedaudit.spec.naming.labels import label_of
 
 Json = Mapping[str, Any]
 
@@ -43,19 +45,40 @@ def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
             console.print(f"[bold]{title}[/bold] {escape(place + fault['message'])}")
 
 
+def show_budgets(budgets: Sequence[Json]) -> None:
+    """A federation's budgets alone, on standard output."""
+    from rich.box import HORIZONTALS
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=HORIZONTALS, show_header=False)
+    table.add_column("", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for title, lines in _budgets(budgets):
+        table.add_section()
+        table.add_row(f"[bold]{escape(title)}[/bold]")
+        for label, value in lines.items():
+            table.add_row(f"  {escape(label)}", escape(value))
+    console = standard_output()
+    console.print(table)
+    console.print(f"They count {escape(budgets[0]['scope'])}.")
+
+
 def _sections(federation: Json) -> Iterator[tuple[str, dict[str, str]]]:
     yield "federation", _federation(federation)
     profile = federation["profile"]
     if profile is None:
         return
-    yield "data", _data(profile)
+    registration = federation.get("registration")
+    labels = labels_of_spec(registration)
+    yield "data", _data(profile, outcome_of_profile(profile, registration))
     if profile.get("class_balance"):
         yield "rows of each class", _counts(profile["class_balance"])
     missing = {column: rows for column, rows in profile.get("missing", {}).items() if rows}
     if missing:
         yield "empty cells", _counts(missing)
     for name, attribute in profile.get("attributes", {}).items():
-        yield f"groups of {name}, by {attribute['of']}", _groups(attribute)
+        yield f"groups of {name}, by {attribute['of']}", _groups(attribute, labels.get(name, {}))
 
 
 def _federation(federation: Json) -> dict[str, str]:
@@ -91,7 +114,7 @@ def _budgets(budgets: Sequence[Json]) -> Iterator[tuple[str, dict[str, str]]]:
         )
 
 
-def _data(profile: Json) -> dict[str, str]:
+def _data(profile: Json, favourable: str | None) -> dict[str, str]:
     lines = {
         "rows": _number(profile["rows"]),
         "clients": _number(profile["clients"]),
@@ -101,6 +124,8 @@ def _data(profile: Json) -> dict[str, str]:
     }
     if profile["classes"]:
         lines["classes"] = _names(profile["classes"])
+    if favourable is not None and profile.get("attributes"):
+        lines["favourable outcome"] = favourable
     return lines
 
 
@@ -121,12 +146,13 @@ def _counts(counts: Json) -> dict[str, str]:
     return lines
 
 
-def _groups(attribute: Json) -> dict[str, str]:
+def _groups(attribute: Json, labels: Mapping[str, str]) -> dict[str, str]:
     lines = {}
     for group, rows in attribute["groups"].items():
         rate = attribute["base_rates"].get(group)
         favourable = "" if rate is None else f", {rate:.1%} with the favourable outcome"
-        lines[group] = (
+        label = label_of(labels, group)
+        lines[group if label is None else f"{label} ({group})"] = (
             "not shown, to hide a small group" if rows is None else f"{rows:,} rows{favourable}"
         )
     if attribute["missing"]:

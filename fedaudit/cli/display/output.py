@@ -2,13 +2,17 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from fedaudit.cli.failures import usage_error
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Sequence
+
+    from rich.console import Console, RenderableType
     from rich.table import Table
 
 # A file or pipe has no width; rich would wrap at 80 columns, or at COLUMNS where that is set.
@@ -21,13 +25,35 @@ def standard_output() -> "Console":
     return _console(stderr=False)
 
 
-def print_table(table: "Table") -> None:
-    """A table on standard output. On a terminal that is too narrow for it lines run over the edge:
-    rich would fold figures in pieces, and leave whole columns out."""
+def print_records(table: "Table") -> None:
+    """A table of one record a row, on standard output.
+
+    Where a terminal is too narrow for it, a block for each record with a column on each line: rich
+    would fold figures in pieces, and leave whole columns out. A file or pipe has every width.
+    """
     console = standard_output()
     wide = console.options.update(width=_WIDEST)
-    console.width = max(console.width, console.measure(table, options=wide).maximum)
-    console.print(table, soft_wrap=True)
+    needed = console.measure(table, options=wide).maximum
+    if not _is_sized(sys.stdout):
+        console.width = max(console.width, needed)
+        console.print(table, soft_wrap=True)
+    elif needed <= console.width:
+        console.print(table)
+    else:
+        for record in zip(*(column.cells for column in table.columns), strict=True):
+            console.print(_block(table, record))
+
+
+def _block(table: "Table", cells: "Sequence[RenderableType]") -> "Table":
+    from rich.box import HORIZONTALS
+    from rich.table import Table
+
+    block = Table(box=HORIZONTALS, show_header=False)
+    block.add_column(no_wrap=True)
+    block.add_column(overflow="fold")
+    for column, cell in zip(table.columns, cells, strict=True):
+        block.add_row(column.header, cell)
+    return block
 
 
 def standard_error() -> "Console":
@@ -39,9 +65,13 @@ def _console(*, stderr: bool) -> "Console":
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    sized = stream.isatty() or "COLUMNS" in os.environ
+    sized = _is_sized(stream)
     width = None if sized else _WIDTH_WITHOUT_TERMINAL
     return Console(stderr=stderr, width=width, highlight=False, soft_wrap=not sized)
+
+
+def _is_sized(stream: TextIO) -> bool:
+    return stream.isatty() or "COLUMNS" in os.environ
 
 
 def say(message: str) -> None:
@@ -84,10 +114,10 @@ def yaml_text(value: Any) -> str:
     return yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
-def write_bytes(content: bytes, out: Path | None) -> None:
+def write_bytes(content: bytes, out: Path | None, *, option: str = "--out") -> None:
     """The content into a file, or to standard output where none is named.
 
-    Raises CommandError where the file cannot be written.
+    Raises CommandError where the file cannot be written; `option` is what named it.
     """
     if out is None:
         sys.stdout.buffer.write(content)
@@ -96,7 +126,27 @@ def write_bytes(content: bytes, out: Path | None) -> None:
     try:
         out.write_bytes(content)
     except OSError as error:
+        raise usage_error(f"{option}: cannot write {out}: {error.strerror}") from None
+    say(f"written to {out}")
+
+
+@contextmanager
+def whole_file(out: Path | None) -> Iterator[IO[bytes]]:
+    """Where to write bytes: standard output where no file is named. A file appears whole or not at
+    all. Raises CommandError where it cannot be written."""
+    if out is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    aside = out.with_name(f".{out.name}.partial")
+    try:
+        with aside.open("wb") as file:
+            yield file
+        os.replace(aside, out)
+    except OSError as error:
         raise usage_error(f"--out: cannot write {out}: {error.strerror}") from None
+    finally:
+        aside.unlink(missing_ok=True)
     say(f"written to {out}")
 
 

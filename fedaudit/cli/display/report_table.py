@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedaudit.cli.display.output import print_table
+from fedaudit.cli.display.output import print_records
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.document.guarantee_facts import guarantee_words
+from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS, UNBOUNDED, is_unbounded
 
 Json = Mapping[str, Any]
 
+_NO_FIGURE = "–"
 _ALWAYS = ("leakage_max", "log_ratio_max", "epsilon_max", "validation_loss", "accuracy")
-_BOUNDS = ("leakage_max", "leakage_median", "leakage_per_release", "log_ratio_max", "epsilon_max")
 
 
 def show_reports(reports: Sequence[Json], asked: Sequence[str]) -> None:
@@ -32,19 +33,21 @@ def show_reports(reports: Sequence[Json], asked: Sequence[str]) -> None:
         cells = [_figures(report, name) for name in names]
         table.add_row(
             report["experiment"]["id"],
-            escape(report["experiment"]["name"]),
+            escape(report["experiment"]["name"]) + ("\nDEGENERATE" if report["degenerate"] else ""),
             _guarantee(report),
             *(escape(cell) for cell in cells),
             (report["gate_outcome"] or "none").replace("_", " "),
         )
-    print_table(table)
+    print_records(table)
 
 
-def shown(figure: str, value: float | None) -> str:
+def shown(figure: str, value: float | None, *, unbounded: bool = False) -> str:
     """A figure in a cell: what bounds a cost is rounded up, never to less than was spent."""
+    if unbounded:
+        return UNBOUNDED
     if value is None:
-        return "none"
-    return at_most(value, digits=4) if figure in _BOUNDS else f"{value:.4g}"
+        return _NO_FIGURE
+    return at_most(value, digits=4) if figure in PRIVACY_COSTS else f"{value:.4g}"
 
 
 def _has_value(reports: Sequence[Json], name: str) -> bool:
@@ -57,11 +60,13 @@ def _has_value(reports: Sequence[Json], name: str) -> bool:
 
 def _figures(report: Json, name: str) -> str:
     """The figure for each attribute it has, and what an epsilon is counted by."""
+    guarantee = report["guarantee"]
+    unbounded = guarantee is not None and is_unbounded(guarantee["kind"], name)
     lines = []
     for figure in report["figures"]:
         if figure["figure"] != name or figure["observer"] is not None:
             continue
-        line = shown(name, figure["value"])
+        line = shown(name, figure["value"], unbounded=unbounded)
         if figure["delta"] is not None:
             line += f"\ndelta = {figure['delta']:g}\n{adjacency_words(figure['adjacency'])}"
         elif figure["attribute"] is not None:

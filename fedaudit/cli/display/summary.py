@@ -10,6 +10,8 @@ from fedaudit.reports.document.endings import IN_TABLES
 from fedaudit.reports.document.guarantee_facts import guarantee_words
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.participation import participation_label
+from fedaudit.reports.document.privacy_costs import UNBOUNDED, is_unbounded
+from fedaudit.reports.document.verdict_parts import verdict_lines
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS, GateResults, condition
 
 if TYPE_CHECKING:
@@ -51,14 +53,27 @@ def summary_table(reports: Sequence[Report]) -> "Table":
 def show(report: Report) -> None:
     """The figures, the verdict, the guarantee and the limits of one report on standard output."""
     console = standard_output()
+    for title, text in verdict_lines(report):
+        console.print(f"[bold]{title}[/bold]\n{_plain(text)}")
     console.print(summary_table([report]))
-    console.print(f"\n[bold]Verdict.[/bold] {_plain(report['verdict'])}")
     console.print(f"\n[bold]Guarantee.[/bold] {_plain(report['guarantee']['statement'])}")
+    show_attacks(report.get("attacks") or [])
     if held_out := report.get("fairness_privacy"):
         console.print(f"\n[bold]Held-out people.[/bold] {_plain(held_out['statement'])}")
     console.print("\n[bold]Limits.[/bold]")
     for limit in report["limits"]:
         console.print(f"- {_plain(limit)}")
+
+
+def show_attacks(attacks: Sequence[Mapping[str, Any]]) -> None:
+    """What each attack tried and found, on standard output."""
+    console = standard_output()
+    for attack in attacks:
+        console.print(f"\n[bold]Attack: {_plain(attack['kind'])}.[/bold]")
+        if alarm := attack["alarm"]:
+            claim, evidence = _plain(alarm["claim"]), _plain(alarm["evidence"])
+            console.print(f"[red]Alarm.[/red] Claimed: {claim} Found: {evidence}")
+        console.print(_plain(attack["statement"]))
 
 
 def show_gates(results: GateResults) -> None:
@@ -101,10 +116,10 @@ def _privacy(report: Report) -> dict[str, str]:
         {"epsilon": epsilons}
         if epsilons
         else {
-            "leakage of a release": _cost(privacy, "leakage_per_release"),
-            "leakage, median client": _cost(privacy, "leakage_median"),
-            "leakage, largest": _cost(privacy, "leakage_max"),
-            "theorem's sum, largest": _log_ratio(privacy),
+            "leakage of a release": _cost(report, "leakage_per_release"),
+            "leakage, median client": _cost(report, "leakage_median"),
+            "leakage, largest": _cost(report, "leakage_max"),
+            "theorem's sum, largest": _cost(report, "log_ratio_max"),
         }
     )
     participations = participation_label(
@@ -138,10 +153,18 @@ def _utility(report: Report) -> dict[str, str]:
     figures = {
         "rounds": f"{utility['rounds']} ({ending})",
         "validation loss": _figure(utility, "validation_loss"),
+        **_known(utility, "loss of a constant", "baseline_loss"),
+        **_known(utility, "accuracy", "accuracy"),
+        **_known(utility, "accuracy of a constant", "baseline_accuracy"),
     }
-    if utility["accuracy"] is not None:
-        figures["accuracy"] = _figure(utility, "accuracy")
+    if utility.get("degenerate"):
+        figures["degenerate"] = f"yes: {_plain(utility['reasons']['degenerate'])}"
     return figures
+
+
+def _known(utility: Mapping[str, Any], label: str, name: str) -> dict[str, str]:
+    """The figure, where the report has it."""
+    return {} if utility.get(name) is None else {label: _figure(utility, name)}
 
 
 def _fairness(section: Mapping[str, Any], *, accurate: bool) -> dict[str, str]:
@@ -175,14 +198,15 @@ def _brief_outcome(gate: Mapping[str, Any]) -> str:
     return f"{_OUTCOMES[gate['outcome']]} at {gate['value']:.4g}"
 
 
-def _cost(section: Mapping[str, Any], name: str) -> str:
-    value = section[name]
-    return _figure(section, name) if value is None else at_most(value, digits=4)
-
-
-def _log_ratio(privacy: Mapping[str, Any]) -> str:
-    """Reports of the first version have no such figure."""
-    return _cost(privacy, "log_ratio_max") if "log_ratio_max" in privacy else _NOTHING
+def _cost(report: Report, name: str) -> str:
+    """A cost, rounded up. Reports of the first version have no `log_ratio_max`."""
+    privacy = report["privacy"]
+    value = privacy.get(name)
+    if value is not None:
+        return at_most(value, digits=4)
+    word = UNBOUNDED if is_unbounded(report["guarantee"]["kind"], name) else _NOTHING
+    reason = privacy["reasons"].get(name)
+    return f"{word}: {_plain(reason)}" if reason else word
 
 
 def _figure(section: Mapping[str, Any], name: str) -> str:

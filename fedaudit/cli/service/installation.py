@@ -25,10 +25,12 @@ SCOPES = (
     "experiments:read",
     "experiments:write",
     "reports:read",
+    "reports:sign",
     "ledger:read",
     "federations:read",
     "federations:write",
     "admin",
+    "metrics:read",
 )
 """What keys may allow."""
 
@@ -87,6 +89,11 @@ class Installation:
         """Whether database and queue live below the data folder."""
         return not self.environment.get(DATABASE_URL)
 
+    @property
+    def public_key(self) -> Path:
+        """The public half of the key that reports are signed with, to hand out."""
+        return self.private_key.with_name(f"{self.private_key.name}.pub")
+
     def migrate(self) -> str:
         """Bring the database's schema up to date; returns what was said. Raises CommandError."""
         if self.embedded:
@@ -94,9 +101,25 @@ class Installation:
         command = python_module("migrations", "upgrade", "--database-url", self.database_url)
         return self._finish(command, what="the database could not be migrated")
 
-    def create_key(self, *, project: str, scopes: Sequence[str], name: str) -> dict[str, Any]:
-        """A new API key: project, id, key and scopes. Raises CommandError."""
-        options = ("--project", project, "--scopes", ",".join(scopes), "--name", name)
+    def create_key(
+        self,
+        *,
+        project: str,
+        scopes: Sequence[str],
+        name: str,
+        person: Mapping[str, str | None] | None = None,
+    ) -> dict[str, Any]:
+        """A new API key: project, id, key, scopes and person. Raises CommandError."""
+        if self.embedded and not (self.data_dir / "fedaudit.db").exists():
+            raise usage_error(
+                f"no service keeps its data in {self.data_dir}; name its folder with --data-dir, "
+                "or start one there with `fedaudit up`"
+            )
+        options = ["--project", project, "--scopes", ",".join(scopes), "--name", name]
+        for option, value in (person or {}).items():
+            if value is not None:
+                # With `=`, so that no value is taken for an option.
+                options.append(f"--{option}={value}")
         created: dict[str, Any] = json.loads(self.keys("create", *options))
         return created
 
@@ -104,6 +127,32 @@ class Installation:
         """The JSON that an action on the API keys prints. Raises CommandError."""
         command = python_module("models.keys", action, "--database-url", self.database_url)
         return self._finish((*command, *options), what=f"keys {action} failed")
+
+    @property
+    def private_key(self) -> Path:
+        """The key that this service signs with."""
+        named = self.environment.get(SIGNING_KEY_FILE)
+        return Path(named) if named else self.data_dir / "signing-key.pem"
+
+    def mark_compromised(
+        self, key_id: str, *, since: str | None, note: str | None
+    ) -> dict[str, Any]:
+        """What is known of a signing key once others may have it. Raises CommandError."""
+        command = python_module(
+            "models.signing_keys", "compromised", "--database-url", self.database_url
+        )
+        options = [f"--key-id={key_id}"]
+        options += [] if since is None else [f"--since={since}"]
+        options += [] if note is None else [f"--note={note}"]
+        marked: dict[str, Any] = json.loads(
+            self._finish((*command, *options), what="the key was not marked")
+        )
+        return marked
+
+    def encrypt_secrets_anew(self) -> int:
+        """Of how many webhooks the secrets were encrypted anew. Raises CommandError."""
+        command = python_module("workers.webhooks.reencryption")
+        return int(self._finish(command, what="secrets were not encrypted anew"))
 
     def with_signing_key(self) -> "Installation":
         """The same, with a key to sign with: the one that is named, or one in the data folder.
@@ -116,7 +165,8 @@ class Installation:
         return replace(self, environment={**self.environment, SIGNING_KEY_FILE: path})
 
     def _finish(self, command: Sequence[str], *, what: str) -> str:
-        return _finish(command, environment=self.environment, what=what)
+        # What it writes, above all the database, is its owner's alone.
+        return _finish(command, environment=self.environment, what=what, umask=0o077)
 
 
 def make_signing_key(path: Path) -> str:
@@ -124,12 +174,19 @@ def make_signing_key(path: Path) -> str:
     return _signing_key("create", str(path), environment=os.environ).strip()
 
 
+def rotate_signing_key(path: Path) -> str:
+    """Exchange the key in a file; gives where the old one is kept. Raises CommandError."""
+    return _signing_key("rotate", str(path), environment=os.environ).strip()
+
+
 def _signing_key(action: str, path: str, *, environment: Mapping[str, str]) -> str:
     command = python_module("infrastructure.signing_keys", action, "--file", path)
     return _finish(command, environment=environment, what="no key to sign with")
 
 
-def _finish(command: Sequence[str], *, environment: Mapping[str, str], what: str) -> str:
+def _finish(
+    command: Sequence[str], *, environment: Mapping[str, str], what: str, umask: int = -1
+) -> str:
     done = subprocess.run(
         command,
         env=dict(environment),
@@ -138,6 +195,7 @@ def _finish(command: Sequence[str], *, environment: Mapping[str, str], what: str
         check=False,
         # Ctrl-C in a terminal reaches this process alone, which then decides.
         start_new_session=True,
+        umask=umask,
     )
     if done.returncode == 0:
         return done.stdout

@@ -1,5 +1,6 @@
 """`fedaudit up`: the whole service in one terminal."""
 
+import errno
 import fcntl
 import os
 import socket
@@ -37,6 +38,7 @@ class RunningService:
     api_key: str
     data_dir: Path
     logs: Path
+    public_key: Path
     _supervisor: Supervisor
     _stopping: threading.Event
 
@@ -71,7 +73,15 @@ def running_service(
             supervisor.start()
             _wait_until_ready(url, supervisor, stopping)
             _check_key(url, key, installation.data_dir)
-            yield RunningService(url, key, installation.data_dir, logs, supervisor, stopping)
+            yield RunningService(
+                url,
+                key,
+                installation.data_dir,
+                logs,
+                installation.public_key,
+                supervisor,
+                stopping,
+            )
         finally:
             supervisor.stop(grace_seconds=_GRACE_SECONDS)
 
@@ -88,16 +98,39 @@ def announce(service: RunningService, *, as_json: bool) -> None:
         return
     lines = (
         "fedaudit is ready.",
-        f"  url       {service.url}",
-        f"  api key   {service.api_key}",
-        f"  data      {service.data_dir}",
-        f"  logs      {service.logs}",
+        f"  url          {service.url}",
+        f"  api key      {service.api_key}",
+        f"  data         {service.data_dir}",
+        f"  logs         {service.logs}",
+        f"  signing key  {_signing_key_id(service)}",
         "Open the url in a browser and sign in with the key; or in another terminal:",
         f"  export FEDAUDIT_URL={service.url} FEDAUDIT_API_KEY={service.api_key}",
-        "  fedaudit submit SPEC --wait",
+        "  fedaudit submit SPEC --wait                   # train, follow, verdict",
+        "  fedaudit list                                 # what there is",
+        "  fedaudit report ID --format html --out FILE   # the audit report",
+        "  fedaudit verify ID --public-key FILE          # was anything altered since?",
         "Ctrl-C stops it.",
     )
     write_line("\n".join(lines))
+
+
+def open_pages(url: str) -> None:
+    """Open the pages in the browser of whoever started the service."""
+    import webbrowser
+
+    if not webbrowser.open(url):
+        say(f"no browser was found; open {url} in one")
+
+
+def _signing_key_id(service: RunningService) -> str:
+    """The id by which reports name it, and its public half, if that lies beside the private one."""
+    from fedaudit.ledger.ed25519 import public_keys_in
+
+    try:
+        [key] = public_keys_in(service.public_key.read_bytes())
+    except (OSError, ValueError):
+        return "of your own; its id is in every report"
+    return f"{key.key_id}\n               public half in {service.public_key}"
 
 
 def _services(installation: Installation, listener: socket.socket) -> list[Service]:
@@ -152,9 +185,11 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+        number = getattr(error, "errno", None)
+        reason = "it is taken" if number == errno.EADDRINUSE else getattr(error, "strerror", error)
         raise usage_error(
-            f"cannot listen on {host} port {port}: {reason}; name another --host or --port"
+            f"cannot listen on {host} port {port}: {reason}; name another --host or --port, or "
+            "take a free one with --port 0"
         ) from None
     with listener:
         yield listener

@@ -28,10 +28,10 @@ class OutcomeRules:
     ops: tuple[RuleOp, ...]
     values: NDArray[np.float64] | tuple[frozenset[int], ...]
     rule_index: NDArray[np.int16]
-    """[clients, rows]; -1 where no rule applies to the row, which is then not scored."""
+    """[rows]; -1 where no rule applies to the row, which is then not scored."""
 
     def label(self, raw: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Where outcomes [clients, rows] in the target's own units are favourable."""
+        """Where outcomes [rows] in the target's own units are favourable."""
         favourable = np.zeros(raw.shape, dtype=np.bool_)
         for index, (op, value) in enumerate(zip(self.ops, self.values, strict=True)):
             spoken_of = self.rule_index == index
@@ -67,7 +67,7 @@ def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
     /fairness/favourable where a rule names no group of the data, does not fit the target, or there
     is no rule for a target of more than two classes.
     """
-    everyone = np.where(federation.mask, 0, -1).astype(np.int16)
+    everyone = np.zeros(federation.rows, dtype=np.int16)
     favourable = fairness.favourable
     if not fairness.sensitive or (favourable is None and not federation.classes):
         return OutcomeRules((), np.empty(0), np.full_like(everyone, -1))
@@ -144,7 +144,7 @@ def _class_indices(rule: Rule, classes: tuple[str, ...], where: str) -> frozense
 def _rule_by_group(
     federation: Federation, rules: Sequence[GroupRule], places: Sequence[str]
 ) -> NDArray[np.int16]:
-    """[clients, rows] the rule of each row's group."""
+    """[rows] the rule of each row's group."""
     (name,) = rules[0].group  # the spec allows rules about one attribute only
     attribute = federation.attribute(name)
     rule_of_group = np.full(len(attribute.values) + 1, -1, dtype=np.int16)  # the last: no group

@@ -27,8 +27,8 @@ def training_group_rows(
     found: dict[str, NDArray[np.int32]] = {}
     for attribute in federation.attributes:
         groups = len(attribute.values)
-        client, row = np.nonzero(attribute.codes >= 0)
-        slot = client * groups + attribute.codes[client, row]
+        known = attribute.codes >= 0
+        slot = federation.client_of[known] * groups + attribute.codes[known]
         counted = np.bincount(slot, minlength=federation.clients * groups)
         rows = counted.reshape(federation.clients, groups).astype(np.int32)
         rows[~trains] = 0

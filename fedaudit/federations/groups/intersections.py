@@ -29,7 +29,7 @@ def with_intersections(
     for place, (name, parts) in enumerate(combinations.items()):
         where = pointer("fairness", "intersections", place)
         added.append(_combined(name, [federation.attribute(part) for part in parts], where))
-        missing = int(np.count_nonzero(federation.mask & (added[-1].codes < 0)))
+        missing = int(np.count_nonzero(added[-1].codes < 0))
         if missing:
             notes.append(f"rows without a value of {name!r}, in no group: {missing}")
     return replace(

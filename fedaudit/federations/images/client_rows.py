@@ -25,6 +25,8 @@ class LabelledRows:
     clients: tuple[str, ...]
     """Sorted by code point."""
     rows: ClientRows
+    first: NDArray[np.int64]
+    """[clients + 1]: where each client's rows begin."""
     labels: NDArray[np.int64]
     """[rows] positions in `classes`."""
     classes: tuple[str, ...]
@@ -38,57 +40,37 @@ def square_image(width: int) -> tuple[int, int, int] | None:
     return (side, side, 1) if side * side == width else None
 
 
-def first_rows(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """[clients + 1] where each client's rows begin, for [clients] numbers of rows."""
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts, dtype=np.int64)])
-
-
 def check_clients(counts: NDArray[np.int64], where: str) -> None:
-    """Refuse a federation of one client, or one whose padded labels and groups would be too
-    large."""
+    """Refuse a federation of one client, or one whose labels and groups would be too large."""
     if len(counts) < 2:
         raise error_at(
             where, "there are images of one client at most; a federation needs at least two clients"
         )
     check_size(
-        clients=len(counts),
-        rows=int(counts.max()),
-        features=0,
-        where=where,
-        remedy="split or shorten the largest client",
+        rows=int(counts.sum()), features=0, where=where, remedy="leave out clients or images"
     )
 
 
 def federation_of(data: LabelledRows, attributes: Mapping[str, Levels]) -> Federation:
     """The federation of these images; `attributes` are ordered client by client like the rows."""
-    counts = np.diff(data.rows.first)
-    mask = np.arange(int(counts.max())) < counts[:, None]
-    labels = np.zeros(mask.shape, dtype=np.float64)
-    labels[mask] = data.labels
     return Federation(
         features=data.rows,
-        target=labels.astype(np.float32),
-        raw_target=labels,
-        mask=mask,
+        target=data.labels.astype(np.float32),
+        raw_target=data.labels.astype(np.float64),
+        first=data.first,
         client_names=data.clients,
         feature_names=_feature_names(data.rows),
         target_name="y",
         target_scale=1.0,
         classes=data.classes,
         attributes=tuple(
-            Attribute(name, levels.values, _padded_codes(levels, mask))
+            Attribute(name, levels.values, levels.codes.astype(np.int16))
             for name, levels in attributes.items()
         ),
         fingerprint=data.fingerprint,
         truth=None,
         notes=data.notes,
     )
-
-
-def _padded_codes(levels: Levels, mask: NDArray[np.bool_]) -> NDArray[np.int16]:
-    codes = np.full(mask.shape, -1, dtype=np.int16)
-    codes[mask] = levels.codes
-    return codes
 
 
 def _feature_names(rows: ClientRows) -> tuple[str, ...]:

@@ -15,13 +15,13 @@ from fedaudit.federations.images.client_rows import (
     LabelledRows,
     check_clients,
     federation_of,
-    first_rows,
     square_image,
 )
 from fedaudit.federations.images.label_classes import read_labels
 from fedaudit.federations.images.leaf import read_leaf
 from fedaudit.federations.images.rotation import ATTRIBUTE, rotate, rotated_clients, rotation_levels
 from fedaudit.federations.levels import Levels
+from fedaudit.federations.packing import first_rows
 from fedaudit.federations.reading.npz import NumpyArchive, open_numpy
 from fedaudit.federations.reading.source_files import Files, open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest
@@ -85,6 +85,7 @@ def load_images(source: Images, *, fairness: Groups, seed: int, files: Files) ->
         data = LabelledRows(
             clients=clients.values,
             rows=rows,
+            first=first_rows(np.bincount(clients.codes)),
             labels=codes[order],
             classes=classes,
             fingerprint=file.fingerprint,
@@ -126,8 +127,8 @@ def _federation(
     positive_flipped = rotated_clients(
         len(data.clients), probability=rotation.probability, seed=seed
     )
-    rotate(data.rows, positive_flipped)
-    known = {**attributes, ATTRIBUTE: rotation_levels(data.rows, positive_flipped)}
+    rotate(data.rows, positive_flipped, first=data.first)
+    known = {**attributes, ATTRIBUTE: rotation_levels(positive_flipped, first=data.first)}
     return federation_of(data, {name: known[name] for name in fairness.sensitive})
 
 
@@ -196,9 +197,7 @@ def _rows(archive: NumpyArchive, clients: Levels, order: NDArray[np.int64]) -> C
             _check_pixels(archive, first, flat)
         values[place[first : first + len(flat)]] = flat
     image = square_image(width) if len(shape) == 1 else (shape[0], shape[1], (*shape, 1)[2])
-    return ClientRows(
-        values, 255.0 if exact else 1.0, first_rows(np.bincount(clients.codes)), image
-    )
+    return ClientRows(values, 255.0 if exact else 1.0, image)
 
 
 def _check_pixels(archive: NumpyArchive, first: int, block: NDArray[np.floating]) -> None:

@@ -18,9 +18,9 @@ from fedaudit.federations.images.client_rows import (
     MAX_ROW_VALUES,
     LabelledRows,
     check_clients,
-    first_rows,
     square_image,
 )
+from fedaudit.federations.packing import first_rows
 from fedaudit.federations.reading.archives import is_zip, open_archive, shown
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError
@@ -243,7 +243,8 @@ def _joined(
             np.divide(pixels, _BYTE, out=own, dtype=np.float32)
     return LabelledRows(
         clients=names,
-        rows=ClientRows(values, _BYTE if exact else 1.0, first, square_image(width)),
+        rows=ClientRows(values, _BYTE if exact else 1.0, square_image(width)),
+        first=first,
         labels=labels,
         classes=tuple(str(label) for label in range(classes)),
         fingerprint=file.fingerprint,

@@ -23,11 +23,13 @@ def rotated_clients(clients: int, *, probability: float, seed: int) -> NDArray[n
     return uniforms(words[:, 0]) < probability
 
 
-def rotate(rows: ClientRows, positive_flipped: NDArray[np.bool_]) -> None:
+def rotate(
+    rows: ClientRows, positive_flipped: NDArray[np.bool_], *, first: NDArray[np.int64]
+) -> None:
     """Rotate the images of these clients by 90 degrees counter-clockwise, in place.
 
-    `positive_flipped`: [clients]. Raises InvalidInputError at /federation/rotate if rotation would
-    change the shape of the images.
+    `positive_flipped`: [clients]; `first` [clients + 1]: where each client's rows begin. Raises
+    InvalidInputError at /federation/rotate if rotation would change the shape of the images.
     """
     if rows.image is None:
         raise error_at(
@@ -43,11 +45,11 @@ def rotate(rows: ClientRows, positive_flipped: NDArray[np.bool_]) -> None:
             "leave it out",
         )
     for client in np.flatnonzero(positive_flipped):
-        own = rows.values[rows.first[client] : rows.first[client + 1]]
+        own = rows.values[first[client] : first[client + 1]]
         images = own.reshape(-1, *rows.image)
         images[...] = np.rot90(images, axes=(1, 2)).copy()
 
 
-def rotation_levels(rows: ClientRows, positive_flipped: NDArray[np.bool_]) -> Levels:
+def rotation_levels(positive_flipped: NDArray[np.bool_], *, first: NDArray[np.int64]) -> Levels:
     """The attribute of the rows, client after client; both values exist whatever was drawn."""
-    return Levels(VALUES, np.repeat(positive_flipped.astype(np.int64), np.diff(rows.first)))
+    return Levels(VALUES, np.repeat(positive_flipped.astype(np.int64), np.diff(first)))

@@ -9,7 +9,7 @@ that was shown stays the only one: of another one nothing is shown.
 from collections.abc import Mapping
 from typing import Any
 
-from fedaudit.spec.fairness import Groups
+from fedaudit.spec.fairness import Groups, without_label
 
 Cuts = dict[str, Any]
 """By attribute: {rows, edges, favourable}, by which its groups were made, as JSON."""
@@ -23,7 +23,8 @@ _OTHER_CUT = (
 
 def cuts_of(profile: Mapping[str, Any], fairness: Groups) -> Cuts:
     """By what the attributes of a profile were cut and judged."""
-    rules = fairness.model_dump(mode="json", include={"favourable"})
+    judged = fairness.model_copy(update={"favourable": without_label(fairness.favourable)})
+    rules = judged.model_dump(mode="json", include={"favourable"})
     return {
         name: {"rows": profile["rows"], "edges": fairness.edges.get(name), **rules}
         for name in profile["attributes"]

@@ -36,7 +36,7 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
         warnings += found
     balance, reasons = None, {"class_balance": NUMERIC_TARGET}
     if federation.classes:
-        classes = federation.raw_target[federation.mask].astype(np.int64)
+        classes = federation.raw_target.astype(np.int64)
         balance, found = class_figures(
             federation.target_name,
             federation.classes,
@@ -48,7 +48,7 @@ def profile(federation: Federation, fairness: Groups | None = None) -> dict[str,
     return {
         "rows": federation.rows,
         "clients": federation.clients,
-        "rows_per_client": spread(np.count_nonzero(federation.mask, axis=1)),
+        "rows_per_client": spread(federation.counts),
         "features": list(federation.feature_names),
         "target": federation.target_name,
         "classes": list(federation.classes),
@@ -67,7 +67,7 @@ def _attributes(federation: Federation, fairness: Groups) -> list[AttributeCount
         _counts(
             attribute,
             place,
-            mask=federation.mask,
+            first=federation.first,
             scored=scored,
             favourable=favourable,
             no_rule=no_rule,
@@ -85,7 +85,7 @@ def _outcomes(
     except InvalidInputError as error:
         if fairness.favourable is not None:
             raise
-        nothing = np.zeros_like(federation.mask)
+        nothing = np.zeros(federation.rows, dtype=np.bool_)
         return nothing, nothing, error.errors[0].message
     none = None if rules.ops else f"{NUMERIC_TARGET}, and no rule says which outcome is favourable"
     return rules.rule_index >= 0, rules.label(federation.raw_target), none
@@ -95,7 +95,7 @@ def _counts(
     attribute: Attribute,
     place: int,
     *,
-    mask: NDArray[np.bool_],
+    first: NDArray[np.int64],
     scored: NDArray[np.bool_],
     favourable: NDArray[np.bool_],
     no_rule: str | None,
@@ -104,17 +104,17 @@ def _counts(
         codes = attribute.codes[rows & (attribute.codes >= 0)]
         return np.bincount(codes, minlength=len(attribute.values))
 
-    known = mask & (attribute.codes >= 0)
-    highest = attribute.codes.max(axis=1, initial=-1, where=known)
-    lowest = attribute.codes.min(axis=1, initial=len(attribute.values), where=known)
+    codes, known = attribute.codes, attribute.codes >= 0
+    highest = np.maximum.reduceat(codes, first[:-1])
+    lowest = np.minimum.reduceat(np.where(known, codes, len(attribute.values)), first[:-1])
     return AttributeCounts(
         name=attribute.name,
         where=pointer("fairness", "sensitive", place),
         constant=bool((lowest >= highest).all()),
         values=attribute.values,
-        rows=count(mask),
-        missing=int(np.count_nonzero(mask & ~known)),
-        scored=count(mask & scored),
-        favourable=count(mask & scored & favourable),
+        rows=count(known),
+        missing=int(np.count_nonzero(~known)),
+        scored=count(scored),
+        favourable=count(scored & favourable),
         no_rule=no_rule,
     )

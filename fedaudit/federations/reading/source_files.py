@@ -167,6 +167,17 @@ def open_path(path: str, *, files: Files, pointer: str) -> Iterator[SourceFile]:
 
 
 @contextmanager
+def open_stored(path: Path, label: str) -> Iterator[SourceFile]:
+    """A file that the service itself keeps. Raises InvalidInputError where it cannot be read."""
+    try:
+        descriptor = _open_regular(path, label, _ID)
+    except OSError as error:
+        raise _unreadable(error, label, _ID) from None
+    with _reading(descriptor, label, _ID) as file:
+        yield file
+
+
+@contextmanager
 def _reading(
     descriptor: int, label: str, pointer: str, *, expected: str | None = None
 ) -> Iterator[SourceFile]:

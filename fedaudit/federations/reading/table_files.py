@@ -129,6 +129,11 @@ class TableFile:
 
     def _check_header(self) -> None:
         names = self.names
+        if len(names) < 2 and (mark := _other_separator(names[0])):
+            raise self.source.fault(
+                f"separates its columns by {mark}, and commas are read; save it with commas, or as "
+                "Parquet"
+            )
         if len(names) < 2:
             raise self.source.fault(
                 "has a single column; separate the columns by commas, and give a client key, "
@@ -157,6 +162,12 @@ class TableFile:
                 f"of {columns} columns, and {MAX_TABLE_CELLS} are allowed; use fewer columns or "
                 "rows"
             )
+
+
+def _other_separator(header: str) -> str | None:
+    """By what a header that is a single column separates its columns, in words."""
+    words = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+    return next((words[mark] for mark in words if mark in header), None)
 
 
 def _together(batches: Iterator[Any]) -> Iterator[Any]:

@@ -101,9 +101,15 @@ class TableRows:
         return trimmed.dictionary.to_pylist(), codes
 
     def numbers(
-        self, name: str, where: str, *, missing_allowed: bool = False
+        self,
+        name: str,
+        where: str,
+        *,
+        missing_allowed: bool = False,
+        remedy: str = "fill the gap or leave the row out",
     ) -> NDArray[np.float64]:
-        """A column as finite numbers; with `missing_allowed` an empty cell is NaN.
+        """A column as finite numbers; with `missing_allowed` an empty cell is NaN, and otherwise
+        an error with the `remedy`.
 
         Raises InvalidInputError at `where` naming the first cell that is not a finite number.
         """
@@ -116,9 +122,7 @@ class TableRows:
             column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
         empty = pc.is_null(column, nan_is_null=False).to_numpy(zero_copy_only=False)
         if empty.any() and not missing_allowed:
-            raise self.fault(
-                name, int(np.argmax(empty)), where, "is empty", "fill the gap or leave the row out"
-            )
+            raise self.fault(name, int(np.argmax(empty)), where, "is empty", remedy)
         numbers = self._as_float(column, name, where)
         self._check_numbers(numbers, empty, name, where)
         return numbers

@@ -37,10 +37,10 @@ def linear_federation(
     intercepts = np.asarray(shifts, dtype=np.float64)
     features, target = _draw(seed, component, slopes, intercepts, rows)
     return Federation(
-        features=features,
-        target=target.astype(np.float32),
-        raw_target=target,
-        mask=np.ones((clients, rows), dtype=np.bool_),
+        features=features.reshape(clients * rows, -1),
+        target=target.ravel().astype(np.float32),
+        raw_target=target.ravel(),
+        first=np.arange(clients + 1) * rows,
         client_names=tuple(f"client-{index:07d}" for index in range(clients)),
         feature_names=tuple(f"x{index}" for index in range(1, slopes.shape[1] + 1)),
         target_name="y",

@@ -41,8 +41,7 @@ def load_synthetic_groups(
     would be too large.
     """
     check_size(
-        clients=sum(source.clients_per_group),
-        rows=source.rows_per_client,
+        rows=sum(source.clients_per_group) * source.rows_per_client,
         features=len(THETAS[0]),
         where="/federation/clients_per_group",
         remedy="ask for fewer clients or fewer rows_per_client",
@@ -66,4 +65,4 @@ def _attribute(source: SyntheticGroups, component: NDArray[np.int16], *, seed: i
     if source.independent_attribute:
         members = component[permutation(len(component), seed=seed, purpose=Purpose.ATTRIBUTE)]
     rows = source.rows_per_client
-    return Attribute(_ATTRIBUTE, GROUPS, np.repeat(members[:, None], rows, axis=1))
+    return Attribute(_ATTRIBUTE, GROUPS, np.repeat(members, rows))

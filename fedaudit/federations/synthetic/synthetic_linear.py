@@ -26,8 +26,7 @@ def load_synthetic_linear(source: SyntheticLinear, *, seed: int) -> Federation:
     Raises InvalidInputError at /federation/clients where the data would be too large.
     """
     check_size(
-        clients=source.clients,
-        rows=source.rows_per_client,
+        rows=source.clients * source.rows_per_client,
         features=len(source.thetas[0]),
         where="/federation/clients",
         remedy="ask for fewer clients or fewer rows_per_client",

@@ -1,12 +1,12 @@
 """Which columns of a table a spec uses, and in which role."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from fedaudit.federations.errors import error_at, listed, pointer, raise_errors
 from fedaudit.spec.errors import FieldError
-from fedaudit.spec.table import ByColumn, Dirichlet, Feature, Iid, Shards, Table
+from fedaudit.spec.table import ByColumn, Dirichlet, Feature, Iid, OneHot, Shards, Table
 
 _FEATURES = "/federation/features"
 _TARGET = "/federation/target"
@@ -68,13 +68,20 @@ class Columns:
     features: tuple[FeatureColumn, ...]
     budgets: str | None = None
     """The column with every row's privacy budget."""
+    joined: Mapping[str, OneHot] = field(default_factory=dict)
+    """Those of the sensitive attributes that several columns hold together."""
 
     @property
     def fields(self) -> dict[str, str]:
-        """Every column needed, and the field of the spec that names it."""
+        """Every column of the file that is needed, and the field of the spec that names it."""
         named = {column.name: column.where for column in self.features}
         for place, name in enumerate(self.sensitive):
-            named.setdefault(name, pointer("fairness", "sensitive", place))
+            if name in self.joined:
+                for column in self.joined[name].columns:
+                    where = pointer("federation", "join", name, "columns", column)
+                    named.setdefault(column, where)
+            else:
+                named.setdefault(name, pointer("fairness", "sensitive", place))
         named[self.target] = _TARGET
         if self.client_key is not None:
             named[self.client_key.name] = self.client_key.where
@@ -103,10 +110,18 @@ def find_columns(
     key = _client_key(source)
     _check_named(source, key, names, sensitive, budgets)
     if source.features == "all":
-        features = _all_others(source, key, names, {*sensitive, budgets})
+        joined = {column for one in source.join.values() for column in one.columns}
+        features = _all_others(source, key, names, {*sensitive, *joined, budgets})
     else:
         features = _chosen(source.features, source, key)
-    return Columns(key, source.target, tuple(sensitive), tuple(features), budgets)
+    return Columns(
+        key,
+        source.target,
+        tuple(sensitive),
+        tuple(features),
+        budgets,
+        {name: source.join[name] for name in sensitive if name in source.join},
+    )
 
 
 def _client_key(source: Table) -> ClientKey | None:
@@ -130,9 +145,16 @@ def _check_named(
 ) -> None:
     dropped = {pointer("federation", "drop", place): name for place, name in enumerate(source.drop)}
     attributes = {
-        pointer("fairness", "sensitive", place): name for place, name in enumerate(sensitive)
+        pointer("fairness", "sensitive", place): name
+        for place, name in enumerate(sensitive)
+        if name not in source.join
     }
-    named = {_TARGET: source.target, **dropped, **attributes}
+    joined = {
+        pointer("federation", "join", name, "columns", column): column
+        for name, one in source.join.items()
+        for column in one.columns
+    }
+    named = {_TARGET: source.target, **dropped, **attributes, **joined}
     if budgets is not None:
         named[BUDGETS] = budgets
     if key is not None:
@@ -149,11 +171,19 @@ def _check_named(
         for where, name in named.items()
         if name not in known
     ]
+    faults += [
+        FieldError(
+            pointer("federation", "join", name),
+            f"the file has a column {name!r} already; join under another name",
+        )
+        for name in source.join
+        if name in known
+    ]
     if key is not None and source.target == key.name:
         faults.append(FieldError(_TARGET, "is the client key; name another column"))
     faults += [
         FieldError(where, f"{name!r} is the target; name another column")
-        for where, name in attributes.items()
+        for where, name in {**attributes, **joined}.items()
         if name == source.target
     ]
     needed = {source.target} if key is None else {source.target, key.name}

@@ -17,6 +17,10 @@ from fedaudit.federations.table.columns import FeatureColumn
 from fedaudit.federations.table.standardise import Standardiser
 
 _GAP = "is empty"
+_RULE = (
+    "fill the gap, or say under the feature's `missing` what becomes of it: `drop-row`, or "
+    "`constant` with a `fill`"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +154,7 @@ def _filled(rows: TableRows, column: FeatureColumn) -> int:
 
 def _numbers(rows: TableRows, column: FeatureColumn) -> NDArray[np.float64]:
     if column.feature.fill is None:
-        return rows.numbers(column.name, column.where)
+        return rows.numbers(column.name, column.where, remedy=_RULE)
     numbers = rows.numbers(column.name, column.where, missing_allowed=True)
     return np.where(np.isnan(numbers), float(column.feature.fill), numbers)
 
@@ -166,7 +170,7 @@ def _categories(rows: TableRows, column: FeatureColumn) -> NDArray[np.int64]:
     if (codes < 0).any():
         position = int(np.argmax(codes < 0))
         if levels.codes[position] < 0:
-            problem, remedy = _GAP, "fill the gap, or say under `missing` what becomes of it"
+            problem, remedy = _GAP, _RULE
         else:
             problem = f"is not one of the {len(column.categories)} declared categories"
             remedy = "add its value to `categories`, or to `missing_values` if it means a gap"

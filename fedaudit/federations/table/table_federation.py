@@ -14,14 +14,16 @@ from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.scaling import check_scales
 from fedaudit.federations.table.columns import BUDGETS, ClientKey, Columns, find_columns
+from fedaudit.federations.table.fault_search import every_fault
 from fedaudit.federations.table.features import (
     complete_rows,
     read_features,
     refuse_gaps,
-    with_gaps,
 )
+from fedaudit.federations.table.joined_columns import prepared_rows
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows
+from fedaudit.federations.table.required_cells import RequiredCells
 from fedaudit.federations.table.standardise import standardiser
 from fedaudit.federations.table.table_record_keys import table_record_keys
 from fedaudit.spec.fairness import Groups
@@ -29,8 +31,6 @@ from fedaudit.spec.sources import Range
 from fedaudit.spec.table import Table
 
 _TARGET = "/federation/target"
-_MEANT_BY_TARGET = "fill the gap or leave the row out"
-_MEANT_BY_KEY = "say which client the row belongs to"
 
 
 def load_table(
@@ -46,27 +46,37 @@ def load_table(
     """The federation in a table: rows grouped by the client key, or dealt to clients.
 
     `classification` makes classes of the target's distinct values; otherwise it is a number. Rows
-    are left out for a missing feature first, then dealt to clients. `seed` is that of the
-    experiment. Text cells are trimmed; an empty cell of a sensitive attribute is a missing value,
-    one of the client key or the target an error. `budgets`: the column with every row's privacy
+    are left out for a missing client, target or feature first, then dealt to clients. `seed` is
+    that of the experiment. Text cells are trimmed; an empty cell of a sensitive attribute is a
+    missing value, one of the client key or the target an error unless the spec leaves such rows
+    out. `budgets`: the column with every row's privacy
     budget. `keyed`: whether rows get their keys. Raises InvalidInputError naming field, column and
-    row.
+    row of every fault that the rows show.
     """
     with open_source(source, files=files) as file:
-        return _load(
+        search = every_fault(
             source,
             file,
             fairness,
-            classification=classification,
-            seed=seed,
+            classes=classification,
+            numbers=not classification,
             budgets=budgets,
-            keyed=keyed,
         )
+        with search:
+            return _load(
+                source,
+                file,
+                fairness,
+                classification=classification,
+                seed=seed,
+                budgets=budgets,
+                keyed=keyed,
+            )
 
 
 def read_client_key(rows: TableRows, name: str, where: str = "/federation/client_key") -> Levels:
     """The clients of the rows. Raises InvalidInputError at `where` for a row without a client."""
-    refuse_gaps(rows, name, where, remedy=_MEANT_BY_KEY)
+    refuse_gaps(rows, name, where, remedy="say which client the row belongs to")
     return rows.levels(name, where)
 
 
@@ -83,8 +93,10 @@ def _load(
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, fairness.sensitive, budgets=budgets)
     _check_fit(source, columns, classification=classification)
-    rows = with_gaps(table.read(list(columns.fields)), columns.fields, source.missing_values)
-    refuse_gaps(rows, columns.target, _TARGET, remedy=_MEANT_BY_TARGET)
+    rows = prepared_rows(table.read(list(columns.fields)), columns, source)
+    required = RequiredCells(source, columns)
+    rows = required.kept(rows)
+    required.check_rows_left(len(rows))
     keys = None if columns.client_key is None else _distinguishing(rows, columns.client_key)
     kept, dropped = complete_rows(rows, columns.features)
     rows = rows.where(kept)
@@ -113,7 +125,7 @@ def _load(
             fingerprint=file.fingerprint,
             classes=classes,
             attributes=attributes,
-            notes=(*dropped, *dealt, *missing, *features.notes),
+            notes=(*required.notes, *dropped, *dealt, *missing, *features.notes),
             record_budgets=None if budgets is None else _budgets(rows, budgets),
             row_numbers=rows.row_numbers,
             record_keys=row_keys,
@@ -140,7 +152,7 @@ def _check_fit(source: Table, columns: Columns, *, classification: bool) -> None
 
 def _distinguishing(rows: TableRows, key: ClientKey) -> Levels:
     """The clients that the key identifies: neither only one, nor one per row."""
-    clients = read_client_key(rows, key.name, key.where)
+    clients = rows.levels(key.name, key.where)
     count = len(clients.values)
     if count == len(rows) and count > 1:
         raise error_at(

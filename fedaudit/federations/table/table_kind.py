@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.reading.source_files import Files, open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
+from fedaudit.federations.table.fault_search import every_fault
 from fedaudit.federations.table.row_hashes import smallest_row_hashes
 from fedaudit.federations.table.table_federation import load_table
 from fedaudit.federations.table.table_profile import profile_table
@@ -48,7 +49,9 @@ class TableKind(FileKind):
         """Read as a stream, with memory for its clients and groups only."""
         with open_source(self._source, files=files) as file:
             check_fingerprint(file.read_fingerprint(progress), fingerprint)
-            return profile_table(self._source, file, fairness, progress=progress)
+            classes = self._source.positive is not None
+            with every_fault(self._source, file, fairness, classes=classes, numbers=False):
+                return profile_table(self._source, file, fairness, progress=progress)
 
     def row_hashes(
         self, *, files: Files, keep: int, progress: Callable[[], None]

@@ -15,13 +15,11 @@ from fedaudit.federations.profiles.tallies import ClientTally, GroupTally, Posit
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.table.columns import Columns, FeatureColumn
-from fedaudit.federations.table.features import read_features, refuse_gaps
-from fedaudit.federations.table.table_federation import read_client_key
+from fedaudit.federations.table.features import read_features
+from fedaudit.federations.table.required_cells import RequiredCells
 from fedaudit.federations.table.target_pass import GroupValues, TargetFound, TargetPass
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.table import Table
-
-_TARGET = "/federation/target"
 
 
 class TablePass:
@@ -33,6 +31,7 @@ class TablePass:
         self._features = tuple(_as_codes(column) for column in columns.features)
         self._edges = fairness.edges
         key = columns.client_key
+        self.required = RequiredCells(source, columns)
         self.clients = None if key is None else ClientTally(key.name, key.where)
         self.target = TargetPass(source, fairness)
         self.rows = 0
@@ -46,7 +45,9 @@ class TablePass:
 
     def add(self, rows: TableRows) -> None:
         """Check and count rows. Raises InvalidInputError naming column and row."""
-        refuse_gaps(rows, self._columns.target, _TARGET, remedy="fill the gap or leave the row out")
+        rows = self.required.kept(rows)
+        if not len(rows):
+            return
         clients = self._clients(rows)
         kept = self._complete(rows)
         if not kept.all():
@@ -96,8 +97,6 @@ class TablePass:
         if self.clients is None:
             return None
         values, codes = rows.encoded(self.clients.name, self.clients.where)
-        if "" in values:
-            read_client_key(rows, self.clients.name, self.clients.where)  # says in which row
         return self.clients.number(values, codes)
 
     def _complete(self, rows: TableRows) -> NDArray[np.bool_]:

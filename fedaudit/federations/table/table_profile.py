@@ -15,11 +15,11 @@ from fedaudit.federations.profiles.profile_figures import (
     class_figures,
     spread,
 )
-from fedaudit.federations.reading.source_files import SourceFile
+from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
 from fedaudit.federations.reading.table_files import MAX_TABLE_CELLS, TableFile
 from fedaudit.federations.scaling import check_scales
 from fedaudit.federations.table.columns import Columns, find_columns
-from fedaudit.federations.table.features import with_gaps
+from fedaudit.federations.table.joined_columns import prepared_rows
 from fedaudit.federations.table.table_pass import TablePass
 from fedaudit.federations.table.target_pass import TargetFound
 from fedaudit.spec.errors import InvalidInputError
@@ -49,11 +49,14 @@ def profile_table(
         target=columns.target,
         classes=source.positive is not None,
     )
-    found = TablePass(source, columns, fairness)
+    found, size = TablePass(source, columns, fairness), 0
     for rows in table.batches(list(columns.fields)):
-        found.add(with_gaps(rows, columns.fields, source.missing_values))
+        size += sum(column.nbytes for column in rows.columns.values())
+        found.add(prepared_rows(rows, columns, source))
         progress()
-    return _figures(found, source, columns, file, size_rule(fairness))
+    profile = _figures(found, source, columns, file, size_rule(fairness))
+    profile["warnings"] += _size_warnings(found.rows, size, columns)
+    return profile
 
 
 def _figures(
@@ -63,6 +66,7 @@ def _figures(
     file: SourceFile,
     rule: DisclosureRule,
 ) -> dict[str, Any]:
+    found.required.check_rows_left(found.rows)
     _check_rows_left(found)
     clients = _clients(found, source)
     target, counts = found.attributes(file)
@@ -72,7 +76,6 @@ def _figures(
         attributes[attribute.name], small = attribute_figures(attribute, rule)
         warnings += small
     features = [name for column in columns.features for name in column.names]
-    warnings += _size_warnings(found.rows, clients, columns, len(features))
     if clients["rows_per_client"]["minimum"] is None:
         reasons["rows_per_client"] = _BY_SEED
     return {
@@ -152,33 +155,35 @@ def _balance(
     return balance, warnings, {}
 
 
-def _size_warnings(rows: int, clients: dict[str, Any], columns: Columns, features: int) -> Warnings:
-    """Warnings of what an experiment could not load as it is: it may name fewer features."""
-    cells = rows * len(columns.fields)
+def _size_warnings(rows: int, size: int, columns: Columns) -> Warnings:
+    """Warnings of what an experiment could not load as it is: it may name fewer features.
+
+    `size`: bytes of the columns.
+    """
+    cells, where = rows * len(columns.fields), "/federation/features"
+    remedy = "an experiment must name fewer features, or the file must have fewer rows"
     if cells > MAX_TABLE_CELLS:
         message = (
             f"{rows} rows of {len(columns.fields)} columns are {cells} cells, and an experiment "
-            f"reads {MAX_TABLE_CELLS} at most; it must name fewer features, or the file must have "
-            "fewer rows"
+            f"reads {MAX_TABLE_CELLS} at most; {remedy}"
         )
-        return [{"pointer": "/federation/features", "message": message}]
-    longest = clients["rows_per_client"]["maximum"]
-    where = "/federation/partition" if columns.client_key is None else columns.client_key.where
+        return [{"pointer": where, "message": message}]
+    if size > MAX_FILE_BYTES:
+        message = (
+            f"the columns take {size // 2**20} MiB, and an experiment reads "
+            f"{MAX_FILE_BYTES // 2**20} at most; {remedy}"
+        )
+        return [{"pointer": where, "message": message}]
+    features = sum(len(column.names) for column in columns.features)
     try:
-        check_size(
-            clients=clients["clients"],
-            rows=longest or 1,
-            features=features,
-            where=where,
-            remedy="an experiment must use fewer features, or clients of more even sizes",
-        )
+        check_size(rows=rows, features=features, where=where, remedy=remedy)
     except InvalidInputError as error:
         return [{"pointer": fault.pointer, "message": fault.message} for fault in error.errors]
     return []
 
 
 def _notes(found: TablePass, source: Table) -> list[str]:
-    notes = []
+    notes = list(found.required.notes)
     if found.left_out:
         notes.append(f"rows with an empty cell that leaves them out: {found.left_out}")
     if found.clients is None and source.partition is not None:

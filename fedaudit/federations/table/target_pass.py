@@ -152,6 +152,8 @@ class TargetPass:
         """
         if self._source.positive is not None or any(rule.lists_values for rule in self._rules):
             return True
+        if self._source.target in self._source.labels:
+            return True
         if self._values.many:
             return False
         values = self._values.values
@@ -183,19 +185,19 @@ def _single_row_federation(
     target: str, classes: tuple[str, ...], attributes: Mapping[str, Sequence[str]]
 ) -> Federation:
     """A one-row federation that has all these classes and groups, to check rules against."""
-    one = np.zeros((1, 1), dtype=np.float32)
+    one = np.zeros(1, dtype=np.float32)
     return Federation(
-        features=one[:, :, None],
+        features=one[:, None],
         target=one,
         raw_target=one.astype(np.float64),
-        mask=np.ones((1, 1), dtype=np.bool_),
+        first=np.array([0, 1]),
         client_names=("",),
         feature_names=("",),
         target_name=target,
         target_scale=1.0,
         classes=classes,
         attributes=tuple(
-            Attribute(name, tuple(values), np.zeros((1, 1), dtype=np.int16))
+            Attribute(name, tuple(values), np.zeros(1, dtype=np.int16))
             for name, values in attributes.items()
         ),
         fingerprint="",

@@ -15,7 +15,9 @@ from fedaudit.privacy.metric.leakage import leakage, leakages, release_epsilons
 
 Floats = NDArray[np.float64]
 
-GuaranteeKind = Literal["formal", "heuristic", "none"]
+GuaranteeKind = Literal["formal", "heuristic", "declared", "none"]
+"""`declared`: a trainer elsewhere states it, and nobody here saw the noise."""
+DECLARED: Literal["declared"] = "declared"
 CostKind = Literal["leakage", "epsilon", "unbounded"]
 """How a cost is counted: as leakage under metric privacy, as an epsilon with a delta, or not at
 all, because nothing bounds it."""
@@ -138,10 +140,11 @@ class MechanismParameters:
 
     def as_dict(self) -> dict[str, Any]:
         """The fields as JSON-able values."""
-        fields = asdict(self)
+        # Fields are plain values, of which a deep copy takes many times as long.
+        found: dict[str, Any] = dict(vars(self))
         if self.components is not None:
-            fields["components"] = list(fields["components"])
-        return fields
+            found["components"] = [asdict(part) for part in self.components]
+        return found
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "MechanismParameters":

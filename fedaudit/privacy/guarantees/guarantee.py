@@ -18,7 +18,7 @@ SIMULATED = (
 NO_GUARANTEE = "no mechanism, no guarantee"
 UPDATES_AS_THEY_WERE = "There is no privacy mechanism: updates left the clients as they were."
 
-GuaranteeLabel = Literal["formal", "formal within the radius", "heuristic", "none"]
+GuaranteeLabel = Literal["formal", "formal within the radius", "heuristic", "declared", "none"]
 """The kind, and whether a proof covers all datasets or only uploads within a radius that nothing
 keeps them in."""
 

@@ -88,6 +88,12 @@ class PrivacyMechanism(ABC):
 
     @property
     @abstractmethod
+    def uncovered_model(self) -> str | None:
+        """Why no theorem covers the trained model against whoever sees it, and what to change in
+        the spec; None where one does."""
+
+    @property
+    @abstractmethod
     def cost_kind(self) -> CostKind:
         """How the cost is counted."""
 
@@ -188,6 +194,10 @@ class PrivacyMechanism(ABC):
     @abstractmethod
     def limits(self) -> list[str]:
         """What a report of this mechanism does not show, beyond the limits of its kind of cost."""
+
+    def stack_traits(self) -> tuple[object, ...]:
+        """What runs of this mechanism must have in common to be trained side by side."""
+        return ()
 
     def compositions_within_budget(self, plan: SpendingPlan, observer: Observer) -> int | None:
         """The largest number of compositions that the epsilon budget allows any subject; None

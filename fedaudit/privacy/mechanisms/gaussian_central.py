@@ -81,6 +81,11 @@ class GaussianCentralMechanism(EpsilonMechanism):
         return "formal"
 
     @property
+    def uncovered_model(self) -> str | None:
+        """None: the models of all rounds are what it speaks of."""
+        return None
+
+    @property
     def cost_kind(self) -> CostKind:
         """An epsilon with a delta."""
         return "epsilon"
@@ -167,6 +172,10 @@ class GaussianCentralMechanism(EpsilonMechanism):
         if self.spec.training.hypotheses > 1:
             found.append(_CHOICE_COVERED)
         return found
+
+    def stack_traits(self) -> tuple[object, ...]:
+        """Whether the clip is adaptive."""
+        return (self.privacy.adaptive_clip is not None,)
 
     def limits(self) -> list[str]:
         """That the server is trusted, and that an adaptive clip depends on what the server sees."""

@@ -54,6 +54,11 @@ class GaussianLocalMechanism(EpsilonMechanism):
         return "formal"
 
     @property
+    def uncovered_model(self) -> str | None:
+        """None: the model follows from the uploads, which have their noise."""
+        return None
+
+    @property
     def cost_kind(self) -> CostKind:
         """An epsilon with a delta."""
         return "epsilon"

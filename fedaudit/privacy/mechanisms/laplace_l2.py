@@ -27,6 +27,7 @@ from fedaudit.privacy.guarantees.metric_guarantees import (
     release_sentences,
     within_the_radius,
 )
+from fedaudit.privacy.guarantees.warm_start import of_this_run_only
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, PrivacyMechanism
 from fedaudit.privacy.metric.leakage import largest_participation, leakage
 from fedaudit.privacy.planning.cost_projection import (
@@ -106,6 +107,26 @@ class LaplaceL2Mechanism(PrivacyMechanism):
     def guarantee_kind(self) -> GuaranteeKind:
         """Formal where the radius is public, unless clients report their choice without noise."""
         return "heuristic" if self._is_adaptive or self._reports_choice else "formal"
+
+    @property
+    def uncovered_model(self) -> str | None:
+        """The model follows from the uploads; what they do not hide it does not hide either."""
+        if self._is_adaptive:
+            return (
+                "with an adaptive radius the noise follows each update, and no theorem bounds what "
+                "it hides; set privacy.radius to a number, and privacy.clip"
+            )
+        if self._reports_choice:
+            return (
+                "clients report without noise which hypothesis they chose, and the hypotheses "
+                "follow from that; set training.clustering.method to k-means, or use one hypothesis"
+            )
+        if self.privacy.clip is None:
+            return (
+                "without a clip nothing keeps uploads within the radius, and no number bounds what "
+                "the model discloses; set privacy.clip"
+            )
+        return None
 
     @property
     def cost_kind(self) -> CostKind:
@@ -224,7 +245,7 @@ class LaplaceL2Mechanism(PrivacyMechanism):
         sentences.append(_HELD_OUT_WITH_NOISE if with_noise else _HELD_OUT)
         if not self.noise_is_secret:
             sentences.append(SIMULATED)
-        return Guarantee(
+        found = Guarantee(
             kind=self.guarantee_kind,
             label=self._label,
             in_force=self.noise_is_secret,
@@ -237,6 +258,11 @@ class LaplaceL2Mechanism(PrivacyMechanism):
             statement=" ".join(sentences),
             reasons={"delta": _NO_DELTA},
         )
+        return of_this_run_only(found, self.spec.model.start)
+
+    def stack_traits(self) -> tuple[object, ...]:
+        """Whether layers have noise of their own."""
+        return (self.privacy.per_layer,)
 
     def limits(self) -> list[str]:
         """What n/nu does not bound."""

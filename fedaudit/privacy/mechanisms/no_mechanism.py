@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import (
     CostKind,
@@ -20,12 +20,34 @@ from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin, Privac
 from fedaudit.privacy.planning.cost_projection import NO_MECHANISM, Projection, unbounded_projection
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
 from fedaudit.privacy.records.record_use import RecordUse
+from fedaudit.spec.methods.method_kinds import Ditto, FineTuning, Hypotheses, LocalOnly, QFfl
 from fedaudit.spec.privacy import NoMechanism
 
 _STATEMENT = (
     "No mechanism: updates leave the clients as they are. Nothing bounds what the "
     "server, or whoever sees the model, learns about a client's data."
 )
+_LOCAL_STATEMENT = (
+    "No mechanism, and nothing for one to protect: no update leaves a client, and there is no "
+    "common model. That is a fact of how training goes, and no guarantee of what is published: "
+    "losses, accuracy and fairness counts are of models that held-out clients made for "
+    "themselves, and nothing here bounds what these figures disclose of them."
+)
+_LOCAL_HELD_OUT_WITH_NOISE = (
+    "No mechanism, and nothing for one to protect: no update leaves a client, and there is no "
+    "common model. That is a fact of how training goes, and no guarantee; what is published of "
+    "held-out clients is covered by fairness_privacy."
+)
+_WEIGHTED_STATEMENT = (
+    "No mechanism: updates leave the clients weighted by their losses, with a number from which "
+    "the server can work out the loss. Nothing bounds what the server, or whoever sees the model, "
+    "learns about a client's data."
+)
+_NO_UPDATES = (
+    "There is no privacy mechanism, and training sent no update that one could protect; the ledger "
+    "has no entry of it."
+)
+_NOTHING_SENT = "training sends nothing from any client, so there is no release to count"
 
 
 @dataclass(frozen=True)
@@ -57,6 +79,19 @@ class NoPrivacyMechanism(PrivacyMechanism):
     def guarantee_kind(self) -> GuaranteeKind:
         """No guarantee."""
         return "none"
+
+    @property
+    def uncovered_model(self) -> str | None:
+        """There is no noise, or no common model."""
+        if not self.spec.training.method.releases:
+            return (
+                "there is no common model, as each client's own stays with it; choose another "
+                "training.method"
+            )
+        return (
+            "there is no privacy mechanism, so nothing bounds what the model discloses; choose one "
+            "in privacy.mechanism"
+        )
 
     @property
     def cost_kind(self) -> CostKind:
@@ -106,7 +141,8 @@ class NoPrivacyMechanism(PrivacyMechanism):
         layers: Sequence[int] = (),
     ) -> Projection:
         """No figure, and the reason."""
-        return unbounded_projection(NO_MECHANISM)
+        sends = self.spec.training.method.releases
+        return unbounded_projection(NO_MECHANISM if sends else _NOTHING_SENT)
 
     def guarantee(
         self,
@@ -118,9 +154,25 @@ class NoPrivacyMechanism(PrivacyMechanism):
     ) -> Guarantee:
         """The statement that there is no guarantee."""
         return no_guarantee(
-            self.facts.name, unit=self.facts.unit, statement=_STATEMENT, reason=NO_GUARANTEE
+            self.facts.name, unit=self.facts.unit, statement=self._statement, reason=NO_GUARANTEE
         )
 
     def limits(self) -> list[str]:
-        """That updates are unchanged."""
-        return [UPDATES_AS_THEY_WERE]
+        """That updates are unchanged, or that there are none."""
+        sends = self.spec.training.method.releases
+        return [UPDATES_AS_THEY_WERE] if sends else [_NO_UPDATES]
+
+    @property
+    def _statement(self) -> str:
+        """What leaves the clients, by method."""
+        method = self.spec.training.method
+        match method:
+            case Hypotheses() | FineTuning() | Ditto():
+                return _STATEMENT
+            case QFfl():
+                return _WEIGHTED_STATEMENT
+            case LocalOnly():
+                with_noise = self.spec.fairness.noise is not None
+                return _LOCAL_HELD_OUT_WITH_NOISE if with_noise else _LOCAL_STATEMENT
+            case _:
+                assert_never(method)

@@ -101,6 +101,25 @@ class RecordPersonalisedMechanism(EpsilonMechanism):
         return "formal" if proven else "heuristic"
 
     @property
+    def uncovered_model(self) -> str | None:
+        """None with exact rates and no baseline."""
+        if self._is_without_noise:
+            return (
+                "the baseline privacy-free adds no noise, so nothing bounds what the model "
+                "discloses; leave privacy.baseline out"
+            )
+        if self.privacy.baseline is not None:
+            return (
+                f"the baseline {self.privacy.baseline} takes facts of the data for known, and no "
+                "theorem covers the model without them; leave privacy.baseline out"
+            )
+        if not self._rates_are_exact:
+            return (
+                "rates by curve-fit may pass the records' budgets; set privacy.inversion to exact"
+            )
+        return None
+
+    @property
     def cost_kind(self) -> CostKind:
         """An epsilon with a delta, except for the baseline without noise."""
         return "unbounded" if self._is_without_noise else "epsilon"

@@ -14,6 +14,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.accounting.privacy_events import Adjacency
 from fedaudit.privacy.guarantees.guarantee import SIMULATED, Guarantee, at_most
+from fedaudit.privacy.guarantees.warm_start import of_this_run_only
 from fedaudit.privacy.mechanisms.base import PrivacyMechanism, PrivacyUnit
 from fedaudit.privacy.planning.cost_projection import (
     LEAKAGE_FIGURES,
@@ -75,7 +76,7 @@ class EpsilonMechanism(PrivacyMechanism):
             sentences.append(_HELD_OUT_WITH_NOISE)
         if not self.noise_is_secret:
             sentences.append(SIMULATED)
-        return Guarantee(
+        found = Guarantee(
             kind=self.guarantee_kind,
             label=self.guarantee_kind,
             in_force=self.noise_is_secret,
@@ -87,6 +88,7 @@ class EpsilonMechanism(PrivacyMechanism):
             observers=self.facts.observers,
             statement=" ".join(sentences),
         )
+        return of_this_run_only(found, self.spec.model.start)
 
     def participation_cap(self, *, n: int, plan: SpendingPlan | None = None) -> int | None:
         """The charges that the epsilon budget has room for, against every observer."""

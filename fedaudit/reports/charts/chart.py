@@ -1,12 +1,10 @@
 """A chart on the report page: a drawing, a text description and the table of its figures."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.charts.svg import element, number, together
 
 WIDTH = 420.0
@@ -33,8 +31,8 @@ class FigureTable:
 
     @property
     def short(self) -> bool:
-        """Whether the table is printed with the page."""
-        return len(self.rows) <= 60
+        """Whether the table stays beside its chart on paper, rather than at the end."""
+        return len(self.rows) <= 12
 
 
 @dataclass(frozen=True)
@@ -63,25 +61,6 @@ class Chart:
             role="img",
             aria_labelledby=f"{title} {described}",
         )
-
-
-def figure_text(value: float | None) -> str:
-    """A figure for display: four significant digits, integers unchanged, a dash for a missing
-    value."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
-        return str(int(value))
-    return f"{value:.4g}"
-
-
-def bound_text(value: float | None) -> str:
-    """Like `figure_text`, for an upper bound on a cost: always rounded up, never below the
-    figure."""
-    shown = figure_text(value)
-    if value is None or not math.isfinite(value) or float(shown) == value:
-        return shown
-    return at_most(value, digits=4)
 
 
 def joined(parts: Sequence[str]) -> str:

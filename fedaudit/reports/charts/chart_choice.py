@@ -1,7 +1,7 @@
 """Which charts a report's page shows, and where."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedaudit.reports.charts.chart import Chart
@@ -29,14 +29,25 @@ def charts_of(report: Mapping[str, Any], series: Series | None) -> Charts:
     found = series or Series()
     best = report["utility"]["best_round"]
     return Charts(
-        privacy=[*spending_charts(report), *privacy_charts(report, found)],
+        privacy=[*spending_charts(report), *_noted(privacy_charts(report, found), found)],
         fairness=[
             _draw_attribute(section, found, name=f"fairness-{place}", best=best)
             for place, section in enumerate(report["fairness"], start=1)
         ],
-        training=[*plane_charts(report), *training_charts(report, found)],
+        training=[*plane_charts(report), *_noted(training_charts(report, found), found)],
         curves=bool(found.rounds),
     )
+
+
+def _noted(charts: Sequence[Chart], series: Series) -> list[Chart]:
+    """The charts over rounds; each says so where not all rounds were read for it."""
+    if series.every == 1:
+        return list(charts)
+    note = (
+        f"Of this long run the first round, the last and every {series.every}th were read; figures "
+        "named here are of those."
+    )
+    return [replace(chart, caption=f"{chart.caption} {note}") for chart in charts]
 
 
 def _draw_attribute(
@@ -46,4 +57,4 @@ def _draw_attribute(
     gaps = series.gaps.get(section["attribute"])
     curves = [] if gaps is None else gap_charts(section, gaps, name=name, best=best)
     paid = privacy_cost_chart(section, name=name)
-    return [*curves, *(chart for chart in (rates, paid) if chart is not None)]
+    return [*_noted(curves, series), *(chart for chart in (rates, paid) if chart is not None)]

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from markupsafe import Markup
 
-from fedaudit.reports.charts.chart import WIDTH, Chart, Drawing, FigureTable, drawn, figure_text
+from fedaudit.reports.charts.chart import WIDTH, Chart, Drawing, FigureTable, drawn
 from fedaudit.reports.charts.legend import legend, mark
+from fedaudit.reports.charts.number_text import figure_text
 from fedaudit.reports.charts.scale import Scale, value_scale
 from fedaudit.reports.charts.svg import label, line, together
 from fedaudit.reports.comparison.parts import Axis, Front, FrontPoint

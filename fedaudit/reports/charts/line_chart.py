@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from fedaudit.reports.charts.chart import WIDTH, Drawing, bound_text, drawn, figure_text
+from fedaudit.reports.charts.chart import WIDTH, Drawing, drawn
 from fedaudit.reports.charts.legend import SERIES, legend, line_sample
+from fedaudit.reports.charts.number_text import bound_text, figure_text
 from fedaudit.reports.charts.scale import Scale, round_scale, value_scale
 from fedaudit.reports.charts.series import Values
 from fedaudit.reports.charts.svg import element, label, line, number, together

@@ -6,8 +6,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fedaudit.reports.charts.chart import WIDTH, Chart, Drawing, FigureTable, drawn, figure_text
+from fedaudit.reports.charts.chart import WIDTH, Chart, Drawing, FigureTable, drawn
 from fedaudit.reports.charts.legend import SERIES, legend, line_sample, mark
+from fedaudit.reports.charts.number_text import figure_text
 from fedaudit.reports.charts.scale import Scale, value_scale
 from fedaudit.reports.charts.svg import element, label, line, number, together
 

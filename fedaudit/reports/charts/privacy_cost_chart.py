@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedaudit.reports.charts.chart import Chart, FigureTable, bound_text, figure_text
+from fedaudit.reports.charts.chart import Chart, FigureTable
+from fedaudit.reports.charts.number_text import bound_text, figure_text
 from fedaudit.reports.charts.ranges import Row, range_chart
 from fedaudit.reports.document.earlier_versions import privacy_cost_of
 

@@ -33,9 +33,10 @@ class Row:
 
 
 def range_chart(
-    rows: Sequence[Row], *, kinds: Sequence[str], unit: str, whole: tuple[float, float]
+    rows: Sequence[Row], *, kinds: Sequence[str], unit: str, whole: tuple[float, float] | None
 ) -> Drawing:
-    """The drawing. `kinds` names the marks; `whole` is the least range of the axis."""
+    """The drawing. `kinds` names the marks; `whole` is the least range of the axis; for
+    None it is that of the values."""
     key, top = legend([(mark(place, 11, 0), name) for place, name in enumerate(kinds)])
     names = [shortened(row.name, _MAX_LENGTH) for row in rows]
     left = 16 + _CHARACTER * max(map(len, names))

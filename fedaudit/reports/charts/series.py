@@ -72,9 +72,13 @@ class Series:
     """By cluster, the largest leakage of a client whose newest upload is in it, one per round."""
     gaps: Mapping[str, GapSeries] = field(default_factory=dict)
     """By sensitive attribute."""
+    every: int = 1
+    """With very many rounds there are the first, the last, and those that this number divides."""
 
 
-def series_of(rounds: Sequence[RoundFigures], gaps: Sequence[GapFigures]) -> Series:
+def series_of(
+    rounds: Sequence[RoundFigures], gaps: Sequence[GapFigures], *, every: int = 1
+) -> Series:
     """The series of rounds and gaps, both in the order of their rounds."""
     attributes = dict.fromkeys(one.attribute for one in gaps)
     return Series(
@@ -86,6 +90,7 @@ def series_of(rounds: Sequence[RoundFigures], gaps: Sequence[GapFigures]) -> Ser
             attribute: _gaps([one for one in gaps if one.attribute == attribute])
             for attribute in attributes
         },
+        every=every,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedaudit.reports.comparison.best_of_row import with_best
 from fedaudit.reports.comparison.figure_rows import figure_rows
 from fedaudit.reports.comparison.fronts import fronts
 from fedaudit.reports.comparison.parts import (
@@ -44,7 +45,7 @@ def compare_reports(
     made, without = fronts(reports, fairness=fairness, utility=utility)
     return Comparison(
         experiments=[_experiment(report) for report in reports],
-        figures=figure_rows(reports),
+        figures=with_best(figure_rows(reports), reports),
         spec_differences=spec_differences([report.spec for report in reports]),
         warnings=warnings(reports),
         fronts=made,
@@ -58,6 +59,7 @@ def _experiment(report: Report) -> ComparedExperiment:
         name=report.experiment.name,
         spec_hash=report.experiment.spec_hash,
         verdict=report.verdict,
+        degenerate=report.utility.degenerate,
         guarantee=ComparedGuarantee(**report.guarantee.model_dump(exclude={"statement"})),
         gate_outcome=report.gate_outcome,
         gate_outcome_reason=_NO_GATES if report.gate_outcome is None else None,

@@ -7,6 +7,7 @@ from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.reports.comparison.parts import Cell, FigureRow
 from fedaudit.reports.document.document import Report
+from fedaudit.reports.document.privacy_costs import is_unbounded
 from fedaudit.reports.document.report_figures import COUNTED, ReportFigure, Section, figures_of
 from fedaudit.reports.readings.document_fields import text_at
 
@@ -76,13 +77,20 @@ def _row(
     cells = [
         _cell(meaning, report, figures) for report, figures in zip(reports, found, strict=True)
     ]
-    differs = len({cell.value for cell in cells}) > 1
+    differs = len({(cell.value, cell.unbounded) for cell in cells}) > 1
     return FigureRow(**meaning._asdict(), cells=cells, differs=differs)
 
 
 def _cell(meaning: _Meaning, report: Report, figures: dict[_Meaning, ReportFigure]) -> Cell:
+    found = _stated(meaning, report, figures)
+    if found.value is None and is_unbounded(report.guarantee.kind, meaning.figure):
+        return found.model_copy(update={"unbounded": True})
+    return found
+
+
+def _stated(meaning: _Meaning, report: Report, figures: dict[_Meaning, ReportFigure]) -> Cell:
     if (own := figures.get(meaning)) is not None:
-        return Cell(value=own.value, reason=own.reason)
+        return Cell(value=own.value, reason=own.reason, interval=own.interval)
     same = [one for one in figures if one.name == meaning.name]
     stated = [figures[one].reason for one in same if figures[one].value is None]
     if stated:

@@ -9,11 +9,13 @@ from typing import Any, Literal
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.document.document import Outcome, Reasons
+from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.part import Part
 
 Section = Literal["privacy", "utility", "fairness"]
 Family = Literal["leakage", "epsilon"]
 Caution = Literal[
+    "degenerate",
     "other-data",
     "other-guarantee",
     "other-unit",
@@ -51,6 +53,8 @@ class ComparedExperiment(Part):
     name: str
     spec_hash: str
     verdict: str
+    degenerate: bool | None = None
+    """Whether the model decides nothing; None where that is not known."""
     guarantee: ComparedGuarantee
     gate_outcome: Outcome | None
     gate_outcome_reason: str | None
@@ -64,6 +68,13 @@ class Cell(Part):
     value: float | None
     reason: str | None
     """Why there is no value, or what the value omits."""
+    interval: IntervalSection | None = None
+    """Of the value, where the report has one."""
+    unbounded: bool = False
+    """Whether it is a privacy cost that nothing bounds, of a run without protection: not the lack
+    of a figure, and never a small one."""
+    best: bool = False
+    """Whether it is the best of the row beyond doubt (`best_of_row`)."""
 
 
 class FigureRow(Part):

@@ -23,6 +23,15 @@ def _spec(report: Report, *paths: str) -> list[Any]:
     return [value_at(report.spec, *path.split(".")) for path in paths]
 
 
+def _rules(favourable: Any) -> Any:
+    """What is counted, whatever it is called."""
+    if isinstance(favourable, list):
+        return [_rules(one) for one in favourable]
+    if not isinstance(favourable, dict):
+        return favourable
+    return {name: value for name, value in favourable.items() if name != "label"}
+
+
 _ALWAYS = (
     _Rule(
         "other-data",
@@ -44,16 +53,18 @@ _ALWAYS = (
     ),
     _Rule(
         "other-outcome",
-        lambda report: _spec(
-            report,
-            "fairness.sensitive",
-            "fairness.intersections",
-            "fairness.edges",
-            "fairness.favourable",
-            "fairness.reference_group",
-            "fairness.minimum_group_size",
-            "fairness.minimum_group_clients",
-        ),
+        lambda report: [
+            _rules(value_at(report.spec, "fairness", "favourable")),
+            *_spec(
+                report,
+                "fairness.sensitive",
+                "fairness.intersections",
+                "fairness.edges",
+                "fairness.reference_group",
+                "fairness.minimum_group_size",
+                "fairness.minimum_group_clients",
+            ),
+        ],
         "Gaps are measured differently: the sensitive attributes, the favourable outcome, the "
         "reference group or the smallest group that is shown is another one.",
     ),
@@ -103,6 +114,12 @@ EARLY_END = (
 )
 
 
+DEGENERATE = (
+    "The model of an experiment decides nothing: its gaps, its accuracy and its loss are no better "
+    "or worse than another's, however small they are."
+)
+
+
 def ended_early(report: Report) -> bool:
     """Whether the epsilon that is reported is that of fewer rounds than were planned."""
     return report.privacy.epsilon_max is not None and chosen_by_losses(report.utility.stopped_by)
@@ -113,7 +130,9 @@ def warnings(reports: Sequence[Report]) -> list[Warned]:
     protected = [one for one in reports if one.guarantee.kind != _UNPROTECTED]
     with_epsilon = [one for one in protected if one.privacy.epsilon_max is not None]
     with_leakage = [one for one in protected if one.privacy.leakage_max is not None]
+    degenerate = any(one.utility.degenerate for one in reports)
     return [
+        *([Warned(code="degenerate", message=DEGENERATE)] if degenerate else []),
         *_broken(_ALWAYS, reports),
         *_broken(_OF_PROTECTED, protected),
         *_broken(_OF_EPSILON, with_epsilon),

@@ -11,12 +11,18 @@ from pydantic import Field, model_validator
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.reports.document.aliases import fill_cost_aliases, without_retired_rows
-from fedaudit.reports.document.held_out_document import FairnessPrivacy, IntervalSection
+from fedaudit.reports.document.attacks.reported_attack import ReportedAttack
+from fedaudit.reports.document.held_out_document import FairnessPrivacy, IntervalSection, LastRounds
 from fedaudit.reports.document.hypotheses_document import BetweenHypotheses, Plane
+from fedaudit.reports.document.model_document import ModelSection
 from fedaudit.reports.document.outcomes import GateOutcome
+from fedaudit.reports.document.part import WHERE_GIVEN
 from fedaudit.reports.document.part import Part as _Part
 from fedaudit.reports.document.rate_fields import with_rates
-from fedaudit.spec.training import StoppedBy
+from fedaudit.reports.document.records_document import RecordsSection
+from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
+from fedaudit.reports.document.utility_document import Utility
+from fedaudit.reports.document.verdict_parts import VerdictParts
 
 REPORT_VERSION = 1
 
@@ -84,30 +90,6 @@ class EpsilonSection(_Part):
     value: Annotated[float, Field(ge=0)]
 
 
-class RecordGroupSection(_Part):
-    """Records whose budgets lie in one range, against whoever sees the final model."""
-
-    budget_low: float
-    """Exclusive lower end of the range, unless it equals the upper end."""
-    budget_high: float
-    records: int | None
-    epsilon_max: float | None
-    budget_used_share: float | None
-    """The largest share of its own budget that a record spent; above 1 the budget was exceeded."""
-    reasons: Reasons
-
-
-class RecordsSection(_Part):
-    """What records of different budgets spent."""
-
-    left_out: int | None
-    """Records that were never sampled."""
-    overspent: int | None
-    """Records that exceeded their own budgets."""
-    groups: list[RecordGroupSection]
-    reasons: Reasons = Field(default_factory=dict)
-
-
 class Privacy(_Part):
     """What training spent. Medians and quantiles are over the training clients."""
 
@@ -131,23 +113,12 @@ class Privacy(_Part):
     """The largest of `epsilon` over the observers: no claim is stronger than the weakest."""
     epsilon: list[EpsilonSection]
     """One for each observer; empty where there is no epsilon with a delta."""
+    epsilon_planned: float | None = None
+    """The largest epsilon of all rounds that were planned, where validation losses ended the run
+    early: what is proven then. None where they did not, and in earlier reports."""
     records: RecordsSection | None
     noise_multiplier: float | None = None
     """The mechanism's noise multiplier, as set in the spec or calibrated from public numbers."""
-    reasons: Reasons
-
-
-class Utility(_Part):
-    """How well the best hypotheses predict held-out clients."""
-
-    validation_loss: float | None
-    selection_loss: float | None
-    """The smallest loss over hypotheses. It decides when to stop, and is optimistic as a measure of
-    quality."""
-    accuracy: float | None
-    rounds: int
-    best_round: int
-    stopped_by: StoppedBy
     reasons: Reasons
 
 
@@ -177,6 +148,10 @@ class MetricSection(_Part):
     interval_reason: str | None
     null: NullSection | None = None
     null_reason: str | None = None
+    last_rounds: LastRounds | None = None
+    """How far it moved at the end of training, which the interval takes as it ended. Earlier
+    reports have none."""
+    last_rounds_reason: str | None = None
 
 
 @with_rates(after="suppressed")
@@ -184,8 +159,14 @@ class GroupSection(_Part):
     """The figures of one group; a suppressed group shows none. Counts are confidential."""
 
     value: str
+    label: Annotated[str | None, WHERE_GIVEN] = None
+    """What the spec's `federation.labels` call the group; absent where they leave its code."""
     suppressed: bool
     accuracy: Share | None = None
+    baseline_accuracy: Share | None = None
+    """What the constant prediction of `utility` gets right of the group's rows."""
+    accuracy_over_baseline: float | None = None
+    accuracy_over_baseline_interval: IntervalSection | None = None
     loss: Annotated[float, Field(ge=0)] | None = None
     """With the group's rows taken as those of one client, in the unit of the validation loss."""
     rows: int | None = None
@@ -292,6 +273,10 @@ class FairnessSection(_Part):
     intersection_of: list[str] | None = None
     """The attributes whose combinations these groups are; None where the data hold the attribute
     itself."""
+    favourable: str | None = None
+    """The outcome that rates count, in words. Reports of earlier versions have none."""
+    favourable_reason: str | None = None
+    """Why no outcome is favourable."""
     reference_group: str | None
     groups: list[GroupSection]
     metrics: dict[str, MetricSection]
@@ -317,6 +302,7 @@ class GateSection(_Part):
 
     figure: str
     attribute: str | None
+    """The one that the gate names; of a gate on each of several, the one that decides."""
     op: Literal["le", "ge"]
     bound: float
     value: float | None
@@ -333,6 +319,8 @@ class Data(_Part):
     validation_clients: int
     rows: int
     parameters: int
+    positive_class: Annotated[str | None, WHERE_GIVEN] = None
+    """Of a target with two classes the one that is favourable without a rule; absent otherwise."""
     notes: list[str]
 
 
@@ -370,18 +358,28 @@ class Report(_Part):
     report_version: Literal[1] = 1
     experiment: Experiment
     verdict: str
+    """The four parts below, one after the other; of earlier reports one text."""
+    verdict_parts: VerdictParts | None = None
+    """None in reports of earlier versions."""
     guarantee: GuaranteeSection
     privacy: Privacy
     utility: Utility
     fairness: list[FairnessSection]
     fairness_privacy: FairnessPrivacy | None = None
     fairness_privacy_reason: str | None = None
-    attacks: list[dict[str, Any]]
+    attacks: list[ReportedAttack]
+    """What was tried against the run, in the order of the spec."""
+    model: ModelSection | None = None
+    model_reason: str | None = None
     gates: list[GateSection]
     gate_outcome: Outcome | None
     """The worst of the gates; None where the spec has none."""
     plane: Plane | None = None
     plane_reason: str | None = None
+    sweep: SweepSection | None = None
+    sweep_reason: str | None = None
+    repeats: RepeatsSection | None = None
+    repeats_reason: str | None = None
     data: Data
     spec: dict[str, Any]
     """The spec with every default explicit: the provenance's spec_hash is taken over it."""

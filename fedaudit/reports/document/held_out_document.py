@@ -18,6 +18,14 @@ class IntervalSection(_Part):
     """How often clients were drawn; None where a formula gives the interval."""
 
 
+class LastRounds(_Part):
+    """The range of a figure over the last rounds that were validated."""
+
+    low: float
+    high: float
+    rounds: int
+
+
 class CountSensitivity(_Part):
     """How far the rows of one unit can move the counts of all attributes together."""
 

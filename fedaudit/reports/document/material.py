@@ -1,6 +1,6 @@
 """What a report is assembled from: facts handed over by a finished run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,14 @@ from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.reports.document.hypotheses_document import Plane
+from fedaudit.reports.document.model_document import ModelSection
+from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
 from fedaudit.spec.disclosure.disclosure_policy import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import StoppedBy
+from fedaudit.utility.constant_comparison import ConstantComparison
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class FederationFacts:
     training_clients: int
     rows: int
     notes: tuple[str, ...] = ()
+    positive_class: str | None = None
+    """Of a target with two classes, the one that is favourable without a rule."""
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The values of each sensitive attribute, in the order of the counts."""
     training_rows: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
@@ -55,6 +61,11 @@ class FinalFigures:
     """Per attribute, loss and accuracy of each validation client's rows, by group."""
     by_hypothesis: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     """Per attribute, [k, groups, 4]: counts by the hypothesis that made the prediction."""
+    against_constant: ConstantComparison | None = None
+    """The rows under the best prediction that looks at nothing; None where it was not handed
+    over."""
+    start_loss: float | None = None
+    """The selection loss of the hypotheses that training started from; None where unknown."""
 
 
 @dataclass(frozen=True)
@@ -68,22 +79,50 @@ class HypothesesFacts:
 
 
 @dataclass(frozen=True)
-class ReportMaterial:
+class ModelFile:
+    """The file with the trained hypotheses."""
+
+    data: bytes = field(repr=False)
+    section: ModelSection
+    """What the report says of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredMaterial:
+    """What fairness and utility are told from, whoever made the predictions."""
+
+    spec: ExperimentSpec
+    federation: FederationFacts
+    result: FinalFigures
+    disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
+    """By attribute, which groups are disclosed: every attribute that the result has counts of."""
+    hypothesis_disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
+    """By attribute, which cells [k, groups] of the rows that each hypothesis predicted are."""
+    last_fairness: Mapping[str, Sequence[Mapping[str, float | None]]] = field(default_factory=dict)
+    """By attribute, the gaps by metric of the last rounds that were validated, as those rounds
+    published them."""
+    published: PublishedCounts = field(default_factory=ExactCounts)
+    """The counts that published rates are made from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportMaterial(ScoredMaterial):
     """Everything that `assemble` needs."""
 
     experiment_id: str
     name: str
     status: str
-    spec: ExperimentSpec
+    sweep: SweepSection | None = None
+    """Of which sweep it is a cell; None where it is of none."""
+    repeats: RepeatsSection | None = None
+    """The figures over other seeds; None where it was not repeated."""
     inputs: MechanismParameters
     """The mechanism, as in every entry of the run's ledger."""
-    federation: FederationFacts
     releases: NDArray[np.int32]
     """How often each of the ledger's subjects released something: [subjects]. The subjects are
     clients, except for mechanisms whose plan has others."""
     refusals: int
     withheld: int
-    result: FinalFigures
     ledger_hash: str
     chain_head: str
     """Hexadecimal."""
@@ -100,21 +139,19 @@ class ReportMaterial:
     ledger's subjects, or one each, [subjects]."""
     hypotheses: HypothesesFacts | None = None
     """None where unknown."""
+    model: ModelFile | str = "the run's model was not handed over"
+    """Or the reason why it may not leave."""
     plane: Plane | str = "the plane of the run was not handed over"
     """Or the reason why there is none."""
     refused: NDArray[np.int32] | None = None
     """How often each of the ledger's subjects was refused: [subjects]; None where unknown."""
-    disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
-    """By attribute, which groups are disclosed: every attribute that the result has counts of."""
-    hypothesis_disclosures: Mapping[str, Disclosure] = field(default_factory=dict)
-    """By attribute, which cells [k, groups] of the rows that each hypothesis predicted are."""
     disclosure_policy: DisclosurePolicy | None = None
     """The policy of the federation when the experiment was admitted, empty where its owner had set
     none; None where no service admitted it, or nobody knows."""
     budgets_apart: bool = False
     """Whether a budget on the data counts what one project of the service spends alone."""
-    published: PublishedCounts = field(default_factory=ExactCounts)
-    """The counts that published rates are made from."""
+    attacks: Sequence[AttackSection] = ()
+    """What came of the attacks of the spec, in their order."""
     report_charges: int = 0
     """How often the ledger charges the held-out people for counts with noise."""
     key_id: str | None = None

@@ -6,23 +6,26 @@ from typing import Any, Literal
 
 from fedaudit.reports.document.document import Report
 from fedaudit.reports.document.guarantee_facts import guarantee_facts
+from fedaudit.reports.document.held_out_document import IntervalSection
+from fedaudit.reports.document.privacy_costs import PRIVACY_COSTS
 from fedaudit.spec.metrics import FAIRNESS_FIGURES
 
 Section = Literal["privacy", "utility", "fairness"]
 
-PRIVACY = (
-    "leakage_median",
-    "leakage_max",
-    "leakage_per_release",
-    "log_ratio_max",
-    "epsilon_max",
-    "participations_max",
-    "refusals",
-    "withheld",
-)
-COUNTED = frozenset({"participations_max", "refusals", "withheld"})
+_COUNTS = ("participations_max", "refusals", "withheld")
+PRIVACY = (*PRIVACY_COSTS, *_COUNTS)
+COUNTED = frozenset(_COUNTS)
 """Plain counts, valid under every mechanism; every other privacy figure rests on the guarantee."""
-UTILITY = ("validation_loss", "accuracy", "rounds")
+UTILITY = (
+    "validation_loss",
+    "accuracy",
+    "baseline_accuracy",
+    "baseline_loss",
+    "accuracy_over_baseline",
+    "loss_under_baseline",
+    "prediction_share",
+    "rounds",
+)
 FAIRNESS = FAIRNESS_FIGURES
 FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)
 """All names; a fairness figure belongs to an attribute, an epsilon may belong to an observer."""
@@ -43,6 +46,8 @@ class ReportFigure:
     adjacency: str | None = None
     value: float | None
     reason: str | None
+    interval: IntervalSection | None = None
+    """Of a fairness figure."""
 
 
 def parsed(document: Mapping[str, Any]) -> Report:
@@ -109,6 +114,7 @@ def _fairness(report: Report) -> list[ReportFigure]:
             attribute=section.attribute,
             value=metric.value,
             reason=metric.reason,
+            interval=metric.interval,
         )
         for section in report.fairness
         for name, metric in section.metrics.items()

@@ -5,17 +5,27 @@ a bundle is verified.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.endings import chosen_by_losses, known_ending
 from fedaudit.reports.document.outcomes import FAIL, INSUFFICIENT, PASS, GateOutcome
-from fedaudit.reports.gates.gate_evidence import doubt
-from fedaudit.reports.gates.noised_gates import is_noised, noise_doubt, sections_of
+from fedaudit.reports.gates.attack_gates import attack_doubt, attack_evidence
+from fedaudit.reports.gates.gate_evidence import (
+    alarm_doubt,
+    declared_doubt,
+    declared_words,
+    doubt,
+    model_doubt,
+    sweep_doubt,
+)
+from fedaudit.reports.gates.noised_gates import noise_doubt, sections_of
+from fedaudit.spec.gate_figures import AttackFigure
 from fedaudit.spec.gates import Gate, GateOp
 from fedaudit.spec.metrics import NOT_IN_REPORT
 
 _SIGNS: dict[GateOp, str] = {"le": "at most", "ge": "at least"}
+_WORST_FIRST: tuple[GateOutcome, ...] = (FAIL, INSUFFICIENT, PASS)
 _EARLY_END = (
     ", for the rounds that were played; validation losses ended the run early, and what is proven "
     "is the larger epsilon of all planned rounds, which the guarantee's statement gives"
@@ -24,6 +34,9 @@ _EARLY_END = (
 
 def evaluate(gates: Sequence[Gate], report: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Each gate's figure, attribute, op, bound, value, outcome and reason.
+
+    A gate on a figure of groups that names no attribute is one on each of the report's: the worst
+    of them decides, and is named.
 
     `report` is the JSON document. A figure that is null, or that its guarantee does not make
     evidence (`gate_evidence.doubt`), is insufficient evidence.
@@ -40,14 +53,32 @@ def without_report(gates: Sequence[Gate], reason: str) -> list[dict[str, Any]]:
 def overall(evaluated: Sequence[Mapping[str, Any]]) -> GateOutcome | None:
     """The worst outcome: a failure before missing evidence before a pass; None without gates."""
     outcomes = {gate["outcome"] for gate in evaluated}
-    worst_first: tuple[GateOutcome, ...] = (FAIL, INSUFFICIENT, PASS)
-    return next((one for one in worst_first if one in outcomes), None)
+    return next((one for one in _WORST_FIRST if one in outcomes), None)
 
 
 def _evaluate(gate: Gate, report: Mapping[str, Any]) -> dict[str, Any]:
+    names = [section["attribute"] for section in report["fairness"]]
+    if gate.compares_groups and gate.attribute is None and len(names) > 1:
+        return _worst(
+            [_evaluate(gate.model_copy(update={"attribute": name}), report) for name in names]
+        )
     value, reason = _look_up(gate, report)
     outcome, why = _judge(gate, value, reason, report)
     return _found(gate, value, outcome, why)
+
+
+def _worst(of_attributes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What decides of the same gate on several attributes: of equal outcomes the value that is
+    furthest beyond the bound, or nearest to it."""
+
+    def place(found: Mapping[str, Any]) -> tuple[int, float]:
+        value = found["value"]
+        sign = -1 if found["op"] == "le" else 1
+        return _WORST_FIRST.index(found["outcome"]), 0.0 if value is None else sign * value
+
+    worst = min(of_attributes, key=place)
+    which = f"{worst['attribute']}, the worst of {len(of_attributes)} attributes"
+    return {**worst, "reason": f"{which}: {worst['reason']}"}
 
 
 def _found(gate: Gate, value: float | None, outcome: str, reason: str) -> dict[str, Any]:
@@ -69,9 +100,13 @@ def _judge(
         return INSUFFICIENT, reason or NOT_IN_REPORT
     figure = gate.plain_figure
     why_not = (
-        noise_doubt(gate, report["fairness"], noised=is_noised(report), meets=_is_met)
-        if figure is None
-        else doubt(gate, figure, report)
+        declared_doubt(gate, report)
+        or sweep_doubt(gate, report)
+        or alarm_doubt(gate, report, met=_is_met(value, gate))
+        or attack_doubt(gate, report, meets=_is_met)
+        or (None if figure is None else doubt(gate, figure, report))
+        or noise_doubt(gate, report, meets=_is_met)
+        or model_doubt(gate, report)
     )
     if why_not is not None:
         return INSUFFICIENT, why_not
@@ -81,6 +116,7 @@ def _judge(
     sentence = f"{shown} {relation} {_SIGNS[gate.op]} {bound}"
     if figure is not None and figure.has_delta:
         sentence += _at_delta(report)
+    sentence += declared_words(report)
     return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
 
 
@@ -112,7 +148,12 @@ def _look_up(gate: Gate, report: Mapping[str, Any]) -> tuple[float | None, str |
     figure = gate.plain_figure
     if figure is None:
         return _fairness_figure(gate, report["fairness"])
-    section = report[figure.section]
+    if figure.section == "attacks":
+        found = attack_evidence(cast(AttackFigure, gate.figure), report)
+        return found.value, found.reason
+    section = report.get(figure.section)
+    if section is None:
+        return None, report.get(f"{figure.section}_reason") or NOT_IN_REPORT
     return section.get(gate.figure), section["reasons"].get(gate.figure)
 
 
@@ -120,8 +161,8 @@ def _fairness_figure(
     gate: Gate, sections: Sequence[Mapping[str, Any]]
 ) -> tuple[float | None, str | None]:
     fitting = sections_of(gate, sections)
-    if len(fitting) != 1:
-        which = "no attribute" if gate.attribute is None else f"{gate.attribute!r}"
-        return None, f"{which} names {len(fitting)} of the report's attributes; name exactly one"
+    if not fitting:
+        which = "sensitive attribute" if gate.attribute is None else f"attribute {gate.attribute!r}"
+        return None, f"the report has no {which}"
     metric = metric_of(fitting[0], gate.figure)
     return metric["value"], metric["reason"]

@@ -1,5 +1,7 @@
 """What makes a report's figure evidence for a gate, and why one is none.
 
+Figures of how a model decides are evidence only where it decides something.
+
 A figure that rests on the guarantee is worth what the guarantee is worth: nothing without noise or
 with noise that anyone can draw again, and only as much as is proven, for the datasets that it is
 proven for. Each exception is one that the gate itself must ask for.
@@ -8,8 +10,10 @@ proven for. Each exception is one that the gate itself must ask for.
 from collections.abc import Mapping
 from typing import Any, assert_never
 
-from fedaudit.privacy.accounting.mechanism_parameters import known_guarantee_kind
+from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, known_guarantee_kind
+from fedaudit.reports.document.attacks.raised_alarms import alarm_words, raised_alarms
 from fedaudit.reports.document.guarantee_facts import condition_of, is_in_force
+from fedaudit.reports.document.usefulness import is_compared, why_not_useful
 from fedaudit.spec.gate_figures import GateFigure, Proof
 from fedaudit.spec.gates import Gate
 
@@ -32,6 +36,8 @@ def doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | No
             return "the report names no known kind of guarantee, so the figure bounds nothing"
         case "none":
             return "there is no guarantee, so the figure bounds nothing"
+        case "declared":
+            return None  # `declared_doubt` has asked
         case "heuristic":
             return _not_in_force(gate, report) or _heuristic(gate, figure)
         case "formal":
@@ -40,13 +46,86 @@ def doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | No
             assert_never(kind)
 
 
-def as_earlier_versions_judged(gate: Gate) -> Gate:
-    """The gate as it was decided before reports recorded whether a guarantee is in force.
+def declared_doubt(gate: Gate, report: Mapping[str, Any]) -> str | None:
+    """Why a figure of a training elsewhere is no evidence; None where it is, and for any other
+    report."""
+    if report["guarantee"]["kind"] != DECLARED and not report.get("declared"):
+        return None
+    if not gate.allow_declared:
+        return (
+            "the trainer declares it of itself and nobody here saw it; set allow_declared to take "
+            "its word"
+        )
+    found = report.get("contradictions")
+    if found:
+        return f"what the trainer declares contradicts itself: {found[0]}"
+    if (report.get("ledger") or {}).get("rounds") == 0:
+        return "no round was declared, so the figure says nothing about the training"
+    return None
+
+
+def declared_words(report: Mapping[str, Any]) -> str:
+    """Whose word a figure is, and what is missing from it; empty for reports of runs."""
+    if not report.get("declared"):
+        return ""
+    ledger, words = report["ledger"], ", as declared by the trainer"
+    missing, unanswered = ledger["missing_rounds"], ledger["unanswered_reservations"]
+    if missing:
+        words += f"; {missing} round numbers below {ledger['last_round']} were never declared"
+    if unanswered:
+        words += f"; {unanswered} reservations were neither declared nor released"
+    return words
+
+
+def sweep_doubt(gate: Gate, report: Mapping[str, Any]) -> str | None:
+    """Why a figure of all cells of a sweep is no evidence, because the guarantee of some cell is
+    none; None where it is, and for any other figure. The run's own guarantee is another matter."""
+    figure = gate.plain_figure
+    if figure is None or figure.section != "sweep":
+        return None
+    section = report["sweep"]
+    if "simulation" in section["noises"] and not gate.allow_simulation:
+        return "the noise of cells of the sweep was simulated; set allow_simulation for research"
+    if "heuristic" in section["guarantees"] and not gate.allow_heuristic:
+        return "the guarantee of a cell of the sweep is heuristic; set allow_heuristic"
+    if section["conditions"] and not gate.allow_conditional:
+        return f"of a cell of the sweep: {section['conditions'][0]}; set allow_conditional"
+    return None
+
+
+def alarm_doubt(gate: Gate, report: Mapping[str, Any], *, met: bool) -> str | None:
+    """Why a figure that rests on the guarantee is no evidence, because an attack found evidence
+    against that, nor one of attacks that would pass; None where none did, and for any other figure.
+    No gate can allow it."""
+    figure, alarms = gate.plain_figure, raised_alarms(report)
+    if figure is None or not alarms:
+        return None
+    if not figure.rests_on_guarantee and not (figure.section == "attacks" and met):
+        return None
+    return f"{alarm_words(*alarms[0])}; find out which of the two is wrong"
+
+
+def model_doubt(gate: Gate, report: Mapping[str, Any]) -> str | None:
+    """Why a figure of how the model decides is no evidence, because the model decides nothing or
+    is not shown to; None where it is evidence."""
+    if gate.allow_degenerate or not gate.judges_model:
+        return None
+    why = why_not_useful(report)
+    return None if why is None else f"{why}; train a model that is better, or set allow_degenerate"
+
+
+def as_judged_then(gate: Gate, report: Mapping[str, Any]) -> Gate:
+    """The gate as it was decided when the report was made, by what reports of its version record.
 
     For verification alone, which asks whether a report's gates follow from its figures by the rules
     of its time.
     """
-    return gate.model_copy(update={"allow_simulation": True, "allow_conditional": True})
+    allowed: dict[str, bool] = {}
+    if report["guarantee"].get("in_force") is None:
+        allowed |= {"allow_simulation": True, "allow_conditional": True}
+    if not is_compared(report):
+        allowed["allow_degenerate"] = True
+    return gate.model_copy(update=allowed)
 
 
 def _not_in_force(gate: Gate, report: Mapping[str, Any]) -> str | None:
@@ -71,6 +150,8 @@ def _conditional(gate: Gate, report: Mapping[str, Any]) -> str | None:
     condition = condition_of(report, gate.figure)
     if gate.allow_conditional or condition is None:
         return None
+    if isinstance(report["spec"]["model"].get("start"), Mapping):
+        return f"{condition}; start from no artifact, or set allow_conditional"
     if condition_of(report, "log_ratio_max") is None:
         return f"{condition}; use a gate on log_ratio_max with a clip, or set allow_conditional"
     # With several hypotheses that figure is no better evidence.

@@ -62,12 +62,14 @@ class GateResults:
         return sum(one.count(outcome) for one in self.evaluations)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-able: all gates in `gates`, and policy by policy in `evaluations`."""
+        """JSON-able: all gates in `gates`, each with its policy, and by policy in `evaluations`."""
         return {
             "experiment_id": self.experiment_id,
             "outcome": self.outcome,
             "reason": None if self.outcome else "no gate was given",
-            "gates": [dict(gate) for gate in self.gates],
+            "gates": [
+                {"policy": one.policy, **gate} for one in self.evaluations for gate in one.gates
+            ],
             "evaluations": [
                 {
                     "policy": one.policy,

@@ -5,10 +5,10 @@ Reports of earlier versions lack some of the figures; a table omits columns that
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fedaudit.reports.charts.chart import bound_text, figure_text
+from fedaudit.reports.charts.number_text import NO_FIGURE, bound_text, figure_text
 from fedaudit.reports.document.earlier_versions import privacy_cost_of, rate_of, why_no_rate
 from fedaudit.spec.metrics import RATES
 
@@ -39,29 +39,60 @@ class PageTable:
     rows: Sequence[tuple[str, ...]]
     remark: str = ""
     """The meaning of its columns, in words."""
-    notes: Mapping[str, str] = field(default_factory=dict)
-    """Notes that several rows share, stated once below the table: by the mark that these rows
-    carry."""
 
     @property
     def long(self) -> bool:
         """Whether the table is collapsed on the page."""
         return len(self.rows) > _MAX_OPEN_ROWS
 
+    @property
+    def empty(self) -> bool:
+        """Whether no row has a figure: a sentence then stands in its place."""
+        return all(cell == NO_FIGURE for row in self.rows for cell in row[1:-1])
 
-def fairness_tables(section: Section) -> list[PageTable]:
-    """The tables of one of the report's fairness sections."""
-    found = [_gaps(section), _rates(section), _by_hypothesis(section), _privacy_costs(section)]
-    return [_with_shared_notes(table) for table in found if table is not None]
+    @property
+    def reasons(self) -> list[str]:
+        """What its rows note, each once."""
+        return list(dict.fromkeys(row[-1] for row in self.rows if row[-1]))
 
 
-def _with_shared_notes(table: PageTable) -> PageTable:
-    """Replace a long note that several rows share by a mark."""
-    often = Counter(row[-1] for row in table.rows if len(row[-1]) > _LONG_NOTE)
+@dataclass(frozen=True)
+class FairnessTables:
+    """The tables of all attributes, with the notes that they share."""
+
+    by_section: list[list[PageTable]]
+    notes: Mapping[str, str]
+    """By the mark that rows carry, what they note; each is stated once for all tables."""
+
+
+def fairness_tables(sections: Sequence[Section]) -> FairnessTables:
+    """The tables of a report's fairness sections."""
+    found = [[table for table in _tables(section) if table is not None] for section in sections]
+    often = Counter(
+        row[-1]
+        for tables in found
+        for table in tables
+        if not table.empty
+        for row in table.rows
+        if len(row[-1]) > _LONG_NOTE
+    )
     repeated = [note for note, rows in often.items() if rows > 1]
     marks = {note: f"note {place}" for place, note in enumerate(repeated, start=1)}
-    rows = [(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows]
-    return replace(table, rows=rows, notes={mark: note for note, mark in marks.items()})
+    return FairnessTables(
+        by_section=[[_marked(table, marks) for table in tables] for tables in found],
+        notes={mark: note for note, mark in marks.items()},
+    )
+
+
+def _tables(section: Section) -> list[PageTable | None]:
+    return [_gaps(section), _rates(section), _by_hypothesis(section), _privacy_costs(section)]
+
+
+def _marked(table: PageTable, marks: Mapping[str, str]) -> PageTable:
+    """Replace shared notes by their marks; a table without figures states its reasons itself."""
+    if table.empty:
+        return table
+    return replace(table, rows=[(*row[:-1], marks.get(row[-1], row[-1])) for row in table.rows])
 
 
 def _gaps(section: Section) -> PageTable:
@@ -91,7 +122,7 @@ def _gaps(section: Section) -> PageTable:
 
 def _interval(interval: Mapping[str, Any] | None) -> str:
     if interval is None:
-        return "–"
+        return NO_FIGURE
     low, high = figure_text(interval["low"]), figure_text(interval["high"])
     return f"{low} to {high}"
 
@@ -99,7 +130,7 @@ def _interval(interval: Mapping[str, Any] | None) -> str:
 def _chance(null: Mapping[str, Any] | None) -> list[str]:
     """Mean, tail and p-value of a null."""
     if null is None:
-        return ["–", "–", "–"]
+        return [NO_FIGURE] * 3
     tail = f"≤ {figure_text(null['quantile_95'])}"
     if null["quantile_95"] is None:
         tail = f"≥ {figure_text(null['quantile_05'])}"

@@ -4,26 +4,31 @@ import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
-from fedaudit.reports.charts.chart import bound_text, figure_text
 from fedaudit.reports.charts.chart_choice import charts_of
+from fedaudit.reports.charts.number_text import bound_text, exact_text, figure_text, whole_text
 from fedaudit.reports.charts.series import Series
 from fedaudit.reports.document.earlier_versions import metric_of, why_no_privacy_cost
 from fedaudit.reports.document.endings import ON_PAGES
 from fedaudit.reports.document.guarantee_facts import guarantee_words
+from fedaudit.reports.document.outcome_words import favourable_words, for_readers
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.participation import participation_label
+from fedaudit.reports.document.verdict_parts import PART_TITLES
+from fedaudit.reports.page.attack_tables import attack_tables
 from fedaudit.reports.page.fairness_tables import fairness_tables
-from fedaudit.reports.sections.verdict import headline_metric
+from fedaudit.reports.page.style_sheets import screen_style
+from fedaudit.reports.verdict.worst_off import headline_metric
 
 _HERE = Path(__file__).parent
 _OUTCOMES: dict[GateOutcome, str] = {
@@ -42,31 +47,60 @@ class Link:
 
 
 def render(
-    document: Mapping[str, Any], series: Series | None = None, *, links: Sequence[Link] = ()
+    document: Mapping[str, Any],
+    series: Series | None = None,
+    *,
+    links: Sequence[Link] = (),
+    tail: Markup | None = None,
 ) -> str:
     """The page of a report document (version 1). Every value in it is escaped.
 
     `series`: the figures of the rounds; without it there are no curves over rounds. `links` are
-    shown above the report; a page for download has none.
+    shown above the report and `tail` below it; a page for download has neither.
     """
-    return _template().render(report=document, charts=charts_of(document, series), links=links)
+    shown = for_readers(document)
+    return (
+        page_environment()
+        .get_template("report.html")
+        .render(
+            report=shown,
+            charts=charts_of(shown, series),
+            tables=fairness_tables(shown["fairness"]),
+            attacks=attack_tables(shown.get("attacks") or []),
+            links=links,
+            tail=tail,
+        )
+    )
+
+
+def render_declared(document: Mapping[str, Any], *, links: Sequence[Link] = ()) -> str:
+    """The page of a declared ledger's report. Every value in it is escaped."""
+    return (
+        page_environment()
+        .get_template("declared.html")
+        .render(report=document, tables=fairness_tables(document["fairness"]), links=links)
+    )
 
 
 @cache
 def style_hash() -> str:
     """The hash of the page's style sheet for the Content-Security-Policy: its only permitted
     style."""
-    sheet = f"\n{_style()}\n"
+    sheet = f"\n{screen_style()}\n"
     return f"'sha256-{base64.b64encode(hashlib.sha256(sheet.encode()).digest()).decode()}'"
 
 
-@cache
-def _style() -> str:
-    return (_HERE / "report.css").read_text().rstrip("\n")
+def _moment(time: str | None) -> str:
+    """A time of the report, to the minute; it is in UTC."""
+    if time is None:
+        return "was not recorded"
+    found = datetime.fromisoformat(time)
+    return f"{found.day} {found:%b %Y, %H:%M} UTC"
 
 
 @cache
-def _template() -> Template:
+def page_environment() -> Environment:
+    """Where the templates of report pages are found, with the filters and names that they use."""
     environment = Environment(
         loader=FileSystemLoader(_HERE),
         autoescape=True,
@@ -76,6 +110,10 @@ def _template() -> Template:
     )
     environment.filters["figure"] = figure_text
     environment.filters["bound"] = bound_text
+    environment.filters["moment"] = _moment
+    environment.filters["exact"] = exact_text
+    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
+    environment.filters["whole"] = whole_text
     environment.filters["adjacency"] = adjacency_words
     environment.filters["observer"] = observer_words
     environment.filters["guarantee_words"] = guarantee_words
@@ -83,12 +121,13 @@ def _template() -> Template:
     environment.globals.update(
         outcomes=_OUTCOMES,
         endings=ON_PAGES,
-        fairness_tables=fairness_tables,
+        favourable_words=favourable_words,
+        parts=PART_TITLES,
         headline_metric=headline_metric,
         metric_of=metric_of,
         participation_label=participation_label,
         why_no_privacy_cost=why_no_privacy_cost,
-        style=Markup(_style()),
+        style=Markup(screen_style()),
         unbounded_release=unbounded_release,
     )
-    return environment.get_template("report.html")
+    return environment

@@ -1,8 +1,8 @@
 """The report's page as a PDF. Needs the extra `pdf`."""
 
 import re
-from functools import cache
-from pathlib import Path
+
+from fedaudit.reports.page.style_sheets import paper_chart_style, paper_style
 
 MISSING = (
     "a PDF needs WeasyPrint, which is not installed here: pip install 'fedaudit[pdf]', and the "
@@ -10,11 +10,10 @@ MISSING = (
     "from any browser"
 )
 
-_SHEET = "@page { size: A4; margin: 16mm 15mm 18mm; @bottom-right { content: counter(page) ' / ' \
-counter(pages); font: 9pt sans-serif; color: #555; } }"
-_VARIABLE = re.compile(r"(--[\w-]+):\s*([^;}]+)[;}]")
-_USE = re.compile(r"var\((--[\w-]+)\)")
+_STYLE = re.compile(r"<style>.*?</style>", re.DOTALL)
 _SVG = re.compile(r"<svg\b[^>]*>")
+_LONG_TABLE = re.compile(r'<details class="long">(.*?)</details>', re.DOTALL)
+_APPENDIX = "<section><h2>Figures behind the charts</h2>{}</section>\n</main>"
 
 
 class PdfUnavailableError(RuntimeError):
@@ -22,32 +21,34 @@ class PdfUnavailableError(RuntimeError):
 
 
 def pdf_of(page: str) -> bytes:
-    """The PDF of a report's HTML page. Nothing is fetched: the page holds all it needs.
+    """The PDF of a report's HTML page: all of its text, with long tables of rounds at its end.
 
-    Raises PdfUnavailableError.
+    Nothing is fetched: the page holds all it needs. Raises PdfUnavailableError.
     """
     try:
         # OSError: the wheel is installed, but a system library that it loads is not.
-        from weasyprint import CSS, HTML
+        from weasyprint import HTML
         from weasyprint.urls import URLFetcher
     except (ImportError, OSError) as error:
         raise PdfUnavailableError(MISSING) from error
-    document = HTML(string=_with_styled_charts(page), url_fetcher=URLFetcher(allowed_protocols=()))
-    pdf: bytes = document.write_pdf(stylesheets=[CSS(string=_SHEET)])
+    fetcher = URLFetcher(allowed_protocols=())
+    pdf: bytes = HTML(string=paper_page(page), url_fetcher=fetcher).write_pdf()
     return pdf
 
 
-def _with_styled_charts(page: str) -> str:
-    """The page with a copy of its colours in every chart, where WeasyPrint looks for them."""
-    style = f"<style>{_chart_styles()}</style>"
-    return _SVG.sub(lambda found: found[0] + style, page)
+def paper_page(page: str) -> str:
+    """The page as it is printed: in the style of paper, with long tables of rounds at its end.
+
+    Every chart has a copy of the style, since WeasyPrint looks for it there.
+    """
+    styled = _STYLE.sub(lambda _: f"<style>{paper_style()}</style>", page, count=1)
+    charts = f"<style>{paper_chart_style()}</style>"
+    return _with_appendix(_SVG.sub(lambda found: found[0] + charts, styled))
 
 
-@cache
-def _chart_styles() -> str:
-    """The report's style rules with variables replaced by the values of the light theme."""
-    css = (Path(__file__).parent / "report.css").read_text()
-    root = css[css.index(":root") : css.index("}") + 1]
-    values = {name: value.strip() for name, value in _VARIABLE.findall(root)}
-    outside_media = css[css.index("\nbody") : css.rindex("@media (max-width")]
-    return _USE.sub(lambda found: values[found[1]], outside_media)
+def _with_appendix(page: str) -> str:
+    """The page with the tables of many rounds moved to its end, where they separate no text."""
+    tables = "".join(_LONG_TABLE.findall(page))
+    if not tables:
+        return page
+    return _LONG_TABLE.sub("", page).replace("</main>", _APPENDIX.format(tables), 1)

@@ -1,6 +1,5 @@
 """Statements about a report that several formats share, worded once."""
 
-import json
 from typing import assert_never
 
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
@@ -9,7 +8,7 @@ from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.mechanisms.base import MechanismFacts, NoiseOrigin
 from fedaudit.privacy.mechanisms.no_mechanism import NoPrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import known_facts
-from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.document.outcome_words import derived_outcome
 from fedaudit.reports.readings.document_fields import (
     Document,
     figure,
@@ -42,6 +41,15 @@ def held_out(document: Document) -> str:
     return HELD_OUT_WITH_NOISE if noised else HELD_OUT
 
 
+def attacks(document: Document) -> list[str]:
+    """What each attack on the run found, an alarm first."""
+    return [
+        f"{'ALARM by the attack' if part_at(one, 'alarm') else 'Attack'} "
+        f"{text_at(one, 'kind') or 'of unknown kind'}: {text_at(one, 'statement') or 'unknown'}"
+        for one in parts_at(document, "attacks")
+    ]
+
+
 def kind(document: Document) -> str | None:
     """formal, heuristic or none; None where the report does not say."""
     return text_at(document, "guarantee", "kind")
@@ -68,7 +76,7 @@ def noise_origin(document: Document) -> NoiseOrigin | None:
     match stated:
         case "none":
             return NoPrivacyMechanism.facts.noise_origin
-        case "formal" | "heuristic" | None:
+        case "formal" | "heuristic" | "declared" | None:
             known = mechanism_facts(document)
             return None if known is None else known.noise_origin
         case _:
@@ -94,14 +102,12 @@ def observer(name: str) -> str:
 def favourable_outcome(document: Document) -> str:
     """The rule behind rates and gaps, in words; without a rule a numeric target has no favourable
     outcome."""
-    favourable = value_at(document, "spec", "fairness", "favourable")
-    if favourable is not None:
-        return json.dumps(favourable)
-    classifies = (
-        text_at(document, "spec", "training", "loss") == "cross-entropy"
-        or text_at(document, "spec", "model", "kind") == "logistic"
-    )
-    return "the positive class" if classifies else "none was declared"
+    return derived_outcome(document) or "none was declared"
+
+
+def group_name(group: Document) -> str:
+    """What a group is called: its label, or its code where it has none."""
+    return text_at(group, "label") or text_at(group, "value") or "not named"
 
 
 def epsilon_max(document: Document) -> float | None:
@@ -169,11 +175,23 @@ def model(document: Document) -> str:
     size = figure(number_at(document, "data", "parameters"))
     hypotheses = figure(number_at(document, "spec", "training", "hypotheses"))
     parts = settings(part_at(document, "spec", "model")) or "unknown"
-    return f"Released parameters: {size}; hypotheses: {hypotheses}; model: {parts}."
+    if sends_nothing(document):
+        return f"Released parameters: none; each client has a model of its own: {parts}."
+    personal = text_at(document, "utility", "method", "personalised")
+    own = "" if personal is None else f" The figures are of other models: {personal}."
+    return f"Released parameters: {size}; hypotheses: {hypotheses}; model: {parts}.{own}"
+
+
+def sends_nothing(document: Document) -> bool:
+    """Whether training sent nothing from any client."""
+    method = part_at(document, "utility", "method")
+    return bool(method) and text_at(document, "utility", "method", "sent") is None
 
 
 def trained(document: Document) -> str:
     """How training went, in one sentence."""
+    if sends_nothing(document):
+        return "No round was played, as every client trains for itself."
     rounds = figure(number_at(document, "utility", "rounds"))
     best = figure(number_at(document, "utility", "best_round"))
     ended = text_at(document, "utility", "stopped_by") or "unknown"

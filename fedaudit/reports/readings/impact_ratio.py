@@ -32,6 +32,14 @@ NOTICE = (
 FOUR_FIFTHS = 0.8
 # Rates are ratios of counts, so a ratio meant to be 0.8 may lie below it by a rounding error.
 _ROUNDING = 1e-9
+_WHICH_ROWS = {
+    False: "Rates come from rows held out of training, pooled over clients: test data, not the "
+    "history of a tool in use.",
+    True: "Rates come from the rows of the audited table. Whether they were held out of training, "
+    "and whether they are of the tool's use, is not known here.",
+}
+"""By whether the report is of an audit of predictions."""
+_COUNTS_OF_ROUNDS = "holders of the scope ledger:read get the counts of every round."
 _JOINED = ("_", " and ", " & ", " x ", "_x_", "-", "*", "/", "+", ", ", ",")
 
 Reading = Literal["below four fifths", "at least four fifths"]
@@ -41,6 +49,9 @@ class ImpactRatioCategory(ReadingPart):
     """One row of a table; a suppressed category shows its name alone."""
 
     category: str
+    """The group's label, or its code where it has none."""
+    value: str | None
+    """The code in the data."""
     suppressed: bool
     rate: Share | None
     impact_ratio: Share | None
@@ -142,7 +153,8 @@ def _category(group: Document, highest: float | None, *, compared: int) -> Impac
         ratio = rate / highest
         reading = _read(ratio)
     return ImpactRatioCategory(
-        category=text_at(group, "value") or "not named",
+        category=facts.group_name(group),
+        value=text_at(group, "value"),
         suppressed=value_at(group, "suppressed") is True,
         rate=rate,
         impact_ratio=ratio,
@@ -191,7 +203,8 @@ def _rate(document: Document) -> Literal["selection", "scoring"] | None:
 
 def _definition(document: Document, rate: str | None) -> str:
     rule = facts.favourable_outcome(document)
-    common = f"The share of a category's held-out rows whose prediction is favourable: {rule}."
+    rows = "audited rows" if _is_audit(document) else "held-out rows"
+    common = f"The share of a category's {rows} whose prediction is favourable: {rule}."
     if rate != "scoring":
         return common
     return (
@@ -200,19 +213,35 @@ def _definition(document: Document, rate: str | None) -> str:
     )
 
 
+def _is_audit(document: Document) -> bool:
+    """Whether the report is of an audit of predictions, which knows no training."""
+    return text_at(document, "subject") == "predictions"
+
+
+def _useless(document: Document) -> list[str]:
+    why = text_at(document, "utility", "reasons", "degenerate")
+    if value_at(document, "utility", "degenerate") is not True:
+        return []
+    return [
+        f"The model decides nothing ({why}), so its ratios say nothing of how it would treat "
+        "people."
+    ]
+
+
 def _notes(document: Document, tables: list[ImpactRatioTable]) -> list[str]:
     size = number_at(document, "spec", "fairness", "minimum_group_size")
     small = "the report's minimum" if size is None else f"{size:g} scored rows"
     notes = [
-        "Rates come from rows held out of training, pooled over clients: test data, not the "
-        "history of a tool in use.",
+        *_useless(document),
+        _WHICH_ROWS[_is_audit(document)],
         f"A category with fewer than {small} is suppressed, and another with it where its figures "
         "would follow; either may have the highest rate or the lowest. The local law's own limit "
         "is 2 % of the data, and it wants the figures of a category so left out.",
-        "How many rows and selections a category has is confidential and not part of a report; "
-        "holders of the scope ledger:read get the counts of every round.",
-        "Missing values are counted over all rows of the federation, held out or not.",
+        "How many rows and selections a category has is confidential and not part of a report"
+        + ("." if _is_audit(document) else "; " + _COUNTS_OF_ROUNDS),
     ]
+    if not _is_audit(document):
+        notes.append("Missing values are counted over all rows of the federation, held out or not.")
     if not any(one.intersection_of for one in tables):
         notes.append(
             "There is no table of intersections: name the attributes to be combined in "

@@ -1,4 +1,7 @@
-"""A model card in Markdown, with the sections of Mitchell et al. (2019), from a report alone."""
+"""A model card in Markdown, with the sections of Mitchell et al. (2019), from a report alone.
+
+YAML stands in front of it, as on the Hugging Face Hub.
+"""
 
 from collections.abc import Iterable
 
@@ -15,9 +18,20 @@ from fedaudit.reports.readings.document_fields import (
     text_at,
     texts_at,
 )
+from fedaudit.reports.readings.front_matter import front_matter
 from fedaudit.reports.readings.markdown import bullets, plain, table
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.spec.metrics import RATES
+
+_UTILITY = (
+    "validation_loss",
+    "baseline_loss",
+    "accuracy",
+    "baseline_accuracy",
+    "accuracy_over_baseline",
+    "prediction_share",
+)
+"""The baseline is a prediction that looks at nothing."""
 
 
 def model_card(document: Document) -> str:
@@ -39,7 +53,7 @@ def model_card(document: Document) -> str:
         "Caveats": bullets(map(plain, texts_at(document, "limits"))) or [f"{NOT_STATED}."],
         "Evidence": _evidence(document),
     }
-    lines = [f"# Model card: {name}"]
+    lines = [*front_matter(document), "", f"# Model card: {name}"]
     for title, content in sections.items():
         lines += ["", f"## {title}", "", *content]
     return "\n".join([*lines, ""])
@@ -98,10 +112,7 @@ def _training_data(document: Document) -> list[str]:
 
 def _analyses(document: Document) -> list[str]:
     utility = part_at(document, "utility")
-    rows = [
-        [plain(name.replace("_", " ")), *_value(utility, name)]
-        for name in ("validation_loss", "accuracy")
-    ]
+    rows = [[plain(name.replace("_", " ")), *_value(utility, name)] for name in _UTILITY]
     lines = table(["Figure", "Value", "Note"], rows)
     for section in parts_at(document, "fairness"):
         lines += ["", *_fairness(section)]
@@ -115,7 +126,7 @@ def _analyses(document: Document) -> list[str]:
 def _fairness(section: Document) -> list[str]:
     attribute = plain(text_at(section, "attribute") or "an attribute that is not named")
     groups = [
-        [_cell(group, "value"), *(_rate(group, rate) for rate in RATES)]
+        [plain(facts.group_name(group)), *(_rate(group, rate) for rate in RATES)]
         for group in parts_at(section, "groups")
     ]
     gaps = [
@@ -138,6 +149,7 @@ def _privacy(document: Document) -> list[str]:
         f"{facts.mechanism(document) or 'unknown'}.",
         *facts.spent(document),
         text_at(document, "guarantee", "statement"),
+        *facts.attacks(document),
     ]
     return bullets(plain(one) for one in stated if one)
 

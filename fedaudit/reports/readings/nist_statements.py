@@ -293,15 +293,29 @@ def _gaps(section: Document) -> str:
     for name, metric in part_at(section, "metrics").items():
         stated.append(f"{name} {figure(number_at(metric, 'value'))}")
     hidden = sum(one.get("suppressed") is True for one in parts_at(section, "groups"))
-    return f"By {attribute}: {', '.join(stated) or 'no metric'}; suppressed groups: {hidden}."
+    outcome = text_at(section, "favourable")
+    counted = "" if outcome is None else f" (favourable: {outcome})"
+    return (
+        f"By {attribute}{counted}: {', '.join(stated) or 'no metric'}; suppressed groups: {hidden}."
+    )
 
 
 def _attacks(document: Document) -> NistStatement:
-    kinds = sorted({text_at(one, "kind") or "unknown" for one in parts_at(document, "attacks")})
+    attacks = parts_at(document, "attacks")
+    done = [one for one in attacks if text_at(one, "status") != "not-done"]
+    kinds = sorted({text_at(one, "kind") or "unknown" for one in done})
+    alarms = sorted({text_at(one, "kind") or "unknown" for one in done if part_at(one, "alarm")})
+    raised = (
+        f" An alarm was raised by: {', '.join(alarms)}; what was found contradicts the guarantee."
+        if alarms
+        else ""
+    )
+    left = " Others were asked for and not carried out." if len(done) < len(attacks) else ""
     return _statement(
         "Was the model attacked?",
         IN_PART if kinds else NOT_SHOWN,
         f"Attacks in the report: {', '.join(kinds)}. An attack that fails is no guarantee."
+        f"{raised}{left}"
         if kinds
         else "No attack was run: nothing says what an adversary recovers.",
     )

@@ -187,6 +187,13 @@ def _parameters(document: Document) -> dict[str, float]:
     return {"epsilon": epsilon, "delta": delta}
 
 
+_SERVER = (
+    "Clients hold the data and compute updates; the server sees who sends, averages the updates "
+    "and holds the models."
+)
+_NO_SERVER = "Clients hold the data and train models of their own; no server is sent anything."
+
+
 def _deployment_model(document: Document) -> dict[str, str]:
     name, details = "Federated", "Data stay with the clients. Who adds noise is not known."
     origin = facts.noise_origin(document)
@@ -198,9 +205,8 @@ def _deployment_model(document: Document) -> dict[str, str]:
         "model_name": name,
         "model_name_details": plain(details),
         "actors": plain(
-            "Clients hold the data and compute updates; the server sees who sends, averages the "
-            f"updates and holds the models. The guarantee is against {stated}. Whether these "
-            "parties can be trusted so far is not stated by this run."
+            f"{_NO_SERVER if facts.sends_nothing(document) else _SERVER} The guarantee is against "
+            f"{stated}. Whether these parties can be trusted so far is not stated by this run."
         ),
         "release_type": "One release",
         "release_type_details": (

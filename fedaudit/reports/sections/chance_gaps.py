@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.permutation import NO_GAP, Null, permutation_nulls, score_nulls
 from fedaudit.reports.document.document import MetricSection, NullSection
-from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.document.material import ScoredMaterial
 from fedaudit.spec.metrics import is_ratio
 
 _OTHER_TAIL = {
@@ -16,7 +16,7 @@ _OTHER_TAIL = {
 
 def with_nulls(
     metrics: Mapping[str, MetricSection],
-    material: ReportMaterial,
+    material: ScoredMaterial,
     attribute: str,
     disclosure: Disclosure,
     *,

@@ -8,7 +8,7 @@ from fedaudit.reports.document.document import (
     ClientAveragedSection,
     FigureSection,
 )
-from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.document.material import ScoredMaterial
 from fedaudit.spec.metrics import RATES
 
 _COMBINED = (
@@ -18,7 +18,7 @@ _COMBINED = (
 
 
 def client_averaged(
-    material: ReportMaterial, attribute: str, disclosure: Disclosure
+    material: ScoredMaterial, attribute: str, disclosure: Disclosure
 ) -> tuple[ClientAveragedSection | None, str | None]:
     """The section of one attribute, or None and the reason why there is none.
 

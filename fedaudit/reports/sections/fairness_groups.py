@@ -2,6 +2,7 @@
 none."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.fairness.metrics import group_rates
 from fedaudit.fairness.scores import NO_ACCURACY, GroupScores, group_scores
 from fedaudit.reports.document.document import GroupSection
+from fedaudit.reports.sections.group_gains import GroupGain, no_gain
 from fedaudit.spec.metrics import RATES
 
 NOT_HANDED_OVER = "the run did not hand over what its rows scored by group"
@@ -30,10 +32,11 @@ def group_sections(
     *,
     scores: GroupScores | None,
     root_mean: bool,
+    gains: Sequence[GroupGain] | None = None,
 ) -> list[GroupSection]:
     """Rates from counts [groups, 4], accuracy and loss from scores, of the disclosed groups.
 
-    `root_mean` as in `group_scores`.
+    `root_mean` as in `group_scores`; `gains`: of each group, its accuracy beside the constant's.
     """
     rates = shown_rates(pooled, has_favourable_outcome=disclosure.rule.has_favourable_outcome)
     measured = _measured(scores, len(values), root_mean=root_mean)
@@ -46,8 +49,20 @@ def group_sections(
             reasons = dict.fromkeys(figures, disclosure.reason)
             figures = dict.fromkeys(figures)
         reasons["rows"] = SIZES_CONFIDENTIAL
+        gain = no_gain(NOT_HANDED_OVER) if gains is None else gains[place]
+        if not shown:
+            gain = no_gain(disclosure.reason or "")
+        reasons |= gain.reasons
+        fields: dict[str, Any] = {**figures, **gain.fields}
         sections.append(
-            GroupSection(value=value, suppressed=not shown, rows=None, reasons=reasons, **figures)
+            GroupSection(
+                value=value,
+                label=None,
+                suppressed=not shown,
+                rows=None,
+                reasons=reasons,
+                **fields,
+            )
         )
     return sections
 

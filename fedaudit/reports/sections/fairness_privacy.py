@@ -39,7 +39,7 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
             max_rows=release.max_rows,
         ),
         in_force=in_force,
-        statement=_statement(release, epsilon, in_force=in_force),
+        statement=_statement(release, epsilon, releases=releases, in_force=in_force),
     )
 
 
@@ -54,7 +54,7 @@ def is_secret(spec: ExperimentSpec) -> bool:
             assert_never(spec.privacy.noise)
 
 
-def _statement(release: CountRelease, epsilon: float, *, in_force: bool) -> str:
+def _statement(release: CountRelease, epsilon: float, *, releases: int, in_force: bool) -> str:
     match release.unit:
         case "client":
             who = (
@@ -67,8 +67,9 @@ def _statement(release: CountRelease, epsilon: float, *, in_force: bool) -> str:
             assert_never(release.unit)
     delta = f", delta = {release.delta:g}" if release.delta else ""
     found = (
-        f"Formal. The fairness figures of this report satisfy epsilon = {at_most(epsilon)}{delta} "
-        f"against {observer_words(release.observer)}, under {adjacency_words(release.adjacency)}: "
+        f"Formal. The fairness figures of {_published(releases)} satisfy "
+        f"epsilon = {at_most(epsilon)}{delta} against {observer_words(release.observer)}, under "
+        f"{adjacency_words(release.adjacency)}: "
         f"whether the figures of {who}. The model is taken as given."
     )
     if not in_force:
@@ -77,3 +78,9 @@ def _statement(release: CountRelease, epsilon: float, *, in_force: bool) -> str:
             "subtract it, so the guarantee is not in force and protects nobody."
         )
     return found
+
+
+def _published(releases: int) -> str:
+    if releases == 1:
+        return "this report"
+    return f"this report and of its validated rounds ({releases - 1}), all together,"

@@ -12,11 +12,13 @@ from fedaudit.reports.document.document import (
     MetricSection,
 )
 from fedaudit.reports.document.held_out_document import IntervalSection
-from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.document.material import ScoredMaterial
 from fedaudit.reports.sections.chance_gaps import with_nulls
 from fedaudit.reports.sections.client_averaged import client_averaged
 from fedaudit.reports.sections.fairness_groups import NOT_HANDED_OVER, group_sections
 from fedaudit.reports.sections.fairness_hypotheses import hypothesis_sections
+from fedaudit.reports.sections.group_gains import group_gains
+from fedaudit.reports.sections.last_rounds import with_last_rounds
 from fedaudit.reports.sections.noised_fairness import noised_section
 from fedaudit.reports.sections.privacy_cost_section import privacy_cost_by_group
 from fedaudit.reports.sections.rounded_fairness import rounded_section
@@ -24,8 +26,12 @@ from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import SCORE_METRICS
 
 
-def fairness_sections(material: ReportMaterial) -> list[FairnessSection]:
+def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
     """One section for each attribute: the sensitive attributes of the spec, then intersections."""
+    return with_last_rounds(_published_sections(material), material)
+
+
+def _published_sections(material: ScoredMaterial) -> list[FairnessSection]:
     attributes = material.spec.fairness.attributes
     match material.published:
         case NoisedCounts():
@@ -39,7 +45,7 @@ def fairness_sections(material: ReportMaterial) -> list[FairnessSection]:
             assert_never(material.published)
 
 
-def exact_sections(material: ReportMaterial) -> list[FairnessSection]:
+def exact_sections(material: ScoredMaterial) -> list[FairnessSection]:
     """The sections from the counts as they are, whatever is published."""
     return [
         _section(material, attribute, stream)
@@ -47,7 +53,7 @@ def exact_sections(material: ReportMaterial) -> list[FairnessSection]:
     ]
 
 
-def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessSection:
+def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessSection:
     """`stream`: the attribute's position, which gives it random numbers of its own."""
     values = material.federation.attributes[attribute]
     disclosure = material.disclosures[attribute]
@@ -70,6 +76,7 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
             disclosure,
             scores=material.result.scores.get(attribute),
             root_mean=material.spec.training.root_mean,
+            gains=group_gains(material, attribute, stream=stream),
         ),
         metrics=with_nulls(
             _metrics(material, attribute, disclosure, stream),
@@ -89,7 +96,7 @@ def _section(material: ReportMaterial, attribute: str, stream: int) -> FairnessS
 
 
 def _metrics(
-    material: ReportMaterial, attribute: str, disclosure: Disclosure, stream: int
+    material: ScoredMaterial, attribute: str, disclosure: Disclosure, stream: int
 ) -> dict[str, MetricSection]:
     asked = material.spec.fairness.intervals
     intervals = {}
@@ -101,7 +108,7 @@ def _metrics(
     }
 
 
-def _figures(material: ReportMaterial, attribute: str, disclosure: Disclosure) -> list[Figure]:
+def _figures(material: ScoredMaterial, attribute: str, disclosure: Disclosure) -> list[Figure]:
     found = gaps(material.result.fairness[attribute].sum(axis=0), disclosure)[0]
     scores = material.result.scores.get(attribute)
     if scores is None:
@@ -110,7 +117,7 @@ def _figures(material: ReportMaterial, attribute: str, disclosure: Disclosure) -
 
 
 def _intervals(
-    material: ReportMaterial,
+    material: ScoredMaterial,
     attribute: str,
     disclosure: Disclosure,
     stream: int,

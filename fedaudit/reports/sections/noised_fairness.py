@@ -1,21 +1,26 @@
 """The fairness section from counts with noise, and nothing else of the held-out people."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.fairness.coarse import without_dust
 from fedaudit.fairness.counts import scored_rows
+from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.gaps import Figure, gaps_between
 from fedaudit.fairness.intervals import Interval
 from fedaudit.fairness.noised_intervals import METHOD, noised_intervals
-from fedaudit.fairness.published_counts import NoisedCounts, plausible
+from fedaudit.fairness.published_counts import Counts, NoisedCounts, plausible
 from fedaudit.reports.document.document import (
     FairnessSection,
     GroupSection,
     MetricSection,
 )
 from fedaudit.reports.document.held_out_document import IntervalSection
-from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.document.material import ScoredMaterial
 from fedaudit.reports.sections.fairness_groups import shown_rates
+from fedaudit.reports.sections.group_gains import GAIN_FIELDS
 from fedaudit.reports.sections.privacy_cost_section import privacy_cost_by_group
 from fedaudit.spec.metrics import RATES, SCORE_METRICS
 
@@ -27,11 +32,11 @@ CHECKED_BEFORE = (
     "noise was added after the exact figures had been computed twice from the rows; how the two "
     "compare would be a figure without noise"
 )
-_NOT_NOISED = ("accuracy", "loss")
+_NOT_NOISED = ("accuracy", "loss", *GAIN_FIELDS)
 
 
 def noised_section(
-    material: ReportMaterial, attribute: str, noised: NoisedCounts
+    material: ScoredMaterial, attribute: str, noised: NoisedCounts
 ) -> FairnessSection:
     """Rates and gaps of one attribute, with intervals that take in the noise.
 
@@ -41,14 +46,9 @@ def noised_section(
     """
     values = material.federation.attributes[attribute]
     rule = material.disclosures[attribute].rule
-    counts = plausible(noised.counts[attribute])
-    rows = scored_rows(counts)
-    shown = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)
+    counts, shown, figures = noised_gaps(noised.counts[attribute], rule)
     costs, why_no_costs = privacy_cost_by_group(material, attribute, rule)
     combined = material.spec.fairness.combinations.get(attribute)
-    [figures] = gaps_between(
-        counts[np.newaxis], shown[np.newaxis], reference=rule.reference, rows=rows[np.newaxis]
-    )
     level = _level(material)
     intervals = {}
     if level is not None:
@@ -74,7 +74,21 @@ def noised_section(
     )
 
 
-def _level(material: ReportMaterial) -> float | None:
+def noised_gaps(
+    noised: Counts, rule: DisclosureRule
+) -> tuple[Counts, NDArray[np.bool_], list[Figure]]:
+    """From counts with noise [groups, 4]: those that rates are made of, the groups [groups] that
+    look large enough for a rate to mean something, and the METRICS between these."""
+    counts = plausible(noised)
+    rows = scored_rows(counts)
+    shown = np.array([rule.is_large(int(size)) and size > 0 for size in rows], dtype=np.bool_)
+    [figures] = gaps_between(
+        counts[np.newaxis], shown[np.newaxis], reference=rule.reference, rows=rows[np.newaxis]
+    )
+    return counts, shown, figures
+
+
+def _level(material: ScoredMaterial) -> float | None:
     asked = material.spec.fairness.intervals
     return None if asked is None else asked.level
 
@@ -86,6 +100,7 @@ def _groups(
     rates = shown_rates(counts, has_favourable_outcome=True)
     found = []
     for place, value in enumerate(values):
+        figures: dict[str, Any]
         figures, reasons = rates[place]
         if not shown[place]:
             figures = dict.fromkeys(RATES)
@@ -93,6 +108,7 @@ def _groups(
         found.append(
             GroupSection(
                 value=value,
+                label=None,
                 suppressed=not shown[place],
                 rows=int(counts[place].sum()),
                 reasons={**reasons, **dict.fromkeys(_NOT_NOISED, WITHHELD)},
@@ -123,17 +139,12 @@ def _interval(value: float, found: Interval, level: float) -> IntervalSection | 
     if found.low is None or found.high is None:
         return None
     return IntervalSection(
-        low=_decimal(min(found.low, value)),
-        high=_decimal(max(found.high, value)),
+        low=without_dust(min(found.low, value)),
+        high=without_dust(max(found.high, value)),
         level=level,
         method=METHOD,
         samples=None,
     )
-
-
-def _decimal(value: float) -> float:
-    """A difference of decimals without binary dust."""
-    return float(f"{value:.12g}")
 
 
 def _withheld() -> MetricSection:

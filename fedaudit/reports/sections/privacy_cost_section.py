@@ -10,8 +10,9 @@ from fedaudit.fairness.privacy_cost_by_group import Membership, membership
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.reports.document.document import GroupPrivacyCost, PrivacyCostSection
-from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.document.material import ReportMaterial, ScoredMaterial
 
+_NO_TRAINING = "the training is not known here"
 _NOT_ASKED_FOR = (
     "fairness.privacy_cost_by_group is off: figures by group say something of the sensitive values "
     "of training clients, whom the guarantee speaks of, so they are shown on request only"
@@ -35,9 +36,11 @@ _FIGURES = (*_NEVER_SHOWN, "leakage_mean", "participations_mean", "refusals_mean
 
 
 def privacy_cost_by_group(
-    material: ReportMaterial, attribute: str, rule: DisclosureRule
+    material: ScoredMaterial, attribute: str, rule: DisclosureRule
 ) -> tuple[PrivacyCostSection | None, str | None]:
     """The section of one attribute, or None and the reason why there is none."""
+    if not isinstance(material, ReportMaterial):
+        return None, _NO_TRAINING
     secret = mechanism_of(material.spec).no_group_costs
     if secret is not None:
         return None, secret

@@ -1,11 +1,14 @@
 """The privacy section: leakage under metric privacy, epsilon with a delta, or neither."""
 
+from collections.abc import Mapping
 from typing import assert_never
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.privacy.guarantees.guarantee import Guarantee
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.metric.leakage import (
     leakage,
@@ -13,7 +16,7 @@ from fedaudit.privacy.metric.leakage import (
     training_releases,
 )
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
-from fedaudit.privacy.planning.plan import ObserverEpsilon
+from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
 from fedaudit.privacy.planning.theorem_sum import theorem_sum
 from fedaudit.reports.document.document import (
     ClusterLeakage,
@@ -25,6 +28,8 @@ from fedaudit.reports.document.endings import chosen_by_losses
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.sections.between_hypotheses_section import between_hypotheses
 from fedaudit.reports.sections.record_budget_section import records_section
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.training import StoppedBy
 
 _LEAKAGE = (
     "leakage_median",
@@ -54,18 +59,49 @@ def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
 
     No subject is charged more often than a budget allows. Empty where the run did not end early.
     """
-    plan, result, mechanism = material.plan, material.result, mechanism_of(material.spec)
-    if plan is None or not chosen_by_losses(result.stopped_by):
+    result = material.result
+    return planned_epsilons(
+        material.spec,
+        material.plan,
+        material.compositions,
+        rounds=result.rounds,
+        stopped_by=result.stopped_by,
+    )
+
+
+def planned_epsilons(
+    spec: ExperimentSpec,
+    plan: SpendingPlan | None,
+    compositions: Mapping[Observer, ArrayLike],
+    *,
+    rounds: int,
+    stopped_by: StoppedBy | None,
+) -> tuple[ObserverEpsilon, ...]:
+    """The same, of a run of a spec that has played so many rounds.
+
+    `compositions`: what its ledger has counted.
+    """
+    if plan is None or not chosen_by_losses(stopped_by):
         return ()
-    left = max(0, material.spec.training.rounds - result.rounds)
+    mechanism, left = mechanism_of(spec), max(0, spec.training.rounds - rounds)
     most = {}
-    for observer, played in material.compositions.items():
+    for observer, played in compositions.items():
         counts = np.asarray(played, dtype=np.int64)
         most[observer] = counts + left
         allowed = mechanism.compositions_within_budget(plan, observer)
         if allowed is not None:
             most[observer] = np.maximum(counts, np.minimum(most[observer], allowed))
     return plan.spent(most)
+
+
+def guarantee_of(material: ReportMaterial) -> Guarantee:
+    """The guarantee of the run, with what it spent."""
+    return mechanism_of(material.spec).guarantee(
+        n=material.inputs.n,
+        epsilons=spent(material),
+        planned=planned(material),
+        layers=material.inputs.component_sizes,
+    )
 
 
 def privacy_section(material: ReportMaterial) -> Privacy:
@@ -83,15 +119,21 @@ def privacy_section(material: ReportMaterial) -> Privacy:
 
 
 def _unbounded(material: ReportMaterial) -> Privacy:
-    missing = (*_LEAKAGE, "epsilon_max", "records", "noise_multiplier")
+    missing = (*_LEAKAGE, "epsilon_max", "epsilon_planned", "records", "noise_multiplier")
     return Privacy(
         **dict.fromkeys(missing),
         participations_max=int(_ordered(material).max(initial=0)),
         refusals=material.refusals,
         withheld=material.withheld,
         epsilon=[],
-        reasons=dict.fromkeys(missing, why_unbounded(material.inputs)),
+        reasons=dict.fromkeys(missing, _why_unbounded(material)),
     )
+
+
+def _why_unbounded(material: ReportMaterial) -> str:
+    if not material.spec.training.method.releases:
+        return "training sent nothing from any client, so there is no release to count"
+    return why_unbounded(material.inputs)
 
 
 def _noise_multiplier(material: ReportMaterial, reasons: dict[str, str]) -> float | None:
@@ -111,7 +153,9 @@ def _with_epsilon(material: ReportMaterial) -> Privacy:
     records = None
     if plan.records is None:
         reasons["records"] = _NOT_BY_RECORD
-    else:
+    if not chosen_by_losses(material.result.stopped_by):
+        reasons["epsilon_planned"] = "validation losses did not end the run early"
+    if plan.records is not None:
         records = records_section(material, plan.records)
     # The last observer is the one that sees who takes part, if any observer does.
     seen = np.asarray(material.compositions[plan.observers[-1]])
@@ -131,6 +175,7 @@ def _with_epsilon(material: ReportMaterial) -> Privacy:
             )
             for one in found
         ],
+        epsilon_planned=max((one.value for one in planned(material)), default=None),
         records=records,
         noise_multiplier=_noise_multiplier(material, reasons),
         reasons=reasons,
@@ -146,7 +191,8 @@ def _with_leakage(material: ReportMaterial) -> Privacy:
         noise_multiplier=nu,
     )
     by_cluster = _by_cluster(material)
-    reasons = {"epsilon_max": NO_EPSILON, "records": _NOT_BY_RECORD}
+    reasons = {"records": _NOT_BY_RECORD}
+    reasons |= dict.fromkeys(("epsilon_max", "epsilon_planned"), NO_EPSILON)
     if by_cluster is None:
         reasons["leakage_by_cluster"] = "the clusters of the clients were not handed over"
     if material.inputs.components is None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from fedaudit import __version__
+from fedaudit.version import __version__
 
 _LIBRARIES = ("numpy", "pyarrow", "torch")
 

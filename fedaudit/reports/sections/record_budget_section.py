@@ -11,8 +11,8 @@ import numpy as np
 from fedaudit.fairness.disclosure import Disclosure, size_rule
 from fedaudit.privacy.records.record_groups import enclosing
 from fedaudit.privacy.records.record_spending import GroupSpending, RecordSpending
-from fedaudit.reports.document.document import RecordGroupSection, RecordsSection
 from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.document.records_document import RecordGroupSection, RecordsSection
 
 
 def records_section(material: ReportMaterial, records: RecordSpending) -> RecordsSection:

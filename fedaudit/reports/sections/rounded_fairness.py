@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.coarse import digit_step, nearest, outward, step_of
+from fedaudit.fairness.coarse import digit_step, nearest, outward, step_of, without_dust
 from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.gaps import Figure, gaps_between
 from fedaudit.fairness.metrics import spread
@@ -20,7 +20,7 @@ from fedaudit.reports.document.document import (
     NullSection,
 )
 from fedaudit.reports.document.held_out_document import IntervalSection
-from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.document.material import ScoredMaterial
 from fedaudit.reports.sections.fairness_groups import shown_rates
 from fedaudit.spec.metrics import METRICS, RATES
 
@@ -32,7 +32,7 @@ _LEAST_P = 0.01
 
 
 def rounded_section(
-    exact: FairnessSection, material: ReportMaterial, rounder: Rounder
+    exact: FairnessSection, material: ScoredMaterial, rounder: Rounder
 ) -> FairnessSection:
     """The section of one attribute from that of its exact counts.
 
@@ -45,7 +45,7 @@ def rounded_section(
 class _Rounding:
     """One attribute's figures, rounded."""
 
-    def __init__(self, exact: FairnessSection, material: ReportMaterial, rounder: Rounder) -> None:
+    def __init__(self, exact: FairnessSection, material: ScoredMaterial, rounder: Rounder) -> None:
         self._exact, self._material, self._rounder = exact, material, rounder
         self._name = exact.attribute
         rule = material.disclosures[self._name].rule
@@ -92,9 +92,28 @@ class _Rounding:
             update["accuracy"] = min(1.0, int(self._right[place]) / rows) if rows else None
             if not rows:
                 reasons["accuracy"] = RATES["selection_rate"].why_undefined
+        update |= self._gain(exact, update.get("accuracy"))
         if exact.loss is not None:
             update["loss"] = nearest(exact.loss, digit_step(exact.loss))
         return exact.model_copy(update={**update, "reasons": {**exact.reasons, **reasons}})
+
+    def _gain(self, exact: GroupSection, accuracy: object) -> dict[str, object]:
+        """The constant's accuracy in wide steps; the gain is what is published less that, so that
+        it says no more."""
+        if exact.baseline_accuracy is None or not isinstance(accuracy, float):
+            none = ("baseline_accuracy", "accuracy_over_baseline")
+            return {**dict.fromkeys(none), "accuracy_over_baseline_interval": None}
+        baseline = nearest(exact.baseline_accuracy, self._step)
+        gain = without_dust(accuracy - baseline)
+        interval = exact.accuracy_over_baseline_interval
+        if interval is not None:
+            low, high = outward(interval.low, interval.high, self._step)
+            interval = interval.model_copy(update={"low": min(low, gain), "high": max(high, gain)})
+        return {
+            "baseline_accuracy": baseline,
+            "accuracy_over_baseline": gain,
+            "accuracy_over_baseline_interval": interval,
+        }
 
     # -- gaps -------------------------------------------------------------------------------------
 
@@ -149,7 +168,7 @@ class _Rounding:
             figure = Figure(name, value, self._exact.metrics[name].reason)
             known = np.isfinite(value)
             found[name] = (
-                (_plain(figure.value or 0.0), figure.reason)
+                (without_dust(figure.value or 0.0), figure.reason)
                 if known
                 else (None, "a group lacks the figure once counts are rounded")
             )
@@ -226,8 +245,3 @@ class _Rounding:
 
     def _nearest(self, value: float | None) -> float | None:
         return None if value is None else nearest(value, self._step)
-
-
-def _plain(value: float) -> float:
-    """A difference of decimals without binary dust, which would tell nothing and look exact."""
-    return float(f"{value:.12g}")

@@ -1,10 +1,10 @@
 """Whether a ledger agrees with its signed checkpoints."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.checkpoints import DATABASE, Checkpoint, subjects_hash
+from fedaudit.ledger.checkpoints import DATABASE, Checkpoint, growing_hashes, subjects_hash
 from fedaudit.ledger.ed25519 import Keyring
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.ledger.evidence import Evidence
@@ -17,6 +17,8 @@ from fedaudit.reports.document.checks import (
     unknown_key,
     value_at,
 )
+from fedaudit.reports.verification.declared_checks import is_declared
+from fedaudit.reports.verification.erasure_checks import read_erasure
 
 NO_CHECKPOINT = (
     "there is no signed checkpoint, so nothing shows whether the newest entries are still there"
@@ -79,8 +81,10 @@ def checkpoint_checks(
     yield _subject(evidence, found)
     yield _chain(found, audit)
     yield _entries(found, audit)
-    yield _end(evidence, found)
-    yield from _witness(found)
+    if not is_declared(evidence.spec):
+        # Rounds can be declared to a ledger for ever: it has no end.
+        yield _end(evidence, found)
+    yield from _witness(evidence, found)
 
 
 def _absent(evidence: Evidence) -> Check:
@@ -113,17 +117,23 @@ def _signatures(found: ReadCheckpoints, keyring: Keyring) -> Check:
 
 
 def _subject(evidence: Evidence, found: ReadCheckpoints) -> Check:
-    """Checkpoints refer to this experiment, its spec and its subjects."""
-    expected = {
-        "experiment_id": evidence.experiment_id,
-        "spec_hash": canonical_hash(evidence.spec),
-        "subjects_hash": _hash_of(evidence.names),
+    """Checkpoints refer to this experiment, its spec and its subjects.
+
+    Of erased names the statement has the hash of the last list, and older lists were shorter.
+    """
+    erasure = read_erasure(evidence.erased)
+    newest = found.newest
+    expected: dict[str, Collection[str | None]] = {
+        "experiment_id": {evidence.experiment_id},
+        "spec_hash": {canonical_hash(evidence.spec)},
+        "subjects_hash": _hashes_of(evidence),
     }
     wrong = [
         f"the checkpoint of entry {one.entries} was made for another {name.partition('_')[0]}"
         for one in found.checkpoints
-        for name, value in expected.items()
-        if getattr(one, name) != value
+        for name, values in expected.items()
+        if getattr(one, name) not in values
+        and (name != "subjects_hash" or erasure is None or one == newest)
     ]
     return check(
         "checkpoints.subject",
@@ -131,6 +141,19 @@ def _subject(evidence: Evidence, found: ReadCheckpoints) -> Check:
         good="they are of this experiment, its spec and its subjects' names",
         bad="; ".join(wrong[:3]),
     )
+
+
+def _hashes_of(evidence: Evidence) -> Collection[str | None]:
+    """Those that a checkpoint may have: the names of a declared ledger grow with its rounds."""
+    erasure = read_erasure(evidence.erased)
+    if erasure is not None:
+        return {None if erasure.statement is None else erasure.statement.subjects_hash}
+    if not is_declared(evidence.spec):
+        return {_hash_of(evidence.names)}
+    try:
+        return set(growing_hashes(evidence.names))
+    except ValueError:
+        return {None}
 
 
 def _hash_of(names: Sequence[str]) -> str | None:
@@ -192,15 +215,18 @@ def _entries(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
     )
 
 
-def _witness(found: ReadCheckpoints) -> Iterator[Check]:
+def _witness(evidence: Evidence, found: ReadCheckpoints) -> Iterator[Check]:
     """None where a worker signed: such reports are as old as checkpoints."""
-    if found.newest is not None and found.newest.witness == DATABASE:
-        yield unchecked(
-            "checkpoints.witness",
-            "the newest checkpoint was signed from what the database held, not from what a worker "
-            "remembered of the run: anyone who could change the database could choose what was "
-            "signed",
-        )
+    if found.newest is None or found.newest.witness != DATABASE:
+        return
+    instead = "not from what a worker remembered of the run"
+    if is_declared(evidence.spec):
+        instead = "because earlier signatures were missing or another key had made them"
+    yield unchecked(
+        "checkpoints.witness",
+        f"the newest checkpoint was signed from what the database held, {instead}: anyone who "
+        "could change the database could choose what was signed",
+    )
 
 
 def _end(evidence: Evidence, found: ReadCheckpoints) -> Check:

@@ -86,11 +86,13 @@ class EntryEpsilons:
     def checks(self) -> Iterator[Check]:
         """The findings once all entries were read; empty where no entry has an epsilon."""
         if self.wrong.count:
-            yield check(NAME, False, good="", bad=f"not as computed anew: {self.wrong}")
+            yield check(NAME, False, good="", bad=f"not equal to what was recomputed: {self.wrong}")
         elif self._skipped is not None:
             yield unchecked(NAME, self._skipped)
         elif self.entries:
-            yield check(NAME, True, good="every entry's epsilons are as computed anew", bad="")
+            yield check(
+                NAME, True, good="every entry's epsilons are equal to what was recomputed", bad=""
+            )
 
     def _anew(self, entry: LedgerEntry) -> NDArray[np.float64]:
         plan = self._plan_of(entry.inputs)
@@ -130,7 +132,7 @@ class EntryEpsilons:
             name = shown(self._names[entry.subjects[place]])
             self.wrong.add(
                 f"{_where(entry)}, subject {name}: {float(said[place])!r} in the entry and "
-                f"{float(found[place])!r} computed anew"
+                f"{float(found[place])!r} recomputed"
             )
 
 
@@ -145,7 +147,7 @@ def _plan(
     if spec is None:
         raise _UncheckedError("the stored spec cannot be read, or is of another version")
     if len(inputs.event or "") > _MAX_EVENT_LENGTH:
-        raise _UncheckedError("the entries' event is too long to be composed anew")
+        raise _UncheckedError("the entries' event is too long to be recomposed")
     rounds = spec.training.rounds
     mechanism = mechanism_of(spec)
     match mechanism.facts.subject_kind:
@@ -159,7 +161,7 @@ def _plan(
                 repeated_events is not None
                 and sum(map(len, repeated_events)) * rounds > _MAX_PLACES
             ):
-                raise _UncheckedError("the entries' events take too long to be composed anew")
+                raise _UncheckedError("the entries' events take too long to be recomposed")
             known = repeated_events is not None
         case "client" | "population":
             population = _population(json.loads(inputs.event or "null"))

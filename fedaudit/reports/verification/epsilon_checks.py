@@ -134,8 +134,8 @@ def _figures(report: Mapping[str, Any], known: Values, totals: LedgerTotals) -> 
     yield check(
         "report.epsilon",
         agrees,
-        good="privacy.epsilon is as computed anew from the ledger's events",
-        bad=f"privacy.epsilon is {shown(stated)} in the report and {shown(known)} computed anew",
+        good="privacy.epsilon is equal to what was recomputed from the ledger's events",
+        bad=f"privacy.epsilon is {shown(stated)} in the report and {shown(known)} recomputed",
     )
     largest = value_at(report, "privacy", "epsilon_max")
     yield check(
@@ -150,6 +150,6 @@ def _figures(report: Mapping[str, Any], known: Values, totals: LedgerTotals) -> 
     yield check(
         "report.participations_max",
         same(took_part, most),
-        good="privacy.participations_max is as computed anew",
-        bad=f"privacy.participations_max is {shown(took_part)} in the report and {most} anew",
+        good="privacy.participations_max is equal to what was recomputed",
+        bad=f"privacy.participations_max is {shown(took_part)} in the report and {most} recomputed",
     )

@@ -48,15 +48,16 @@ class LedgerTotals:
         """[releases] of the best round."""
 
     def add(self, entry: LedgerEntry) -> None:
-        """Count an entry in; its subjects must lie within the range."""
+        """Count an entry in; its subjects must lie within the range, each once."""
         if charges_report(entry.observer):
             return  # counted by `report_charges`
-        released = entry.outcomes == Outcome.RELEASED
+        released = entry.released
         self.releases[entry.subjects[released]] += 1
         placed = released & (entry.clusters >= 0)
         self.clusters[entry.subjects[placed]] = entry.clusters[placed]
-        self.refusals += int(np.count_nonzero(entry.outcomes == Outcome.REFUSED))
-        self.withheld += int(np.count_nonzero(entry.outcomes == Outcome.WITHHELD))
+        if not released.all():
+            self.refusals += int(np.count_nonzero(entry.outcomes == Outcome.REFUSED))
+            self.withheld += int(np.count_nonzero(entry.outcomes == Outcome.WITHHELD))
         self.inputs.add(entry.inputs)
         self.misfits += not radii_fit(entry)
         self._compose(entry)
@@ -68,10 +69,10 @@ class LedgerTotals:
                 self.best_clusters = entry.clusters[released]
 
     def _compose(self, entry: LedgerEntry) -> None:
-        found = self.compositions.setdefault(
-            entry.observer, np.zeros(self._subjects, dtype=np.int64)
-        )
-        np.maximum.at(found, entry.subjects, entry.releases)
+        if entry.observer not in self.compositions:
+            self.compositions[entry.observer] = np.zeros(self._subjects, dtype=np.int64)
+        found = self.compositions[entry.observer]
+        found[entry.subjects] = np.maximum(found[entry.subjects], entry.releases)
 
 
 def recompute(

@@ -1,4 +1,5 @@
-"""Whether the held-out people were charged for the report as its spec has it, and as it says."""
+"""Whether the held-out people were charged for what is published as the spec has it, and as the
+report says."""
 
 import json
 import math
@@ -16,12 +17,12 @@ from fedaudit.reports.document.checks import Check, check, same, shown, value_at
 from fedaudit.reports.sections.fairness_privacy import fairness_privacy
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness_agreement import publishes_noised_rounds
 from fedaudit.spec.metrics import COUNTS
 from fedaudit.spec.parse import parse_spec
+from fedaudit.spec.training import is_validated
 
 _ENTRIES, _REPORT = "ledger.fairness_privacy", "report.fairness_privacy"
-_MOST = 2
-"""Entries that are kept: one is right, and a second shows that there are too many."""
 _DIGITS = 1e-9
 """Relative: the same few sums of floats."""
 
@@ -37,11 +38,17 @@ class ReportCharges:
         except InvalidInputError:
             self._spec, self._release = None, None
         self._entries: list[LedgerEntry] = []
+        self._last_round = 0
+        self._last_played = 0
 
     def read(self, entry: LedgerEntry) -> None:
         """Note the next entry."""
-        if charges_report(entry.observer) and len(self._entries) < _MOST:
+        if charges_report(entry.observer):
             self._entries.append(entry)
+        else:
+            self._last_round = max(self._last_round, entry.round)
+            if not entry.interrupted:
+                self._last_played = max(self._last_played, entry.round)
 
     def checks(self, report: Mapping[str, Any] | None) -> Iterator[Check]:
         """The findings; none where nothing was to be charged and nothing was."""
@@ -56,17 +63,43 @@ class ReportCharges:
                     "counts have no noise by the spec",
                 )
             return
-        if report is None and not self._entries:
-            return  # it ended before it was charged, and published nothing
+        rounds = [entry.round for entry in self._entries]
+        if report is None and not rounds:
+            return  # it ended before anything was charged, and published nothing
         yield check(
             _ENTRIES,
-            len(self._entries) == 1 and _fits(self._entries[0], release, spec, report),
-            good="the held-out people are charged once, as the spec has it",
-            bad="the held-out people are not charged once, by the mechanism and to the epsilon "
-            "that follow from the spec",
+            rounds in self._expected(spec, reported=report is not None)
+            and all(
+                _fits(entry, release, spec, report, releases=place + 1)
+                for place, entry in enumerate(self._entries)
+            ),
+            good="the held-out people are charged once for each release of their counts, as the "
+            "spec has it",
+            bad="the held-out people are not charged once for each release of their counts, by the "
+            "mechanism and to the epsilon that follow from the spec",
         )
         if report is not None:
-            yield from _stated(spec, report)
+            yield from _stated(spec, report, releases=len(rounds))
+
+    def _expected(self, spec: ExperimentSpec, *, reported: bool) -> list[list[int]]:
+        """Which rounds may stand for releases: those validated, and one behind all for the report.
+
+        A run without a report may have ended before it was charged for it, or behind that. And
+        where rounds that were charged are lost and leave no room in a budget, training ends with a
+        round that was played as one of many.
+        """
+        planned = self._validated(spec, last_round=spec.training.rounds)
+        ended = self._validated(spec, last_round=self._last_played)
+        found = [[*ended, self._last_round + 1]]
+        if self._last_round > self._last_played:
+            found.append([*planned, self._last_round + 1])
+        return found if reported else [planned, ended, *found]
+
+    def _validated(self, spec: ExperimentSpec, *, last_round: int) -> list[int]:
+        if not publishes_noised_rounds(spec.fairness):
+            return []
+        every, played = spec.training.stopping.validate_every, range(1, self._last_played + 1)
+        return [one for one in played if is_validated(one, every=every, last_round=last_round)]
 
 
 def _fits(
@@ -74,6 +107,8 @@ def _fits(
     release: CountRelease,
     spec: ExperimentSpec,
     report: Mapping[str, Any] | None,
+    *,
+    releases: int,
 ) -> bool:
     counts = entry.inputs.n if report is None else _counts(report)
     expected = report_inputs(release, counts=counts, noise=spec.privacy.noise)
@@ -81,10 +116,10 @@ def _fits(
         _alike(entry.inputs, expected)
         and entry.subject_kind == SUBJECT_KINDS[release.unit]
         and entry.subjects.tolist() == [0]
-        and entry.releases.tolist() == [1]
+        and entry.releases.tolist() == [releases]
         and not entry.interrupted
         and entry.epsilons is not None
-        and bool(np.allclose(entry.epsilons, release.epsilon(1), rtol=_DIGITS, atol=0))
+        and bool(np.allclose(entry.epsilons, release.epsilon(releases), rtol=_DIGITS, atol=0))
     )
 
 
@@ -121,14 +156,14 @@ def _counts(report: Mapping[str, Any]) -> int:
     return len(COUNTS) * sum(len(some) for some in groups if isinstance(some, list))
 
 
-def _stated(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Check]:
+def _stated(spec: ExperimentSpec, report: Mapping[str, Any], *, releases: int) -> Iterator[Check]:
     """The section of the report, all of which follows from the spec."""
-    found = fairness_privacy(spec, releases=1)
+    found = fairness_privacy(spec, releases=releases)
     said = value_at(report, "fairness_privacy")
     known = None if found is None else found.model_dump(mode="json")
     yield check(
         _REPORT,
         same(said, known),
-        good="fairness_privacy is as computed anew from the spec",
-        bad=f"fairness_privacy is {shown(said)} in the report and {shown(known)} computed anew",
+        good="fairness_privacy is equal to what was recomputed from the spec",
+        bad=f"fairness_privacy is {shown(said)} in the report and {shown(known)} recomputed",
     )

@@ -21,13 +21,15 @@ from fedaudit.reports.document.checks import (
     value_at,
 )
 from fedaudit.reports.gates.gate_evaluation import evaluate
-from fedaudit.reports.gates.gate_evidence import as_earlier_versions_judged
+from fedaudit.reports.gates.gate_evidence import as_judged_then
+from fedaudit.reports.gates.noised_gates import intervals_then
 from fedaudit.reports.sections.privacy_section import log_ratio_max
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks
 from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks
 from fedaudit.reports.verification.noise_checks import noise_checks
 from fedaudit.reports.verification.recompute import LedgerTotals, recompute
 from fedaudit.reports.verification.report_signature import report_envelope
+from fedaudit.reports.verification.words_checks import words_checks
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
@@ -41,19 +43,21 @@ def report_checks(
     keyring: Keyring,
 ) -> Iterator[Check]:
     """The checks, in the order in which they are reported."""
-    yield _signature(report, keyring, with_checkpoints=bool(evidence.checkpoints))
-    yield _agrees(report, "experiment.id", evidence.experiment_id, name="report.experiment")
-    yield _spec_hash(evidence, report)
-    yield _agrees(report, "integrity.ledger_hash", audit.ledger_hash)
-    yield _agrees(report, "integrity.chain_head", audit.head.hex())
+    yield signature_check(report, keyring, with_checkpoints=bool(evidence.checkpoints))
+    yield agrees(report, "experiment.id", evidence.experiment_id, name="report.experiment")
+    yield spec_hash_check(evidence, report)
+    yield agrees(report, "integrity.ledger_hash", audit.ledger_hash)
+    yield agrees(report, "integrity.chain_head", audit.head.hex())
     yield _entries(report, audit)
     yield _rounds(report, totals)
     yield from _figures(evidence, report, totals)
 
 
-def _signature(report: Mapping[str, Any], keyring: Keyring, *, with_checkpoints: bool) -> Check:
-    """Checkpoints and reports are signed by the same process, so neither occurs without the
-    other."""
+def signature_check(
+    report: Mapping[str, Any], keyring: Keyring, *, with_checkpoints: bool
+) -> Check:
+    """Checkpoints and reports are signed by the
+    same process, so neither occurs without the other."""
     name = "report.signature"
     try:
         envelope = report_envelope(report)
@@ -78,17 +82,19 @@ def _signature(report: Mapping[str, Any], keyring: Keyring, *, with_checkpoints:
     )
 
 
-def _agrees(report: Mapping[str, Any], path: str, found: Any, *, name: str | None = None) -> Check:
+def agrees(report: Mapping[str, Any], path: str, found: Any, *, name: str | None = None) -> Check:
+    """Whether the report says at `path` what was found."""
     said = value_at(report, *path.split("."))
     return check(
         name or f"report.{path.rpartition('.')[2]}",
         same(said, found),
-        good=f"{path} is as computed anew",
-        bad=f"{path} is {shown(said)} in the report and {shown(found)} computed anew",
+        good=f"{path} is equal to what was recomputed",
+        bad=f"{path} is {shown(said)} in the report and {shown(found)} recomputed",
     )
 
 
-def _spec_hash(evidence: Evidence, report: Mapping[str, Any]) -> Check:
+def spec_hash_check(evidence: Evidence, report: Mapping[str, Any]) -> Check:
+    """Whether the report is about the spec that came with it."""
     hashes = {
         "provenance.spec_hash of the report": value_at(report, "provenance", "spec_hash"),
         "experiment.spec_hash of the report": value_at(report, "experiment", "spec_hash"),
@@ -151,7 +157,8 @@ def _figures(
         yield from _check_mechanism(spec, report, totals, parameters, evidence.names)
         yield from _check_guarantee(spec, report, parameters)
     yield from noise_checks(spec, report)
-    yield _gates(spec, report)
+    yield from words_checks(report)
+    yield check_gates(spec, report)
 
 
 def _check_guarantee(
@@ -165,7 +172,7 @@ def _check_guarantee(
     for name in ("label", "in_force", "conditions"):
         if value_at(report, "guarantee", name) is not None:
             stated = getattr(found, name)
-            yield _agrees(report, f"guarantee.{name}", stated, name=f"report.guarantee.{name}")
+            yield agrees(report, f"guarantee.{name}", stated, name=f"report.guarantee.{name}")
 
 
 def _check_mechanism(
@@ -227,13 +234,13 @@ def _check_against_ledger(
         why = f"this version cannot compute the figures of {inputs.mechanism} anew"
         yield unchecked("report.figures", why)
         return
-    yield _agrees(report, "data.training_clients", training)
+    yield agrees(report, "data.training_clients", training)
     for name, value in figures.items():
-        yield _agrees(report, f"privacy.{name}", value)
+        yield agrees(report, f"privacy.{name}", value)
     if value_at(report, "privacy", "log_ratio_max") is not None:
         most = int(totals.releases.max(initial=0))
         bounded = log_ratio_max(inputs, most)
-        yield _agrees(report, "privacy.log_ratio_max", bounded)
+        yield agrees(report, "privacy.log_ratio_max", bounded)
     yield from hypotheses_checks(spec, report, totals, inputs)
 
 
@@ -252,13 +259,13 @@ def _layers(spec: ExperimentSpec, report: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:
+def check_gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:
+    """Whether the report's gates follow from its figures, by the rules of its time."""
     fields = ("figure", "attribute", "op", "bound", "value", "outcome")
-    gates = spec.gates
-    if value_at(report, "guarantee", "in_force") is None:
-        gates = [as_earlier_versions_judged(gate) for gate in gates]
     try:
-        found = [{name: gate[name] for name in fields} for gate in evaluate(gates, report)]
+        gates = [as_judged_then(gate, report) for gate in spec.gates]
+        judged = evaluate(gates, intervals_then(report))
+        found = [{name: gate[name] for name in fields} for gate in judged]
         said = [{name: gate[name] for name in fields} for gate in report["gates"]]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return check("report.gates", False, good="", bad="the report lacks what its gates need")

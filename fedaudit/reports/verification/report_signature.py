@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import rfc8785
-
 from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.envelope import Envelope, signature_bytes, to_base64
+from fedaudit.reports.canonical_json import canonical_json
 
 PAYLOAD_TYPE = "application/vnd.fedaudit.report+json"
 
@@ -20,8 +19,7 @@ def report_payload(document: Mapping[str, Any]) -> bytes:
     if not isinstance(integrity, Mapping):
         raise ValueError("the report has no section `integrity`")
     unsigned = {name: value for name, value in integrity.items() if name != "signature"}
-    payload: bytes = rfc8785.dumps({**document, "integrity": unsigned})
-    return payload
+    return canonical_json({**document, "integrity": unsigned})
 
 
 def sign_report(document: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:

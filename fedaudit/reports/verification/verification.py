@@ -1,4 +1,5 @@
-"""Verify what an experiment left: ledger, checkpoints, report and signatures, all recomputed.
+"""Verify what an experiment or an audit left: ledger, checkpoints, report and signatures, all
+recomputed.
 
 Pure functions over evidence from any source: a database, or an offline bundle.
 """
@@ -10,21 +11,33 @@ from typing import Literal
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.ed25519 import Keyring, PublicKey
 from fedaudit.ledger.evidence import Evidence
-from fedaudit.reports.document.checks import Check, check, value_at
+from fedaudit.ledger.sign_offs import SignOff
+from fedaudit.reports.document.checks import Check, check, unchecked, value_at
+from fedaudit.reports.verification.audit_checks import NOT_VERIFIED, audit_checks
 from fedaudit.reports.verification.checkpoint_checks import (
     ReadCheckpoints,
     checkpoint_checks,
     read_checkpoints,
 )
+from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
 from fedaudit.reports.verification.entry_epsilons import EntryEpsilons
+from fedaudit.reports.verification.erasure_checks import erasure_checks, read_erasure
 from fedaudit.reports.verification.recompute import LedgerTotals
 from fedaudit.reports.verification.report_charges import ReportCharges
-from fedaudit.reports.verification.report_checks import report_checks
+from fedaudit.reports.verification.report_checks import report_checks, signature_check
+from fedaudit.reports.verification.sign_off_checks import read_sign_offs, sign_off_checks
+from fedaudit.spec.audits.audit_spec import is_audit
 
 Verdict = Literal["valid", "consistent, signer untrusted", "altered"]
 VALID: Verdict = "valid"
 UNTRUSTED: Verdict = "consistent, signer untrusted"
 ALTERED: Verdict = "altered"
+
+
+_AS_DECLARED = (
+    "clips, noise, samples and counts are as the trainer declared them; nobody here saw the "
+    "training, so these checks say what was declared, and not that it is true",
+)
 
 
 @dataclass(frozen=True)
@@ -38,10 +51,16 @@ class Verification:
     entries: int
     """Ledger entries that were read."""
     ledger_hash: str
-    """Recomputed, as is `chain_head`."""
+    """Recomputed, as is `chain_head`; both are empty of an audit, which has no ledger."""
     chain_head: str
     signers: Sequence[str]
-    """The ids of the keys that the report and the newest checkpoint name."""
+    """The ids of the keys that the report, the newest checkpoint and the sign-offs name."""
+    sign_offs: Sequence[SignOff] = ()
+    """What people stated of the report, as far as it can be read; the checks say what of it is
+    true."""
+    subject: Literal["experiment", "audit", "ledger"] = "experiment"
+    beyond: Sequence[str] = ()
+    """What of an audit or a declared ledger no check can say, in a sentence each."""
 
 
 def verify(
@@ -54,8 +73,70 @@ def verify(
     additional checks that only the evidence's keeper can make.
     """
     keyring = Keyring(trusted=trusted, carried=evidence.keys)
+    if is_audit(evidence.spec):
+        return _verify_audit(evidence, keyring, more)
     checkpoints = read_checkpoints(evidence.checkpoints)
-    audit = LedgerAudit(evidence.experiment_id, evidence.names, watch=checkpoints.counts)
+    erasure = read_erasure(evidence.erased)
+    audit = LedgerAudit(
+        evidence.experiment_id,
+        evidence.names,
+        watch=checkpoints.counts,
+        erased=erasure is not None,
+    )
+    declared = is_declared(evidence.spec)
+    read = _read_declared if declared else _read_run
+    of_ledger, of_report = read(evidence, audit, keyring)
+    checks = [*_parts(evidence), *_ledger_checks(audit, erased=erasure is not None)]
+    if erasure is not None:
+        checks += erasure_checks(erasure, audit, keyring)
+    checks += of_ledger
+    checks += checkpoint_checks(evidence, checkpoints, audit, keyring)
+    checks += of_report
+    sign_offs = read_sign_offs(evidence.sign_offs)
+    checks += sign_off_checks(evidence, sign_offs, keyring)
+    checks += more
+    signers = [*_signers(evidence, checkpoints), *sign_offs.signers]
+    signers += [] if erasure is None else erasure.signers
+    checks += _leaked_keys(evidence, signers)
+    believed = bool(signers) and all(key is not None and keyring.trusts(key) for key in signers)
+    return Verification(
+        experiment_id=evidence.experiment_id,
+        verdict=_verdict(checks, believed=believed),
+        checks=checks,
+        entries=audit.entries,
+        ledger_hash=audit.ledger_hash,
+        chain_head=audit.head.hex(),
+        signers=sorted({key for key in signers if key is not None}),
+        sign_offs=sign_offs.sign_offs,
+        subject="ledger" if declared else "experiment",
+        beyond=_AS_DECLARED if declared else (),
+    )
+
+
+def _verify_audit(evidence: Evidence, keyring: Keyring, more: Iterable[Check]) -> Verification:
+    """The report of an audit of predictions stands alone: one signature decides."""
+    found = list(audit_checks(evidence, keyring))
+    key_id = value_at(evidence.report, "integrity", "key_id")
+    signers = [key_id] if isinstance(key_id, str) else []
+    checks = [*_parts(evidence), *found, *more, *_leaked_keys(evidence, signers)]
+    believed = bool(signers) and all(map(keyring.trusts, signers))
+    return Verification(
+        experiment_id=evidence.experiment_id,
+        verdict=_verdict(checks, believed=believed),
+        checks=checks,
+        entries=0,
+        ledger_hash="",
+        chain_head="",
+        signers=signers,
+        subject="audit",
+        beyond=NOT_VERIFIED,
+    )
+
+
+def _read_run(
+    evidence: Evidence, audit: LedgerAudit, keyring: Keyring
+) -> tuple[list[Check], list[Check]]:
+    """The checks of a run's entries, which are read here, and of its report."""
     best = value_at(evidence.report, "utility", "best_round")
     totals = LedgerTotals(len(evidence.names), best_round=best if type(best) is int else 0)
     epsilons = EntryEpsilons(evidence.spec, evidence.names)
@@ -66,23 +147,25 @@ def verify(
             totals.add(entry)
             epsilons.read(entry)
             charges.read(entry)
-    checks = [*_parts(evidence), *_ledger_checks(audit), *epsilons.checks()]
-    checks += charges.checks(evidence.report)
-    checks += checkpoint_checks(evidence, checkpoints, audit, keyring)
-    if evidence.report is not None:
-        checks += report_checks(evidence, evidence.report, audit, totals, keyring)
-    checks += more
-    signers = _signers(evidence, checkpoints)
-    believed = bool(signers) and all(key is not None and keyring.trusts(key) for key in signers)
-    return Verification(
-        experiment_id=evidence.experiment_id,
-        verdict=_verdict(checks, believed=believed),
-        checks=checks,
-        entries=audit.entries,
-        ledger_hash=audit.ledger_hash,
-        chain_head=audit.head.hex(),
-        signers=sorted({key for key in signers if key is not None}),
-    )
+    of_ledger = [*epsilons.checks(), *charges.checks(evidence.report)]
+    if evidence.report is None:
+        return of_ledger, []
+    return of_ledger, list(report_checks(evidence, evidence.report, audit, totals, keyring))
+
+
+def _read_declared(
+    evidence: Evidence, audit: LedgerAudit, keyring: Keyring
+) -> tuple[list[Check], list[Check]]:
+    """The same of a ledger that was declared."""
+    entries = DeclaredEntries(evidence.spec, evidence.names)
+    for row in evidence.rows:
+        entry = audit.read(row)
+        if entry is not None:
+            entries.read(entry)
+    if evidence.report is None:
+        return list(entries.checks(evidence, audit)), []
+    signed = signature_check(evidence.report, keyring, with_checkpoints=bool(evidence.checkpoints))
+    return list(entries.checks(evidence, audit)), [signed]
 
 
 def _verdict(checks: Sequence[Check], *, believed: bool) -> Verdict:
@@ -101,12 +184,22 @@ def _signers(evidence: Evidence, checkpoints: ReadCheckpoints) -> list[str | Non
     return signers
 
 
+def _leaked_keys(evidence: Evidence, signers: Sequence[str | None]) -> Iterator[Check]:
+    """What a key signed that somebody else may hold proves nothing, whatever time is stated."""
+    for key_id in sorted({one for one in signers if one in evidence.compromised and one}):
+        yield unchecked(
+            "keys.compromised",
+            f"the service says that the key {key_id} may be in other hands since "
+            f"{evidence.compromised[key_id]}: they could have signed this, with any time",
+        )
+
+
 def _parts(evidence: Evidence) -> Iterator[Check]:
     for fault in evidence.faults:
         yield check(fault.part, False, good="", bad=f"{fault.part} {fault.message}")
 
 
-def _ledger_checks(audit: LedgerAudit) -> Iterator[Check]:
+def _ledger_checks(audit: LedgerAudit, *, erased: bool) -> Iterator[Check]:
     if audit.unreadable.count:
         yield check("ledger.rows", False, good="", bad=f"unreadable: {audit.unreadable}")
     yield check(
@@ -115,12 +208,13 @@ def _ledger_checks(audit: LedgerAudit) -> Iterator[Check]:
         good="the entries stand in the order of rounds, each once",
         bad=f"out of order, or twice: {audit.disordered}",
     )
-    yield check(
-        "ledger.digests",
-        not audit.altered.count,
-        good="every entry has the digest that was stored with it",
-        bad=f"altered: {audit.altered}",
-    )
+    if not erased:
+        yield check(
+            "ledger.digests",
+            not audit.altered.count,
+            good="every entry has the digest that was stored with it",
+            bad=f"altered: {audit.altered}",
+        )
     yield check(
         "ledger.chain",
         audit.unchained is None,

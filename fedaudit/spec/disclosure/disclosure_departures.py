@@ -13,8 +13,9 @@ from pydantic import TypeAdapter
 from fedaudit.spec.disclosure.disclosure_policy import DisclosureFloor, DisclosurePolicy, FixedSplit
 from fedaudit.spec.errors import FieldError, pointer
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.fairness import Favourable, Groups
-from fedaudit.spec.registered_use import source_departures
+from fedaudit.spec.fairness import Favourable, Groups, without_label
+from fedaudit.spec.model.starts import ArtifactStart
+from fedaudit.spec.registered_use import CHOSEN_PARAMETERS, source_departures
 from fedaudit.spec.registration import Registration
 
 _SIZE, _CLIENTS = "minimum_group_size", "minimum_group_clients"
@@ -50,6 +51,7 @@ def spec_faults(
         *_of_intersections(policy, spec),
         *_of_split(policy.split, spec),
         *_of_source(policy, spec.federation, registration),
+        *_of_start(policy, spec),
     ]
 
 
@@ -85,8 +87,9 @@ def _of_groups(policy: DisclosurePolicy, groups: Groups) -> Iterator[FieldError]
                 "it out",
             )
     yield from _of_edges(policy, groups)
-    if groups.sensitive and policy.favourable not in (None, groups.favourable):
-        demanded = _json(_FAVOURABLE.dump_python(policy.favourable, mode="json"))
+    rule = without_label(policy.favourable)
+    if groups.sensitive and rule not in (None, without_label(groups.favourable)):
+        demanded = _json(_FAVOURABLE.dump_python(rule, mode="json"))
         yield _fault(
             "/fairness/favourable", f"differs from the rule of {_POLICY}; set it to {demanded}"
         )
@@ -158,6 +161,15 @@ def _of_source(
         yield _fault(
             where,
             f"{what}, and {_POLICY} demands that; take what the registration has",
+        )
+
+
+def _of_start(policy: DisclosurePolicy, spec: ExperimentSpec) -> Iterator[FieldError]:
+    if policy.source is not None and isinstance(spec.model.start, ArtifactStart):
+        yield _fault(
+            "/model/start",
+            f"{CHOSEN_PARAMETERS}, and {_POLICY} admits no such questions; start from `zeros`, "
+            "`uniform` or `normal`",
         )
 
 

@@ -4,6 +4,7 @@ Two reports that differ by one edge, or by one held-out client, give single peop
 rules, sizes and the split are therefore the owner's to fix, for whoever submits.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Literal, Self
@@ -110,3 +111,10 @@ def parse_disclosure_policy(value: object) -> DisclosurePolicy:
         return DisclosurePolicy.model_validate(value)
     except ValidationError as error:
         raise InvalidInputError(field_errors(error, value)) from None
+
+
+def least_group_size(floor: DisclosureFloor, policies: Iterable[object]) -> int:
+    """The fewest rows of a group that may be shown: the service's floor, or what one of these
+    policies, as they are stored, asks for where that is more."""
+    asked = (parse_disclosure_policy(one).minimum_group_size or 1 for one in policies)
+    return max(floor.minimum_group_size, *asked, 1)

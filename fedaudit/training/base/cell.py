@@ -1,7 +1,10 @@
 """One experiment as input to training. No torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedaudit.federations.federation import ClientRows, Federation
 from fedaudit.federations.split import training_clients
@@ -9,6 +12,8 @@ from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.training.base.length_classes import are_even
+from fedaudit.training.base.planted import Planted
 
 
 @dataclass(frozen=True)
@@ -17,6 +22,10 @@ class Cell:
 
     spec: ExperimentSpec
     federation: Federation
+    start: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
+    """[hypotheses, n]: the parameters of the artifact that the spec starts from."""
+    planted: Planted | None = field(default=None, compare=False, repr=False)
+    """What an audit plants; such a cell is trained alone. None in every run itself."""
 
     @property
     def shape(self) -> NetworkShape:
@@ -31,6 +40,17 @@ class Cell:
 def is_client_by_client(cell: Cell) -> bool:
     """Whether clients are computed one after the other, because their rows are not padded."""
     return isinstance(cell.federation.features, ClientRows)
+
+
+def is_by_length(cell: Cell) -> bool:
+    """Whether clients are computed in classes of about the same length, because padding all of them
+    to the longest would cost too much."""
+    return not is_client_by_client(cell) and not are_even(cell.federation.counts)
+
+
+def stands_alone(cell: Cell) -> bool:
+    """Whether a cell has nothing to gain from others beside it, and is always trained alone."""
+    return is_client_by_client(cell) or is_by_length(cell) or cell.planted is not None
 
 
 def cohort_clients(cell: Cell) -> int:
@@ -75,6 +95,13 @@ def charges_population(cell: Cell) -> bool:
 def ledger_subjects(cell: Cell) -> int:
     """Number of subjects in the ledger of this cell: the population as one, or every client."""
     return 1 if charges_population(cell) else cell.federation.clients
+
+
+def counts_clients(spec: ExperimentSpec) -> bool:
+    """Whether rounds count the held-out rows client by client: where the counts of rounds get
+    noise that bounds how many rows of a client count."""
+    noise = spec.fairness.noise
+    return noise is not None and noise.rounds and noise.max_rows_per_client is not None
 
 
 def draws_in_secret(cell: Cell) -> bool:

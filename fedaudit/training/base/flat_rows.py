@@ -9,16 +9,13 @@ from torch import Tensor
 
 from fedaudit.federations.federation import ClientRows, Federation
 
-Place = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""Clients and their rows, both [rows], as indices of the federation's arrays."""
 
-
-def flat_features(federation: Federation, place: Place, device: torch.device) -> Tensor:
-    """float32 [rows, features]."""
+def flat_features(federation: Federation, place: NDArray[np.int64], device: torch.device) -> Tensor:
+    """The features of the rows that lie at `place` [rows]: float32 [rows, features]."""
     kept = federation.features
     match kept:
         case ClientRows():
-            own = kept.values[kept.first[place[0]] + place[1]]
+            own = kept.values[place]
             return torch.from_numpy(np.divide(own, kept.divisor, dtype=np.float32)).to(device)
         case np.ndarray():
             return torch.from_numpy(kept[place]).to(device)
@@ -26,6 +23,6 @@ def flat_features(federation: Federation, place: Place, device: torch.device) ->
             assert_never(kept)
 
 
-def flat_target(federation: Federation, place: Place, device: torch.device) -> Tensor:
+def flat_target(federation: Federation, place: NDArray[np.int64], device: torch.device) -> Tensor:
     """float32 [rows]; the class index for classification."""
     return torch.from_numpy(federation.target[place]).to(device)

@@ -1,7 +1,7 @@
 """True and false positives and negatives per group of the sensitive attributes."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.spec.fairness import Fairness
-
-Number = TypeVar("Number", bound=np.generic)
 
 # Where a row is counted within its group: by its truth, times 2, and its prediction. Counts are
 # given as true positives, false positives, true negatives, false negatives.
@@ -29,9 +27,11 @@ class GroupCounter:
 
     def __init__(self, federations: Sequence[Federation], fairness: Fairness) -> None:
         self.attributes = fairness.attributes
-        self._federations = federations
-        self.rows = federations[0].longest
-        """Rows of the client that has the most."""
+        self._counts = np.concatenate([part.counts for part in federations])
+        self._first = np.cumsum(self._counts) - self._counts
+        self._target = None
+        if federations[0].classes:
+            self._target = np.concatenate([part.raw_target for part in federations])
         if not self.attributes:
             return
         rules = [outcome_rules(part, fairness) for part in federations]
@@ -39,74 +39,131 @@ class GroupCounter:
         self._declared = bool(rules[0].ops)
         self._members = _members(rules[0], len(federations[0].classes))
         self._groups = [len(federations[0].attribute(name).values) for name in self.attributes]
+        nowhere = np.array(self._groups, dtype=np.int16)[:, np.newaxis] * 4
         self._places = np.concatenate(
-            [np.stack([_places(*pair, name) for name in self.attributes]) for pair in pairs], axis=1
+            [
+                *(np.stack([_places(*pair, name) for name in self.attributes]) for pair in pairs),
+                nowhere,
+            ],
+            axis=1,
         )
-        """int16 [attributes, clients, rows]: group * 4 + truth * 2; groups * 4 of a row that is
-        not scored."""
+        """int16 [attributes, rows + 1]: group * 4 + truth * 2; groups * 4 of a row that is not
+        scored, and of padding, which is the last."""
         if self._declared:
-            self._bounds = np.concatenate([_bounds(*pair) for pair in pairs], axis=1)
-        self._kept: _Taken | None = None
+            self._bounds = np.concatenate(
+                [*(_bounds(*pair) for pair in pairs), np.zeros((2, 1))], axis=1
+            )
+        self._kept: _Kept | None = None
+
+    def rows(self, columns: NDArray[np.int64]) -> "RowPlaces":
+        """All rows of the clients at columns [clients]."""
+        counts = self._counts[columns]
+        ends = np.cumsum(counts)
+        place = np.arange(counts.sum()) + np.repeat(self._first[columns] - (ends - counts), counts)
+        return RowPlaces(place, np.repeat(np.arange(len(columns)), counts), len(columns))
 
     def count(
         self,
         predictions: NDArray[np.generic],
         columns: NDArray[np.int64],
         *,
-        per_client: bool = False,
         scored: NDArray[np.bool_] | None = None,
     ) -> dict[str, NDArray[np.int64]]:
-        """Attribute -> int64 [cells, groups, 4], or [cells, clients, groups, 4] per client.
+        """Attribute -> int64 [cells, groups, 4].
 
         `predictions` [cells, clients, rows] for the clients at `columns` [cells, clients] of the
-        stack's data; the last axis counts true positives, false positives, true negatives, false
-        negatives. Rows outside `scored` [cells, clients, rows] are not counted.
+        stack's data, padded; the last axis counts true positives, false positives, true negatives,
+        false negatives. Rows outside `scored` [cells, clients, rows] are not counted.
         """
-        shape = columns.shape if per_client else columns.shape[:1]
+        cells = len(columns)
+        if not self.attributes or not self._declared:
+            return self._nothing(cells)
+        taken = self._taken(columns, predictions.shape[-1])
+        slot = np.arange(cells)[:, np.newaxis, np.newaxis]
+        return self._count(predictions, taken, slot, slots=cells, scored=scored)
+
+    def count_clients(
+        self,
+        predictions: NDArray[np.generic],
+        places: "RowPlaces",
+        *,
+        scored: NDArray[np.bool_] | None,
+    ) -> dict[str, NDArray[np.int64]]:
+        """Attribute -> int64 [1, clients, groups, 4] of one cell's clients; arguments [rows]."""
+        found = self.count_rows(
+            predictions, places.place, places.client, slots=places.clients, scored=scored
+        )
+        return {name: counts[np.newaxis] for name, counts in found.items()}
+
+    def count_rows(
+        self,
+        predictions: NDArray[np.generic],
+        place: NDArray[np.int64],
+        slot: NDArray[np.int64],
+        *,
+        slots: int,
+        scored: NDArray[np.bool_] | None = None,
+    ) -> dict[str, NDArray[np.int64]]:
+        """Attribute -> int64 [slots, groups, 4] of rows end to end.
+
+        `predictions`, `place` (see `RowPlaces`), `slot` and `scored` are [rows].
+        """
+        if not self.attributes or not self._declared:
+            return self._nothing(slots)
+        taken = _Taken(self._places[:, place], self._bounds[:, place])
+        return self._count(predictions, taken, slot, slots=slots, scored=scored)
+
+    def _nothing(self, slots: int) -> dict[str, NDArray[np.int64]]:
         if not self.attributes:
             return {}
-        if not self._declared:
-            sizes = zip(self.attributes, self._groups, strict=True)
-            return {name: np.zeros((*shape, size, 4), dtype=np.int64) for name, size in sizes}
-        slots = int(np.prod(shape))
-        slot = np.arange(slots).reshape(*shape, *[1] * (3 - len(shape)))
-        rows = min(predictions.shape[-1], self.rows)
-        taken = self._taken(columns, rows)
-        favourable = self._favourable(predictions[..., :rows], taken.bounds)
+        sizes = zip(self.attributes, self._groups, strict=True)
+        return {name: np.zeros((slots, size, 4), dtype=np.int64) for name, size in sizes}
+
+    def _count(
+        self,
+        predictions: NDArray[np.generic],
+        taken: "_Taken",
+        slot: NDArray[np.int64],
+        *,
+        slots: int,
+        scored: NDArray[np.bool_] | None,
+    ) -> dict[str, NDArray[np.int64]]:
+        favourable = self._favourable(predictions, taken.bounds)
         counts: dict[str, NDArray[np.int64]] = {}
         for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
             places = taken.places[position]
             if scored is not None:
-                places = np.where(scored[..., :rows], places, np.int16(groups * 4))
+                places = np.where(scored, places, np.int16(groups * 4))
             cells = groups * 4 + 2  # the last two: rows that are not scored
             place = slot * cells + places
             place += favourable
             found = np.bincount(place.ravel(order="K"), minlength=slots * cells)
-            of_groups = found.reshape(*shape, cells)[..., : groups * 4]
+            of_groups = found.reshape(slots, cells)[:, : groups * 4]
             # `take` rather than an index: its result is contiguous, as code that stores it
             # requires.
-            counts[name] = of_groups.reshape(*shape, groups, 4).take(_GIVEN, axis=-1)
+            counts[name] = of_groups.reshape(slots, groups, 4).take(_GIVEN, axis=-1)
         return counts
 
-    def codes(self, columns: NDArray[np.int64]) -> dict[str, tuple[int, NDArray[np.int64]]]:
+    def codes(self, place: NDArray[np.int64]) -> dict[str, tuple[int, NDArray[np.int64]]]:
         """Attribute -> how many groups it has, and the group of each row that may be scored.
 
-        Groups int64 [clients, rows] of the clients at `columns` [clients]; -1 for the other rows.
+        Groups int64 [rows] of the rows at `place` [rows]; -1 for the other rows.
         """
-        found = {}
+        found: dict[str, tuple[int, NDArray[np.int64]]] = {}
+        if not self.attributes:
+            return found
         for position, (name, groups) in enumerate(zip(self.attributes, self._groups, strict=True)):
-            codes = self._places[position, columns].astype(np.int64) // 4
+            codes = self._places[position, place].astype(np.int64) // 4
             found[name] = groups, np.where(codes < groups, codes, -1)
         return found
 
     def right(
-        self, predictions: NDArray[np.generic], columns: NDArray[np.int64]
+        self, predictions: NDArray[np.generic], place: NDArray[np.int64]
     ) -> NDArray[np.bool_] | None:
-        """Where the predicted class [clients, rows] is the true one; None for a number."""
-        if not self._federations[0].classes:
+        """Where the predicted class [rows] is the true one; None for a number."""
+        if self._target is None:
             return None
-        target = np.concatenate([part.raw_target for part in self._federations])[columns]
-        right: NDArray[np.bool_] = predictions == target[:, : predictions.shape[1]]
+        right: NDArray[np.bool_] = predictions == self._target[place]
         return right
 
     def _taken(self, columns: NDArray[np.int64], rows: int) -> "_Taken":
@@ -116,13 +173,16 @@ class GroupCounter:
             columns = columns[:1]
         kept = self._kept
         if kept is None or kept.rows != rows or not np.array_equal(kept.columns, columns):
-            kept = self._kept = _Taken(
-                columns.copy(),
-                rows,
-                _rows_first(self._places[:, columns, :rows]),
-                _rows_first(self._bounds[:, columns, :rows]),
+            number = np.arange(rows)[:, np.newaxis, np.newaxis]
+            index = np.where(number < self._counts[columns], self._first[columns] + number, -1)
+            # In the order in which predictions lie in memory, row by row: arithmetic between
+            # arrays that lie alike takes them from end to end.
+            taken = _Taken(
+                np.moveaxis(self._places.take(index, axis=1, mode="wrap"), 1, -1),
+                np.moveaxis(self._bounds.take(index, axis=1, mode="wrap"), 1, -1),
             )
-        return kept
+            kept = self._kept = _Kept(columns.copy(), rows, taken)
+        return kept.taken
 
     def _favourable(
         self, predictions: NDArray[np.generic], bounds: NDArray[np.float64]
@@ -135,28 +195,42 @@ class GroupCounter:
         return above
 
 
+class RowPlaces(NamedTuple):
+    """Some clients' rows, client after client."""
+
+    place: NDArray[np.int64]
+    """[rows]: where each lies in the stack's data, all clients' rows end to end."""
+    client: NDArray[np.int64]
+    """[rows], ascending: whose it is, as a place among these clients."""
+    clients: int
+
+    @property
+    def by_client(self) -> list[slice]:
+        """Which of these rows each client has."""
+        ends = np.searchsorted(self.client, np.arange(self.clients), side="right").tolist()
+        return [slice(first, end) for first, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
 class _Taken(NamedTuple):
-    """Some clients, shared by all cells or separate for each."""
+    """The tables of some rows: [rows], or [1 or cells, clients, rows] with padding."""
+
+    places: NDArray[np.int16]
+    """[attributes, ...]"""
+    bounds: NDArray[np.float64]
+    """[2, ...]"""
+
+
+class _Kept(NamedTuple):
+    """The tables of some clients, shared by all cells or separate for each."""
 
     columns: NDArray[np.int64]
     """[1 or cells, clients]"""
     rows: int
-    places: NDArray[np.int16]
-    """[attributes, 1 or cells, clients, rows]"""
-    bounds: NDArray[np.float64]
-    """[2, 1 or cells, clients, rows]"""
-
-
-def _rows_first(values: NDArray[Number]) -> NDArray[Number]:
-    """The same [..., rows] in the order in which predictions lie in memory: row by row.
-
-    Arithmetic between arrays that lie alike takes them from end to end.
-    """
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(values, -1, 1)), 1, -1)
+    taken: _Taken
 
 
 def _places(federation: Federation, rules: OutcomeRules, attribute: str) -> NDArray[np.int16]:
-    """Where each row is counted if predicted unfavourable: [clients, rows].
+    """Where each row is counted if predicted unfavourable: [rows].
 
     Without rules every row of a group has a place, of which the group alone matters.
     """
@@ -171,7 +245,7 @@ def _places(federation: Federation, rules: OutcomeRules, attribute: str) -> NDAr
 
 def _bounds(federation: Federation, rules: OutcomeRules) -> NDArray[np.float64]:
     """What each row's prediction is multiplied by, and the bound from which it is favourable: [2,
-    clients, rows].
+    rows].
 
     That is the target's scale and the rule's bound, both with their signs reversed where the
     favourable side is below the bound. For a classifier: 0, and the rule's number.

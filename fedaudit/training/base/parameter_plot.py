@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.spec.model import Linear
+from fedaudit.spec.methods.method_kinds import QFfl
+from fedaudit.spec.model.kinds import Linear
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.round_records import RoundPlot
 
@@ -18,6 +19,7 @@ _MAX_UPLOADS = 100
 _REAL = "the data are not synthetic: what real clients sent is never shown"
 _NOT_LINEAR = "the model is not the linear one that generated the data"
 _UNSEEN = "the mechanism shows the server no client's upload by itself"
+_WEIGHTED = "what clients send with q-ffl is weighted and lies elsewhere than the parameters"
 _RECORDS = "the run protects records, and what silos sent is not kept"
 
 
@@ -32,7 +34,7 @@ def plot_unavailable_reason(cell: Cell) -> str | None:
     role = mechanism_of(cell.spec).facts.applied_by
     match role:
         case "clients":
-            return None
+            return _WEIGHTED if isinstance(cell.spec.training.method, QFfl) else None
         case "server":
             return _UNSEEN
         case "local-steps":

@@ -13,23 +13,21 @@ from fedaudit.training.base.final_groups import ScoredRows
 
 
 def predicted_rows(
-    federation: Federation, fairness: Fairness, rows: ScoredRows, clients: NDArray[np.int64]
+    federation: Federation, fairness: Fairness, rows: ScoredRows, place: NDArray[np.int64]
 ) -> dict[str, PredictedRows]:
     """Attribute -> truth, prediction and group of each scored row, straight from the data.
 
-    `rows` [clients, rows] of the federation's clients at `clients` [clients]. Labels come from the
-    label rules themselves, in the target's own units, and groups from the attribute: `GroupCounter`
-    with its tables is not involved, so that its counts can be checked against these rows.
+    `rows` lie at `place` [rows] of the federation's arrays. Labels come from the label rules
+    themselves, in the target's own units, and groups from the attribute: `GroupCounter` with its
+    tables is not involved, so that its counts can be checked against these rows.
     """
-    rows = rows.first(federation.longest)
-    rules = outcome_rules(federation, fairness)
-    rules = replace(rules, rule_index=rules.rule_index[clients])
-    truth = federation.raw_target[clients]
+    rules = _rules_of(federation, fairness, place)
+    truth = federation.raw_target[place]
     predicted = rows.predictions.astype(np.float64) * federation.target_scale
-    counted = _counted(federation, rules, rows, clients)
+    counted = _counted(rules, rows)
     found = {}
     for name in fairness.attributes:
-        codes = federation.attribute(name).codes[clients]
+        codes = federation.attribute(name).codes[place]
         chosen = counted & (codes >= 0)
         found[name] = PredictedRows(
             groups=codes[chosen].astype(np.int64),
@@ -42,28 +40,28 @@ def predicted_rows(
 
 
 def predicting_hypotheses(
-    federation: Federation, fairness: Fairness, rows: ScoredRows, clients: NDArray[np.int64]
+    federation: Federation, fairness: Fairness, rows: ScoredRows, place: NDArray[np.int64]
 ) -> NDArray[np.int64] | None:
     """The hypothesis that predicted each scored row, client after client: [rows]. Confidential.
 
     Of all rows that `runs.held_out_groups` gives, in the same order. None where there is one only.
     """
-    rows = rows.first(federation.longest)
     if rows.hypotheses is None:
         return None
-    rules = outcome_rules(federation, fairness)
-    rules = replace(rules, rule_index=rules.rule_index[clients])
-    found: NDArray[np.int64] = rows.hypotheses[_counted(federation, rules, rows, clients)]
+    rules = _rules_of(federation, fairness, place)
+    found: NDArray[np.int64] = rows.hypotheses[_counted(rules, rows)]
     return found
 
 
-def _counted(
-    federation: Federation, rules: OutcomeRules, rows: ScoredRows, clients: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """The rows [clients, rows] that are scored, and judged where there are rules."""
-    counted = federation.mask[clients]
-    if rows.scored is not None:
-        counted = counted & rows.scored
+def _rules_of(federation: Federation, fairness: Fairness, place: NDArray[np.int64]) -> OutcomeRules:
+    """The rules of the rows at `place`."""
+    rules = outcome_rules(federation, fairness)
+    return replace(rules, rule_index=rules.rule_index[place])
+
+
+def _counted(rules: OutcomeRules, rows: ScoredRows) -> NDArray[np.bool_]:
+    """The rows [rows] that are scored, and judged where there are rules."""
+    counted = np.ones(len(rows.values), dtype=np.bool_) if rows.scored is None else rows.scored
     if rules.ops:
         counted = counted & (rules.rule_index >= 0)
     return counted

@@ -31,28 +31,27 @@ class TrainingRecords:
     """The place of the record's client among `clients`."""
     row: NDArray[np.int64]
     """The record's place among its client's rows in the federation."""
+    place: NDArray[np.int64]
+    """Where the record lies in the federation's arrays [rows]."""
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """How many records each training client has."""
         return np.bincount(self.client_of, minlength=len(self.clients))
 
-    @property
-    def place(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the records lie in the federation's arrays [clients, rows]."""
-        return self.clients[self.client_of], self.row
-
 
 @dataclass(frozen=True, eq=False)
 class ValidationRows:
-    """The rows that are scored."""
+    """The rows that clients are validated on, client after client."""
 
     clients: NDArray[np.int64]
-    """Indices in the federation, ascending."""
-    rows: NDArray[np.bool_]
-    """[clients, rows]: rows that a client is validated on."""
+    """[clients]: indices in the federation, ascending."""
+    client_of: NDArray[np.int64]
+    """[rows]: the place of the row's client among `clients`."""
+    place: NDArray[np.int64]
+    """[rows]: where the row lies in the federation's arrays."""
     scored: NDArray[np.bool_]
-    """[clients, rows]: those of them that count for figures other than the selection loss."""
+    """[rows]: those that count for figures other than the selection loss."""
     by_client: bool
     """Whether losses are means over clients; else over all rows alike."""
 
@@ -65,16 +64,18 @@ def training_records(spec: ExperimentSpec, federation: Federation) -> TrainingRe
     match spec.federation.validation_unit:
         case "record":
             clients = np.arange(federation.clients)
-            training = federation.mask & ~_held_out(spec, federation)
+            place = np.flatnonzero(~_held_out(spec, federation))
         case "client":
             clients = _split(spec, federation)[0]
-            training = federation.mask[clients]
+            place = federation.rows_of(clients)
         case _:
             assert_never(spec.federation.validation_unit)
-    client_of, row = np.nonzero(training)
-    if not len(row):
+    if not len(place):
         raise _nothing("every record is held out", "lower `validation_fraction`")
-    return TrainingRecords(clients, client_of, row)
+    own = federation.client_of[place]
+    return TrainingRecords(
+        clients, np.searchsorted(clients, own), place - federation.first[own], place
+    )
 
 
 def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationRows:
@@ -84,17 +85,18 @@ def validation_rows(spec: ExperimentSpec, federation: Federation) -> ValidationR
     """
     match spec.federation.validation_unit:
         case "record":
-            held_out = _held_out(spec, federation)
-            clients = np.flatnonzero(held_out.any(1))
+            place = np.flatnonzero(_held_out(spec, federation))
+            clients, client_of = np.unique(federation.client_of[place], return_inverse=True)
             if not len(clients):
                 raise _nothing("no record is held out", "raise `validation_fraction`")
-            rows = held_out[clients]
-            return ValidationRows(clients, rows, rows, by_client=False)
+            every = np.ones(len(place), dtype=np.bool_)
+            return ValidationRows(clients, client_of, place, every, by_client=False)
         case "client":
             clients = _split(spec, federation)[1]
-            rows = federation.mask[clients]
-            scored = _scored(spec, federation, clients, rows)
-            return ValidationRows(clients, rows, scored, by_client=True)
+            place = federation.rows_of(clients)
+            client_of = np.repeat(np.arange(len(clients)), federation.counts[clients])
+            scored = _scored(spec, federation, clients)
+            return ValidationRows(clients, client_of, place, scored, by_client=True)
         case _:
             assert_never(spec.federation.validation_unit)
 
@@ -103,18 +105,16 @@ def _scored(
     spec: ExperimentSpec,
     federation: Federation,
     clients: NDArray[np.int64],
-    rows: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Those of the held-out clients' rows [clients, rows] that are scored."""
+    """Which of the held-out clients' rows are scored: [their rows]."""
     scoring = spec.federation.scoring
     match scoring:
         case LeaveOneOut():
-            return rows
+            return np.ones(int(federation.counts[clients].sum()), dtype=np.bool_)
         case RowSplit():
             return scored_rows(
-                rows.sum(1),
+                federation.counts[clients],
                 clients=clients,
-                longest=federation.longest,
                 fraction=scoring.fraction,
                 seed=spec.seed,
             )
@@ -177,11 +177,10 @@ def _split(
 
 
 def _held_out(spec: ExperimentSpec, federation: Federation) -> NDArray[np.bool_]:
-    """The rows of every client that validate: bool [clients, rows]."""
-    drawn = held_out_rows(
+    """The rows of every client that validate: bool [rows]."""
+    return held_out_rows(
         record_keys(federation), fraction=spec.federation.validation_fraction, seed=spec.seed
     )
-    return drawn & federation.mask
 
 
 def _nothing(problem: str, remedy: str) -> InvalidInputError:

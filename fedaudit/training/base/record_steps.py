@@ -18,6 +18,7 @@ from fedaudit.privacy.noise.normal_numbers import unit_gaussian
 from fedaudit.privacy.records.record_sampling import sampled_rows, tossed_coins
 from fedaudit.randomness import Source
 from fedaudit.training.base.optimisers import Optimiser, OptimiserState
+from fedaudit.training.base.planted_gradients import PlantedGradients
 
 _DRAWN_ELEMENTS = 1 << 19
 """Random numbers that are drawn ahead of the steps."""
@@ -41,6 +42,8 @@ class SiloRecords:
     no privacy."""
     silos: NDArray[np.int64]
     """[silos]: the silos' numbers in the federation, which key their coins and noise."""
+    planted: PlantedGradients | None = None
+    """Records whose gradients an audit replaces."""
 
     def batches(self, taken: NDArray[np.bool_]) -> Iterator[RecordBatch]:
         """The records that take part in each step, of `budget_uses` [steps, silos, rows]."""
@@ -90,17 +93,24 @@ class RecordSteps:
         theta = theta.expand(len(records.silos), self.gradients.n)
         state = state or self.optimiser.start(theta)
         spacing = grid_spacing(self._deviations(records).to(theta.device))
-        for batch, noise in self._draws(records, source, round_):
+        planted = records.planted
+        for batch, noise, taken in self._draws(records, source, round_):
             total = self.gradients(theta, batch, clip=self.clip)
+            known = None
+            if planted is not None:
+                known, total = total, planted.added(total, taken, clip=self.clip)
             if noise is not None:
-                total = round_to_grid(noise.add_(total), spacing).float()
-            theta, state = self.optimiser.step(theta, total / self.normaliser, state)
+                total = round_to_grid(noise.add_(total), spacing)
+            if planted is not None and known is not None:
+                planted.show(known, total, taken)
+            theta, state = self.optimiser.step(theta, total.float() / self.normaliser, state)
         return theta, state
 
     def _draws(
         self, records: SiloRecords, source: Source, round_: int
-    ) -> Iterator[tuple[RecordBatch, Tensor | None]]:
-        """Each step's batch and scaled noise [silos, n]; drawn some steps ahead."""
+    ) -> Iterator[tuple[RecordBatch, Tensor | None, NDArray[np.bool_]]]:
+        """Each step's batch, scaled noise [silos, n] and coins [silos, rows]; drawn some steps
+        ahead. Planted records are in no batch."""
         silos, rows = records.inclusion.shape
         ahead = max(1, _DRAWN_ELEMENTS // max(1, silos * (rows + self.gradients.n)))
         for begin in range(0, self.steps, ahead):
@@ -110,7 +120,8 @@ class RecordSteps:
                 source, steps=numbers, silos=records.silos, inclusion=records.inclusion
             )
             noise = self._noise(source, numbers, records)
-            yield from zip(records.batches(taken), noise, strict=True)
+            own = taken if records.planted is None else records.planted.without(taken)
+            yield from zip(records.batches(own), noise, taken, strict=True)
 
     def _noise(
         self, source: Source, numbers: NDArray[np.int64], records: SiloRecords

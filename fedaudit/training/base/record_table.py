@@ -93,10 +93,9 @@ def record_table(
         "server": participations.astype(np.int64)[use.client_of],
     }
     unbounded = np.where(use.plan.left_out, 0.0, np.inf)
-    client, row = records.place
     return RecordTable(
-        client=client,
-        row=row,
+        client=records.clients[records.client_of],
+        row=records.row,
         budget=use.plan.budgets,
         rate=use.plan.rates,
         left_out=use.plan.left_out,

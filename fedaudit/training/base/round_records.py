@@ -12,6 +12,7 @@ from fedaudit.fairness.scores import GroupScores
 from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.stopping import RunEnd
+from fedaudit.utility.constant_comparison import ConstantComparison
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,9 @@ class RoundRecord:
     compositions: Mapping[Observer, NDArray[np.int32]] = field(default_factory=dict)
     """What each subject has been charged against each observer, up to and including this round.
     Empty where there is only one observer, against whom it is `releases`."""
+    by_client: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
+    """Attribute -> [validation clients, groups, 4]: the counts of `fairness` client by client,
+    where noise bounds what each of them adds (`counts_clients`). Confidential."""
     plane: RoundPlot | None = None
     """Of validated rounds, where the run can be drawn (`fedaudit.training.base.parameter_plot`)."""
 
@@ -113,3 +117,8 @@ class FinalResult:
     """[rows]: the hypothesis that predicted each scored row; None for one only. Confidential."""
     records: RecordTable | None = None
     """Of `record-personalised`: every record's own figures. Confidential."""
+    against_constant: ConstantComparison | None = None
+    """The same rows under the best prediction that looks at nothing; None for a run that has not
+    been scored. Confidential."""
+    start_loss: float | None = None
+    """The selection loss of the hypotheses that training started from, on the same clients."""

@@ -7,6 +7,7 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.federations.packing import first_rows
 from fedaudit.federations.split import scored_rows, split_clients
 from fedaudit.spec.sources import LeaveOneOut, RowSplit
 from fedaudit.training.base.cell import Cell
@@ -20,26 +21,37 @@ class Splits:
     """[cells, clients]."""
     validation: NDArray[np.int64]
     """[cells, clients]."""
-    _scored: NDArray[np.bool_] | None
-    """[cells, validation clients, rows]."""
+    _scored: tuple[NDArray[np.bool_], ...] | None
+    """By cell, the rows of its validation clients, client after client; None where every row is
+    scored, by a choice made without it."""
+    _first: tuple[NDArray[np.int64], ...]
+    """By cell, where the rows of each validation client begin: [clients + 1]."""
 
     def scored(
-        self, clients: NDArray[np.int64], positions: Sequence[int]
+        self, clients: NDArray[np.int64], positions: Sequence[int], *, rows: int
     ) -> NDArray[np.bool_] | None:
         """The rows that are scored, of validation clients [len(positions), clients] of the cells
-        at `positions`: bool [len(positions), clients, rows].
+        at `positions`: bool [len(positions), clients, rows], False beyond a client's own.
 
         None where every row is scored, by a choice made without it.
         """
         if self._scored is None:
             return None
-        pairs = zip(clients, positions, strict=True)
-        return np.stack(
-            [
-                self._scored[position, np.searchsorted(self.validation[position], own)]
-                for own, position in pairs
-            ]
-        )
+        found = np.zeros((*clients.shape, rows), dtype=np.bool_)
+        for place, (own, position) in enumerate(zip(clients, positions, strict=True)):
+            members = np.searchsorted(self.validation[position], own)
+            first = self._first[position]
+            index = first[members, None] + np.arange(rows)
+            within = index < first[members + 1, None]
+            found[place][within] = self._scored[position][index[within]]
+        return found
+
+    def scored_rows(self, clients: NDArray[np.int64], position: int) -> NDArray[np.bool_] | None:
+        """The same of clients [clients] of one cell, their rows end to end."""
+        if self._scored is None:
+            return None
+        first, own = self._first[position], np.searchsorted(self.validation[position], clients)
+        return np.concatenate([self._scored[position][first[at] : first[at + 1]] for at in own])
 
 
 def split_cells(cells: Sequence[Cell]) -> Splits:
@@ -54,9 +66,11 @@ def split_cells(cells: Sequence[Cell]) -> Splits:
     ]
     training = np.stack([split.training for split in splits]).astype(np.int64)
     validation = np.stack([split.validation for split in splits]).astype(np.int64)
-    found = [_scored_rows(cell, own) for cell, own in zip(cells, validation, strict=True)]
-    scored = [rows for rows in found if rows is not None]
-    return Splits(training, validation, np.stack(scored) if scored else None)
+    pairs = list(zip(cells, validation, strict=True))
+    found = [_scored_rows(cell, own) for cell, own in pairs]
+    scored = tuple(rows for rows in found if rows is not None)
+    first = tuple(first_rows(cell.federation.counts[own]) for cell, own in pairs)
+    return Splits(training, validation, scored or None, first)
 
 
 def _scored_rows(cell: Cell, clients: NDArray[np.int64]) -> NDArray[np.bool_] | None:
@@ -65,11 +79,9 @@ def _scored_rows(cell: Cell, clients: NDArray[np.int64]) -> NDArray[np.bool_] | 
         case LeaveOneOut():
             return None
         case RowSplit():
-            mask = cell.federation.mask[clients]
             return scored_rows(
-                mask.sum(1),
+                cell.federation.counts[clients],
                 clients=clients,
-                longest=mask.shape[1],
                 fraction=scoring.fraction,
                 seed=cell.spec.seed,
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, assert_never
 
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.training import StoppedBy
+from fedaudit.spec.training import StoppedBy, is_validated
 
 Observation = Literal["diverged", "improved", "not-improved"]
 """What a validated loss means: not finite, lower than every earlier one, or neither."""
@@ -69,7 +69,7 @@ class EarlyStopping:
         """The rule that a spec asks for."""
         stopping = spec.training.stopping
         return cls(
-            spec.training.rounds,
+            spec.training.rounds_played,
             stopping.patience,
             stopping.validate_every,
             looks_at_losses=spec.fairness.noise is None,
@@ -77,7 +77,7 @@ class EarlyStopping:
 
     def validates(self, number: int, *, last_round: int) -> bool:
         """Whether a round is validated; the last one always is."""
-        return number % self.validate_every == 0 or number == last_round
+        return is_validated(number, every=self.validate_every, last_round=last_round)
 
     def observe(self, progress: Progress, loss: float) -> Observation:
         """Record the selection loss of the round just completed.

@@ -180,10 +180,6 @@ class ClientMechanism(ABC):
         Raises ValueError for cells of another mechanism.
         """
 
-    def stack_key(self) -> tuple[object, ...]:
-        """What cells of this mechanism must have in common to be stacked."""
-        return ()
-
 
 class ServerMechanism(ABC):
     """A mechanism that a trusted server applies to sums, with the parameters of one cell.
@@ -207,10 +203,6 @@ class ServerMechanism(ABC):
         Raises ValueError for cells of another mechanism.
         """
 
-    def stack_key(self) -> tuple[object, ...]:
-        """What cells of this mechanism must have in common to be stacked."""
-        return ()
-
 
 class RecordMechanism(ABC):
     """A mechanism inside local steps, record by record, with the parameters of one cell."""
@@ -226,10 +218,6 @@ class RecordMechanism(ABC):
 
         Raises ValueError for a plan whose noise is no positive number.
         """
-
-    def stack_key(self) -> tuple[object, ...]:
-        """See `ClientMechanism`; such cells are computed one by one anyway."""
-        return ()
 
 
 TrainingMechanism = ClientMechanism | ServerMechanism | RecordMechanism

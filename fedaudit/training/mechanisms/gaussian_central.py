@@ -64,10 +64,6 @@ class GaussianCentralTraining(ServerMechanism):
             moves=tuple(part.adaptive_clip for part in privacy if part.adaptive_clip is not None),
         )
 
-    def stack_key(self) -> tuple[object, ...]:
-        """Whether the clip is adaptive."""
-        return (self.privacy.adaptive_clip is not None,)
-
 
 @dataclass(frozen=True)
 class GaussianServer(TrustedServer):

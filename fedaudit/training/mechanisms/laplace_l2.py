@@ -45,10 +45,6 @@ class LaplaceL2Training(ClientMechanism):
             return LayeredLaplace(_layer_sanitiser(privacy, layer_sizes(shape), device))
         return WholeVectorLaplace(_sanitiser(privacy, shape.n, device), n=shape.n)
 
-    def stack_key(self) -> tuple[object, ...]:
-        """Whether layers have noise of their own."""
-        return (self.privacy.per_layer,)
-
 
 @dataclass(frozen=True)
 class WholeVectorLaplace(ClientProtection):

@@ -30,10 +30,15 @@ from fedaudit.training.mechanisms.gaussian_local import GaussianLocalTraining
 from fedaudit.training.mechanisms.laplace_l2 import LaplaceL2Training
 from fedaudit.training.mechanisms.no_mechanism import NoMechanismTraining
 from fedaudit.training.mechanisms.record_personalised import RecordPersonalisedTraining
+from fedaudit.training.mechanisms.watching import watched
 
 
 def training_mechanism(privacy: PrivacySpec) -> TrainingMechanism:
-    """The mechanism of a spec, with its parameters."""
+    """The mechanism of a spec, with its parameters, as it is trained with."""
+    return watched(_mechanism(privacy))
+
+
+def _mechanism(privacy: PrivacySpec) -> TrainingMechanism:
     match privacy:
         case NoMechanism():
             return NoMechanismTraining(privacy)

@@ -21,17 +21,17 @@ class ClientData:
 
     def rows(self, client: int) -> int:
         """How many rows a client has."""
-        return int(self.federation.mask[client].sum())
+        return int(self.federation.counts[client])
 
     def features(self, client: int, rows: Rows) -> Tensor:
         """float32 [rows, features]."""
         kept = self.federation.features
         assert isinstance(kept, ClientRows)
-        own = kept.values[kept.first[client] : kept.first[client + 1]][rows]
+        own = kept.values[self.federation.own(client)][rows]
         values = np.divide(own, kept.divisor, dtype=np.float32)
         return torch.from_numpy(values).to(self.device)
 
     def target(self, client: int, rows: Rows) -> Tensor:
         """float32 [rows]."""
-        own = self.federation.target[client, : self.rows(client)][rows]
+        own = self.federation.target[self.federation.own(client)][rows]
         return torch.from_numpy(own).to(self.device)

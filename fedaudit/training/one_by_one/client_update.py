@@ -11,6 +11,8 @@ from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.losses import Loss
 from fedaudit.randomness import Purpose, Source
 from fedaudit.spec.training import Local
+from fedaudit.training.base.length_classes import class_rows
+from fedaudit.training.methods.training_method import PersonalSteps
 from fedaudit.training.one_by_one.client_data import ClientData, Rows
 from fedaudit.training.stacked.local_update import whole_data
 
@@ -23,13 +25,23 @@ class ClientUpdate:
         self._loss = loss
         self._local = local
         self._data = data
+        self._rows_of_class = class_rows(data.federation.counts)
 
     def __call__(self, client: int, *, source: Source, round_: int) -> None:
         """Moves the network's parameters; `source` is that of a stack of one."""
         for batch in self._batches(client, source, round_):
-            self._step(client, batch)
+            self._step(client, batch, step_size=self._local.step_size)
 
-    def _step(self, client: int, batch: NDArray[np.int64]) -> None:
+    def tune(self, client: int, rows: NDArray[np.int64], personal: PersonalSteps) -> None:
+        """Makes the client's own model of the network's parameters, from these of its rows."""
+        common = self._network.theta.clone()
+        for _ in range(personal.steps if len(rows) else 0):
+            pull = personal.pull(self._network.theta, common)
+            self._step(client, rows, step_size=personal.step_size)
+            if pull is not None:
+                self._network.load(self._network.theta - pull)
+
+    def _step(self, client: int, batch: NDArray[np.int64], *, step_size: float) -> None:
         """One step on the mean over the batch, whose gradient is added up part by part."""
         total, gradient = torch.zeros((), device=self._data.device), None
         for rows in parts(batch, self._network.rows_at_once):
@@ -39,18 +51,18 @@ class ClientUpdate:
             gradient = slopes if gradient is None else _added(gradient, slopes)
         if gradient is not None:
             factor = self._loss.client_slope(total / len(batch)).item()
-            self._network.descend(gradient, self._local.step_size * factor / len(batch))
+            self._network.descend(gradient, step_size * factor / len(batch))
 
     def _batches(self, client: int, source: Source, round_: int) -> Iterator[NDArray[np.int64]]:
         """The rows of each local step."""
         local, rows = self._local, self._data.rows(client)
-        longest = self._data.federation.longest
+        longest = int(self._rows_of_class[client])
         if local.batch_size is None or whole_data(local, longest):
             for _ in range(local.steps or local.epochs or 1):
                 yield np.arange(rows)
             return
         size = local.batch_size
-        # As many orders as the client with the most rows needs.
+        # As many orders as the longest client of about this length needs.
         per_epoch = -(-longest // size)
         epochs = local.epochs or -(-(local.steps or 1) // per_epoch)
         words = source.words(

@@ -29,6 +29,9 @@ from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Source
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.flat_rows import flat_features, flat_target
+from fedaudit.training.base.length_classes import length_classes
+from fedaudit.training.base.planted import of_records
+from fedaudit.training.base.planted_gradients import PlantedGradients
 from fedaudit.training.base.record_sources import TrainingRecords
 from fedaudit.training.base.record_steps import SiloRecords
 from fedaudit.training.mechanisms.base import (
@@ -65,10 +68,11 @@ class PersonalisedRound:
         self._records = records
         self._features = flat_features(cell.federation, records.place, device)
         self._target = flat_target(cell.federation, records.place, device)
-        counts = records.counts
-        self._first = np.cumsum(counts) - counts
-        self._within = np.arange(counts.max()) < counts[:, None]
-        protection = _protection(cell, plan, clients=len(counts))
+        self._counts = records.counts
+        self._first = np.cumsum(self._counts) - self._counts
+        self._classes = length_classes(self._counts)
+        protection = _protection(cell, plan, clients=len(self._counts))
+        self._planted = of_records(cell.planted)
         self._noise, self._steps = protection.noise_multipliers, protection.steps
 
     def play(
@@ -82,17 +86,18 @@ class PersonalisedRound:
         places = np.searchsorted(self._records.clients, drawn)
         if not len(places):
             return PersonalisedPlayed(theta, np.zeros(0, dtype=np.bool_))
-        inclusion = self._inclusion(paid)
         together = max(1, _NUMBERS_TOGETHER // len(theta))
+        models = theta.new_empty(len(places), len(theta))
         with one_thread():
-            models = torch.cat(
-                [
-                    self._models(
-                        theta, part, inclusion=inclusion[part], source=source, round_=round_
+            # A client's model is the same whoever is computed beside it, and however far padded.
+            for one in self._classes:
+                own = np.flatnonzero(np.isin(places, one.clients))
+                for start in range(0, len(own), together):
+                    part = own[start : start + together]
+                    inclusion = self._inclusion(places[part], paid, rows=one.rows)
+                    models[torch.from_numpy(part)] = self._models(
+                        theta, places[part], inclusion=inclusion, source=source, round_=round_
                     )
-                    for part in np.split(places, range(together, len(places), together))
-                ]
-            )
             present = torch.isfinite(models).all(-1)
             theta = _mean(models[present]) if present.any() else theta
         return PersonalisedPlayed(theta, present.cpu().numpy())
@@ -114,13 +119,26 @@ class PersonalisedRound:
             inclusion=inclusion,
             noise_multipliers=self._noise[places],
             silos=self._records.clients[places],
+            planted=self._gradients(places, rows=inclusion.shape[1]),
         )
         return self._steps(theta, silos, source=source, round_=round_)[0]
 
-    def _inclusion(self, paid: int) -> NDArray[np.float64]:
-        """[training clients, rows]: the chance of each record in each step of a round."""
-        inclusion = np.zeros(self._within.shape)
-        inclusion[self._within] = np.where(paid < self._plan.rounds, self._plan.rates, 0.0)
+    def _gradients(self, places: NDArray[np.int64], *, rows: int) -> PlantedGradients | None:
+        """The planted records of the clients at these places, if any."""
+        if self._planted is None:
+            return None
+        return PlantedGradients.among(self._planted, self._records.clients[places], rows=rows)
+
+    def _inclusion(self, places: NDArray[np.int64], paid: int, *, rows: int) -> NDArray[np.float64]:
+        """The chance of each record of the clients at `places` in each step of a round: [places,
+        rows], 0 beyond a client's own."""
+        number = np.arange(rows)
+        client, row = np.nonzero(number < self._counts[places, None])
+        index = self._first[places[client]] + row
+        inclusion = np.zeros((len(places), rows))
+        inclusion[client, row] = np.where(
+            paid < self._plan.rounds[index], self._plan.rates[index], 0.0
+        )
         return inclusion
 
 

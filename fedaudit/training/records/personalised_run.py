@@ -23,12 +23,12 @@ from fedaudit.randomness import (
     Source,
     sample_without_replacement,
 )
-from fedaudit.training.base.cell import Cell, draws_in_secret
+from fedaudit.training.base.cell import Cell, counts_clients, draws_in_secret
 from fedaudit.training.base.client_coins import drawn_clients
-from fedaudit.training.base.predicted_rows import predicted_rows
 from fedaudit.training.base.record_sources import record_use_of, training_records, validation_rows
 from fedaudit.training.base.record_table import record_table
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.row_figures import row_figures
 from fedaudit.training.base.stopping import EarlyStopping, RunEnd, release_number
 from fedaudit.training.records.personalised_round import PersonalisedPlayed, PersonalisedRound
 from fedaudit.training.records.personalised_state import PersonalisedState, first_personalised_state
@@ -44,7 +44,7 @@ class PersonalisedRun:
         use = record_use_of(spec, federation)
         if use is None:
             raise ValueError(f"{spec.privacy.mechanism} gives records no budgets")
-        self._spec, self._federation = spec, federation
+        self._cell, self._spec = cell, spec
         self._rate = client_rate(spec.training.cohort)
         self._use = use
         self._spending = None
@@ -154,7 +154,8 @@ class PersonalisedRun:
             cluster_sizes=sizes,
             separation=None,
             collapsed=False,
-            fairness={} if figures is None else _first_counts(figures),
+            fairness={} if figures is None else figures.pooled(0),
+            by_client={} if figures is None else figures.by_client(0),
             compositions=self._compositions(),
         )
 
@@ -203,7 +204,9 @@ class PersonalisedRun:
                 population=clients,
                 count=stopping.validation_clients,
             )
-        return self._validator.score(self._theta, chosen=chosen)
+        return self._validator.score(
+            self._theta, chosen=chosen, per_client=counts_clients(self._spec)
+        )
 
     def _observe(self, loss: float) -> None:
         """Keeps the model with the smallest selection loss."""
@@ -227,11 +230,9 @@ class PersonalisedRun:
         state = self.state
         theta = torch.from_numpy(state.best_theta).to(self._theta.device)
         figures = self._validator.score(theta, per_client=True)
-        final, predicted = figures.final, {}
-        if final is not None:
-            predicted = predicted_rows(
-                self._federation, self._spec.fairness, final.rows, self._held_out.clients
-            )
+        if figures.final is None:
+            raise RuntimeError("the last evaluation is made client by client")
+        start = torch.from_numpy(first_personalised_state(self._cell).theta).to(self._theta.device)
         return FinalResult(
             stopped_by=self.stopped_by or "running",
             rounds=state.round,
@@ -243,9 +244,15 @@ class PersonalisedRun:
             fairness=_first_counts(figures),
             single_row_clients=0,
             collapsed_rounds=0,
-            scores={} if final is None else final.scores,
-            by_hypothesis={} if final is None else final.by_hypothesis,
-            predicted=predicted,
+            start_loss=float(self._validator.score(start).selection_loss[0]),
+            **vars(
+                row_figures(
+                    self._cell,
+                    figures.final,
+                    self._held_out.place,
+                    by_client=self._held_out.by_client,
+                )
+            ),
             records=record_table(
                 self._records,
                 self._use,

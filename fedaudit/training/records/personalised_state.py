@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.first_hypotheses import first_hypotheses
 
 
 @dataclass
@@ -57,7 +57,7 @@ def _plain(value: NDArray[np.generic]) -> Any:
 
 def first_personalised_state(cell: Cell) -> PersonalisedState:
     """The state before the first round."""
-    theta = initial_hypotheses(cell.shape, hypotheses=1, seed=cell.spec.seed)[0]
+    theta = first_hypotheses(cell)[0]
     return PersonalisedState(
         round=0,
         lost=0,

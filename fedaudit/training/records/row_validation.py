@@ -1,7 +1,5 @@
 """Scores of one model on some rows, whoever's they are."""
 
-from typing import TypeVar
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -11,14 +9,14 @@ from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.losses import predicted_class
 from fedaudit.one_thread import one_thread
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.final_groups import ScoredRows, final_groups
+from fedaudit.training.base.final_groups import ScoredRows
 from fedaudit.training.base.flat_rows import flat_features, flat_target
-from fedaudit.training.base.group_counts import GroupCounter
+from fedaudit.training.base.group_counts import GroupCounter, RowPlaces
+from fedaudit.training.base.length_classes import length_classes
 from fedaudit.training.base.record_sources import ValidationRows
+from fedaudit.training.stacked.flat_figures import flat_figures
 from fedaudit.training.stacked.round_method import build_loss
 from fedaudit.training.stacked.validation import Figures
-
-Number = TypeVar("Number", bound=np.generic)
 
 
 class RowValidator:
@@ -28,11 +26,10 @@ class RowValidator:
         self._held_out = held_out
         self._loss = build_loss(cell)
         self._network = ClientNetwork(cell.shape, device)
+        self._classes = length_classes(cell.federation.counts)
         self._counter = GroupCounter([cell.federation], cell.spec.fairness)
-        own, row = np.nonzero(held_out.rows)
-        place = held_out.clients[own], row
-        self._features = flat_features(cell.federation, place, device)
-        self._target = flat_target(cell.federation, place, device)
+        self._features = flat_features(cell.federation, held_out.place, device)
+        self._target = flat_target(cell.federation, held_out.place, device)
 
     def score(
         self, theta: Tensor, *, chosen: NDArray[np.int64] | None = None, per_client: bool = False
@@ -41,41 +38,49 @@ class RowValidator:
 
         `chosen`: places of some of the validation clients, ascending; all by default.
         """
-        every, guesses = self._tables(theta)
+        values, predictions = self._tables(theta)
+        held_out = self._held_out
         if chosen is None:
-            chosen = np.arange(len(every))
-        rows, scored = self._held_out.rows[chosen], self._held_out.scored[chosen]
-        values, predictions = every[chosen], guesses[chosen]
-        accuracy = None
-        if self._loss.classes:
-            target = self._padded(self._target.cpu().numpy())[chosen]
-            accuracy = np.array([(predictions == target)[scored].mean()])
-        clients, final = self._held_out.clients[chosen], None
-        if per_client and self._counter.attributes:
-            own = ScoredRows(predictions, values, hypotheses=None, scored=scored)
-            final = final_groups(self._counter, own, clients, k=1)
-        return Figures(
-            selection_loss=np.array([self._mean(values, rows)]),
-            validation_loss=np.array([self._mean(values, scored)]),
-            accuracy=accuracy,
-            counts=self._counter.count(
-                predictions[None],
-                clients[None],
-                per_client=per_client,
-                scored=scored[None],
-            ),
-            final=final,
+            chosen = np.arange(len(held_out.clients))
+        rows = np.flatnonzero(np.isin(held_out.client_of, chosen))
+        client = np.searchsorted(chosen, held_out.client_of[rows])
+        places = RowPlaces(held_out.place[rows], client, len(chosen))
+        values, scored = values[rows], held_out.scored[rows]
+        clients = held_out.clients[chosen]
+        every = np.ones(len(rows), dtype=np.bool_)
+        return flat_figures(
+            self._counter,
+            ScoredRows(predictions[rows], values, hypotheses=None, scored=scored),
+            places,
+            selection_loss=np.array([self._mean(values, every, places, clients=clients)]),
+            validation_loss=np.array([self._mean(values, scored, places, clients=clients)]),
+            k=1,
+            per_client=per_client,
         )
 
-    def _mean(self, values: NDArray[np.float64], counted: NDArray[np.bool_]) -> float:
-        """The loss over the counted rows [clients, rows]: of clients, or of all rows alike."""
+    def _mean(
+        self,
+        values: NDArray[np.float64],
+        counted: NDArray[np.bool_],
+        places: RowPlaces,
+        *,
+        clients: NDArray[np.int64],
+    ) -> float:
+        """The loss over the counted rows [rows]: of clients, or of all rows alike."""
         if not self._held_out.by_client:
             return float(values[counted].mean())
-        sums = np.where(counted, values, 0.0).sum(1)
-        return float((sums / counted.sum(1)).mean())
+        counts = np.bincount(places.client, minlength=places.clients)
+        values, first = np.where(counted, values, 0.0), np.cumsum(counts) - counts
+        sums = np.zeros(places.clients)
+        for one in self._classes:
+            own = np.flatnonzero(np.isin(clients, one.clients))
+            number = np.arange(one.rows)
+            index = np.minimum(first[own, None] + number, len(values) - 1)
+            sums[own] = np.where(number < counts[own, None], values[index], 0.0).sum(1)
+        return float((sums / np.bincount(places.client, weights=counted)).mean())
 
     def _tables(self, theta: Tensor) -> tuple[NDArray[np.float64], NDArray[np.generic]]:
-        """Each row's value and prediction, both [clients, rows] on the host."""
+        """Value and prediction of each held-out row, both [rows] on the host."""
         values, predictions = [], []
         with one_thread(), torch.no_grad():
             self._network.load(theta)
@@ -88,13 +93,4 @@ class RowValidator:
                     if self._loss.classes
                     else outputs[0]
                 )
-        return (
-            self._padded(torch.cat(values).cpu().numpy()),
-            self._padded(torch.cat(predictions).cpu().numpy()),
-        )
-
-    def _padded(self, values: NDArray[Number]) -> NDArray[Number]:
-        """Values [all rows] at their places [clients, rows]."""
-        padded = np.zeros(self._held_out.rows.shape, dtype=values.dtype)
-        padded[self._held_out.rows] = values
-        return padded
+        return torch.cat(values).cpu().numpy(), torch.cat(predictions).cpu().numpy()

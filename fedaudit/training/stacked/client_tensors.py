@@ -49,7 +49,7 @@ class StackData:
         self.federations = federations
         self.offsets = [offsets[id(cell.federation)] for cell in cells]
         self._trims = trims
-        self._rows_of = np.concatenate([part.mask.sum(1) for part in federations])
+        self._rows_of = np.concatenate([part.counts for part in federations])
         self._columns = torch.from_numpy(_packed(federations, trims)).to(device)
         self._count = torch.from_numpy(self._rows_of.astype(np.float32)).to(device)
         self.device = device
@@ -90,15 +90,15 @@ def _packed(federations: Sequence[Federation], trims: bool) -> NDArray[np.float3
     to a power of two: sums by halves (`fold`) are then the same with and without the padding.
     """
     clients = sum(part.clients for part in federations)
-    rows, features = federations[0].padded.shape[1:]
+    rows, features = federations[0].longest, federations[0].width
     padded = _power_of_two(rows) if trims else rows
     packed = np.zeros((features + 2, padded, clients), dtype=np.float32)
     start = 0
     for part in federations:
         own = slice(start, start + part.clients)
-        packed[:features, :rows, own] = part.padded.transpose(2, 1, 0)
-        packed[features, :rows, own] = part.target.T
-        packed[features + 1, :rows, own] = part.mask.T
+        packed[:features, :rows, own] = part.padded(part.side_by_side).transpose(2, 1, 0)
+        packed[features, :rows, own] = part.padded(part.target).T
+        packed[features + 1, :rows, own] = np.arange(rows)[:, np.newaxis] < part.counts
         start += part.clients
     return packed
 

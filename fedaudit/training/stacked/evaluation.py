@@ -99,11 +99,20 @@ def evaluate(
     # In float64, so that a total less a row's own large value still distinguishes hypotheses.
     values = real_rows(loss.values(outputs, lanes.target), lanes).double()
     scores = score(loss, values, count=lanes.count, scored=lanes.scored, largest=largest)
-    scored_outputs = scores.of_chosen(outputs)
+    return evaluation_of(loss, lanes, scores, values=values, outputs=scores.of_chosen(outputs))
+
+
+def evaluation_of(
+    loss: Loss, lanes: Lanes, scores: Scores, *, values: Tensor, outputs: Tensor
+) -> Evaluation:
+    """The figures that follow from scores.
+
+    `values` [k, rows, cells, clients]; `outputs` [out, rows, cells, clients]: what is predicted.
+    """
     accuracy = None
-    predictions = scored_outputs[0]
+    predictions = outputs[0]
     if loss.classes:
-        predictions = predicted_class(scored_outputs, loss.classes)
+        predictions = predicted_class(outputs, loss.classes)
         right = (predictions == lanes.target) & (lanes.mask > 0)
         rows = lanes.count.double().sum(-1)
         if lanes.scored is not None:

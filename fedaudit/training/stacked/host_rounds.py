@@ -74,11 +74,8 @@ class HostRound:
             cluster_sizes=sizes,
             separation=separated if math.isfinite(separated) else None,
             collapsed=len(sizes) > 1 and sizes.count(0) == len(sizes) - 1,
-            fairness=(
-                {}
-                if figures is None
-                else {name: counts[place] for name, counts in figures.counts.items()}
-            ),
+            fairness={} if figures is None else figures.pooled(place),
+            by_client={} if figures is None else figures.by_client(place),
             plane=self._plane(row) if in_plane and figures is not None else None,
         )
 

@@ -70,10 +70,14 @@ class LocalUpdate:
         if self._local.steps is not None:
             # A client whose rows are used up starts over, so that all take as many steps.
             batches = -(-lanes.count.cpu().numpy().astype(np.int64) // size)
+        drawn: NDArray[np.int64] | None = None
         for step in range(steps):
             epoch = step // batches % epochs
-            keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
-            yield _rows_of_batch(lanes, keys, first=step % batches * size, size=size)
+            if drawn is None or not np.array_equal(epoch, drawn):
+                drawn = epoch
+                keys = np.take_along_axis(words, epoch[..., None, None], axis=2)[:, :, 0]
+                order = _order(lanes, keys)
+            yield _rows_of_batch(lanes, order, first=step % batches * size, size=size)
 
 
 def whole_data(local: Local, rows: int) -> bool:
@@ -81,19 +85,21 @@ def whole_data(local: Local, rows: int) -> bool:
     return local.batch_size is None or local.batch_size >= rows
 
 
-def _rows_of_batch(
-    lanes: Lanes, keys: NDArray[np.uint32], *, first: NDArray[np.int64], size: int
-) -> Lanes:
-    """`size` rows of each client's order, from place `first` [cells, clients] on.
+def _order(lanes: Lanes, keys: NDArray[np.uint32]) -> Tensor:
+    """Each client's rows by their keys [cells, clients, rows], padding last: int64 of that
+    shape."""
+    padding = ((1 - lanes.mask.permute(1, 2, 0)) * 2**33).long()
+    drawn = torch.from_numpy(keys.astype(np.int64)).to(padding.device)
+    return (drawn + padding).argsort(dim=-1, stable=True)
 
-    The keys [cells, clients, rows] give the order. A client whose rows are used up has an empty
-    batch: weights 0 and no step.
+
+def _rows_of_batch(lanes: Lanes, order: Tensor, *, first: NDArray[np.int64], size: int) -> Lanes:
+    """`size` rows of each client's order [cells, clients, rows], from place `first` [cells,
+    clients] on.
+
+    A client whose rows are used up has an empty batch: weights 0 and no step.
     """
     device = lanes.mask.device
-    padding = ((1 - lanes.mask.permute(1, 2, 0)) * 2**33).long()
-    order = (torch.from_numpy(keys.astype(np.int64)).to(device) + padding).argsort(
-        dim=-1, stable=True
-    )
     places = torch.from_numpy(first).to(device)[..., None] + torch.arange(size, device=device)
     rows = order.gather(-1, places.clamp_max(order.shape[-1] - 1)).permute(2, 0, 1)
     mask = (places < lanes.count[..., None]).permute(2, 0, 1).to(lanes.mask.dtype)

@@ -7,9 +7,9 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import Cell, ledger_subjects
+from fedaudit.training.base.first_hypotheses import first_hypotheses
 from fedaudit.training.base.run_spending import spending_of
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism
@@ -64,7 +64,7 @@ def _plain(value: NDArray[np.generic]) -> Any:
 def first_state(cell: Cell) -> CellState:
     """The state before the first round."""
     k = cell.spec.training.hypotheses
-    hypotheses = initial_hypotheses(cell.shape, hypotheses=k, seed=cell.spec.seed)
+    hypotheses = first_hypotheses(cell)
     subjects = ledger_subjects(cell)
     return CellState(
         round=0,

@@ -1,22 +1,26 @@
 """The ordinary way to compute rounds: all clients of all cells at once, on padded lanes."""
 
 from collections.abc import Sequence
-from typing import assert_never
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.base.cell import Cell, expected_cohort
-from fedaudit.training.base.cohort import Block, rounds_ahead, rounds_together
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.cohort import Block, rounds_together
 from fedaudit.training.base.group_counts import GroupCounter
 from fedaudit.training.base.splits import Splits
-from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.stacked.client_tensors import StackData
-from fedaudit.training.stacked.round_method import build_draws, build_method, trims_lanes
+from fedaudit.training.stacked.round_method import (
+    build_draws,
+    build_method,
+    personal_steps,
+    rounds_worth_drawing,
+    trims_lanes,
+)
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, run_round
-from fedaudit.training.stacked.validation import Figures, Validator
+from fedaudit.training.stacked.validation import Figures, Measure, Validator
 
 
 class SideBySide:
@@ -26,10 +30,12 @@ class SideBySide:
         self._cells = cells
         self._splits = splits
         self._device = device
+        self._longest = cells[0].federation.longest
         self._data = StackData(cells, device, trims=trims_lanes(cells[0]))
         method = build_method(cells, device)
         counter = GroupCounter(self._data.federations, cells[0].spec.fairness)
-        self._validator = Validator(method.network, method.loss, self._data, counter)
+        measure = Measure(method.network, method.loss, personal_steps(cells[0]))
+        self._validator = Validator(measure, self._data, counter)
 
     def arrange(self, positions: Sequence[int]) -> None:
         """Gets ready for rounds of the cells at `positions`."""
@@ -40,16 +46,10 @@ class SideBySide:
 
     def rounds_ahead(self, cells: int) -> int:
         """Rounds worth drawing at once for so many cells."""
-        first, n = self._cells[0], self._method.network.n
-        match self._method.protection:
-            case TrustedServer():
-                # Every client tosses a coin.
-                elements = first.spec.training.hypotheses * n + first.federation.clients
-            case ClientProtection():
-                elements = int(expected_cohort(first)) * n
-            case _:
-                assert_never(self._method.protection)
-        return rounds_ahead(cells=cells, elements=cells * elements)
+        method = self._method
+        return rounds_worth_drawing(
+            method.protection, self._cells[0], n=method.network.n, cells=cells
+        )
 
     def rounds_together(self, cells: int) -> int:
         """Rounds that are played and validated in one go."""
@@ -81,15 +81,18 @@ class SideBySide:
         sizes: Tensor,
         *,
         per_client: bool = False,
+        tuned: bool = True,
     ) -> Figures:
         """Figures of hypotheses theta [rows, k, n] on validation clients [rows, clients].
 
         Each row is a round of the cell at its position; `sizes` [rows, k]: uploads in each cluster.
+        `tuned` as in `Measure`.
         """
         return self._validator.score(
             theta,
             self._data.columns(clients, positions),
             sizes,
-            scored=self._splits.scored(clients, positions),
+            scored=self._splits.scored(clients, positions, rows=self._longest),
             per_client=per_client,
+            tuned=tuned,
         )

@@ -11,17 +11,27 @@ from torch import Tensor
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.network_choice import Network
 from fedaudit.randomness import Source
+from fedaudit.training.base.planted import PlantedUpdates
 from fedaudit.training.mechanisms.base import (
     ClientProtection,
     ProtectedUploads,
     Protection,
     TrustedServer,
 )
+from fedaudit.training.methods.training_method import LossWeighting
 from fedaudit.training.stacked.block_sums import block_sums
 from fedaudit.training.stacked.client_tensors import Lanes
 from fedaudit.training.stacked.clustering import Server
-from fedaudit.training.stacked.hypothesis_choice import choose_hypotheses, own_hypotheses
+from fedaudit.training.stacked.hypothesis_choice import (
+    choose_hypotheses,
+    client_losses,
+    own_hypotheses,
+)
 from fedaudit.training.stacked.local_update import LocalUpdate
+from fedaudit.training.stacked.planting import planted_places, show_sum, show_uploads
+from fedaudit.training.stacked.weighted_server import WeightedServer
+
+AnyServer = Server | WeightedServer
 
 
 @dataclass(frozen=True)
@@ -32,7 +42,11 @@ class Method:
     loss: Loss
     local_update: LocalUpdate
     protection: Protection
-    server: Server
+    server: AnyServer
+    weighting: LossWeighting | None
+    """How clients weight what they send; None where they send what they updated."""
+    planted: PlantedUpdates | None = None
+    """What an audit plants in the one cell of a stack."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +66,25 @@ class Cohort:
 
 
 @dataclass(frozen=True)
+class Learned:
+    """What clients made of the hypotheses; the first two axes are [cells, clients]."""
+
+    chosen: Tensor
+    """int64: the hypothesis that the client started from."""
+    start: Tensor
+    """[cells, clients, n]: its parameters."""
+    updated: Tensor
+    """[cells, clients, n]; weighted, [cells, clients, n + 1] as in `LossWeighting`."""
+
+
+@dataclass(frozen=True)
 class Sent:
     """What clients sent in a round; the first two axes are [cells, clients]."""
 
     chosen: Tensor
     """int64: the hypothesis that the client started from."""
     uploads: Tensor
-    """[cells, clients, n]."""
+    """As `Learned.updated`."""
     present: Tensor
     """bool: whether the upload was released."""
     radii: Tensor | None
@@ -102,22 +128,75 @@ def run_round(
     updated = method.local_update(
         start, lanes, source=batches, rounds=cohort.rounds, clients=cohort.clients
     )
-    match method.protection:
+    if method.weighting is not None:
+        losses = client_losses(method.network, theta, lanes, method.loss)[0]
+        updated = method.weighting.weigh(start, updated, losses)
+    learned = Learned(chosen, start, updated)
+    return collect(
+        method.protection,
+        method.server,
+        theta,
+        cohort,
+        learned,
+        clips=clips,
+        planted=method.planted,
+    )
+
+
+def collect(
+    protection: Protection,
+    server: AnyServer,
+    theta: Tensor,
+    cohort: Cohort,
+    learned: Learned,
+    *,
+    clips: NDArray[np.float64] | None,
+    planted: PlantedUpdates | None = None,
+) -> RoundResult:
+    """Lines 7 to 10 of Algorithm 1: what clients learned is protected and brought together."""
+    if planted is not None:
+        learned = _with_planted(planted, theta, cohort, learned)
+    match protection:
         case ClientProtection() as clients:
-            protected = clients.protect(start, updated, cohort.noise)
-            return _bring_together(method.server, theta, cohort, chosen, protected)
-        case TrustedServer() as server:
+            protected = clients.protect(learned.start, learned.updated, cohort.noise)
+            found = _bring_together(server, theta, cohort, learned.chosen, protected)
+            if planted is not None and found.sent is not None:
+                sent = found.sent
+                show_uploads(planted, cohort.clients, sent.present, learned.start, sent.uploads)
+            return found
+        case TrustedServer() as trusted:
             if clips is None:
                 raise ValueError("a trusted server needs clips")
             return _add_up(
-                server, theta, cohort, chosen=chosen, updates=updated - start, clips=clips
+                trusted,
+                theta,
+                cohort,
+                chosen=learned.chosen,
+                updates=learned.updated - learned.start,
+                clips=clips,
+                planted=planted,
             )
         case _:
-            assert_never(method.protection)
+            assert_never(protection)
+
+
+def _with_planted(
+    planted: PlantedUpdates, theta: Tensor, cohort: Cohort, learned: Learned
+) -> Learned:
+    """What planted clients send in place of what they learned, on top of the first hypothesis."""
+    own, places = planted_places(planted, cohort.clients[0])
+    updates = torch.from_numpy(planted.updates(places)).to(theta.device)
+    chosen, start, updated = (
+        part.clone() for part in (learned.chosen, learned.start, learned.updated)
+    )
+    chosen[0, own] = 0
+    start[0, own] = theta[0, 0]
+    updated[0, own] = theta[0, 0] + updates
+    return Learned(chosen, start, updated)
 
 
 def _bring_together(
-    server: Server, theta: Tensor, cohort: Cohort, chosen: Tensor, protected: ProtectedUploads
+    server: AnyServer, theta: Tensor, cohort: Cohort, chosen: Tensor, protected: ProtectedUploads
 ) -> RoundResult:
     """The server averages what it receives of the uploads that clients have protected."""
     present = _allowed(protected.finite, cohort.allowed)
@@ -138,6 +217,7 @@ def _add_up(
     chosen: Tensor,
     updates: Tensor,
     clips: NDArray[np.float64],
+    planted: PlantedUpdates | None,
 ) -> RoundResult:
     """A trusted server adds up clipped updates [cells, clients, n], and adds noise."""
     column = torch.from_numpy(clips).to(theta.device)[:, None]
@@ -152,9 +232,13 @@ def _add_up(
             taking_part=present.sum(-1).tolist(),
             noise=cohort.count_noise,
         )
+    hypotheses = server.average(theta, sums, cohort.noise, clips=column)
+    if planted is not None:
+        counted = present & (chosen == 0)
+        show_sum(planted, cohort.clients, counted, updates, before=theta, after=hypotheses)
     return RoundResult(
         before=theta,
-        hypotheses=server.average(theta, sums, cohort.noise, clips=column),
+        hypotheses=hypotheses,
         sizes=torch.zeros(theta.shape[:2], dtype=torch.int64, device=theta.device),
         sent=None,
         clips=clips,

@@ -5,7 +5,8 @@ round takes the place of a cell on the tensors' axis, which changes no figure.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +16,13 @@ from fedaudit.networks.losses import Loss
 from fedaudit.networks.network_choice import Network
 from fedaudit.training.base.final_groups import FinalGroups, ScoredRows, final_groups
 from fedaudit.training.base.group_counts import GroupCounter
+from fedaudit.training.methods.training_method import PersonalSteps
 from fedaudit.training.stacked.client_tensors import Lanes, StackData, with_scored
 from fedaudit.training.stacked.evaluation import Evaluation, evaluate
+from fedaudit.training.stacked.personal_evaluation import evaluate_personal
 
+_POOLED = 2
+"""Axes of one cell's counts over all clients: groups and the four counts."""
 _MAX_ELEMENTS = 1 << 18  # outputs at a time: beyond, temporaries leave the cache
 
 
@@ -31,17 +36,47 @@ class Figures:
     counts: dict[str, NDArray[np.int64]]
     """Attribute -> [cells, groups, 4], or [cells, clients, groups, 4] per client."""
     final: FinalGroups | None = None
-    """Of the only cell, per client, where it has sensitive attributes."""
+    """Of the only cell, per client."""
+
+    def pooled(self, place: int) -> dict[str, NDArray[np.int64]]:
+        """The counts of one cell over all clients: [groups, 4]."""
+        found = {name: counts[place] for name, counts in self.counts.items()}
+        return {
+            name: counts if counts.ndim == _POOLED else counts.sum(axis=0)
+            for name, counts in found.items()
+        }
+
+    def by_client(self, place: int) -> dict[str, NDArray[np.int64]]:
+        """The counts of one cell by client, [clients, groups, 4]; empty where they are pooled."""
+        found = {name: counts[place] for name, counts in self.counts.items()}
+        return {name: counts for name, counts in found.items() if counts.ndim > _POOLED}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How hypotheses are scored on the clients of some lanes: by themselves, or by what each
+    client makes of them."""
+
+    network: Network
+    loss: Loss
+    personal: PersonalSteps | None
+
+    def __call__(self, theta: Tensor, lanes: Lanes, largest: Tensor, *, tuned: bool) -> Evaluation:
+        """Scores hypotheses theta [cells, k, n]; `largest` as in `evaluate`.
+
+        Where clients make models of their own: not `tuned` is before their first step.
+        """
+        if self.personal is None:
+            return evaluate(self.network, theta, lanes, self.loss, largest)
+        personal = self.personal if tuned else replace(self.personal, steps=0)
+        return evaluate_personal(self.network, theta, lanes, self.loss, largest, personal=personal)
 
 
 class Validator:
     """Scores hypotheses on validation clients and counts outcomes per group."""
 
-    def __init__(
-        self, network: Network, loss: Loss, data: StackData, counter: GroupCounter
-    ) -> None:
-        self._network = network
-        self._loss = loss
+    def __init__(self, measure: Measure, data: StackData, counter: GroupCounter) -> None:
+        self._measure = measure
         self._data = data
         self._counter = counter
         self._kept: dict[int, tuple[NDArray[np.int64], Lanes]] = {}
@@ -54,12 +89,13 @@ class Validator:
         *,
         scored: NDArray[np.bool_] | None = None,
         per_client: bool = False,
+        tuned: bool = True,
     ) -> Figures:
         """Figures of hypotheses theta [cells, k, n] on the clients at columns [cells, clients].
 
-        With `per_client` there is one cell. `sizes` [cells, k]: uploads in each hypothesis's
-        cluster. `scored` bool [cells, clients, rows]: the rows that are scored where others choose
-        for them.
+        With `per_client` there is one cell; `tuned` as in `Measure`. `sizes` [cells, k]: uploads
+        in each hypothesis's cluster. `scored` bool [cells, clients, rows]: the rows that are
+        scored where others choose for them.
         """
         size = self._data.elements * columns.shape[1] * theta.shape[1]
         step = max(1, _MAX_ELEMENTS // size)
@@ -72,11 +108,12 @@ class Validator:
                     None if scored is None else scored[start : start + step],
                 ),
                 sizes[start : start + step],
-                per_client,
+                per_client=per_client,
+                tuned=tuned,
             )
             for start in range(0, len(columns), step)
         ]
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        return parts[0] if len(parts) == 1 else joined_figures(parts)
 
     def _score(
         self,
@@ -84,21 +121,26 @@ class Validator:
         columns: NDArray[np.int64],
         lanes: Lanes,
         sizes: Tensor,
+        *,
         per_client: bool,
+        tuned: bool,
     ) -> Figures:
-        evaluation = evaluate(self._network, theta, lanes, self._loss, sizes.argmax(-1))
-        predictions = evaluation.predictions.permute(1, 2, 0).cpu().numpy()
-        scored = None if lanes.scored is None else lanes.scored.permute(1, 2, 0).cpu().numpy()
+        evaluation = self._measure(theta, lanes, sizes.argmax(-1), tuned=tuned)
         accuracy = evaluation.accuracy
         final = None
-        if per_client and self._counter.attributes:
-            rows = _scored_rows(evaluation, predictions[0], None if scored is None else scored[0])
-            final = final_groups(self._counter, rows, columns[0], k=theta.shape[1])
+        if per_client:
+            rows, places = scored_rows(evaluation, lanes), self._counter.rows(columns[0])
+            final = final_groups(self._counter, rows, places, k=theta.shape[1])
+            counts = self._counter.count_clients(rows.predictions, places, scored=rows.scored)
+        else:
+            predictions = evaluation.predictions.permute(1, 2, 0).cpu().numpy()
+            scored = None if lanes.scored is None else lanes.scored.permute(1, 2, 0).cpu().numpy()
+            counts = self._counter.count(predictions, columns, scored=scored)
         return Figures(
             selection_loss=evaluation.selection_loss.cpu().numpy(),
             validation_loss=evaluation.validation_loss.cpu().numpy(),
             accuracy=None if accuracy is None else accuracy.cpu().numpy(),
-            counts=self._counter.count(predictions, columns, per_client=per_client, scored=scored),
+            counts=counts,
             final=final,
         )
 
@@ -110,21 +152,26 @@ class Validator:
         return kept[1]
 
 
-def _scored_rows(
-    evaluation: Evaluation, predictions: NDArray[np.generic], scored: NDArray[np.bool_] | None
-) -> ScoredRows:
-    """The rows of the only cell, as [clients, rows] on the host."""
+def scored_rows(evaluation: Evaluation, lanes: Lanes) -> ScoredRows:
+    """The rows of the only cell, client after client on the host, without padding."""
+    within = lanes.mask[:, 0].T.cpu().numpy() > 0
+
+    def flat(values: Tensor) -> NDArray[Any]:
+        """Of values [rows, 1, clients]: [the clients' rows]."""
+        found: NDArray[Any] = values[:, 0].T.cpu().numpy()[within]
+        return found
+
     chosen = evaluation.scores.chosen
-    own = evaluation.scores.of_chosen(evaluation.values)
     return ScoredRows(
-        predictions=predictions,
-        values=own[:, 0].T.cpu().numpy(),
-        hypotheses=None if chosen is None else chosen[:, 0].T.cpu().numpy(),
-        scored=scored,
+        predictions=flat(evaluation.predictions),
+        values=flat(evaluation.scores.of_chosen(evaluation.values)),
+        hypotheses=None if chosen is None else flat(chosen),
+        scored=None if lanes.scored is None else flat(lanes.scored),
     )
 
 
-def _joined(parts: Sequence[Figures]) -> Figures:
+def joined_figures(parts: Sequence[Figures]) -> Figures:
+    """The figures of several cells or rounds, one after the other."""
     accuracies = [part.accuracy for part in parts if part.accuracy is not None]
     return Figures(
         selection_loss=np.concatenate([part.selection_loss for part in parts]),

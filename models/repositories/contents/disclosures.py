@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from models.clock import utc_now
 from models.repositories.base import Repository
@@ -43,15 +43,16 @@ class DisclosureRepository(Repository):
         for found in self.session.execute(ordered):
             yield found.bits, found.favourable_bits
 
+    def count(self, fingerprint: str, *, numbering: str) -> int:
+        """How many `sets` there are."""
+        counted = (
+            select(func.count())
+            .select_from(DisclosedSet)
+            .where(DisclosedSet.fingerprint == fingerprint, DisclosedSet.numbering == numbering)
+        )
+        return self.session.scalar(counted) or 0
+
     def add(self, fingerprint: str, *, numbering: str, sets: Iterable[StoredSet]) -> None:
         """Remembers sets; those that are known already are stored once. Call `lock` before."""
-        for one in sets:
-            self._insert_absent(
-                DisclosedSet,
-                {
-                    "fingerprint": fingerprint,
-                    "numbering": numbering,
-                    **vars(one),
-                    "disclosed_at": utc_now(),
-                },
-            )
+        of_all = {"fingerprint": fingerprint, "numbering": numbering, "disclosed_at": utc_now()}
+        self._insert_all_absent(DisclosedSet, [{**of_all, **vars(one)} for one in sets])

@@ -108,6 +108,37 @@ def test_what_the_theorem_has_no_sum_for_is_refused(
     assert named in refused(api, value)["detail"]
 
 
+def test_totals_that_no_mechanism_has_both_of_say_how_to_get_out(api: Api) -> None:
+    id_ = api.submit(run(**FIXED))["federation_id"]
+    epsilon = {"delta": 1e-5, "adjacency": "replace-one", "observer": "final_model"}
+    put(api, id_, figure="epsilon", total=100, **epsilon)
+    assert "every run" not in refused(api, run(**FIXED))["detail"]
+    put(api, id_, total=2 * WORST, **FIXED)
+    for value, command in (
+        (central(), "--set leakage=none --noise simulation --radius 0.5 --clip 0.25`"),
+        (
+            run(**FIXED),
+            "--set epsilon=none --noise simulation --delta 1e-05 --adjacency replace-one",
+        ),
+    ):
+        problem = refused(api, value)
+        assert "every run is refused until one of them is gone" in problem["detail"]
+        assert f"`fedaudit budget {id_} {command}" in problem["detail"]
+    # Whoever takes one back is on record, and what was spent under it is not forgotten.
+    assert put(api, id_, total=None, **FIXED).status_code == 200
+    [change, *_] = api.get(f"/v1/federations/{id_}/history").json()["items"]
+    assert change["value"]["total"] is None
+    assert change["value"]["figure"] == "leakage"
+    assert change["changed_by"]["key_id"]
+    api.submit(central())
+    put(api, id_, figure="epsilon", total=None, **epsilon)
+    api.submit(run(**FIXED))
+    put(api, id_, total=2 * WORST, **FIXED)
+    found = budgets(api, id_)["leakage", 0.5, 0.25]
+    assert found["reserved"] == 2 * WORST
+    assert [one["mechanism"] for one in found["uncounted"]] == ["gaussian-central"]
+
+
 def test_what_ran_before_there_was_a_total_is_listed(api: Api) -> None:
     id_ = api.submit(run(**FIXED))["federation_id"]
     for value in (run(**TINY), run(), central(), bare()):

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+import structlog
 
 from api.services.experiments.event_log import pause_seconds
 from benchmarks.served_api import http
-from models.repositories import ApiKeyRepository
+from models.repositories import ApiKeyRepository, EventRepository
 from tests.api.service import (
     ROUNDS,
     Api,
@@ -60,6 +61,26 @@ def test_a_finished_experiment_is_replayed_and_ends(live: tuple[Api, httpx.Clien
     assert _events(client, id_, after=4) == events[4:]
     assert _events(client, id_, after=len(events)) == []
     assert _events(client, id_, after=10_000) == []
+
+
+def test_a_client_that_leaves_is_no_failure(
+    live: tuple[Api, httpx.Client], caplog: pytest.LogCaptureFixture
+) -> None:
+    api, client = live
+    id_ = api.submit()["id"]
+    # More than a connection holds, so that messages are under way when the client leaves.
+    past = [("round.completed", {"round": number}) for number in range(20_000)]
+    with api.database.write() as session:
+        EventRepository(session, api.project_id).append(id_, api.project_id, past)
+    path = f"/v1/experiments/{id_}/events"
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(5):
+            with client.stream("GET", path) as response:
+                assert next(response.iter_lines()) == "event: status.changed"
+        fail(api, id_)
+        assert len(_events(client, id_, after=19_000)) > 1000
+    assert [entry for entry in logged if entry["log_level"] == "error"] == []
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
 
 def test_events_come_as_they_happen(live: tuple[Api, httpx.Client]) -> None:

@@ -63,7 +63,7 @@ def test_another_seed_is_other_data_only_where_data_are_drawn(
     one = loaded(cache, spec(federation, seed=1))
     other = loaded(cache, spec(federation, seed=2))
     assert (one is not other) == drawn
-    assert (not np.array_equal(one.padded, other.padded)) == drawn
+    assert (not np.array_equal(one.features, other.features)) == drawn
     assert loaded(cache, spec(federation, seed=1)) is one
 
 

@@ -104,7 +104,11 @@ def test_after_a_rejection_it_is_stored_again(api: Api) -> None:
     reject(api, first["id"], "/federation/target", "no such column")
     shown = api.get(f"/v1/federations/{first['id']}").json()
     assert shown["status"] == "rejected"
-    assert shown["reasons"] == [{"pointer": "/federation/target", "message": "no such column"}]
+    assert shown["errors"] == [{"pointer": "/federation/target", "message": "no such column"}]
+    # The name that it had first.
+    assert shown["reasons"] == shown["errors"]
+    profile = api.get(f"/v1/federations/{first['id']}/profile").json()
+    assert (profile["errors"], profile["reasons"]) == (shown["errors"], shown["errors"])
     files_of(api)[0].unlink()
     second = upload(api)
     assert (second["id"], second["status"], second["reasons"]) == (first["id"], "profiling", [])

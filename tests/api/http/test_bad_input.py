@@ -50,7 +50,7 @@ def _refused(response: Any, status: int = 422, slug: str = "validation-error") -
             "/fairness/favourable/value",
         ),
         (spec(gates=[{"figure": "leakage_max", "op": "le", "value": 10**400}]), "/gates/0/value"),
-        (spec(attacks=[{"kind": "membership"}]), "/attacks"),
+        (spec(attacks=[{"kind": "luck"}]), "/attacks/0/kind"),
         (
             {
                 **SPEC,
@@ -114,7 +114,7 @@ def test_what_is_not_json_is_refused(api: Api, body: bytes, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "media_type", ["application/x-yaml", "text/plain", "", "multipart/form-data"]
+    "media_type", ["application/toml", "text/plain", "", "multipart/form-data"]
 )
 def test_other_media_types_are_refused(api: Api, media_type: str) -> None:
     headers = {"Content-Type": media_type}
@@ -303,3 +303,11 @@ def test_other_bodies_are_checked(
     errors = _refused(api_on_both.request(method, whole, content=json.dumps(body), headers=JSON))
     assert pointer in [error["pointer"] for error in errors]
     assert api_on_both.counts() == before
+
+
+def test_several_faults_are_counted_and_told_once(api: Api) -> None:
+    one = api.post("/v1/experiments", json=spec(surprise=1)).json()
+    assert one["detail"] == "/surprise: unknown field; remove it or correct its name"
+    two = api.post("/v1/experiments", json=spec(surprise=1, seed=-1)).json()
+    assert two["detail"] == "2 faults, in /seed, /surprise"
+    assert {fault["pointer"] for fault in two["errors"]} == {"/seed", "/surprise"}

@@ -1,11 +1,16 @@
 """The OpenAPI document and the page that shows it."""
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import jsonschema
 import pytest
+from openapi_spec_validator import validate
+from pydantic import BaseModel
 
-from fedaudit.spec.registration import parse_registration, parse_uploaded
+from api import openapi
+from fedaudit.spec.registration import parse_uploaded
 from tests.api.service import SPEC, Api, finish
 
 
@@ -37,17 +42,65 @@ def test_every_failure_is_declared_as_a_problem(document: dict) -> None:
                 assert schema == {"$ref": "#/components/schemas/Problem"}
 
 
-def test_references_lead_somewhere_and_operations_have_names(document: dict) -> None:
+def _operations(document: dict) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            yield method, path, operation
+
+
+def _parts(part: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a document."""
+    for item in part if isinstance(part, list) else part.values():
+        if isinstance(item, dict):
+            yield item
+        if isinstance(item, dict | list):
+            yield from _parts(item)
+
+
+def test_the_document_is_openapi_and_its_references_lead_somewhere(document: dict) -> None:
+    validate(document)
     schemas = document["components"]["schemas"]
-    references = set(re.findall(r"'\$ref': '#/components/schemas/([^']+)'", str(document)))
-    assert {"ExperimentSpec", "Problem", "Report"} <= references
-    assert references <= set(schemas)
-    names = [
-        operation["operationId"]
-        for operations in document["paths"].values()
-        for operation in operations.values()
-    ]
+    references = {str(part["$ref"]) for part in _parts(document) if "$ref" in part}
+    assert "#/components/schemas/ExperimentSpec" in references
+    assert references <= {f"#/components/schemas/{name}" for name in schemas}
+
+
+def test_operations_have_the_short_names_of_what_they_do(document: dict) -> None:
+    names = [operation["operationId"] for _, _, operation in _operations(document)]
     assert len(names) == len(set(names))
+    assert {"submit_experiment", "list_experiments", "get_report", "set_budget"} <= set(names)
+    assert [name for name in names if not re.fullmatch("[a-z]+(_[a-z]+){0,3}", name)] == []
+
+
+def test_nothing_trips_generators_of_clients(document: dict) -> None:
+    """What openapi-python-client and openapi-generator have refused, or made wrongly."""
+    for part in _parts(document):
+        default = part.get("default")
+        values = default if isinstance(default, list) else [default]
+        # A property may have the name `default`, and then has a schema of its own.
+        assert not any(isinstance(value, dict) and "type" not in value for value in values), part
+        assert "itemSchema" not in part
+        if part.get("type") == "null":
+            # On its own it is no type of a field.
+            assert set(part) == {"type"}
+    for _, path, operation in _operations(document):
+        names = [re.sub("[^a-z0-9]", "", one["name"]) for one in operation.get("parameters", [])]
+        assert len(names) == len(set(names)), path
+
+
+def test_a_default_that_is_an_object_is_told_in_words(document: dict) -> None:
+    scoring = document["components"]["schemas"]["FixedSplit"]["properties"]["scoring"]
+    assert "default" not in scoring
+    assert '`{"method": "leave-one-out"}`' in scoring["description"]
+
+
+def test_parameters_are_described(document: dict) -> None:
+    [only] = [
+        one
+        for one in document["paths"]["/v1/experiments"]["post"]["parameters"]
+        if one["name"] == "validate_only"
+    ]
+    assert "store nothing" in only["description"]
 
 
 def _validate(document: dict, schema: dict, value: object) -> None:
@@ -65,10 +118,20 @@ def test_the_schema_of_a_spec_is_the_specs_own(document: dict) -> None:
             _validate(document, schema, wrong)
 
 
-def test_what_the_page_offers_to_send_is_a_registration(document: dict) -> None:
-    content = document["paths"]["/v1/federations"]["post"]["requestBody"]["content"]
-    assert parse_registration(content["application/json"]["example"]).name
-    part = content["multipart/form-data"]["schema"]["properties"]["registration"]
+def test_what_the_page_offers_to_send_can_be_sent(api: Api, document: dict) -> None:
+    models: dict[str, type[BaseModel]] = {one.__name__: one for one in openapi.SENT}
+    for _, path, operation in _operations(document):
+        content = operation.get("requestBody", {}).get("content", {})
+        if "application/json" in content:
+            described = content["application/json"]
+            _validate(document, described["schema"], described["example"])
+            model = models[described["schema"]["$ref"].rpartition("/")[2]]
+            assert model.model_validate(described["example"]), path
+    experiments = document["paths"]["/v1/experiments"]["post"]["requestBody"]["content"]
+    example = experiments["application/json"]["example"]
+    assert api.post("/v1/experiments", json=example).status_code == 202
+    federations = document["paths"]["/v1/federations"]["post"]["requestBody"]["content"]
+    part = federations["multipart/form-data"]["schema"]["properties"]["registration"]
     assert parse_uploaded(part["example"], file_name="incomes.csv").name
 
 
@@ -76,13 +139,23 @@ def test_answers_fit_their_schemas(api: Api, document: dict) -> None:
     id_, other = api.submit()["id"], api.submit()["id"]
     finish(api, id_)
     finish(api, other)
-    names = {"experiment_id": id_, "name": "mine"}
+    hook = {"url": "https://hooks.example.org", "events": ["experiment.finished"]}
+    webhook = api.post("/v1/webhooks", json=hook).json()["id"]
+    api.post(f"/v1/webhooks/{webhook}/test")
+    terms = document["paths"]["/v1/ledgers"]["post"]["requestBody"]["content"]
+    opened = api.post("/v1/ledgers", json=terms["application/json"]["example"])
+    names = {"experiment_id": id_, "name": "mine", "webhook_id": webhook}
+    names["ledger_id"] = opened.json()["id"]
+    swept = document["paths"]["/v1/sweeps"]["post"]["requestBody"]["content"]
+    sweep = api.post("/v1/sweeps", json=swept["application/json"]["example"])
+    names["sweep_id"] = sweep.json()["id"]
     asked = {"/v1/comparisons": {"experiment_id": [id_, other]}}
     policy = {"gates": SPEC["gates"]}
     assert api.request("PUT", "/v1/gates/policies/mine", json=policy).status_code == 201
     for path, operations in document["paths"].items():
         content = operations.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
-        if "{federation_id}" in path or "application/json" not in content:
+        unmade = any(f"{{{name}_id}}" in path for name in ("federation", "artifact", "audit"))
+        if unmade or "application/json" not in content:
             continue
         response = api.get(path.format(**names), params=asked.get(path))
         assert response.status_code == 200, path
@@ -98,11 +171,20 @@ def test_the_page_fetches_nothing_from_elsewhere(api: Api) -> None:
     assert "//" not in response.text.replace("<!doctype", "")
     addresses = re.findall(r'(?:src|href)="([^"]+)"', response.text)
     for address in addresses:
-        if not address.startswith("data:"):
+        if not address.startswith(("data:", "./")):
             assert api.get(f"/{address}", key=None).status_code == 200
     assert "docs/assets/swagger-ui-bundle.js" in addresses
+    assert '<a href="./">' in response.text
     assert "http" not in api.get("/docs/start.js", key=None).text
 
 
 def test_the_pages_lead_to_it(api: Api) -> None:
     assert 'href="/docs"' in api.client.get("/").text
+
+
+def test_a_bundle_has_the_media_type_that_is_asked_for(api: Api) -> None:
+    id_ = api.submit()["id"]
+    finish(api, id_)
+    for asked, given in [("*/*", "zip"), ("application/octet-stream", "octet-stream")]:
+        answer = api.get(f"/v1/experiments/{id_}/bundle", headers={"Accept": asked})
+        assert answer.headers["content-type"] == f"application/{given}"

@@ -1,7 +1,9 @@
 """Failures outside any route's own errors are problem documents too."""
 
 import asyncio
+import html
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
@@ -13,6 +15,8 @@ import pytest
 import structlog
 from sqlalchemy.exc import OperationalError
 
+from api.http.problem_meanings import MEANINGS
+from api.http.problems import TITLES
 from benchmarks.served_api import http
 from models.database import Database
 from tests.api.service import SPEC, Api, running_api, served, settings_for
@@ -56,8 +60,9 @@ def test_an_unexpected_failure_tells_nothing_but_where_to_look(
     problem = _is_problem(response, 500, "internal-error")
     assert "secret" not in response.text
     assert problem["instance"].startswith("urn:uuid:")
-    assert [entry["instance"] for entry in logged] == [problem["instance"]]
-    assert "secret detail" in str(logged[0]["exc_info"])
+    [failure] = [entry for entry in logged if entry["event"] == "request failed"]
+    assert failure["instance"] == problem["instance"]
+    assert "secret detail" in str(failure["exc_info"])
 
 
 def test_a_database_that_is_away_is_told(tmp_path: Path, sqlite_url: str) -> None:
@@ -179,3 +184,35 @@ def test_a_full_disk_is_not_called_a_database_that_is_away(
     answer = api.get("/v1/experiments/x")
     assert (answer.status_code, answer.json()["detail"]) == (503, stated)
     assert answer.headers["retry-after"] == "2"
+
+
+# -- what a problem's type leads to ----------------------------------------------------------------
+
+
+def test_every_kind_of_problem_is_explained(api: Api) -> None:
+    assert set(MEANINGS) == set(TITLES)
+    for slug, kind in MEANINGS.items():
+        as_page = api.get(f"/problems/{slug}", key=None, headers={"Accept": "text/html"})
+        assert as_page.headers["content-type"].startswith("text/html")
+        as_json = api.get(f"/problems/{slug}", key=None, headers={"Accept": "application/json"})
+        told = as_json.json()
+        assert (told["type"], told["title"]) == (f"/problems/{slug}", TITLES[slug])
+        assert tuple(told["statuses"]) == kind.statuses
+        assert told["remedy"] == kind.remedy
+        words = html.unescape(re.sub("<[^>]+>", "", as_page.text))
+        assert kind.remedy.replace("`", "") in words
+    _is_problem(api.get("/problems/nothing", headers={"Accept": "*/*"}), 404, "not-found")
+
+
+def test_a_problems_type_resolves_and_its_status_is_one_of_the_kind(api: Api) -> None:
+    for answer in (
+        api.get("/v1/experiments/x"),
+        api.get("/v1/experiments", key=None),
+        api.post("/v1/experiments", json={}),
+        api.post("/v1/experiments", content="x"),
+        api.request("DELETE", "/v1/experiments"),
+    ):
+        problem = answer.json()
+        kind = api.get(problem["type"], headers={"Accept": "application/json"})
+        assert kind.status_code == 200
+        assert problem["status"] in kind.json()["statuses"]

@@ -1,12 +1,13 @@
 """Keys: what they open, and that they open nothing of another project."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from api.shared.security import SCOPES
+from models.scopes import SCOPES
 from tests.api.service import SPEC, Api, all_operations, finish
 
 UNKNOWN = "01890000-0000-7000-8000-000000000000"
@@ -16,43 +17,63 @@ OPERATIONS = all_operations()
 
 NEEDED = {
     "/v1/api-keys": ("admin", "admin"),
+    "/v1/audit-log": ("admin", "admin"),
+    "/v1/audits": ("experiments:read", "experiments:write"),
+    "/v1/artifacts": ("experiments:read", "experiments:write"),
     "/v1/comparisons": ("reports:read", "reports:read"),
     "/v1/experiments": ("experiments:read", "experiments:write"),
     "/v1/federations": ("federations:read", "federations:write"),
     "/v1/gates/policies": ("reports:read", "experiments:write"),
     "/v1/gates": ("reports:read", "reports:read"),
+    "/v1/sweeps": ("experiments:read", "experiments:write"),
+    "/v1/ledgers": ("experiments:read", "experiments:write"),
     "/v1/reports": ("reports:read", "reports:read"),
     "/v1/signing-keys": ("reports:read", "admin"),
+    "/v1/webhooks": ("admin", "admin"),
 }
 """Of a path's beginning: the scope to read and to write."""
 
 
 def _needed(method: str, path: str) -> str:
-    if "/privacy-ledger" in path or path.endswith(("/bundle", "/record-table")):
+    if path == "/v1/audits/{audit_id}/bundle":
+        return "reports:read"  # It has no ledger, and nothing that the report does not say.
+    confidential = "/privacy-ledger" in path or "/attacks" in path
+    if confidential or path.endswith(("/bundle", "/record-table")):
         return "ledger:read"
-    if "/report" in path:
+    if path.endswith("/sign-offs"):
+        return "reports:read" if method == "GET" else "reports:sign"
+    if path.endswith("/erasure"):
+        return "federations:read" if method == "GET" else "admin"
+    if "/report" in path or path.endswith(("/model", "/table")):
         return "reports:read"
     reads, writes = next(scopes for begin, scopes in NEEDED.items() if path.startswith(begin))
     return reads if method == "GET" else writes
 
 
 def _address(path: str, **names: str) -> str:
-    for name in ("experiment_id", "federation_id", "key_id", "name"):
+    path = path.replace("{position}", "0")
+    for name in re.findall(r"{(\w+)}", path.replace("{form}", "").replace("{number}", "")):
         path = path.replace(f"{{{name}}}", names.get(name, UNKNOWN))
-    return path.replace("{form}", "csv")
+    return path.replace("{form}", "csv").replace("{number}", "1")
 
 
 def _body(path: str, experiment_id: str = UNKNOWN) -> dict[str, Any]:
-    if path.endswith("/budget"):
-        return {"book": "simulation", "figure": "leakage", "total": 1.0}
-    if path.endswith("/disclosure"):
-        return {"minimum_group_size": 30}
-    if path.endswith("/simulation"):
-        return {"simulation": "allowed"}
+    by_end = {
+        "/budget": {"book": "simulation", "figure": "leakage", "total": 1.0},
+        "/erasure": {"reference": "2026-117"},
+        "/disclosure": {"minimum_group_size": 30},
+        "/simulation": {"simulation": "allowed"},
+        "/sign-offs": {"decision": "approved", "note": "a rehearsal"},
+    }
+    for end, body in by_end.items():
+        if path.endswith(end):
+            return body
     if path.startswith("/v1/gates/policies"):
         return {"gates": SPEC["gates"]}
     if path.startswith("/v1/gates"):
         return {"experiment_id": experiment_id}
+    if path.startswith("/v1/webhooks"):
+        return {"url": "https://hooks.example.org", "events": ["gate.failed"]}
     return SPEC
 
 
@@ -107,8 +128,11 @@ def test_what_belongs_to_another_project_is_not_found(
     key_id = api.get("/v1/api-keys").json()["items"][0]["id"]
     policy = {"description": "another", "gates": SPEC["gates"]}
     assert api.request("PUT", "/v1/gates/policies/mine", json=policy).status_code == 201
+    webhook = api.post("/v1/webhooks", json=_body("/v1/webhooks")).json()["id"]
     address = _address(
         path,
+        webhook_id=webhook,
+        delivery_id=api.post(f"/v1/webhooks/{webhook}/test").json()["id"],
         experiment_id=body["id"],
         federation_id=body["federation_id"],
         key_id=key_id,

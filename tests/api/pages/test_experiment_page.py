@@ -8,7 +8,9 @@ import httpx
 import pytest
 
 from api.pages.session import COOKIE
-from api.services.reports import live_figures
+from api.pages.wording import figure
+from api.services.reports import round_series
+from models.tables.experiments import Experiment
 from tests.api.pages.browser import signed_in
 from tests.api.service import ROUNDS, Api, fail, finish, play, served, spec
 
@@ -43,6 +45,7 @@ def test_one_that_runs_shows_its_newest_round_and_curves(api: Api) -> None:
     answer = signed_in(api).get(path_of(experiment))
     stated = text_of(answer)
     assert f"Round {ROUNDS} of 4" in stated
+    assert ", running for " in stated
     assert f"Leakage, largest {ROUNDS} heuristic" in stated
     assert f"Validation loss 0.5 in round {ROUNDS}" in stated
     assert "equalized odds difference" in stated
@@ -212,7 +215,7 @@ def test_vendored_files_are_served_with_their_licence(api: Api) -> None:
 def test_of_very_many_rounds_some_are_read_and_the_page_says_which(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_figures, "MAX_ROUNDS", 2)
+    monkeypatch.setattr(round_series, "MAX_ROUNDS", 2)
     experiment = api.submit()
     play(api, experiment["id"])
     visitor = signed_in(api)
@@ -224,3 +227,34 @@ def test_of_very_many_rounds_some_are_read_and_the_page_says_which(
     # What the page asks for next brings the rest.
     rest = visitor.get(f"{path_of(experiment)}/figures?after={state['last']}").json()
     assert {tuple(curve["rounds"]) for curve in rest["curves"]} == {(3,)}
+
+
+def test_once_ended_the_page_shows_the_figures_of_the_report(api: Api) -> None:
+    experiment = api.submit(spec(training={"rounds": 40}))
+    document = finish(api, experiment["id"])
+    utility, gaps = document["utility"], document["fairness"][0]["metrics"]
+    path = path_of(experiment)
+    visitor = signed_in(api)
+    answer = visitor.get(path)
+    stated = text_of(answer)
+    best = f"in round {utility['best_round']}, the best"
+    assert f"Validation loss {figure(utility['validation_loss'])} {best}" in stated
+    assert figure(gaps["equalized_odds_difference"]["value"]) in stated
+    assert f"Finished in round {utility['rounds']} of at most 40" in stated
+    assert "<progress" not in answer.text
+    assert f"best round ({utility['best_round']})" in stated
+    sent = visitor.get(f"{path}/figures").json()
+    assert sent["best"] == utility["best_round"]
+    (loss,) = [one for one in sent["readings"] if one["name"] == "validation_loss"]
+    assert (loss["value"], loss["remark"]) == (figure(utility["validation_loss"]), best)
+
+
+def test_while_data_load_the_page_says_so(api: Api) -> None:
+    experiment = api.submit()
+    with api.database.write() as session:
+        row = session.get(Experiment, experiment["id"])
+        assert row is not None
+        row.status = "running"
+    assert "Loading the data and training the first of 4 rounds" in text_of(
+        signed_in(api).get(path_of(experiment))
+    )

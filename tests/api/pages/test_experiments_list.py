@@ -91,6 +91,6 @@ def test_another_projects_experiments_are_not_shown(api: Api) -> None:
 
 
 def test_a_key_without_experiments_is_led_to_what_it_is_good_for(api: Api) -> None:
-    assert signed_in(api, "reports:read").get("/").headers["location"] == "/compare"
+    assert signed_in(api, "reports:read").get("/").headers["location"] == "/reports"
     assert signed_in(api, "federations:read").get("/").headers["location"] == "/federations"
     assert signed_in(api, "admin").get("/").status_code == 403

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from api.pages.budget_form import LABELS
 from models.repositories import FederationRepository
 from models.tables import Federation
 from tests.api.pages.browser import Browser, signed_in
@@ -67,6 +68,26 @@ def test_a_profile_shows_shares_and_no_small_groups(api: Api) -> None:
     assert "X hidden too small to be shown hidden" in plain
     assert "<i>hours</i>" not in text
     assert "a group is small" in plain
+
+
+def test_codes_are_called_what_the_registration_calls_them(api: Api) -> None:
+    registration = {
+        "name": "people",
+        "federation": {
+            "source": "table",
+            "path": "people.csv",
+            "client_key": "town",
+            "target": "hired",
+            "labels": {"sex": {"F": "women"}, "hired": {"1": "hired"}},
+        },
+        "fairness": {"sensitive": ["sex"], "favourable": {"op": "in", "value": ["1"]}},
+    }
+    text = _text(
+        signed_in(api).get(f"/federations/{_federation(api, registration=registration)}").text
+    )
+    assert "women (F) 60 60.0 % 25.0 %" in text
+    assert "M 40 40.0 %" in text
+    assert "Favourable outcome: hired (hired = 1)." in text
 
 
 def test_what_nobody_registered_shows_no_groups(api: Api) -> None:
@@ -135,7 +156,24 @@ def test_a_faulty_budget_keeps_what_was_typed(api: Api) -> None:
         assert f'class="fault" id="e-{field}"' in answer.text
         assert 'aria-invalid="true"' in answer.text
         assert "<b>" not in answer.text
+        [alert] = re.findall(
+            r'<div class="notice notice-bad" role="alert".*?</div>', answer.text, re.S
+        )
+        assert f'<a href="#f-{field}">{LABELS[field]}</a>' in alert
+        assert answer.text.index(alert) < answer.text.index("<dl")
+        assert 'name="total" type="text" value="' in answer.text
+    kept = browser.post(f"/federations/{id_}/budget", {**EPSILON, "total": "many"}).text
+    assert 'value="many"' in kept
+    assert "&#39;many&#39; is no number" in kept
+    assert '<option value="replace-one" selected>' in kept
     assert api.get(f"/v1/federations/{id_}/budget").json()["items"] == []
+
+
+def test_a_budget_bounds_released_runs_unless_another_noise_mode_is_chosen(api: Api) -> None:
+    text = signed_in(api).get(f"/federations/{_federation(api)}").text
+    assert '<option value="release" selected>' in text
+    assert "Noise mode" in _text(text)
+    assert "Book" not in _text(text)
 
 
 def test_an_epsilon_budget_is_set_with_its_parts(api: Api) -> None:

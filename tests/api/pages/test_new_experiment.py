@@ -7,8 +7,12 @@ from typing import Any
 import yaml
 
 from api.pages.spec_form import sheet
+from api.pages.spec_form.field_errors import placed
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.spec.errors import FieldError
+from fedaudit.spec.parse import parse_spec
 from tests.api.pages.browser import signed_in
-from tests.api.service import SPEC, Api
+from tests.api.service import SPEC, Api, spec
 from tests.api.uploads import make_ready, upload
 
 NEW = "/experiments/new"
@@ -18,6 +22,8 @@ SMALL = {
     "/training/rounds": "4",
     "/training/cohort/clients": "5",
     "/privacy/noise_multiplier": "3",
+    "/privacy/radius": "adaptive",
+    "/privacy/clip": "",
 }
 """As SPEC of the service's tests: n / nu is 1 a release."""
 
@@ -55,8 +61,91 @@ def test_the_cost_is_shown_and_nothing_is_stored(api: Api) -> None:
     assert "Noise multiplier" in stated
     assert "heuristic" in stated
     assert "privacy.client_budget is not set" in stated
-    assert "budgets have room" in stated
+    assert "No budget is set for noise mode simulation on these data" in stated
+    assert "budgets have room" not in stated
     assert api.counts() == before
+
+
+def test_a_bound_is_said_in_words_and_one_that_excludes_nothing_is_no_success(api: Api) -> None:
+    visitor = signed_in(api)
+    proven = {"radius": 1.0, "clip": 0.5, "noise": "release"}
+    for multiplier, colour, badge, words in (
+        (3, "notice-good", "guarantee-formal", "That is reasonable protection"),
+        (0.03, "notice-warn", "guarantee-suspended", "excludes practically nothing"),
+    ):
+        asked = spec(privacy={**proven, "noise_multiplier": multiplier})
+        answer = visitor.post(NEW, document(asked))
+        assert answer.status_code == 200, text_of(answer)
+        found = re.findall(r'<p class="notice ([\w-]+)"[^>]*>([^<]*)</p>', answer.text)
+        assert colour in [tone for tone, said in found if words in said]
+        assert f'class="badge {badge}"' in answer.text
+    # Without a clip the figure holds within a radius that anyone may choose, and is no measure.
+    tiny = {"/privacy/radius": "0.001", "/privacy/noise": "release"}
+    answer = visitor.post(NEW, typed(**tiny))
+    found = re.findall(r'<p class="notice ([\w-]+)"[^>]*>([^<]*)</p>', answer.text)
+    said = [tone for tone, said in found if "How much that protects cannot be said" in said]
+    # Above the figures, and beside the fields of privacy.
+    assert said == ["notice-note"] * 2
+
+
+def test_the_form_as_it_begins_gives_a_proven_bound_once_its_noise_is_secret(api: Api) -> None:
+    """The advice beside the radius and the default clip come to what a theorem covers."""
+    visitor = signed_in(api)
+    begun = {"/privacy/radius": "2", "/privacy/clip": "1", "/privacy/noise": "release"}
+    assert sheet.blank().items() >= {**begun, "/privacy/noise": "simulation"}.items()
+    answer = visitor.post(NEW, typed(**begun))
+    assert 'class="badge guarantee-formal"' in answer.text
+    assert "How much that protects cannot be said" not in answer.text
+    assert "at least twice the clip" in answer.text
+    submitted = visitor.post(NEW, typed(**begun, action="submit"))
+    asked = api.stored(submitted.headers["location"].removeprefix("/experiments/"))
+    inputs = mechanism_of(parse_spec(asked.spec)).inputs(n=asked.parameters)
+    assert (inputs.guarantee, asked.spec["privacy"]["clip"]) == ("formal", 1.0)
+
+
+def test_layers_are_written_a_line_each_and_faults_name_the_layer(api: Api) -> None:
+    visitor = signed_in(api)
+    chosen = {"/model/kind": "layers", "/training/loss": "rmse"}
+    fits = visitor.post(NEW, typed(**chosen, **{"/model/layers": "dense 4\r\ntanh"}))
+    assert fits.status_code == 200, text_of(fits)
+    wrong = visitor.post(NEW, typed(**chosen, **{"/model/layers": "dense 4\r\nflatten\r\nrelux"}))
+    assert wrong.status_code == 422
+    assert "layer 3 (`relux`)" in html.unescape(re.sub("</?code>", "`", wrong.text))
+    assert "dense 4\nflatten\nrelux</textarea>" in wrong.text.replace("\r", "")
+    wrong = visitor.post(NEW, typed(**chosen, **{"/model/layers": "dense 4\r\nflatten"}))
+    assert "`flatten` takes maps and is given a row; leave it out" in html.unescape(
+        re.sub("</?code>", "`", wrong.text)
+    )
+
+
+def test_faults_between_parts_come_with_those_within_a_part(api: Api) -> None:
+    """Before, each correction brought the next fault to light."""
+    wrong = {
+        "/name": "",
+        "/privacy/mechanism": "record-personalised",
+        "/training/loss": "cross-entropy",
+        "/training/cohort/clients": "70",
+    }
+    answer = signed_in(api).post(NEW, typed(**wrong))
+    assert answer.status_code == 422
+    places = set(re.findall(r'<a href="#field-([\w-]+)">', answer.text))
+    assert places == {
+        "name",
+        "model-kind",
+        "training-loss",
+        "training-hypotheses",
+        "training-local-steps",
+        "training-cohort-sampling",
+    }
+
+
+def test_the_preview_warns_of_noise_that_drowns_what_is_learnt(api: Api) -> None:
+    visitor = signed_in(api)
+    quiet = typed(**{"/privacy/noise_multiplier": "1"})
+    assert "likely drown" not in text_of(visitor.post(NEW, quiet))
+    drowned = text_of(visitor.post(NEW, typed(**{"/privacy/noise_multiplier": "30"})))
+    assert "Noise will likely drown what is learnt" in drowned
+    assert "rule of thumb" in drowned
 
 
 def test_what_was_typed_stays(api: Api) -> None:
@@ -71,6 +160,7 @@ def test_an_epsilon_is_told_for_its_observer(api: Api) -> None:
         "/privacy/mechanism": "gaussian-central",
         "/training/hypotheses": "1",
         "/privacy/noise_multiplier": "1",
+        "/privacy/clip": "1",
     }
     stated = text_of(signed_in(api).post(NEW, typed(**changes)))
     assert "Epsilon against" in stated
@@ -139,6 +229,13 @@ def test_a_full_budget_refuses_the_submission_in_words(api: Api) -> None:
     preview = visitor.post(NEW, typed())
     assert preview.status_code == 200
     assert "has no room" in text_of(preview)
+    released = text_of(visitor.post(NEW, typed(**{"/privacy/noise": "release"})))
+    assert "No budget is set for noise mode release" in released
+    budget["total"] = 50.0
+    assert api.request("PUT", f"/v1/federations/{federation}/budget", json=budget).is_success
+    assert "budgets have room" in text_of(visitor.post(NEW, typed()))
+    budget["total"] = 5.0
+    assert api.request("PUT", f"/v1/federations/{federation}/budget", json=budget).is_success
     refused = visitor.post(NEW, typed(action="submit"))
     assert refused.status_code == 409
     assert "raise the budget" in text_of(refused)
@@ -168,7 +265,7 @@ def test_a_text_that_is_no_spec_is_refused_and_kept(api: Api) -> None:
         form = {"mode": "document", "document": text, "action": "submit"}
         answer = visitor.post(NEW, form)
         assert answer.status_code == 422, text[:20]
-        assert "to mend before this can run" in answer.text
+        assert "to correct before this can run" in answer.text
         kept = re.search(r"<textarea[^>]*>\n?(.*?)</textarea>", answer.text, re.DOTALL)
         assert kept is not None
         assert html.unescape(kept[1]) == text
@@ -237,3 +334,15 @@ def test_what_a_policy_demands_is_filled_in(api: Api) -> None:
     ):
         [shown] = re.findall(f'<input[^>]*name="{pointer}"[^>]*>', text)
         assert f'value="{value}"' in shown
+
+
+def test_a_fault_is_named_by_the_label_of_its_field(api: Api) -> None:
+    faults = placed(
+        [FieldError("/training/rounds", "is too small"), FieldError("/nothing", "is unknown")],
+        ["/training/rounds"],
+        {},
+    )
+    assert [fault.label for fault in faults] == ["Rounds at most (T)", None]
+    text = "name: x\nseed: 1\nunknown: 2"
+    form = {"mode": "document", "document": text, "action": "submit"}
+    assert "<code>/unknown</code>" in signed_in(api).post(NEW, form).text

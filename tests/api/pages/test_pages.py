@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
+from api.pages.wording import with_code
 from models.repositories import WebSessionRepository
 from tests.api.pages.browser import Browser, signed_in
 from tests.api.service import Api
@@ -96,3 +97,26 @@ def test_a_bug_and_an_outage_are_pages_too(api: Api, monkeypatch: pytest.MonkeyP
     assert answer.headers["retry-after"] == "2"
     assert "does not answer" in answer.text
     assert "secret address" not in answer.text
+
+
+def test_an_unknown_address_keeps_the_navigation_of_who_is_signed_in(api: Api) -> None:
+    shown = signed_in(api).get("/nowhere")
+    assert shown.status_code == 404
+    assert 'href="/compare"' in shown.text
+    assert "Sign out" in shown.text
+    stranger = Browser(api).get("/nowhere")
+    assert stranger.status_code == 404
+    assert "Sign out" not in stranger.text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("use `logistic` or `mlp`", "use <code>logistic</code> or <code>mlp</code>"),
+        ("a single ` stays", "a single ` stays"),
+        ("`<script>`", "<code>&lt;script&gt;</code>"),
+        ("nothing", "nothing"),
+    ],
+)
+def test_what_stands_between_backticks_is_code(text: str, shown: str) -> None:
+    assert with_code(text) == shown

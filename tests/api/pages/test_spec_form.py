@@ -69,6 +69,28 @@ def test_every_mechanism_needs_no_more_than_one_choice(mechanism: str) -> None:
     assert spec.privacy.mechanism == mechanism
 
 
+@pytest.mark.parametrize("kind", ["hypotheses", "fine-tuning", "ditto", "q-ffl", "local-only"])
+def test_every_method_needs_one_choice_and_rows_that_it_is_not_scored_on(kind: str) -> None:
+    spec = parse_spec(
+        built(
+            training__method__kind=kind,
+            training__hypotheses="1",
+            privacy__mechanism="none",
+            federation__scoring__method="split",
+        )
+    )
+    assert spec.training.method.kind == kind
+    assert spec.training.method == type(spec.training.method)(
+        kind=kind, **({"steps": 10} if kind == "local-only" else {})
+    )
+    assert f'value="{kind}"' in choice_rules() or kind in ("hypotheses",)
+
+
+def test_a_method_without_its_rows_says_so_at_a_field() -> None:
+    found = faults(training__method__kind="ditto", training__hypotheses="1")
+    assert "{method: split" in found["/federation/scoring/method"]
+
+
 def test_records_with_budgets_of_their_own() -> None:
     spec = parse_spec(
         built(
@@ -182,6 +204,7 @@ def test_gates_of_empty_rows_are_left_out_and_faults_find_the_row() -> None:
         "allow_heuristic": True,
         "allow_conditional": False,
         "allow_simulation": False,
+        "allow_degenerate": False,
     }
     assert set(faults(**rows)) == {"/gates/3/value"}
 
@@ -252,6 +275,7 @@ def test_fields_of_a_mechanism_come_from_its_part_of_a_spec() -> None:
     assert found["/privacy/accountant"].choices == (("rdp", "rdp"), ("pld", "pld"))
     assert found["/privacy/budgets/distribution"].only == ("record-personalised",)
     assert found["/privacy/clip"].only == (
+        "laplace-l2",
         "gaussian-central",
         "gaussian-local",
         "record-personalised",
@@ -282,3 +306,12 @@ def test_every_choice_that_fields_depend_on_has_a_rule() -> None:
     assert '.spec-form:has(input[value="laplace-l2"]:checked) .for-laplace-l2' in rules
     assert '.spec-form:has(option[value="mlp"]:checked) .for-mlp' in rules
     assert '.spec-form:has(option[data-kind="uploaded"]:checked) .for-uploaded' in rules
+
+
+@pytest.mark.parametrize(("typed", "seeds"), [("", 1), ("5", 5)])
+def test_seeds_to_train(typed: str, seeds: int) -> None:
+    assert parse_spec(built(repeats=typed)).repeats == seeds
+
+
+def test_too_few_seeds_are_refused_at_their_field() -> None:
+    assert list(faults(repeats="0")) == ["/repeats"]

@@ -48,7 +48,7 @@ def test_the_form_follows_accept_or_suffix(
     response = api.get(f"/v1/experiments/{id_}/report{suffix}", headers={"Accept": accept})
     assert response.status_code == 200
     assert response.headers["content-type"].partition(";")[0] == media_type
-    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["cache-control"] == "private, no-cache"
     if media_type == JSON:
         assert response.json() == document
         ReportDocument.model_validate(response.json())

@@ -24,6 +24,14 @@ def _index(api: Api) -> tuple[list[Any], list[Any]]:
     return found
 
 
+def _listed(api: Api) -> list[dict[str, Any]]:
+    """Without who submitted: what earlier revisions did not record is lost on the way back."""
+    items: list[dict[str, Any]] = api.get("/v1/reports?limit=100").json()["items"]
+    for one in items:
+        del one["experiment"]["created_by"]
+    return items
+
+
 def test_the_migration_finds_what_a_worker_would_have_stored(api_on_both: Api) -> None:
     api = api_on_both
     reports = Reports(api)
@@ -42,12 +50,12 @@ def test_the_migration_finds_what_a_worker_would_have_stored(api_on_both: Api) -
                 text("UPDATE reports SET document = '{' WHERE experiment_id = :id"), {"id": broken}
             )
     before = _index(api)
-    listed = api.get("/v1/reports?limit=100").json()
+    listed = _listed(api)
     url = api.database.url.render_as_string(hide_password=False)
     migrations.downgrade(url, "0007")
     migrations.upgrade(url)
     assert _index(api) == before
     assert len(before[0]) > 5 * 10
-    assert api.get("/v1/reports?limit=100").json() == listed
-    assert listed["items"][0]["experiment"]["id"] == broken
-    assert listed["items"][0]["verdict"] is None
+    assert _listed(api) == listed
+    assert listed[0]["experiment"]["id"] == broken
+    assert listed[0]["verdict"] is None

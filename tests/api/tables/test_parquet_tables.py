@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from api.services.tables.exports import What
 from api.services.tables.figure_tables import FairnessTable, RoundTable
 from api.services.tables.ledger_table import LedgerTable
-from api.services.tables.parquet_tables import SCHEMAS, parquet
+from api.services.tables.parquet_tables import SCHEMAS, from_lines, parquet
 
 NUMBERS = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 ROWS = st.lists(
@@ -32,7 +32,8 @@ ROWS = st.lists(
 
 def written(rows: Sequence[dict[str, Any]], *, what: str) -> pa.Table:
     """The table in the file of these rows."""
-    return pq.read_table(io.BytesIO(b"".join(parquet(iter(rows), what=what))))
+    table = from_lines(rows, what=what)
+    return pq.read_table(io.BytesIO(b"".join(parquet([table], what=what))))
 
 
 @settings(deadline=None)
@@ -61,12 +62,12 @@ def test_row_groups_leave_before_the_rest_is_read(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("api.services.tables.parquet_tables._ROWS_AT_ONCE", 3)
     asked = []
 
-    def rows() -> Any:
+    def tables() -> Any:
         for number in range(1, 9):
             asked.append(number)
-            yield {"round": number, "cluster_sizes": [number, 1]}
+            yield from_lines([{"round": number, "cluster_sizes": [number, 1]}], what="rounds")
 
-    pieces = parquet(rows(), what="rounds")
+    pieces = parquet(tables(), what="rounds")
     first = next(pieces)
     assert asked == [1, 2, 3]
     file = pq.ParquetFile(io.BytesIO(first + b"".join(pieces)))

@@ -33,5 +33,5 @@ def test_only_training_clients_have_rows():
     assert (rows[split.validation] == 0).all()
     assert (rows[split.training].sum(axis=1) == 7).all()
     assert set(np.count_nonzero(rows[split.training], axis=1)) == {1}
-    codes = federation.attribute("group").codes[split.training, 0]
+    codes = federation.attribute("group").codes[federation.first[split.training]]
     np.testing.assert_array_equal(rows[split.training].argmax(axis=1), codes)

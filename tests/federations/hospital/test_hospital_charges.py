@@ -63,9 +63,9 @@ def source(**changes: object) -> dict[str, Any]:
 
 def rows_of(federation: Federation, client: str) -> list[tuple[list[float], float]]:
     index = federation.client_names.index(client)
-    mask = federation.mask[index]
-    features = federation.features[index][mask].astype(float).round(5).tolist()
-    return list(zip(features, federation.raw_target[index][mask].tolist(), strict=True))
+    own = federation.own(index)
+    features = federation.side_by_side[own].astype(float).round(5).tolist()
+    return list(zip(features, federation.raw_target[own].tolist(), strict=True))
 
 
 def test_the_file_as_cms_publishes_it(load: Load) -> None:

@@ -8,21 +8,21 @@ import pytest
 from fedaudit.federations.federation import ClientRows
 from fedaudit.federations.images.rotation import rotate, rotated_clients
 from fedaudit.spec.fairness import Fairness
-from tests.federations.image_files import arrays, load_npz, npz, rows_of
+from tests.federations.image_files import arrays, load_npz, npz, pixels_of
 
 
 def test_a_turn_is_counter_clockwise() -> None:
     picture = np.array([[1, 2], [3, 4]], dtype=np.uint8)
-    rows = ClientRows(np.stack([picture.ravel()] * 3), 255.0, np.array([0, 1, 3]), image=(2, 2, 1))
-    rotate(rows, np.array([False, True]))
+    rows = ClientRows(np.stack([picture.ravel()] * 3), 255.0, image=(2, 2, 1))
+    rotate(rows, np.array([False, True]), first=np.array([0, 1, 3]))
     assert rows.values.tolist() == [[1, 2, 3, 4], [2, 4, 1, 3], [2, 4, 1, 3]]
 
 
 def test_channels_turn_together() -> None:
     rng = np.random.default_rng(1)
     images = rng.random((5, 3, 3, 2), dtype=np.float32)
-    rows = ClientRows(images.reshape(5, 18).copy(), 1.0, np.array([0, 5]), image=(3, 3, 2))
-    rotate(rows, np.array([True]))
+    rows = ClientRows(images.reshape(5, 18).copy(), 1.0, image=(3, 3, 2))
+    rotate(rows, np.array([True]), first=np.array([0, 5]))
     for image, turned in zip(images, rows.values.reshape(5, 3, 3, 2), strict=True):
         assert np.array_equal(turned, np.rot90(image))
 
@@ -30,9 +30,9 @@ def test_channels_turn_together() -> None:
 def test_four_turns_change_nothing() -> None:
     rng = np.random.default_rng(2)
     images = rng.integers(0, 256, (4, 49), dtype=np.uint8)
-    rows = ClientRows(images.copy(), 255.0, np.array([0, 4]), image=(7, 7, 1))
+    rows = ClientRows(images.copy(), 255.0, image=(7, 7, 1))
     for _ in range(4):
-        rotate(rows, np.array([True]))
+        rotate(rows, np.array([True]), first=np.array([0, 4]))
     assert np.array_equal(rows.values, images)
 
 
@@ -62,10 +62,10 @@ def test_all_of_a_clients_images_turn_and_nothing_else_changes(tmp_path: Path, k
     assert 0 < drawn.sum() < 8
     attribute = turned.attribute("rotated")
     assert attribute.values == ("no", "yes")
-    assert np.array_equal(attribute.codes, np.repeat(drawn[:, None], 5, axis=1))
+    assert np.array_equal(attribute.codes, np.repeat(drawn, 5))
     for client in range(8):
-        before = rows_of(plain).of(client).reshape(-1, 4, 4)
-        after = rows_of(turned).of(client).reshape(-1, 4, 4)
+        before = pixels_of(plain, client).reshape(-1, 4, 4)
+        after = pixels_of(turned, client).reshape(-1, 4, 4)
         expected = np.rot90(before, axes=(1, 2)) if drawn[client] else before
         assert np.array_equal(after, expected)
     assert np.array_equal(turned.raw_target, plain.raw_target)

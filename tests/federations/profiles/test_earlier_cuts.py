@@ -52,3 +52,12 @@ def test_other_edges_rules_and_rows_are_not():
 def test_another_attribute_is_added():
     _, cuts = beside_earlier(profile(), cuts_of(profile(), groups(83)), {"sex": {"rows": 300}})
     assert set(cuts) == {"age", "sex"}
+
+
+def test_a_rule_by_another_name_is_the_same_rule():
+    rule = {"op": "ge", "value": 3}
+    plain, named = (
+        Groups(sensitive=["age"], edges={"age": [83]}, favourable=one)
+        for one in (rule, {**rule, "label": "granted"})
+    )
+    assert cuts_of(profile(), named) == cuts_of(profile(), plain)

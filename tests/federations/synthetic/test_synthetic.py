@@ -24,15 +24,15 @@ FAIRNESS: dict[str, Any] = {
 def residual(federation: Federation) -> np.ndarray[Any, np.dtype[np.float64]]:
     """y - x . theta for every row: what is left is the intercept and u."""
     assert federation.truth is not None
-    theta = federation.truth.thetas[federation.truth.component]
-    return federation.raw_target - np.einsum("crf,cf->cr", federation.features, theta)
+    theta = federation.truth.thetas[federation.truth.component[federation.client_of]]
+    return federation.raw_target - np.einsum("rf,rf->r", federation.side_by_side, theta)
 
 
 def test_linear_data_follow_the_paper(load: Load) -> None:
     federation = load({"federation": {**LINEAR, "clients": 2000}, "seed": 4})
 
-    assert federation.features.shape == (2000, 10, 2)
-    assert federation.mask.all()
+    assert federation.side_by_side.shape == (20_000, 2)
+    assert set(federation.counts.tolist()) == {10}
     assert federation.truth is not None
     assert federation.truth.thetas.tolist() == [[5, 6], [4, -4.5]]
     assert federation.truth.intercepts.tolist() == [0.5, 0.5]
@@ -45,12 +45,12 @@ def test_linear_data_follow_the_paper(load: Load) -> None:
     # 20,000 draws: each bound is 5 standard errors, crossed by chance once in 1.7 million.
     assert abs(u.mean() - 0.5) < 5 * np.sqrt(1 / 12 / u.size)
     assert abs(u.var() - 1 / 12) < 5 * np.sqrt(1 / 180 / u.size)
-    x = federation.features.astype(np.float64)
+    x = federation.side_by_side.reshape(2000, 10, 2).astype(np.float64)
     assert abs(x.mean()) < 5 / np.sqrt(x.size)
     assert abs(x.var() - 1) < 5 * np.sqrt(2 / x.size)
     assert abs(np.mean(x[..., 0] * x[..., 1])) < 5 / np.sqrt(u.size)
     assert abs(np.mean(x[:, 0] * x[:, 1])) < 5 / np.sqrt(2 * len(x)), "rows are independent"
-    assert abs(np.mean(x[..., 0] * (u - 0.5))) < 5 * np.sqrt(1 / 12 / u.size)
+    assert abs(np.mean(x[..., 0].ravel() * (u - 0.5))) < 5 * np.sqrt(1 / 12 / u.size)
 
 
 @pytest.mark.parametrize("source", [LINEAR, GROUPS])
@@ -68,8 +68,8 @@ def test_a_client_does_not_depend_on_how_many_there_are(load: Load) -> None:
     few = load({"federation": {**LINEAR, "clients": 3}})
     many = load({"federation": {**LINEAR, "clients": 70_000, "rows_per_client": 10}})
 
-    assert np.array_equal(few.features, many.features[:3])
-    assert np.array_equal(few.raw_target, many.raw_target[:3])
+    assert np.array_equal(few.features, many.side_by_side[:30])
+    assert np.array_equal(few.raw_target, many.raw_target[:30])
     assert few.client_names == many.client_names[:3]
     assert list(many.client_names) == sorted(set(many.client_names))
     assert few.fingerprint != many.fingerprint
@@ -78,7 +78,7 @@ def test_a_client_does_not_depend_on_how_many_there_are(load: Load) -> None:
 def test_odd_shapes(load: Load) -> None:
     source = {**LINEAR, "clients": 2, "rows_per_client": 1, "thetas": [[1.0], [2.0], [3.0]]}
     federation = load({"federation": source})
-    assert federation.features.shape == (2, 1, 1)
+    assert federation.side_by_side.shape == (2, 1)
     assert federation.feature_names == ("x1",)
     assert ((residual(federation) > 0) & (residual(federation) < 1)).all()
 
@@ -98,10 +98,10 @@ def test_groups_follow_the_paper(load: Load) -> None:
 
     assert federation.truth is not None
     assert group.values == ("g1", "g2")
-    assert np.bincount(group.codes[:, 0]).tolist() == [800, 200]
-    assert (group.codes == federation.truth.component[:, None]).all()
+    assert (group.codes == federation.truth.component[federation.client_of]).all()
+    assert np.bincount(group.codes[federation.first[:-1]]).tolist() == [800, 200]
     assert federation.truth.intercepts.tolist() == [0.5, 15.5]
-    beyond = residual(federation) - 15 * federation.truth.component[:, None]
+    beyond = residual(federation) - 15 * federation.truth.component[federation.client_of]
     assert beyond.min() > -1e-9
     assert beyond.max() < 1 + 1e-9
 
@@ -123,15 +123,16 @@ def test_base_rates_of_the_groups_differ_by_what_theory_says(load: Load) -> None
 def test_the_control_deals_the_attribute_out(load: Load) -> None:
     control = load({"federation": {**GROUPS, "independent_attribute": True}, "fairness": FAIRNESS})
     usual = load({"federation": GROUPS, "fairness": FAIRNESS})
-    group = control.attribute("group").codes
+    codes = control.attribute("group").codes
+    group = codes[control.first[:-1]]
 
     assert control.truth is not None
-    assert np.bincount(group[:, 0]).tolist() == [800, 200]
-    assert (group == group[:, :1]).all(), "a client belongs to one group"
+    assert np.bincount(group).tolist() == [800, 200]
+    assert (codes == group[control.client_of]).all(), "a client belongs to one group"
     assert np.array_equal(control.raw_target, usual.raw_target), "the data stay as they are"
     assert control.fingerprint != usual.fingerprint
     # Of 200 minority clients 40 +- 5.1 keep their group by chance (hypergeometric): 5 deviations.
-    kept = np.count_nonzero((group[:, 0] == 1) & (control.truth.component == 1))
+    kept = np.count_nonzero((group == 1) & (control.truth.component == 1))
     assert abs(kept - 40) < 25.3
 
 

@@ -190,14 +190,14 @@ def test_a_table_without_clients(load: Load) -> None:
 
     assert federation.client_names[0] == "client-0001"
     assert federation.client_names[-1] == "client-0012"
-    assert sorted(federation.padded[federation.mask][:, 0].tolist()) == list(range(40))
+    assert sorted(federation.features[:, 0].tolist()) == list(range(40))
     assert "rows dealt to 12 clients by the seed (iid)" in federation.notes
 
 
 def test_a_partition_depends_on_the_seed_and_the_fingerprint_does_not(load: Load) -> None:
     asked = dealt({"method": "iid", "clients": 12})
     one, other = load({**asked, "seed": 1}, data=table()), load({**asked, "seed": 2}, data=table())
-    assert not np.array_equal(one.padded, other.padded)
+    assert not np.array_equal(one.features, other.features)
     assert one.fingerprint == other.fingerprint
 
 
@@ -205,7 +205,7 @@ def test_a_partition_by_a_column_is_that_client_key(load: Load) -> None:
     by_column = load(dealt({"method": "column", "column": "place"}), data=table())
     key = load({"federation.client_key": "place"}, data=table())
     assert by_column.client_names == key.client_names == ("0", "1", "2")
-    assert np.array_equal(by_column.padded, key.padded)
+    assert np.array_equal(by_column.features, key.features)
 
 
 def test_rows_are_left_out_before_they_are_dealt(load: Load) -> None:
@@ -214,7 +214,7 @@ def test_rows_are_left_out_before_they_are_dealt(load: Load) -> None:
     asked = dealt({"method": "iid", "clients": 13}, **{"federation.features": [gap]})
     federation = load(asked, data=data)
     assert federation.rows == 39
-    assert federation.mask.sum(axis=1).tolist() == [3] * 13
+    assert federation.counts.tolist() == [3] * 13
 
 
 @pytest.mark.parametrize(

@@ -28,17 +28,17 @@ south,75,6,M,50
 """
 
 
-def test_rows_are_grouped_by_client_and_padded(load: Load) -> None:
+def test_rows_are_grouped_by_client(load: Load) -> None:
     federation = load(data=COSTS, changes={"federation.drop": ["sex"]})
 
     assert federation.client_names == ("east", "north", "south")
     assert federation.feature_names == ("age", "beds")
     assert (federation.clients, federation.rows) == (3, 5)
-    assert federation.mask.tolist() == [[True, False, False], [True, False, False], [True] * 3]
-    assert federation.features[2].tolist() == [[70, 2], [80, 4], [75, 6]]
-    assert federation.features[0].tolist() == [[50, 8], [0, 0], [0, 0]]
-    assert federation.raw_target.tolist() == [[-20, 0, 0], [10, 0, 0], [30, 40.5, 50]]
-    assert federation.features.dtype == federation.target.dtype == np.float32
+    assert federation.first.tolist() == [0, 1, 2, 5]
+    assert federation.side_by_side[federation.own(2)].tolist() == [[70, 2], [80, 4], [75, 6]]
+    assert federation.side_by_side[federation.own(0)].tolist() == [[50, 8]]
+    assert federation.raw_target.tolist() == [-20, 10, 30, 40.5, 50]
+    assert federation.side_by_side.dtype == federation.target.dtype == np.float32
     assert federation.raw_target.dtype == np.float64
     assert (federation.classes, federation.truth, federation.notes) == ((), None, ())
 
@@ -47,9 +47,9 @@ def test_scales_divide_features_and_target_but_not_the_raw_target(load: Load) ->
     scaled = load({"federation.scale": {"age": 100, "cost": 10}, "federation.drop": ["sex"]},
                   data=COSTS)  # fmt: skip
 
-    assert scaled.features[0, 0].tolist() == [0.5, 8]
-    assert scaled.target[0, 0] == -2
-    assert scaled.raw_target[0, 0] == -20
+    assert scaled.side_by_side[0].tolist() == [0.5, 8]
+    assert scaled.target[0] == -2
+    assert scaled.raw_target[0] == -20
     assert scaled.target_scale == 10
 
 
@@ -60,7 +60,7 @@ def test_sensitive_attributes_are_no_features_unless_named(load: Load) -> None:
     sex = federation.attribute("sex")
     assert federation.feature_names == ("age", "beds")
     assert sex.values == ("F", "M")
-    assert sex.codes.tolist() == [[0, -1, -1], [1, -1, -1], [0, -1, 1]]
+    assert sex.codes.tolist() == [0, 1, 0, -1, 1]
     assert federation.notes == ("rows without a value of 'sex', in no group: 1",)
 
 
@@ -77,8 +77,8 @@ def test_classes_are_ordered_by_number_where_all_are_numbers(load: Load) -> None
     federation = load(CLASSIFIER, data=data)
 
     assert federation.classes == ("-1", "9", "10")
-    assert federation.raw_target.tolist() == [[2, 1], [0, 2]]
-    assert federation.target.tolist() == [[2, 1], [0, 2]]
+    assert federation.raw_target.tolist() == [2, 1, 0, 2]
+    assert federation.target.tolist() == [2, 1, 0, 2]
     assert federation.target_scale == 1
 
 
@@ -88,7 +88,7 @@ def test_the_positive_class_is_the_second(load: Load, positive: str) -> None:
     federation = load({**CLASSIFIER, "federation.positive": positive}, data=data)
 
     assert federation.classes[1] == positive
-    said = [federation.classes[int(index)] for index in federation.raw_target[federation.mask]]
+    said = [federation.classes[int(index)] for index in federation.raw_target]
     assert said == ["yes", "no", "yes"]
 
 
@@ -103,7 +103,7 @@ def test_cells_and_header_are_trimmed_and_keys_keep_their_zeros(load: Load) -> N
     federation = load(data=data)
 
     assert federation.client_names == ("007", "07")
-    assert federation.features[:, 0, 0].tolist() == [1.5, 2]
+    assert federation.side_by_side[:, 0].tolist() == [1.5, 2, 2]
 
 
 def test_quotes_windows_lines_blank_lines_and_a_byte_order_mark(load: Load) -> None:
@@ -111,7 +111,7 @@ def test_quotes_windows_lines_blank_lines_and_a_byte_order_mark(load: Load) -> N
     federation = load(data=data)
 
     assert federation.client_names == ('St. John, "west"', "b")
-    assert federation.raw_target[:, 0].tolist() == [2, 4]
+    assert federation.raw_target.tolist() == [2, 4, 4]
 
 
 def test_gzip_is_undone_and_leaves_the_fingerprint(load: Load, sources: Path) -> None:
@@ -163,7 +163,7 @@ def test_integer_keys_of_parquet_become_text(load: Load, sources: Path) -> None:
     federation = load({"federation.path": "data.parquet"})
 
     assert federation.client_names == ("7", "9223372036854775807")
-    assert federation.features[:, 0, 0].tolist() == [0, 1]
+    assert federation.side_by_side[:, 0].tolist() == [0, 1, 1]
 
 
 _NAMES = st.text(
@@ -198,17 +198,16 @@ def test_what_is_written_is_what_is_read(rows: list[tuple[str, float, float]], k
     for client, x, cost in rows:
         expected.setdefault(client, []).append((float(np.float32(x)), cost))
     read = {
-        name: list(zip(features[mask, 0].tolist(), target[mask].tolist(), strict=True))
-        for name, features, target, mask in zip(
-            federation.client_names,
-            federation.features,
-            federation.raw_target,
-            federation.mask,
-            strict=True,
+        name: list(
+            zip(
+                federation.side_by_side[federation.own(client), 0].tolist(),
+                federation.raw_target[federation.own(client)].tolist(),
+                strict=True,
+            )
         )
+        for client, name in enumerate(federation.client_names)
     }
     assert read == expected
     assert list(federation.client_names) == sorted(expected)
     keys = [name.encode() for name in federation.client_names]
     assert keys == sorted(keys), "sorted as bytes too"
-    assert not federation.features[~federation.mask].any()

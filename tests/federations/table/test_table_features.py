@@ -42,7 +42,7 @@ def asked(*columns: Any, **federation: Any) -> dict[str, Any]:
 
 def rows_of(load: Load, changes: dict[str, Any], data: str = PAINS) -> list[list[float]]:
     federation = load(changes, data=data)
-    return federation.padded[federation.mask].tolist()
+    return federation.features.tolist()
 
 
 def test_a_categorical_feature_is_a_column_per_declared_category(load: Load) -> None:
@@ -50,7 +50,7 @@ def test_a_categorical_feature_is_a_column_per_declared_category(load: Load) -> 
     federation = load(changes, data=PAINS)
 
     assert federation.feature_names == ("pain=none", "pain=typical", "pain=atypical", "pain=?")
-    assert federation.padded[federation.mask].tolist() == [
+    assert federation.features.tolist() == [
         [0, 1, 0, 0],
         [1, 0, 0, 0],
         [0, 0, 0, 1],
@@ -66,7 +66,7 @@ def test_an_ordinal_feature_is_its_position_and_may_be_scaled(load: Load) -> Non
     federation = load(changes, data=PAINS)
 
     assert federation.feature_names == ("pain",)
-    assert federation.padded[federation.mask][:, 0].tolist() == [0.5, 0, 1, 0.5, 1, 0]
+    assert federation.features[:, 0].tolist() == [0.5, 0, 1, 0.5, 1, 0]
     assert federation.notes == ("empty cells of 'pain', taken as the declared value: 1",)
 
 
@@ -92,7 +92,7 @@ def test_rows_with_a_gap_are_left_out_where_that_is_declared(load: Load) -> None
     )
     federation = load(changes, data=PAINS)
 
-    assert federation.padded[federation.mask].tolist() == [[50, 2], [70, 6], [65, 8]]
+    assert federation.features.tolist() == [[50, 2], [70, 6], [65, 8]]
     assert federation.client_names == ("a", "b", "c")
     assert federation.notes == ("rows with an empty cell in 'age', 'beds', left out: 3",)
 
@@ -111,7 +111,7 @@ def test_a_constant_fills_gaps_in_the_units_of_the_column(load: Load) -> None:
     beds = {"name": "beds", "missing": "constant", "fill": 10}
     changes = asked(beds, missing_values=["?", "none"], scale={"beds": 10})
     federation = load(changes, data=PAINS)
-    assert federation.padded[federation.mask][:, 0] == pytest.approx([0.2, 0.4, 0.6, 1, 0.8, 1])
+    assert federation.features[:, 0] == pytest.approx([0.2, 0.4, 0.6, 1, 0.8, 1])
     assert federation.notes == ("empty cells of 'beds', taken as the declared value: 2",)
 
 
@@ -120,7 +120,7 @@ def test_missing_values_count_in_numbers_of_parquet_too(load: Load, sources: Pat
     pq.write_table(table, sources / "data.csv")
     x = {"name": "x", "missing": "constant", "fill": 0.5}
     federation = load(asked(x, missing_values=["-9"]))
-    assert federation.padded[federation.mask][:, 0].tolist() == [0.5, 5, 0.5]
+    assert federation.features[:, 0].tolist() == [0.5, 5, 0.5]
 
 
 def test_missing_values_of_a_sensitive_attribute_are_in_no_group(load: Load) -> None:
@@ -137,7 +137,7 @@ def test_a_file_without_a_header(load: Load) -> None:
     federation = load({**changes, "federation.features": "all"}, data=data)
     assert federation.feature_names == ("column_1", "column_2")
     assert federation.rows == 3
-    assert federation.raw_target[federation.mask].tolist() == [7, 7, 8]
+    assert federation.raw_target.tolist() == [7, 7, 8]
 
 
 def test_as_many_columns_as_pixels(load: Load) -> None:
@@ -151,8 +151,8 @@ def test_as_many_columns_as_pixels(load: Load) -> None:
         "federation.scale": {"*": 255},
     }
     federation = load(changes, data="\n".join(lines))
-    assert federation.padded.shape == (3, 2, 784)
-    assert set(federation.padded.ravel().tolist()) == {0.0, float(np.float32(0.2))}
+    assert federation.side_by_side.shape == (6, 784)
+    assert set(federation.side_by_side.ravel().tolist()) == {0.0, float(np.float32(0.2))}
     assert federation.classes == ("0", "1")
 
 
@@ -164,7 +164,7 @@ def test_as_many_columns_as_pixels(load: Load) -> None:
             "/federation/features/0",
             "row 3 of column 'pain' is not one of the 3 declared",
         ),
-        (asked("cost", PAIN, target="beds"), "/federation/target", "row 6 of column 'beds'"),
+        (asked("cost", PAIN, target="beds"), "/federation/target", "row 4 of column 'beds'"),
         (
             asked({**PAIN, "missing": "constant", "fill": "none"}),
             "/federation/features/0",
@@ -173,7 +173,7 @@ def test_as_many_columns_as_pixels(load: Load) -> None:
         (
             asked(PAIN, missing_values=["?"]),
             "/federation/features/0",
-            "row 3 of column 'pain' is empty; fill the gap, or say under `missing`",
+            "row 3 of column 'pain' is empty; fill the gap, or say under the feature's `missing`",
         ),
         (asked("age"), "/federation/features/0", "row 2 of column 'age' is empty"),
         (
@@ -255,7 +255,7 @@ def test_categories_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch)
 def test_a_declared_range_and_what_lies_outside_it(load: Load) -> None:
     data = "hospital,x,cost\na,-5,1\na,0,2\nb,2.5,3\nb,10,4\nb,11,4\n"
     federation = load(asked("x", scale={"x": {"low": 0, "high": 10}}), data=data)
-    assert federation.padded[federation.mask][:, 0].tolist() == [0, 0, 0.25, 1, 1]
+    assert federation.features[:, 0].tolist() == [0, 0, 0.25, 1, 1]
     assert federation.notes == ("values of 'x' outside its range, brought to its ends: 2",)
 
 
@@ -263,7 +263,7 @@ def test_one_scale_for_every_number_that_has_none(load: Load) -> None:
     ordinal = {**PAIN, "encoding": "ordinal", "missing": "drop-row"}
     data = "hospital,x,y,pain,cost\na,4,6,typical,1\nb,8,9,atypical,2\nb,8,9,none,2\n"
     federation = load(asked("x", "y", ordinal, scale={"*": 4, "y": 3}), data=data)
-    assert federation.padded[federation.mask].tolist() == [[1, 2, 1], [2, 3, 2], [2, 3, 0]]
+    assert federation.features.tolist() == [[1, 2, 1], [2, 3, 2], [2, 3, 0]]
     assert federation.target_scale == 1
 
 
@@ -321,7 +321,7 @@ def test_global_standardisation_looks_at_training_clients_only(load: Load) -> No
     changes = asked("x", FLAG, standardise="global", scale={"x": 10}, validation_fraction=0.3)
     federation = load({**changes, "seed": 4}, data=HEIGHTS)
     training = split_clients(10, validation_fraction=0.3, seed=4).training
-    seen = federation.padded[training][federation.mask[training]]
+    seen = federation.side_by_side[federation.rows_of(training)]
 
     assert seen[:, 0].mean() == pytest.approx(0, abs=1e-6)
     assert seen[:, 0].std() == pytest.approx(1, abs=1e-6)
@@ -329,17 +329,17 @@ def test_global_standardisation_looks_at_training_clients_only(load: Load) -> No
     assert any("all training clients' rows, taken without noise" in note
                for note in federation.notes)  # fmt: skip
     other = load({**changes, "seed": 5}, data=HEIGHTS)
-    assert not np.array_equal(other.padded, federation.padded)
+    assert not np.array_equal(other.features, federation.features)
 
 
 def test_standardisation_within_each_client_does_not_depend_on_the_seed(load: Load) -> None:
     changes = asked("x", standardise="client", validation_fraction=0.3)
     federation = load({**changes, "seed": 4}, data=HEIGHTS)
     for client in range(10):
-        own = federation.padded[client][federation.mask[client]][:, 0]
+        own = federation.side_by_side[federation.own(client)][:, 0]
         assert own.mean() == pytest.approx(0, abs=1e-6)
         assert own.std() == pytest.approx(1, abs=1e-6)
-    assert np.array_equal(load({**changes, "seed": 5}, data=HEIGHTS).padded, federation.padded)
+    assert np.array_equal(load({**changes, "seed": 5}, data=HEIGHTS).features, federation.features)
     assert any("within each client" in note for note in federation.notes)
 
 
@@ -360,7 +360,7 @@ def test_every_declared_category_is_found_again(data: st.DataObject, categories:
         pq.write_table(pa.table({**table, "cost": [1] * len(cells)}), Path(folder) / "data.csv")
         spec = parse_spec(spec_value(asked(column)))
         federation = load_federation(spec, sources_dir=Path(folder))
-    encoded = federation.padded[federation.mask]
+    encoded = federation.features
     assert (encoded.sum(axis=1) == 1).all()
     found = [categories[place] for place in encoded.argmax(axis=1)]
     assert found == cells[0::2] + cells[1::2]

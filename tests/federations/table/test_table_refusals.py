@@ -30,7 +30,7 @@ GOOD = "hospital,x,cost\na,1,2\nb,3,4\na,1,2\n"
         pytest.param(b"hospital,x,cost", "has no rows", id="header without an end"),
         pytest.param(b"hospital,x,cost\n", "header but no rows", id="header only"),
         pytest.param(b"hospital\na\nb\n", "single column", id="one column"),
-        pytest.param(b"hospital;x;cost\na;1;2\nb;3;4\n", "by commas", id="semicolons"),
+        pytest.param(b"hospital;x;cost\na;1;2\nb;3;4\n", "by semicolons", id="semicolons"),
         pytest.param(b"hospital,x,x,cost\na,1,1,2\n", "twice in its first line: 'x'", id="twice"),
         pytest.param(b"hospital,x, x,cost\na,1,1,2\n", "'x'", id="twice but for blanks"),
         pytest.param(b"hospital,,cost\na,1,2\nb,3,4\n", "column 2", id="a column without a name"),
@@ -219,7 +219,7 @@ def test_sizes_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as patch:
         patch.setattr(packing, "MAX_FEDERATION_CELLS", 10)
         faults = refuse(data=GOOD)
-        assert "2 clients padded to 2 rows" in faults["/federation/client_key"]
+        assert "3 rows of 1 features" in faults["/federation/features"]
     with monkeypatch.context() as patch:
         patch.setattr(table_files, "MAX_COLUMNS", 2)
         assert "3 columns" in refuse(data=GOOD)[PATH]

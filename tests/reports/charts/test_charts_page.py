@@ -117,7 +117,7 @@ def test_every_chart_has_words_an_accessible_image_and_its_figures(material):
     text = render(assemble(material()), made(41))
     page = Page(text)
     count = len(titles(text))
-    assert page.tags.count("figure") == page.tags.count("details") == count
+    assert page.tags.count("figure") == text.count("<summary>The figures behind") == count
     assert page.tags.count("svg") == page.tags.count("desc") == count
     assert text.count('role="img"') == text.count('aria-labelledby="chart-') == count
     assert page.tags.count("caption") == page.tags.count("table")

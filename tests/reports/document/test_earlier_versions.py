@@ -15,7 +15,7 @@ from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.reading_choice import reading
-from fedaudit.reports.sections.verdict import verdict
+from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.metrics import COUNTS, FAIRNESS_FIGURES, NOT_IN_REPORT, RATES, Rate
 from tests.reports.charts.test_charts_page import made
@@ -57,10 +57,12 @@ def document(material):
 @pytest.mark.parametrize("rate", RATES)
 def test_a_rate_that_is_missing_is_null_everywhere(document, rate):
     old = without_rate(document, rate)
-    rates = fairness_tables(old["fairness"][0])[1]
+    tables = fairness_tables(old["fairness"])
+    rates = tables.by_section[0][1]
     column = rates.head.index(f"{RATES[rate].label}, of records")
     assert {row[column] for row in rates.rows} == {"–"}
-    assert any(NOT_IN_REPORT in note for note in (*rates.notes.values(), rates.rows[0][-1]))
+    notes = (*tables.notes.values(), *rates.reasons)
+    assert any(NOT_IN_REPORT in note for note in notes)
     chart = rates_chart(old["fairness"][0], name="x")
     assert chart is not None
     assert NOT_IN_REPORT in chart.table.rows[0]
@@ -94,7 +96,7 @@ def test_a_gap_that_is_missing_is_no_evidence_and_breaks_nothing(document, metri
     gate = Gate(figure=metric, op="le", value=1.0, attribute="group")
     [found] = evaluate([gate], old)
     assert (found["outcome"], found["reason"]) == ("insufficient_evidence", NOT_IN_REPORT)
-    assert verdict(old)
+    assert verdict(verdict_parts(old))
     assert "<h1" in render(old)
     assert charts(old) == charts(document)
     other = copy.deepcopy(document)
@@ -103,7 +105,7 @@ def test_a_gap_that_is_missing_is_no_evidence_and_breaks_nothing(document, metri
 
 
 def test_a_verdict_without_its_gap_says_so(document):
-    stated = verdict(without_metric(document, "equalized_odds_difference"))
+    stated = verdict_parts(without_metric(document, "equalized_odds_difference")).fairness
     assert f"equalized_odds_difference by group is unknown: {NOT_IN_REPORT}." in stated
 
 

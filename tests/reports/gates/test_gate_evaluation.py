@@ -7,7 +7,7 @@ import pytest
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.report_figures import COUNTED
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
-from fedaudit.spec.gate_figures import PLAIN_FIGURES, GateFigure, PlainFigure
+from fedaudit.spec.gate_figures import PLAIN_FIGURES, AttackFigure, GateFigure, PlainFigure
 from fedaudit.spec.gates import Gate
 
 ONE = {"loss": "rmse", "hypotheses": 1, "rounds": 50, "cohort": {"clients": 7}}
@@ -23,6 +23,15 @@ FIXED = {
 }
 SECRET = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5, "noise": "release"}}
 NONE = {"privacy": {"mechanism": "none"}, "gates": []}
+
+SWEEP = {
+    "sweep_epsilon_max": None,
+    "sweep_log_ratio_max": 1.0,
+    "noises": ["release"],
+    "guarantees": ["formal"],
+    "conditions": [],
+    "reasons": {},
+}
 
 
 def outcome(report, **gate):
@@ -69,15 +78,41 @@ def test_a_figure_rests_on_the_guarantee_unless_its_row_says_that_it_does_not(ma
     assert set(get_args(PlainFigure)) == set(PLAIN_FIGURES)
     assert GateFigure(section="privacy").rests_on_guarantee
     counted = {name for name, row in PLAIN_FIGURES.items() if not row.rests_on_guarantee}
-    assert counted == {"participations_max", "validation_loss", "accuracy"}
+    of_model = {name for name, row in PLAIN_FIGURES.items() if row.section == "utility"}
+    of_attacks = {name for name, row in PLAIN_FIGURES.items() if row.section == "attacks"}
+    assert of_attacks == set(get_args(AttackFigure))
+    assert counted == {"participations_max", *of_model, *of_attacks}
     for name, row in PLAIN_FIGURES.items():
-        if row.section == "privacy":
+        if row.section not in ("utility", "attacks"):
             assert row.rests_on_guarantee == (name not in COUNTED)
-    report = assemble(material(NONE))
+    report = {**assemble(material(NONE)), "sweep": dict(SWEEP)}
     for name, row in PLAIN_FIGURES.items():
+        if row.section == "attacks":
+            continue  # `test_attack_gates.py` has their evidence
         report[row.section][name] = 1.0
         expected = "insufficient_evidence" if row.rests_on_guarantee else "pass"
         assert outcome(report, figure=name, allow_heuristic=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "exception"),
+    [
+        ({}, None),
+        ({"noises": ["simulation"]}, "allow_simulation"),
+        ({"guarantees": ["formal", "heuristic"]}, "allow_heuristic"),
+        ({"conditions": ["it bounds some datasets only"]}, "allow_conditional"),
+    ],
+)
+def test_a_sweep_is_worth_what_its_worst_cell_is(material, changes, exception):
+    report = assemble(material(FIXED))
+    report["guarantee"]["conditions"] = {}
+    report["spec"]["privacy"]["noise"] = "release"
+    figure = "sweep_log_ratio_max"
+    assert outcome(report, figure=figure) == "insufficient_evidence"
+    report["sweep"] = {**SWEEP, **changes}
+    assert (outcome(report, figure=figure) == "pass") is (exception is None)
+    if exception is not None:
+        assert outcome(report, figure=figure, **{exception: True}) == "pass"
 
 
 def test_a_guarantee_of_an_unknown_kind_is_no_evidence(material):
@@ -138,6 +173,66 @@ def test_fairness_gates_look_at_their_attribute(material):
     assert outcome(hidden, **gate) == "insufficient_evidence"
 
 
+def _of_attributes(report, **values):
+    """The report with a section for each attribute, whose demographic parity difference is given;
+    None for one that cannot be told."""
+    [section] = report["fairness"]
+    figure = "demographic_parity_difference"
+    return report | {
+        "fairness": [
+            section
+            | {
+                "attribute": attribute,
+                "metrics": section["metrics"]
+                | {
+                    figure: section["metrics"][figure]
+                    | {"value": value, "reason": "one group is left" if value is None else None}
+                },
+            }
+            for attribute, value in values.items()
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "op", "expected"),
+    [
+        ({"sex": 0.05, "race": 0.09}, "le", ("race", 0.09, "pass")),
+        ({"sex": 0.2, "race": 0.3, "age": 0.01}, "le", ("race", 0.3, "fail")),
+        ({"sex": 0.05, "race": None}, "le", ("race", None, "insufficient_evidence")),
+        ({"sex": None, "race": 0.3}, "le", ("race", 0.3, "fail")),
+        ({"sex": 0.2, "race": 0.3}, "ge", ("sex", 0.2, "pass")),
+        ({"sex": 0.05, "race": 0.01}, "ge", ("race", 0.01, "fail")),
+    ],
+)
+def test_a_gate_without_an_attribute_is_one_on_each(material, values, op, expected):
+    report = _of_attributes(assemble(material()), **values)
+    gate = Gate(figure="demographic_parity_difference", op=op, value=0.1)
+    [found] = evaluate([gate], report)
+    assert (found["attribute"], found["value"], found["outcome"]) == expected
+    assert found["reason"].startswith(f"{expected[0]}, the worst of {len(values)} attributes: ")
+    # The worst of the same gates with their attributes named.
+    each = [gate.model_copy(update={"attribute": name}) for name in values]
+    assert found["outcome"] == overall(evaluate(each, report))
+    # Which is none of the others.
+    [named] = evaluate([gate.model_copy(update={"attribute": found["attribute"]})], report)
+    assert named["value"] == found["value"]
+
+
+def test_of_one_attribute_it_reads_as_it_always_did(material):
+    """What is stored of earlier gates is verified by the same rule."""
+    report = _of_attributes(assemble(material()), sex=0.05)
+    [found] = evaluate([Gate(figure="demographic_parity_difference", op="le", value=0.1)], report)
+    assert (found["attribute"], found["reason"]) == (None, "0.05 is at most 0.1")
+
+
+def test_without_any_attribute_there_is_no_evidence(material):
+    report = _of_attributes(assemble(material()))
+    [found] = evaluate([Gate(figure="equalized_odds_difference", op="le", value=0.1)], report)
+    assert found["outcome"] == "insufficient_evidence"
+    assert found["reason"] == "the report has no sensitive attribute"
+
+
 def test_the_worst_outcome_counts(material):
     assert overall([]) is None
     outcomes = ["pass", "insufficient_evidence", "fail"]
@@ -164,3 +259,39 @@ def test_a_gap_from_noised_counts_is_decided_by_its_whole_interval(material, low
     metric["interval"] = None
     [found] = evaluate([gate], report)
     assert found["outcome"] == "insufficient_evidence"
+
+
+@pytest.mark.parametrize(
+    ("figure", "op"),
+    [("accuracy_over_baseline", "ge"), ("loss_under_baseline", "ge"), ("prediction_share", "le")],
+)
+def test_so_are_shares_of_noised_counts(material, figure, op):
+    report = assemble(material())
+    gate = Gate(figure=figure, op=op, value=0.6)
+    met, missed = ((0.7, 0.8), (0.4, 0.5)) if op == "ge" else ((0.4, 0.5), (0.7, 0.8))
+    cases = {"pass": met, "fail": missed, "insufficient_evidence": (0.5, 0.8)}
+
+    def judged(low, high, **changed):
+        interval = {"low": low, "high": high, "level": 0.95, **changed}
+        utility = {figure: (low + high) / 2, f"{figure}_interval": interval, "degenerate": False}
+        noised = {"utility": report["utility"] | utility, "fairness_privacy": {"epsilon": 1.0}}
+        [found] = evaluate([gate], report | noised)
+        return found
+
+    for outcome, ends in cases.items():
+        assert judged(*ends)["outcome"] == outcome
+    # Whoever writes the spec chooses the level: one that makes a point of the interval is none.
+    for ends in (met, missed):
+        assert judged(*ends, level=0.5)["outcome"] == "insufficient_evidence"
+    assert "fairness.intervals.level" in judged(*met, level=0.5)["reason"]
+
+
+def test_a_share_of_noised_counts_without_an_interval_is_no_evidence(material):
+    report = assemble(material())
+    utility = report["utility"] | {"accuracy_over_baseline": 0.4, "degenerate": False}
+    gate = Gate(figure="accuracy_over_baseline", op="ge", value=0.1)
+    assert evaluate([gate], report | {"utility": utility})[0]["outcome"] == "pass"
+    noised = report | {"utility": utility, "fairness_privacy": {"epsilon": 1.0}}
+    for interval in ({}, {"accuracy_over_baseline_interval": None}):
+        [found] = evaluate([gate], noised | {"utility": utility | interval})
+        assert found["outcome"] == "insufficient_evidence"

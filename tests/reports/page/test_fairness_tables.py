@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedaudit.reports.assemble import assemble
-from fedaudit.reports.charts.chart import bound_text, figure_text
+from fedaudit.reports.charts.number_text import bound_text, figure_text
 from fedaudit.reports.charts.privacy_cost_chart import privacy_cost_chart
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.html import render
@@ -30,13 +30,27 @@ def section(material):
     return assemble(material())["fairness"][0]
 
 
+def tables_of(section):
+    """The tables of one attribute."""
+    return fairness_tables([section]).by_section[0]
+
+
+def test_what_tables_share_is_noted_once_on_the_page(material):
+    sections = assemble(material())["fairness"] * 3
+    found = fairness_tables(sections)
+    marks = {row[-1] for tables in found.by_section for table in tables for row in table.rows}
+    assert found.notes
+    assert set(found.notes) <= marks
+    assert len(set(found.notes.values())) == len(found.notes)
+
+
 def cells(table):
     """Header of the row -> header of the column -> text."""
     return {row[0]: dict(zip(table.head, row, strict=True)) for row in table.rows}
 
 
 def test_a_gap_stands_beside_chance_and_the_average_over_clients(section):
-    table = cells(fairness_tables(section)[0])
+    table = cells(tables_of(section)[0])
     metric = section["metrics"]["equalized_odds_difference"]
     row = table["equalized odds difference"]
     assert row["Value"] == figure_text(metric["value"])
@@ -50,7 +64,7 @@ def test_a_gap_stands_beside_chance_and_the_average_over_clients(section):
 
 
 def test_rates_of_records_stand_beside_those_of_clients(section):
-    table = fairness_tables(section)[1]
+    table = tables_of(section)[1]
     own = section["client_averaged"]["groups"][0]
     for row in table.rows:
         assert len(row) == len(table.head)
@@ -62,7 +76,7 @@ def test_rates_of_records_stand_beside_those_of_clients(section):
 
 
 def test_who_pays_has_a_row_a_group(section):
-    (table,) = [one for one in fairness_tables(section) if "cost" in one.caption]
+    (table,) = [one for one in tables_of(section) if "cost" in one.caption]
     rows = cells(table)
     assert rows["g1"]["Refusals, mean"] == "0.067"
     assert rows["g2"]["Leakage, mean"] == "1.2"
@@ -76,7 +90,7 @@ def test_an_earlier_report_shows_the_figures_it_has(section):
     for group in section["privacy_cost_by_group"]["groups"]:
         del group["refusals_mean"]
         group |= {"clients": 20, "refusals": 2, "leakage_max": 2.4, "reasons": {}}
-    (table,) = [one for one in fairness_tables(section) if "cost" in one.caption]
+    (table,) = [one for one in tables_of(section) if "cost" in one.caption]
     assert cells(table)["g1"]["Refusals"] == "2"
     assert cells(table)["g2"]["Leakage, largest"] == "2.4"
     assert "unless" not in table.remark
@@ -88,13 +102,15 @@ def test_an_earlier_report_shows_the_figures_it_has(section):
 def test_a_missing_figure_has_its_reason_in_the_note(material):
     parts = {"fairness": {**SPEC["fairness"], "minimum_group_size": 10_000}}
     section = assemble(material(parts))["fairness"][0]
-    gaps, rates = fairness_tables(section)[:2]
-    for name, row in cells(gaps).items():
-        assert row["Value"] == "–"
-        assert row["Note"], name
-    # Said once for all groups.
-    (mark,) = {row[-1] for row in rates.rows}
-    assert rates.notes[mark].startswith("suppressed")
+    for table in tables_of(section)[:2]:
+        assert table.empty
+        assert table.reasons
+        assert all(row[-1] for row in table.rows)
+    page = " ".join(render(assemble(material(parts))).split())
+    # One sentence in place of a table of dashes, with a reason that is said once.
+    stated = "Rates of the groups of group: there is no figure to show. Suppressed:"
+    assert page.count(stated) == 1
+    assert "<caption>Rates of the groups of group</caption>" not in page
     assert privacy_cost_chart(section, name="x") is None
 
 
@@ -103,10 +119,10 @@ def test_what_one_row_alone_notes_stays_in_its_row(material):
     counts[:, 0] = counts[:, 1] = (1, 1, 1, 1)
     counts[:, 2] = (0, 1, 1, 0)
     section = assemble(with_attribute(material(), ("a", "b", "c"), counts=counts))["fairness"][0]
-    rates = fairness_tables(section)[1]
+    rates = tables_of(section)[1]
     assert "no rows with the favourable outcome" in cells(rates)["c"]["Note"]
     assert cells(rates)["a"]["Note"] == ""
-    assert not rates.notes
+    assert not rates.empty
 
 
 def test_a_report_of_before_is_still_shown(material):

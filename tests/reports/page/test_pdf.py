@@ -1,46 +1,56 @@
 """The report as a PDF: where WeasyPrint and its libraries are, and where they are not."""
 
-import importlib.util
 import io
 import socket
 import sys
+from collections import Counter
 
 import pytest
 from pypdf import PdfReader
 
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.page.html import render
-from fedaudit.reports.page.pdf import PdfUnavailableError, pdf_of
+from fedaudit.reports.page.pdf import PdfUnavailableError, paper_page, pdf_of
 from tests.reports.charts.test_charts_page import made
+from tests.reports.page.printed_text import Printed, Seen, printed
+from tests.reports.page.report_shapes import shapes
+from tests.reports.page.weasyprint_here import needs_pango
 
-
-def installed() -> bool:
-    if importlib.util.find_spec("weasyprint") is None:
-        return False
-    try:
-        importlib.import_module("weasyprint")
-    except OSError:
-        return False
-    return True
-
-
-needs_pango = pytest.mark.skipif(
-    not installed(), reason="WeasyPrint or the system's library Pango is not installed"
-)
+_FEW = ("fixed radius with a clip", "small cells", "long names")
+"""Of a set that fails where boxes must stay whole on a page."""
 
 
 @needs_pango
-def test_the_pdf_says_what_the_page_says(material) -> None:
-    report = assemble(material())
-    pages = PdfReader(io.BytesIO(pdf_of(render(report, made(9))))).pages
-    text = " ".join(" ".join(page.extract_text() for page in pages).split())
+def test_the_pdf_says_all_that_the_page_says(material) -> None:
+    for name, report, series in shapes(material):
+        if name in _FEW:
+            check(name, render(report, series))
 
-    assert len(pages) > 1
-    assert str(report["experiment"]["name"]) in text
-    assert str(report["integrity"]["ledger_hash"])[:16] in text.replace(" ", "")
-    for limit in report["limits"]:
-        assert limit.split()[0] in text
-    assert f"1 / {len(pages)}" in text
+
+@needs_pango
+@pytest.mark.slow
+def test_no_report_fails_or_loses_anything_as_a_pdf(material) -> None:
+    found = list(shapes(material))
+    assert len(found) == 30
+    for name, report, series in found:
+        check(name, render(report, series))
+
+
+def check(name: str, page: str) -> None:
+    """The page as a PDF has each of its characters, and none beyond a page's edge."""
+    arranged = paper_page(page)
+    assert not Counter(Seen(page).text) - Counter(Seen(arranged).text), name
+    assert arranged.count("<tr>") == page.count("<tr>"), name
+    found = printed(pdf_of(page))
+    assert found.lost(arranged) == {}, name
+    assert found.outside == [], name
+    assert found.pages > 1, name
+
+
+def test_text_that_is_lost_is_noticed() -> None:
+    found = Printed("Group1020", 1, [])
+    assert found.lost("<p>Group</p><p>20 10</p>") == {}
+    assert found.lost("<p>Group</p><p>20 11</p>") == {"1": 1}
 
 
 @needs_pango

@@ -1,5 +1,7 @@
 """The report as a page: complete, escaped, and self-contained."""
 
+import itertools
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -113,3 +115,68 @@ def test_figures_reasons_gates_and_limits_are_on_the_page(material):
     ):
         assert part in text
     assert text.count("<li>") == len(report["limits"])
+
+
+PARTS = {
+    "release": "No: the noise was simulated.",
+    "cost": "A leakage of 182, which bounds practically nothing.",
+    "fairness": "g1 is selected less often than g2.",
+    "next": "Train with secret noise.",
+}
+
+
+def test_the_first_screen_answers_four_questions(material):
+    document = assemble(material()) | {"verdict_parts": PARTS, "verdict": "in one piece"}
+    text = render(document)
+    top, _, rest = text.partition('<details class="section">')
+    for question in (
+        "May it be released?",
+        "What was spent",
+        "Who is treated worse",
+        "What to do next",
+    ):
+        assert f"<h3>{question}</h3>" in top
+    for part in PARTS.values():
+        assert f"<p>{part}</p>" in top
+    assert "in one piece" not in text
+    assert 'id="gates"' in top
+    assert rest.count('<details class="section">') == 5
+
+
+def test_an_earlier_report_has_its_verdict_in_one_piece(material):
+    document = assemble(material())
+    for missing in ({}, {"verdict_parts": None}):
+        earlier = {name: part for name, part in document.items() if name != "verdict_parts"}
+        assert '<p class="verdict">' in render(earlier | missing)
+
+
+def test_a_model_that_decides_nothing_is_warned_of_above_everything_else(material):
+    document = assemble(material())
+    warning = "This model decides nothing."
+    for known in (False, None):
+        document["utility"]["degenerate"] = known
+        assert warning not in render(document)
+    document["utility"] |= {"degenerate": True, "baseline_loss": 0.75, "prediction_share": 0.9999}
+    text = render(document)
+    assert text.index(warning) < text.index('id="gates"')
+    assert "Always the same answer" in text
+    assert '<td class="number">0.75</td>' in text
+    assert '<td class="number">0.9999</td>' in text
+
+
+def test_a_report_says_when_and_under_which_spec_it_was_made(material):
+    document = assemble(material())
+    document["provenance"]["finished_at"] = "2030-02-03T14:05:06.123456+00:00"
+    top = render(document).split("Verdict</h2>")[0]
+    assert "3 Feb 2030, 14:05 UTC" in top
+    assert document["experiment"]["spec_hash"] in top
+    document["provenance"] |= {"finished_at": None, "started_at": None}
+    assert "was not recorded" in render(document)
+
+
+def test_headings_go_down_one_level_at_a_time(material):
+    document = assemble(material()) | {"verdict_parts": PARTS}
+    levels = [int(tag[1]) for tag in Page(render(document)).tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))

@@ -2,6 +2,9 @@
 
 import re
 
+import pytest
+import yaml
+
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.readings.model_card import model_card
 from tests.reports.reading_documents import documents, gaussian
@@ -34,7 +37,7 @@ def test_names_and_groups_are_escaped(material):
     document["fairness"][0]["groups"][0]["value"] = "a|b\n# c"
     text = model_card(document)
     assert "<script>" not in text
-    assert text.startswith("# Model card: \\<script\\>")
+    assert "\n---\n\n# Model card: \\<script\\>" in text
     assert "| a\\|b \\# c | " in text
 
 
@@ -67,3 +70,53 @@ def test_figures_are_the_reports(material):
     assert "| validation loss | 0.5 |" in text
     assert "not for release" not in text
     assert "not for release" in model_card(assemble(material()))
+
+
+KEYS = {"library_name", "model_name", "tags", "metrics", "fedaudit"}
+"""Of these `ModelCardData` (huggingface_hub 2.4) names all but our own, which it takes as it is."""
+
+
+def in_front(text):
+    """The YAML in front of a card, and what follows."""
+    before, matter, after = re.split(r"^---$", text, maxsplit=2, flags=re.MULTILINE)
+    assert before == ""
+    return yaml.safe_load(matter), after
+
+
+def test_yaml_in_front_has_the_keys_of_the_hub(material):
+    for document in (*documents(material).values(), {}):
+        values, card = in_front(model_card(document))
+        assert set(values) <= KEYS
+        assert values["library_name"] == "fedaudit"
+        assert all(isinstance(one, str) for one in values["fedaudit"].values())
+        assert card.startswith("\n\n# Model card: ")
+
+
+def test_a_name_comes_back_from_the_yaml_as_it_is(material):
+    document = assemble(material())
+    name = '---\n"a: <b> & `c` \\ \x00\x85\u2028 ä 😀'
+    document["experiment"]["name"] = name
+    text = model_card(document)
+    assert in_front(text)[0]["model_name"] == name
+    assert "<b>" not in text
+
+
+def test_only_a_proven_epsilon_of_secret_noise_is_tagged_as_differential_privacy(material):
+    def tags(document):
+        return in_front(model_card(document))[0]["tags"]
+
+    assert tags(gaussian(material)) == ["federated-learning", "differential-privacy"]
+    for other in (gaussian(material, noise="simulation"), assemble(material())):
+        assert tags(other) == ["federated-learning"]
+        assert in_front(model_card(other))[0]["fedaudit"]["guarantee"].endswith("not in force")
+
+
+@pytest.mark.integrations
+def test_hugging_face_reads_the_card(material):
+    hub = pytest.importorskip("huggingface_hub", reason="needs the extra `integrations`")
+    document = gaussian(material)
+    card = hub.ModelCard(model_card(document), ignore_metadata_errors=False)
+    assert card.data.library_name == "fedaudit"
+    assert card.data.model_name == document["experiment"]["name"]
+    assert card.data.to_dict()["fedaudit"]["experiment_id"] == document["experiment"]["id"]
+    assert "# Model card" in card.text

@@ -182,7 +182,7 @@ def test_the_page_has_a_table_and_rounds_up(material):
     assert "0.8571" not in table.group()
 
 
-# -- computed anew ---------------------------------------------------------------------------------
+# -- recomputed ---------------------------------------------------------------------------------
 
 
 def checked(report, *, radii=RADII, inputs=None):

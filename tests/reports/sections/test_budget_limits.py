@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.reports.sections.limits import limits
+from fedaudit.reports.sections.limitations.limits import limits
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -6,7 +6,14 @@ from typing import Any
 import fairlearn
 import numpy as np
 import pytest
+from fairlearn.metrics import (
+    MetricFrame,
+    false_positive_rate,
+    selection_rate,
+    true_positive_rate,
+)
 from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score
 
 from fedaudit.fairness.gaps import NO_OUTCOME, gaps
 from fedaudit.fairness.predicted_rows import PredictedRows
@@ -14,7 +21,7 @@ from fedaudit.fairness.scores import GroupScores, score_gaps
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.document import CrossCheck, Report
 from fedaudit.reports.page.html import render
-from fedaudit.reports.sections.cross_check import TOLERANCE, cross_checked
+from fedaudit.reports.sections.cross_check import TOLERANCE, SecondFigures, cross_checked
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.reports.sections.fairness_groups import group_sections
 from fedaudit.spec.metrics import METRICS
@@ -103,6 +110,43 @@ def test_both_agree_on_what_is_defined(minimum: int, reference: str | None) -> N
         assert set(check["metrics"]) - {*RATES, "accuracy"} <= gaps_there
         compared |= set(check["metrics"])
     assert compared == {*RATES, "accuracy", *METRICS, "accuracy_difference"}
+
+
+def test_the_second_figures_are_those_of_a_metric_frame_of_the_rows() -> None:
+    counts = np.random.default_rng(3).integers(1, 9, (5, 4))
+    rows = rows_of(counts, classifier=True)
+    section = section_of(counts, minimum=1, reference=None, classifier=True)
+    functions = {
+        "selection_rate": selection_rate,
+        "true_positive_rate": true_positive_rate,
+        "false_positive_rate": false_positive_rate,
+        "accuracy": accuracy_score,
+    }
+    truth, predicted = (side.astype(int) for side in (rows.truth, rows.predicted))
+    frame = MetricFrame(
+        metrics=functions, y_true=truth, y_pred=predicted, sensitive_features=rows.groups
+    )
+    odds = ["true_positive_rate", "false_positive_rate"]
+    expected = {
+        "demographic_parity_difference": frame.difference()["selection_rate"],
+        "demographic_parity_ratio": frame.ratio()["selection_rate"],
+        "equalized_odds_difference": frame.difference()[odds].max(),
+        "equalized_odds_ratio": frame.ratio()[odds].min(),
+        "equal_opportunity_difference": frame.difference()["true_positive_rate"],
+        "equal_opportunity_ratio": frame.ratio()["true_positive_rate"],
+        "accuracy_difference": frame.difference()["accuracy"],
+    }
+    by_group = {
+        (name, f"g{place}"): frame.by_group.loc[place, name]
+        for name in functions
+        for place in range(len(counts))
+    }
+    found = {
+        (name, group): theirs for name, group, _, theirs in SecondFigures(section, rows).pairs()
+    }
+    assert found == pytest.approx(
+        by_group | {(name, None): value for name, value in expected.items()}, abs=TOLERANCE
+    )
 
 
 def test_a_wrong_count_is_named_with_both_values() -> None:

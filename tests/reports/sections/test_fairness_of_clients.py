@@ -36,7 +36,14 @@ def with_attribute(made, values, *, counts=None, rows=None):
     )
     if counts is None:
         counts = np.zeros((30, len(values), 4), dtype=np.int64)
-    result = replace(made.result, fairness={"group": counts}, scores={}, by_hypothesis={})
+    compared = replace(made.result.against_constant, by_group={})
+    result = replace(
+        made.result,
+        fairness={"group": counts},
+        scores={},
+        by_hypothesis={},
+        against_constant=compared,
+    )
     return with_disclosures(replace(made, federation=federation, result=result))
 
 

@@ -33,7 +33,7 @@ def checked(found, plan, change=lambda entry: entry, *, spec=None):
 
 
 def verified(found, plan, path, change=lambda entry: entry):
-    """What a bundle without a report ends in, every digest and link in it computed anew."""
+    """What a bundle without a report ends in, every digest and link in it recomputed."""
     encoder, head, rows = EntryEncoder(plan.subjects), genesis(ID), []
     for honest in sorted(entries_of(found, plan), key=lambda one: (one.round, one.observer)):
         entry = change(honest)
@@ -193,7 +193,7 @@ def test_too_many_courses_are_left_unchecked(material, monkeypatch):
         for name, repeated_events in json.loads(plan.events_json).items()
     }
     outcome, said = checked(found, plan, changed_inputs(event=json.dumps(kept)))
-    assert (outcome, said) == ("unchecked", "the entries' event is too long to be composed anew")
+    assert (outcome, said) == ("unchecked", "the entries' event is too long to be recomposed")
     monkeypatch.setattr(entry_epsilons, "_MAX_PLACES", 1000)
     assert checked(found, plan)[0] == "unchecked"
 

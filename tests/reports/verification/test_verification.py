@@ -161,7 +161,7 @@ def test_moved_added_and_repeated_rows_are_found(run: SignedRun, tmp_path: Path)
 
 
 def chained_anew(run: SignedRun) -> None:
-    """What an attacker without the key can do: all digests and links, computed anew."""
+    """What an attacker without the key can do: all digests and links, recomputed."""
     from dataclasses import replace
 
     from fedaudit.ledger.chain import genesis, link

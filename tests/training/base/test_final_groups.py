@@ -19,8 +19,8 @@ from tests.training.federations import (
     federation,
     image_cell,
     image_federation,
+    one_by_one,
     table_cell,
-    without_padding,
 )
 from tests.training.personalised import records_spec
 from tests.training.specs import cell
@@ -54,7 +54,7 @@ def people(*, classes: int = 0, seed: int = 3, least: int = 2) -> Federation:
         classes=tuple(f"class-{index}" for index in range(classes)),
         groups=[random.integers(-1, 2, count) for count in counts],
     )
-    sites = np.where(data.mask, random.integers(-1, 3, data.mask.shape), -1).astype(np.int16)
+    sites = random.integers(-1, 3, data.rows).astype(np.int16)
     attributes = (*data.attributes, Attribute("site", ("n", "s", "w"), sites))
     return with_intersections(
         replace(data, attributes=attributes), {"group_site": ("group", "site")}
@@ -125,15 +125,21 @@ def test_a_regression_row_by_row(loss: str) -> None:
     )
     result, clients = end_of(one)
     check_consistent(result)
-    features, target = data.padded[clients], data.target[clients]
+    features, target, mask = (
+        data.padded(values)[clients]
+        for values in (data.side_by_side, data.target, np.ones(data.rows, np.bool_))
+    )
     predictions = np.stack([features @ theta[:3] + theta[3] for theta in result.hypotheses])
-    values = ((predictions - target) ** 2).astype(np.float64) * data.mask[clients]
+    values = ((predictions - target) ** 2).astype(np.float64) * mask
     chosen = (values.sum(2, keepdims=True) - values).argmin(0)
-    assert len(np.unique(chosen[data.mask[clients]])) == 2
+    assert len(np.unique(chosen[mask])) == 2
     own = np.take_along_axis(values, chosen[None], 0)[0]
     guessed = np.take_along_axis(predictions, chosen[None], 0)[0] >= 0.2
     for attribute in data.attributes:
-        codes, scores = attribute.codes[clients], result.scores[attribute.name]
+        codes, scores = (
+            data.padded(attribute.codes, fill=-1)[clients],
+            result.scores[attribute.name],
+        )
         groups = len(attribute.values)
         assert scores.correct is None
         assert (scores.rows == tallied(codes, groups, np.ones(codes.shape))).all()
@@ -147,7 +153,7 @@ def test_a_regression_row_by_row(loss: str) -> None:
 
 def test_losses_of_one_hypothesis_add_up_to_the_validation_loss() -> None:
     data = people()
-    data = replace(data, attributes=(Attribute("group", ("g",), np.where(data.mask, 0, -1)),))
+    data = replace(data, attributes=(Attribute("group", ("g",), np.zeros(data.rows, np.int16)),))
     fairness = {"sensitive": ["group"]}
     result, _ = end_of(
         table_cell(data, fairness=fairness, training__loss="mse", training__hypotheses=1)
@@ -191,7 +197,7 @@ def test_client_by_client_gives_the_same(changes: dict[str, Any], hypotheses: in
     data = people(classes=3)
     made = {**CLASSES, "training__hypotheses": hypotheses, "training__rounds": 3, **changes}
     together, _ = end_of(table_cell(data, **made))
-    apart, _ = end_of(table_cell(without_padding(data), **made))
+    apart, _ = end_of(table_cell(one_by_one(data), **made))
     for name, scores in together.scores.items():
         other = apart.scores[name]
         assert (scores.rows == other.rows).all()
@@ -233,7 +239,7 @@ def test_rows_of_which_no_rule_speaks_are_in_no_figure() -> None:
     check_consistent(result)
     assert not result.scores["group"].rows[:, 1].any()
     spoken_of = (data.attribute("group").codes == 0) & (data.attribute("site").codes >= 0)
-    assert result.scores["site"].rows.sum() == spoken_of[clients].sum()
+    assert result.scores["site"].rows.sum() == spoken_of[data.rows_of(clients)].sum()
 
 
 def test_without_sensitive_attributes_there_is_nothing_by_group() -> None:

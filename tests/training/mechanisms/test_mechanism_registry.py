@@ -38,7 +38,7 @@ KINDS = {
     "server": ServerMechanism,
     "local-steps": RecordMechanism,
 }
-HELPERS = {"__init__", "base", "registry"}
+HELPERS = {"watching", "__init__", "base", "registry"}
 
 
 def literals() -> set[str]:

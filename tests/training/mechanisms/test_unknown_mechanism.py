@@ -27,7 +27,7 @@ from fedaudit.training.stack import Stack
 from fedaudit.training.stacked import round_method
 from fedaudit.training.stacked.clustering import Server
 from fedaudit.training.trainer_choice import open_stack
-from tests.training.federations import without_padding
+from tests.training.federations import one_by_one
 from tests.training.gaussian import ALONE, cell_with
 from tests.training.personalised import records_spec
 from tests.training.specs import cell, linear_spec
@@ -53,7 +53,7 @@ def padded() -> Cell:
 
 def unpadded() -> Cell:
     one = padded()
-    return Cell(one.spec, without_padding(one.federation))
+    return Cell(one.spec, one_by_one(one.federation))
 
 
 def of_records() -> Cell:

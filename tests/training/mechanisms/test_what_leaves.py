@@ -20,7 +20,7 @@ from fedaudit.training.records.personalised import PersonalisedStack
 from fedaudit.training.records.personalised_state import PersonalisedState
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.round_method import build_loss
-from tests.training.federations import without_padding
+from tests.training.federations import one_by_one
 from tests.training.gaussian import CENTRAL, cell_with, state, states
 from tests.training.personalised import play, records_spec
 from tests.training.specs import cell
@@ -31,7 +31,7 @@ ENGINES = pytest.mark.parametrize("padded", [True, False], ids=["side by side", 
 
 def laid_out(one: Cell, padded: bool) -> Cell:
     """The cell as the one or the other engine computes it."""
-    return one if padded else Cell(one.spec, without_padding(one.federation))
+    return one if padded else Cell(one.spec, one_by_one(one.federation))
 
 
 def updates(padded: bool, privacy: dict[str, Any], **changes: Any) -> NDArray[np.float64]:

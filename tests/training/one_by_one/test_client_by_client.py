@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fedaudit.ledger.entries import Outcome
-from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.first_hypotheses import first_hypotheses
 from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.run_state import CellState
@@ -18,9 +18,9 @@ from tests.training.federations import (
     TABLE,
     image_cell,
     image_federation,
+    one_by_one,
     random_federation,
     table_cell,
-    without_padding,
 )
 from tests.training.gaussian import ALONE, COINS, MECHANISMS, MOVING, REPORTED, SERVER
 from tests.training.test_layout import fingerprint, run_stacked
@@ -39,6 +39,15 @@ def classifying(**changes: Any) -> dict[str, Any]:
 
 
 DEEP = {"kind": "mlp", "hidden": [64, 32, 16]}
+NAMED = {
+    "kind": "layers",
+    "layers": [
+        {"kind": "dense", "units": 12},
+        {"kind": "tanh"},
+        {"kind": "dense", "units": 6},
+        {"kind": "gelu"},
+    ],
+}
 RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
 
 
@@ -49,6 +58,8 @@ def scored(fraction: float) -> dict[str, Any]:
 VARIANTS: dict[str, dict[str, Any]] = {
     "logistic": {},
     "deep": {"model": DEEP},
+    "named layers": {"model": NAMED},
+    "noise of named layers": {"model": NAMED, "privacy__per_layer": True},
     "rmse": {"training__loss": "rmse"},
     "batches": {"training__local": {"epochs": 3, "batch_size": 3, "step_size": 0.1}},
     "steps": {"training__local": {"steps": 8, "batch_size": 2, "step_size": 0.1}},
@@ -96,7 +107,7 @@ def assert_alike(one: RoundRecord, other: RoundRecord) -> None:
 def test_the_algorithm_is_that_of_clients_side_by_side(changes: dict[str, Any]) -> None:
     data = random_federation(clients=24, classes=3)
     results = []
-    for federation in (data, without_padding(data)):
+    for federation in (data, one_by_one(data)):
         stack = Stack([table_cell(federation, **classifying(**changes))])
         results.append((stack.advance(6)[0], stack.result(0), stack.releases(0)))
     (one, result, releases), (other, expected, charged) = results
@@ -115,28 +126,44 @@ def test_numbers_are_predicted_as_well_as_classes() -> None:
     changes = {"model": DEEP, "fairness": RULE, "training__local": {"step_size": 0.01}}
     records = [
         Stack([table_cell(federation, **changes)]).advance(4)[0]
-        for federation in (data, without_padding(data))
+        for federation in (data, one_by_one(data))
     ]
     for pair in zip(*records, strict=True):
         assert_alike(*pair)
         assert pair[0].accuracy is None
 
 
-def test_images_are_learned() -> None:
+CONVOLUTIONS = {
+    "kind": "layers",
+    "input": [28, 28, 1],
+    "layers": [
+        {"kind": "convolution", "filters": 4, "size": 5, "stride": 2},
+        {"kind": "relu"},
+        {"kind": "average-pooling", "size": 2},
+        {"kind": "flatten"},
+        {"kind": "dense", "units": 16},
+        {"kind": "tanh"},
+    ],
+}
+
+
+@pytest.mark.parametrize("model", [{"kind": "cnn-femnist"}, CONVOLUTIONS], ids=["cnn", "layers"])
+def test_images_are_learned(model: dict[str, Any]) -> None:
     data = image_federation(clients=16, max_rows=14)
     local = {"epochs": 3, "batch_size": 4, "step_size": 0.1}
     cell = image_cell(
         data,
-        training__rounds=4,
+        model=model,
+        training__rounds=4 if model["kind"] == "cnn-femnist" else 20,
         training__cohort={"clients": 5},
         training__local=local,
         privacy__noise_multiplier=0.1,
     )
-    records = Stack([cell]).advance(4)[0]
+    records = Stack([cell]).advance(cell.spec.training.rounds)[0]
     accuracies = [record.accuracy or 0.0 for record in records]
     assert accuracies[-1] > 0.9
     assert records[-1].fairness["group"].sum() == sum(
-        data.mask[client].sum() for client in Stack([cell])._splits.validation[0]
+        data.counts[client] for client in Stack([cell])._splits.validation[0]
     )
 
 
@@ -226,11 +253,11 @@ def test_a_checkpoint_holds_the_best_hypotheses_once_while_they_are_the_present_
 
 def broken_cell(**changes: Any) -> tuple[Cell, int]:
     """One training client's rows are so large that its update is not finite."""
-    data = without_padding(random_federation(clients=20, classes=3))
+    data = one_by_one(random_federation(clients=20, classes=3))
     cell = table_cell(data, **classifying(training__cohort={"clients": 14}, **changes))
     broken = int(Stack([cell])._splits.training[0, 4])
     rows = data.features
-    rows.values[rows.first[broken] : rows.first[broken + 1]] = np.inf  # type: ignore[union-attr]
+    rows.values[data.own(broken)] = np.inf  # type: ignore[union-attr]
     return cell, broken
 
 
@@ -248,7 +275,7 @@ def test_an_update_that_is_not_finite_is_withheld(clip: float | None) -> None:
 
 
 def test_who_has_no_budget_left_releases_nothing() -> None:
-    data = without_padding(random_federation(clients=20, classes=3))
+    data = one_by_one(random_federation(clients=20, classes=3))
     # Twelve parameters at a noise multiplier of 1: room for two releases.
     changes = {"privacy__client_budget": 24.0, "training__cohort": {"clients": 14}}
     stack = Stack([table_cell(data, **classifying(**changes))])
@@ -262,7 +289,7 @@ def test_who_has_no_budget_left_releases_nothing() -> None:
 
 def test_secret_noise_is_planned_and_drawn_once_for_a_release() -> None:
     changes = {"privacy__noise": "release", "training__cohort": {"clients": 14}}
-    data = without_padding(random_federation(clients=20, classes=3))
+    data = one_by_one(random_federation(clients=20, classes=3))
     found = []
     for _ in range(2):
         stack = Stack([table_cell(data, **classifying(**changes))])
@@ -283,5 +310,5 @@ def test_without_any_release_the_hypotheses_stay() -> None:
     cell.federation.features.values[:] = np.inf  # type: ignore[union-attr]
     stack = Stack([cell])
     stack.advance(1)
-    start = initial_hypotheses(cell.shape, hypotheses=2, seed=0)
+    start = first_hypotheses(cell)
     assert CellState.decode(stack.checkpoint(0)).hypotheses.tobytes() == start.tobytes()

@@ -25,11 +25,10 @@ from fedaudit.training.base.record_sources import (
     training_records,
     validation_rows,
 )
-from tests.training.federations import TABLE, federation, without_padding
+from tests.training.federations import TABLE, federation, one_by_one
 from tests.training.personalised import records_spec
 
 Record = tuple[Any, ...]
-Place = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def a_spec(seed: int, *, distribution: str = "bounded-pareto", **table: Any) -> ExperimentSpec:
@@ -51,16 +50,15 @@ def trained_on(spec: ExperimentSpec, data: Federation) -> Counter[Record]:
     return counted(data, training_records(spec, data).place, use.plan.budgets.tolist())
 
 
-def counted(data: Federation, place: Place, *more: list[float]) -> Counter[Record]:
+def counted(data: Federation, place: NDArray[np.int64], *more: list[float]) -> Counter[Record]:
     """The records at these places, and what else is told of each."""
-    client, row = place
-    features = data.padded[client, row].tolist()
-    names = [data.client_names[place] for place in client]
+    features = data.side_by_side[place].tolist()
+    names = [data.client_names[client] for client in data.client_of[place]]
     return Counter(
         zip(
             names,
             map(tuple, features),
-            data.raw_target[client, row].tolist(),
+            data.raw_target[place].tolist(),
             *more,
             strict=True,
         )
@@ -69,8 +67,7 @@ def counted(data: Federation, place: Place, *more: list[float]) -> Counter[Recor
 
 def validated_on(spec: ExperimentSpec, data: Federation) -> Counter[Record]:
     found = validation_rows(spec, data)
-    own, row = np.nonzero(found.rows)
-    return counted(data, (found.clients[own], row))
+    return counted(data, found.place)
 
 
 def others_changed(more: Counter[Record], fewer: Counter[Record]) -> int:
@@ -151,14 +148,14 @@ def test_any_record_that_comes_or_goes_changes_nothing_but_itself(
     assert others_changed(validated_on(spec, more), validated_on(spec, fewer)) == 0
 
 
-def test_the_order_of_the_rows_and_their_padding_have_no_say() -> None:
+def test_the_order_of_the_rows_has_no_say() -> None:
     random = np.random.default_rng(4)
     rows = [(int(c), int(x), int(y)) for c, x, y in random.integers(0, [3, 50, 2], (80, 3))]
     shuffled = [rows[place] for place in random.permutation(80)]
     spec = a_spec(7)
     assert trained_on(spec, of_rows(rows)) == trained_on(spec, of_rows(shuffled))
     data = of_rows(rows)
-    flat = without_padding(data)
+    flat = one_by_one(data)
     assert training_records(spec, flat).row.tolist() == training_records(spec, data).row.tolist()
 
 
@@ -175,9 +172,8 @@ def test_what_a_spec_makes_of_a_table_changes_no_coin(tmp_path: Path, silo: list
             a_spec(3, features=["x", {**ordinal, "categories": ["w", "v", "u", "t"]}]),
         )
     ]
-    for client, row in found[1:]:
-        assert client.tolist() == found[0][0].tolist()
-        assert row.tolist() == found[0][1].tolist()
+    for place in found[1:]:
+        assert place.tolist() == found[0].tolist()
     other = a_spec(3, features=["x"])
     assert len(training_records(other, load_federation(other, sources_dir=tmp_path)).row)
 
@@ -195,9 +191,9 @@ def test_a_table_and_its_partitions_are_read_alike(tmp_path: Path, silo: list[st
     (tmp_path / "a.csv").write_text("\n".join(["who,x,y", *lines]))
     data = load_federation(a_spec(0), sources_dir=tmp_path)
     assert data.record_keys is not None
-    assert len(np.unique(data.record_keys[data.mask])) == 20_000
+    assert len(np.unique(data.record_keys)) == 20_000
     short = "\n".join(["who,x,y", *lines[-400:]])
     (tmp_path / "a.csv").write_text(short)
     part = load_federation(a_spec(0), sources_dir=tmp_path)
     assert part.record_keys is not None
-    assert part.record_keys.tolist() == data.record_keys[:, -200:].tolist()
+    assert part.record_keys.tolist() == data.padded(data.record_keys)[:, -200:].ravel().tolist()

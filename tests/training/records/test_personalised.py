@@ -130,8 +130,8 @@ def test_the_model_is_the_mean_of_what_the_drawn_clients_make_of_it() -> None:
     for client in (1, 4, 10):
         own = records.client_of == client
         alone = SiloRecords(
-            features=torch.from_numpy(one.federation.padded[client, records.row[own]]),
-            target=torch.from_numpy(one.federation.target[client, records.row[own]]),
+            features=torch.from_numpy(one.federation.side_by_side[records.place[own]]),
+            target=torch.from_numpy(one.federation.target[records.place[own]]),
             first=np.array([0]),
             inclusion=plan.rates[own][None],
             noise_multipliers=np.array([plan.runs[client].noise_multiplier]),
@@ -161,7 +161,7 @@ def test_how_many_clients_are_computed_at_once_does_not_matter(
 def test_rows_that_are_held_out_do_not_train() -> None:
     one = cell(records_spec(**EVERYBODY))
     data = one.federation
-    held_out = data.mask.copy()
+    held_out = np.ones(data.rows, np.bool_)
     held_out[training_records(one.spec, data).place] = False
     assert 0 < held_out.sum() < data.rows / 2
     changed = replace(data, target=np.where(held_out, np.float32(1e3), data.target))
@@ -317,10 +317,10 @@ def test_a_round_that_was_lost_uses_up_a_records_stay_too(lost: int) -> None:
     one = cell(records_spec(privacy__baseline="filter", privacy__epsilon_min=3.0, **EVERYBODY))
     use = record_use_of(one.spec, one.federation)
     assert use is not None
-    clients, rows = training_records(one.spec, one.federation).place
+    place = training_records(one.spec, one.federation).place
     short = use.plan.rounds == 3
     target = one.federation.target.copy()
-    target[clients[short], rows[short]] += 5
+    target[place[short]] += 5
     other = Cell(one.spec, replace(one.federation, target=target))
     stack = PersonalisedStack([one])
     stack.advance(2)
@@ -386,17 +386,17 @@ def test_rows_held_out_of_all_clients_are_scored_alike() -> None:
     stack = PersonalisedStack([Cell(spec, data)])
     records = play(stack)
     result, last = stack.result(0), records[-1]
-    held_out = data.mask.copy()
+    held_out = np.ones(data.rows, np.bool_)
     held_out[training_records(spec, data).place] = False
     theta = state_of(stack).theta.astype(np.float64)
-    logits = data.padded @ theta[:-1] + theta[-1]
+    logits = data.side_by_side @ theta[:-1] + theta[-1]
     right = (logits > 0) == (data.target == 1)
     loss = np.logaddexp(0, np.where(data.target == 1, -logits, logits))
     assert last.accuracy == pytest.approx(right[held_out].mean())
     assert last.validation_loss == pytest.approx(loss[held_out].mean(), rel=1e-5)
     assert last.selection_loss == last.validation_loss
     assert last.fairness["group"].sum() == held_out.sum()
-    with_rows = int(held_out.any(1).sum())
+    with_rows = len(np.unique(data.client_of[held_out]))
     assert result.fairness["group"].shape == (with_rows, 2, 4)
 
 
@@ -506,7 +506,7 @@ def test_the_door_opens_the_trainer_of_a_mechanism() -> None:
 
 def test_budgets_of_a_column_are_those_of_the_records_that_train() -> None:
     data = random_federation(clients=5, max_rows=6)
-    given = np.where(data.mask, np.arange(30).reshape(5, 6) / 10 + 0.5, np.nan)
+    given = np.arange(data.rows) / 10 + 0.5
     spec = parse_spec(
         records_spec(
             federation={**TABLE, "validation_fraction": 0.3, "validation_unit": "record"},
@@ -520,7 +520,10 @@ def test_budgets_of_a_column_are_those_of_the_records_that_train() -> None:
     table = stack.result(0).records
     assert table is not None
     assert records
-    assert table.budget.tolist() == np.minimum(given[table.client, table.row], 2.0).tolist()
+    assert (
+        table.budget.tolist()
+        == np.minimum(given[data.first[table.client] + table.row], 2.0).tolist()
+    )
     assert (table.spent["final_model"] <= table.budget).all()
     with pytest.raises(ValueError, match="without its column"):
         PersonalisedStack([Cell(spec, data)])

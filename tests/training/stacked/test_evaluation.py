@@ -115,12 +115,12 @@ def counted(
     """Counts per group in a plain loop; predictions [clients, rows] in the target's own units."""
     counts = [[0, 0, 0, 0], [0, 0, 0, 0]]
     for place, client in enumerate(clients):
-        for row in np.flatnonzero(data.mask[client]):
-            code = data.attributes[0].codes[client, row]
+        for row, at in enumerate(range(data.first[client], data.first[client + 1])):
+            code = data.attributes[0].codes[at]
             if code < 0:
                 continue
             said = holds(predictions[place, row], favourable, code)
-            true = holds(data.raw_target[client, row], favourable, code)
+            true = holds(data.raw_target[at], favourable, code)
             counts[code][{(1, 1): 0, (1, 0): 1, (0, 0): 2, (0, 1): 3}[int(said), int(true)]] += 1
     return counts
 
@@ -148,12 +148,12 @@ RULES: dict[str, object] = {
 @pytest.mark.parametrize("scale", [1.0, 250.0])
 def test_group_counts_of_numbers_are_those_of_a_plain_loop(rule: str, scale: float) -> None:
     data = scaled(random_federation(clients=60), scale)
-    data.attributes[0].codes[3, 0] = -1  # a missing value is not scored
+    data.attributes[0].codes[data.first[3]] = -1  # a missing value is not scored
     favourable = times(RULES[rule], scale)
     fairness = {"sensitive": ["group"], "favourable": favourable}
     result, hypotheses, clients = final(data, fairness, training__hypotheses=1)
     theta = hypotheses[0].astype(np.float64)
-    predictions = (data.features[clients] @ theta[:-1] + theta[-1]) * scale
+    predictions = (data.padded(data.side_by_side)[clients] @ theta[:-1] + theta[-1]) * scale
     expected = counted(data, predictions, favourable, clients)
     assert result.fairness["group"].sum(0).tolist() == expected
     assert result.fairness["group"].shape == (len(clients), 2, 4)
@@ -177,11 +177,13 @@ def test_group_counts_of_classes_are_those_of_a_plain_loop() -> None:
     )
     theta = hypotheses[0]
     weights, bias = theta[:9].reshape(3, 3), theta[9:]
-    predictions = (data.features[clients] @ weights.T + bias).argmax(-1).astype(np.float64)
+    predictions = (
+        (data.padded(data.side_by_side)[clients] @ weights.T + bias).argmax(-1).astype(np.float64)
+    )
     expected = counted(data, predictions, {"op": "in", "value": [0, 2]}, clients)
     assert result.fairness["group"].sum(0).tolist() == expected
-    right = (predictions == data.raw_target[clients])[data.mask[clients]]
-    assert result.accuracy == pytest.approx(right.mean())
+    right = (predictions == data.padded(data.raw_target, fill=-1)[clients]).sum()
+    assert result.accuracy == pytest.approx(right / data.counts[clients].sum())
 
 
 def test_the_counts_of_a_round_are_the_sums_over_its_clients() -> None:
@@ -200,7 +202,7 @@ def test_the_counts_of_a_round_are_the_sums_over_its_clients() -> None:
 def test_single_row_clients_are_counted() -> None:
     data = random_federation(clients=60, max_rows=2)
     result, _, clients = final(data, {})
-    assert result.single_row_clients == int((data.mask[clients].sum(1) == 1).sum()) > 0
+    assert result.single_row_clients == int((data.counts[clients] == 1).sum()) > 0
 
 
 def test_cells_with_other_units_are_not_stacked() -> None:
@@ -223,11 +225,12 @@ def final(
 
 def scaled(data: Federation, scale: float) -> Federation:
     """The same scaled target, from one in larger units."""
+    owns = [data.own(client) for client in range(data.clients)]
     return federation(
-        [data.features[client][rows] for client, rows in enumerate(data.mask)],
-        [data.raw_target[client][rows] * scale for client, rows in enumerate(data.mask)],
+        [data.side_by_side[own] for own in owns],
+        [data.raw_target[own] * scale for own in owns],
         scale=scale,
-        groups=[data.attributes[0].codes[client][rows] for client, rows in enumerate(data.mask)],
+        groups=[data.attributes[0].codes[own] for own in owns],
     )
 
 

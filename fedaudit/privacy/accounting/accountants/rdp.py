@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fedaudit.privacy.accounting.accountants.base import Accountant, Spending
 from fedaudit.privacy.accounting.accountants.conversion import renyi_spending
+from fedaudit.privacy.accounting.accountants.fixed_size import fixed_size_curve
 from fedaudit.privacy.accounting.accountants.refusals import sampled_gaussian_refusal
 from fedaudit.privacy.accounting.privacy_events import (
     Adjacency,
@@ -75,13 +76,13 @@ class RdpAccountant(Accountant):
         )
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def event_curve(
     event: Event, orders: tuple[float, ...], adjacency: Adjacency
 ) -> NDArray[np.float64]:
     """The Renyi divergence of one event at each order: float64 [orders], read-only.
 
-    Cached, because a run composes the same event round after round.
+    Cached, because a run composes the same event round after round; a curve has about a KiB.
     """
     from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant as Library
@@ -92,10 +93,13 @@ def event_curve(
     }[adjacency]
     # The library's noise multiplier is relative to the sensitivity, two clips under replacement.
     clips = _CLIPS_APART[adjacency]
-    library = Library(list(orders), relation).compose(_library_event(event, clips=clips))
-    curve: NDArray[np.float64] = np.array(library._rdp, dtype=np.float64)
-    if isinstance(event, FixedSizeSampled):
+    if isinstance(event, FixedSizeSampled) and isinstance(event.event, Gaussian):
+        rate, noise_multiplier = event.sample / event.population, event.event.noise_multiplier
+        curve = fixed_size_curve(rate, noise_multiplier / clips, orders)
         curve = np.minimum(curve, event_curve(event.event, orders, adjacency))
+    else:
+        library = Library(list(orders), relation).compose(_library_event(event, clips=clips))
+        curve = np.array(library._rdp, dtype=np.float64)
     curve.flags.writeable = False
     return curve
 

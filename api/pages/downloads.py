@@ -1,0 +1,82 @@
+"""What can be taken away from a report, as far as a visitor's key allows."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, assert_never
+
+import yaml
+
+from api.pages.session import Visitor
+from api.schemas.attack_bodies import AttackList
+from fedaudit.reports.readings.reading import ReportReading
+from fedaudit.reports.readings.reading_choice import READINGS
+
+Form = Literal["json", "yaml", "md"]
+MEDIA_TYPES: dict[Form, str] = {
+    "json": "application/json",
+    "yaml": "application/yaml",
+    "md": "text/markdown",
+}
+_FORM_NAMES: dict[Form, str] = {"json": "JSON", "yaml": "YAML", "md": "Markdown"}
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file."""
+
+    what: str
+    form: str
+    href: str
+
+
+def downloads(base: str, visitor: Visitor, *, attacks: AttackList | None = None) -> list[Download]:
+    """The files of the experiment at the path `base`, the report itself first. `attacks`: what may
+    be shown of them."""
+    found = [
+        Download("Report", "PDF", f"{base}/report.pdf"),
+        Download("Report", "HTML", f"{base}/report.html"),
+        Download("Report", "JSON, as it was signed", f"{base}/report.json"),
+    ]
+    for one in READINGS.values():
+        found += reading_downloads(base, one)
+    if visitor.may("ledger:read"):
+        found.append(
+            Download("Bundle", "ZIP, confidential: for fedaudit verify", f"{base}/bundle.zip")
+        )
+    for attack in [] if attacks is None else attacks.items:
+        found += [
+            Download(
+                f"Attack {attack.position + 1}, {attack.section.kind}",
+                f"{one.name}, confidential",
+                f"{base}/attacks/{attack.position}/{one.name}",
+            )
+            for one in attack.files
+        ]
+    found.append(Download("Public keys", "PEM", "/signing-keys.pem"))
+    return found
+
+
+def reading_downloads(base: str, one: ReportReading) -> list[Download]:
+    """The files of one reading."""
+    return [
+        Download(one.title, _FORM_NAMES[form], f"{base}/files/{one.name}.{form}")
+        for form in forms_of(one)
+    ]
+
+
+def forms_of(one: ReportReading) -> tuple[Form, ...]:
+    """The forms in which a reading can be had; one that is text has no schema."""
+    return ("md",) if one.schema is None else ("json", "yaml")
+
+
+def written(found: dict[str, Any] | str, form: Form) -> str:
+    """A reading as the content of a file."""
+    if isinstance(found, str):
+        return found
+    match form:
+        case "yaml":
+            return yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
+        case "json" | "md":
+            return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+        case _:
+            assert_never(form)

@@ -1,0 +1,64 @@
+"""What stands below a report within the service: its sign-offs, and what can be taken away."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from sqlalchemy.orm import Session
+
+from api.pages.downloads import downloads
+from api.pages.session import CSRF_FIELD, Visitor
+from api.pages.spec_form.sheet import new_once
+from api.pages.templates import fragment
+from api.schemas.attack_bodies import AttackList
+from api.schemas.sign_offs import SignOffList
+from api.services.base.lookups import find_report
+from api.services.reports.sign_offs import sign_offs_of
+from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
+
+
+@dataclass(frozen=True)
+class ReportTail:
+    """The section, and in a few words how the report is signed off."""
+
+    html: Markup
+    state: str
+
+
+def report_tail(
+    session: Session,
+    visitor: Visitor,
+    experiment_id: str,
+    *,
+    draft: Mapping[str, str] | None = None,
+    fault: str | None = None,
+    attacks: AttackList | None = None,
+) -> ReportTail:
+    """Raises ProblemError without such a report. `draft`: what was typed and could not be taken.
+    `attacks`: what the visitor may see of them."""
+    report = find_report(session, visitor.caller, experiment_id)
+    base = f"/experiments/{experiment_id}"
+    found = SignOffList.of(sign_offs_of(session, visitor.caller, experiment_id))
+    html = fragment(
+        "report_tail.html",
+        base=base,
+        visitor=visitor,
+        csrf_field=CSRF_FIELD,
+        once=new_once(),
+        sign_offs=found,
+        report_hash=report.report_hash,
+        concerns=concerns_of(report.document),
+        concern_words=CONCERN_WORDS,
+        draft=draft or {},
+        fault=fault,
+        files=downloads(base, visitor, attacks=attacks),
+    )
+    return ReportTail(html, _state(found))
+
+
+def _state(found: SignOffList) -> str:
+    if not found.items:
+        return "not signed off"
+    newest = found.items[-1]
+    words = f"{newest.decision.replace('-', ' ')} by {newest.person}"
+    return f"{words}, against concerns" if newest.concerns else words

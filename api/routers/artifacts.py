@@ -1,0 +1,102 @@
+"""Parameters that experiments start from."""
+
+from functools import partial
+from typing import Annotated, Any
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Query, Request, Response
+from starlette.requests import ClientDisconnect
+
+from api.http.bodies import media_type
+from api.http.links import Linked
+from api.http.problems import ProblemError, invalid
+from api.openapi import problems
+from api.schemas.artifact_bodies import ArtifactBody, ArtifactPage
+from api.schemas.base import PageParameters
+from api.services.artifacts.artifact_lists import artifact_page
+from api.services.artifacts.artifact_store import (
+    delete_artifact,
+    find_artifact,
+    store_artifact,
+    too_large,
+)
+from api.shared.resources import Shared
+from api.shared.security import ExperimentsReader, ExperimentsWriter
+from fedaudit.spec.base import Text
+
+router = APIRouter(prefix="/artifacts", tags=["artifacts"])
+
+_BINARY = "application/octet-stream"
+_UPLOAD: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+_LOCATION = {"Location": {"description": "The artifact.", "schema": {"type": "string"}}}
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=ArtifactBody,
+    responses={
+        **problems(409, 415),
+        200: {"model": ArtifactBody, "description": "Stored before.", "headers": _LOCATION},
+        201: {"description": "Stored.", "headers": _LOCATION},
+    },
+    openapi_extra=_UPLOAD,
+)
+async def upload_artifact(
+    *,
+    request: Request,
+    caller: ExperimentsWriter,
+    resources: Shared,
+    response: Response,
+    name: Annotated[Text | None, Query(description="What the list calls the file.")] = None,
+) -> ArtifactBody:
+    """Upload a safetensors file of hypotheses; its id is the hash of its content.
+
+    Tensors are float32 and called `hypotheses.J.P.weight` and `hypotheses.J.P.bias`, as those of a
+    trained model are. Whether they are those of a spec's model is checked with the spec.
+    """
+    if media_type(request) != _BINARY:
+        message = f"send the file as it is, with the header Content-Type: {_BINARY}"
+        raise ProblemError(415, "unsupported-media-type", message)
+    largest = resources.settings.max_artifact_bytes
+    data = bytearray()
+    try:
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > largest:
+                raise too_large(largest)
+    except ClientDisconnect:
+        raise invalid("", "the body broke off") from None
+    body, new = await run_sync(partial(store_artifact, resources, caller, bytes(data), name=name))
+    response.status_code = 201 if new else 200
+    response.headers["Location"] = f"/v1/artifacts/{body.id}"
+    return body
+
+
+@router.get("", responses=problems())
+def list_artifacts(
+    caller: ExperimentsReader,
+    parameters: Annotated[PageParameters, Query()],
+    resources: Shared,
+    linked: Linked[ArtifactPage],
+) -> ArtifactPage:
+    """The project's files of parameters, newest first, and the experiments that start from them."""
+    return linked(artifact_page(resources, caller, parameters))
+
+
+@router.get("/{artifact_id}", responses=problems(404, 410))
+def get_artifact(artifact_id: str, caller: ExperimentsReader, resources: Shared) -> ArtifactBody:
+    """What is in a file of parameters."""
+    return find_artifact(resources, caller, artifact_id)
+
+
+@router.delete("/{artifact_id}", status_code=204, responses=problems(404, 410))
+def remove_artifact(artifact_id: str, caller: ExperimentsWriter, resources: Shared) -> Response:
+    """Delete a file of parameters. Experiments that still wait to start from it will fail."""
+    delete_artifact(resources, caller, artifact_id)
+    return Response(status_code=204)

@@ -1,0 +1,190 @@
+"""Webhooks of the key's project: addresses that are told of its events."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from api.http.bodies import JsonBody, validated
+from api.http.conditional import Stated, tag_of
+from api.http.links import Linked
+from api.http.problems import ProblemError, invalid, not_found
+from api.openapi import problems, request_body
+from api.schemas.base import PageParameters
+from api.schemas.webhooks import (
+    NewSecretBody,
+    RotationParameters,
+    WebhookBody,
+    WebhookChange,
+    WebhookPage,
+    WebhookRequest,
+)
+from api.services.base.lookups import find_webhook
+from api.services.webhooks.webhook_lists import get_webhook_body, webhook_page
+from api.services.webhooks.webhook_secrets import new_webhook_secret
+from api.shared.resources import Resources, Shared
+from api.shared.security import Administrator, Caller
+from infrastructure.outbound.addresses import AddressRefusedError, check_url
+from models.identifiers import is_id
+from models.repositories import AuditLogRepository, WebhookEndpointRepository
+from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
+
+router = APIRouter(prefix="/webhooks", tags=["webhooks"])
+
+_LOCATION = {"Location": {"description": "The webhook.", "schema": {"type": "string"}}}
+_MOST = 20
+"""Of one project."""
+
+
+@router.get("", responses=problems())
+def list_webhooks(
+    caller: Administrator,
+    parameters: Annotated[PageParameters, Query()],
+    resources: Shared,
+    linked: Linked[WebhookPage],
+) -> WebhookPage:
+    """The project's webhooks, oldest first, and who registered them."""
+    return linked(webhook_page(resources, caller, parameters))
+
+
+@router.post(
+    "",
+    status_code=201,
+    responses={
+        **problems(409, 415),
+        201: {"description": "Registered.", "headers": _LOCATION},
+    },
+    openapi_extra=request_body(WebhookRequest),
+)
+def create_webhook(
+    caller: Administrator, value: JsonBody, resources: Shared, response: Response
+) -> NewSecretBody:
+    """Register an address; the secret that its deliveries are signed with is shown this once."""
+    asked = validated(WebhookRequest, value)
+    _check_url(resources, asked.url)
+    secret, stored = new_webhook_secret(resources.settings)
+    with resources.database.write() as session:
+        endpoints = WebhookEndpointRepository(session, caller.project_id)
+        if endpoints.count() >= _MOST:
+            raise ProblemError(
+                409, "conflict", f"the project has {_MOST} webhooks already; delete one first"
+            )
+        row = endpoints.add(
+            url=asked.url,
+            events=list(dict.fromkeys(asked.events)),
+            description=asked.description,
+            secret=stored,
+            by=caller.actor,
+        )
+        log = AuditLogRepository(session, caller.project_id)
+        log.enter("webhook.created", row.id, by=caller.actor, events=list(row.events))
+    response.headers["Location"] = f"/v1/webhooks/{row.id}"
+    return _with_secret(row, secret)
+
+
+@router.get("/{webhook_id}", responses=problems(404))
+def get_webhook(
+    webhook_id: str, caller: Administrator, resources: Shared, response: Response
+) -> WebhookBody:
+    """One webhook."""
+    found = get_webhook_body(resources, caller, webhook_id)
+    response.headers["ETag"] = tag_of(found)
+    return found
+
+
+@router.patch(
+    "/{webhook_id}",
+    responses=problems(404, 412, 415),
+    openapi_extra=request_body(WebhookChange),
+)
+def change_webhook(
+    *,
+    webhook_id: str,
+    caller: Administrator,
+    value: JsonBody,
+    resources: Shared,
+    stated: Stated,
+    response: Response,
+) -> WebhookBody:
+    """Change an address, what it is told of, or whether it is; its secret stays.
+
+    What waits for it is sent to the new address. While it is disabled it is told of nothing new.
+    """
+    asked = validated(WebhookChange, value)
+    if asked.url is not None:
+        _check_url(resources, asked.url)
+    with resources.database.write() as session:
+        row = find_webhook(session, caller, webhook_id, lock=True)
+        stated.demand(WebhookBody.of(row))
+        changes = asked.model_dump(include={"url", "events", "description"}, exclude_none=True)
+        changes |= _enabling(row, asked.enabled, caller)
+        WebhookEndpointRepository(session, caller.project_id).change(
+            row, by=caller.actor, **changes
+        )
+        body = WebhookBody.of(row)
+        log = AuditLogRepository(session, caller.project_id)
+        log.enter("webhook.changed", row.id, by=caller.actor, changed=sorted(changes))
+    response.headers["ETag"] = tag_of(body)
+    return body
+
+
+@router.delete("/{webhook_id}", status_code=204, responses=problems(404))
+def delete_webhook(webhook_id: str, caller: Administrator, resources: Shared) -> Response:
+    """Delete a webhook with its deliveries; what waits for it is never sent."""
+    with resources.database.write() as session:
+        endpoints = WebhookEndpointRepository(session, caller.project_id)
+        if not (is_id(webhook_id) and endpoints.delete(webhook_id)):
+            raise not_found("webhook")
+        log = AuditLogRepository(session, caller.project_id)
+        log.enter("webhook.deleted", webhook_id, by=caller.actor)
+    return Response(status_code=204)
+
+
+@router.post("/{webhook_id}/rotate-secret", responses=problems(404))
+def rotate_webhook_secret(
+    webhook_id: str,
+    caller: Administrator,
+    parameters: Annotated[RotationParameters, Query()],
+    resources: Shared,
+) -> NewSecretBody:
+    """Replace the secret; the new one is shown this once.
+
+    Deliveries are signed with both until `previous_secret_until`. A secret that was still valid
+    beside the replaced one ends at once.
+    """
+    overlap = timedelta(seconds=parameters.overlap_seconds)
+    with resources.database.write() as session:
+        row = find_webhook(session, caller, webhook_id, lock=True)
+        secret, stored = new_webhook_secret(resources.settings)
+        WebhookEndpointRepository(session, caller.project_id).change(
+            row,
+            by=caller.actor,
+            secret=stored,
+            previous_secret=row.secret if overlap else None,
+            previous_until=datetime.now(UTC) + overlap if overlap else None,
+        )
+        log = AuditLogRepository(session, caller.project_id)
+        log.enter("webhook.secret-rotated", row.id, by=caller.actor)
+    return _with_secret(row, secret)
+
+
+def _check_url(resources: Resources, url: str) -> None:
+    """Raises ProblemError for one that no delivery would be sent to."""
+    try:
+        check_url(url, allow_private=resources.settings.webhooks_allow_private)
+    except AddressRefusedError as error:
+        raise invalid("/url", str(error)) from None
+
+
+def _enabling(row: WebhookEndpoint, enabled: bool | None, caller: Caller) -> dict[str, Any]:
+    if enabled is None or enabled == (row.disabled_at is None):
+        return {}
+    if enabled:
+        # Or the next failure would disable it again at once.
+        return {"disabled_at": None, "disabled_reason": None, "failing_since": None}
+    who = caller.actor.person or caller.actor.key_name
+    return {"disabled_at": datetime.now(UTC), "disabled_reason": f"disabled by {who}"}
+
+
+def _with_secret(row: WebhookEndpoint, secret: str) -> NewSecretBody:
+    return NewSecretBody(**WebhookBody.of(row).model_dump(), secret=secret)

@@ -1,0 +1,1 @@
+"""Files of parameters that a project brings."""

@@ -1,0 +1,1 @@
+"""What attacks found, and files of theirs."""

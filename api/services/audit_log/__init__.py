@@ -1,0 +1,1 @@
+"""The audit log: what it tells, and whether it still does."""

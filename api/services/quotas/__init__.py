@@ -1,0 +1,1 @@
+"""What projects use of the service."""

@@ -1,0 +1,93 @@
+"""Files with trained hypotheses, as the worker stored them where they may leave."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import StreamingResponse
+
+from api.http.problems import ProblemError
+from api.services.base.gone_files import refuse_gone
+from api.services.base.lookups import find_experiment
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from infrastructure.storage import Storage, model_key
+from models.repositories import ReportRepository
+from models.repositories.experiments import ENDED
+from models.tables.experiments import Experiment
+from models.tables.reports import Report
+
+_BLOCK_BYTES = 2**18
+SAFETENSORS = "application/octet-stream"
+"""The format has no media type of its own."""
+_EARLIER = "it was trained by a version that kept no models; submit the spec again"
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A file that is about to be sent."""
+
+    blocks: Iterator[bytes]
+    file_name: str
+    sha256: str
+    """As the report states it."""
+    size_bytes: int
+
+
+def stored_model(resources: Resources, caller: Caller, experiment_id: str) -> StoredModel:
+    """The file of an experiment's trained hypotheses, read while it is sent.
+
+    Raises ProblemError where there is no such experiment, or its model may not leave; StorageError
+    where the storage cannot answer.
+    """
+    with resources.database.read() as session:
+        experiment = find_experiment(session, caller, experiment_id)
+        report = ReportRepository(session, caller.project_id).get(experiment_id)
+        section = _section(experiment, report)
+        refuse_gone(session, caller.project_id, "model", experiment_id)
+    blocks = _blocks(resources.storage, model_key(experiment.project_id, experiment.id))
+    first = next(blocks, b"")  # opened before the response begins: an error cannot be told later
+    return StoredModel(
+        _joined(first, blocks),
+        file_name=f"{experiment.id}-model.safetensors",
+        sha256=section["sha256"],
+        size_bytes=section["size_bytes"],
+    )
+
+
+def model_response(model: StoredModel) -> StreamingResponse:
+    """The file as an attachment; its hash is that in the report."""
+    headers = {
+        "Content-Disposition": f'attachment; filename="{model.file_name}"',
+        "Content-Length": str(model.size_bytes),
+        "ETag": f'"{model.sha256}"',
+        "Cache-Control": "no-store",
+    }
+    return StreamingResponse(model.blocks, media_type=SAFETENSORS, headers=headers)
+
+
+def _section(experiment: Experiment, report: Report | None) -> dict[str, Any]:
+    if report is None:
+        why = f"it is {experiment.status}"
+        if experiment.status not in ENDED:
+            why += "; ask again when it has succeeded"
+        raise _stays(why)
+    section: dict[str, Any] | None = report.document.get("model")
+    if section is None:
+        raise _stays(report.document.get("model_reason") or _EARLIER)
+    return section
+
+
+def _blocks(storage: Storage, key: str) -> Iterator[bytes]:
+    with storage.local(key) as path, path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            yield block
+
+
+def _joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _stays(why: str) -> ProblemError:
+    return ProblemError(409, "conflict", f"the model of this experiment cannot be had: {why}")

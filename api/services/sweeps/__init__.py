@@ -1,0 +1,1 @@
+"""Sweeps: many experiments, admitted and looked at as one."""

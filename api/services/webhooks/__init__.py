@@ -1,0 +1,1 @@
+"""Webhooks: who is told, and what became of it."""

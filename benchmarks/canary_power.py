@@ -1,0 +1,161 @@
+"""How often canaries raise an alarm: with half of the noise that is claimed, and with all of it.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.canary_power --runs 100
+    OMP_NUM_THREADS=1 python -m benchmarks.canary_power --sampled --runs 100
+    OMP_NUM_THREADS=1 python -m benchmarks.canary_power --tightness --runs 21
+
+Each run trains a companion through the normal path with coins, directions and noise of its own; a
+mechanism is sabotaged where it draws its noise. For sampled cohorts the power is computed first,
+and the runs have as many canaries as it says.
+"""
+
+import argparse
+import statistics
+from collections.abc import Iterable
+
+import torch
+
+from benchmarks import canary_scenarios as scenarios
+from benchmarks.canary_scenarios import COUNTS, Scenario
+from benchmarks.reproductions.runs import table
+from fedaudit.attacks.canaries.canary_attack import audit_claim
+from fedaudit.attacks.canaries.canary_bounds import PlannedBounds, plan_bounds
+from fedaudit.attacks.canaries.canary_claim import claim_of
+from fedaudit.attacks.canaries.canary_pool import draw_pool
+from fedaudit.attacks.canaries.canary_set import draw_canaries
+from fedaudit.attacks.canaries.companion import companion_of, source_of
+from fedaudit.reports.document.attacks.canaries_section import CanariesSection
+from fedaudit.spec.attacks.canaries_spec import CanariesSpec
+
+_LADDER = (40, 60, 80, 110, 150, 200, 270, 350, 500, 700, 900, 1250, 1700, 2300, 3200, 4500)
+_ENOUGH = 0.99
+
+
+def planned_for(scenario: Scenario) -> PlannedBounds:
+    """What is decided before any run of the scenario."""
+    cell = companion_of(scenario.cell)
+    claim = claim_of(cell, draw_pool(cell, scenario.count, source_of(scenario.cell)))
+    assert claim is not None
+    return plan_bounds(claim, canaries=scenario.count, significance=0.01)
+
+
+def measured(scenario: Scenario, planned: PlannedBounds, seed: int) -> CanariesSection:
+    """The section of one run."""
+    own = scenario.seeded(seed).cell
+    source, cell = source_of(own), companion_of(own)
+    pool = draw_pool(cell, scenario.count, source)
+    adjacency = planned.claim.law.adjacency
+    canaries = draw_canaries(pool.release, n=cell.shape.n, adjacency=adjacency, source=source)
+    spec = CanariesSpec(unit=scenario.unit, count=scenario.count)
+    outcome = audit_claim(
+        spec, cell, pool, canaries, planned, device="cpu", progress=lambda share: None
+    )
+    assert isinstance(outcome.section, CanariesSection)
+    return outcome.section
+
+
+def alarms(sections: Iterable[CanariesSection]) -> dict[str, int]:
+    """How many sections raise an alarm, in all and by each bound."""
+    found = dict.fromkeys(("any", "known-noise", "f-dp", "one-run"), 0)
+    for section in sections:
+        found["any"] += section.alarm is not None
+        for bound in section.bounds:
+            assert section.claim is not None
+            found[bound.name] += bound.epsilon_lower_bound > section.claim
+    return found
+
+
+def row(scenario: Scenario, label: str, runs: int) -> list[str]:
+    """Powers, and alarms with half of the noise and with all of it."""
+    planned = planned_for(scenario)
+    with scenario.halved():
+        half = alarms(measured(scenario, planned, seed) for seed in range(runs))
+    whole = alarms(measured(scenario, planned, 10_000 + seed) for seed in range(runs))
+    return [
+        label,
+        str(scenario.count),
+        *(f"{one:.2f}" for one in (planned.known_noise, planned.f_dp.power, planned.one_run.power)),
+        *(str(half[name]) for name in ("any", "known-noise", "f-dp", "one-run")),
+        str(whole["any"]),
+    ]
+
+
+_HEAD = (
+    "claim", "canaries", "power: known-noise", "f-dp", "one-run",
+    "alarms, half the noise", "known-noise", "f-dp", "one-run", "false alarms",
+)  # fmt: skip
+
+
+def full_view(claims: Iterable[float], kinds: Iterable[str], runs: int) -> list[list[str]]:
+    """Every canary in every release."""
+    made = {"central": scenarios.central, "local": scenarios.local, "record": scenarios.record}
+    return [
+        row(made[kind](claim, COUNTS[claim]), f"{kind} {claim:g}", runs)
+        for kind in kinds
+        for claim in claims
+    ]
+
+
+def sampled(claims: Iterable[float], kinds: Iterable[str], runs: int) -> list[list[str]]:
+    """Cohorts by coins (a fifth, 10 rounds) and of a fixed size (a half, 5 rounds), with the fewest
+    canaries whose power is enough."""
+    found, kinds = [], tuple(kinds)
+    for claim in claims:
+        for kind in kinds:
+            for count in _LADDER:
+                scenario = (
+                    scenarios.central(claim, count, rate=0.2, rounds=10)
+                    if kind == "coins"
+                    else scenarios.fixed(claim, count, share=0.5, rounds=5)
+                )
+                if planned_for(scenario).known_noise >= _ENOUGH:
+                    break
+            found.append(row(scenario, f"{kind} {claim:g}", runs))
+    return found
+
+
+def tightness(claims: Iterable[float], runs: int) -> list[list[str]]:
+    """The median bounds of 5,000 canaries over the exact epsilon, the noise being as claimed.
+
+    Records of 50 clients and a model of 201 parameters: the size of the noise is measured by ten
+    thousand numbers.
+    """
+    found = []
+    for claim in claims:
+        scenario = scenarios.record(claim, 5000, clients=50, hidden=50)
+        planned = planned_for(scenario)
+        exact = planned.claim.law.epsilon(scenarios.DELTA)
+        sections = [measured(scenario, planned, seed) for seed in range(runs)]
+        medians = [
+            statistics.median(section.bounds[place].epsilon_lower_bound for section in sections)
+            for place in range(3)
+        ]
+        shares = [f"{one / exact:.2f}" for one in medians]
+        found.append([f"{claim:g}", f"{exact:.3f}", *shares])
+    return found
+
+
+def main() -> None:
+    """Prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--claims", type=float, nargs="+", default=list(COUNTS))
+    parser.add_argument(
+        "--kinds", nargs="+", help="central, local, record; with --sampled coins, fixed"
+    )
+    parser.add_argument("--sampled", action="store_true")
+    parser.add_argument("--tightness", action="store_true")
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    if chosen.tightness:
+        head = ("claim", "exact", "known-noise over exact", "f-dp over exact", "one-run over exact")
+        print(table(head, tightness(chosen.claims, chosen.runs)))
+    elif chosen.sampled:
+        print(table(_HEAD, sampled(chosen.claims, chosen.kinds or ("coins", "fixed"), chosen.runs)))
+    else:
+        kinds = chosen.kinds or ("central", "local", "record")
+        print(table(_HEAD, full_view(chosen.claims, kinds, chosen.runs)))
+
+
+if __name__ == "__main__":
+    main()

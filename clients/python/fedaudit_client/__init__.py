@@ -1,0 +1,24 @@
+"""The Python client of a fedaudit service."""
+
+from fedaudit_client.client import AsyncClient, Client
+from fedaudit_client.errors import (
+    ClientError,
+    GatesNotPassedError,
+    NotConfiguredError,
+    ProblemError,
+    UnreachableError,
+)
+from fedaudit_client.http.retries import Retries
+from fedaudit_client.version import __version__
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "GatesNotPassedError",
+    "NotConfiguredError",
+    "ProblemError",
+    "Retries",
+    "UnreachableError",
+    "__version__",
+]

@@ -1,0 +1,1 @@
+"""Ledgers kept from within trainings that run elsewhere; each module needs its framework."""

@@ -1,0 +1,296 @@
+"""Keep a ledger from within Flower: a strategy around the user's own. Needs the extra `flower`."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedaudit_client.adapters.flower_counts import taken_counts, total_counts
+from fedaudit_client.adapters.flower_noise import AveragedNoise, averaged_noise, draws_evenly
+from fedaudit_client.adapters.plain import Event, Ledger, RoundRefused, declared
+from fedaudit_client.errors import NotFoundError
+
+RECORD = "fedaudit"
+QUERY = "query.fedaudit"
+_ASKED_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A round whose clients were asked to train."""
+
+    number: int
+    event: Event
+    names: Mapping[int, str]
+    """By node, whom it is charged to."""
+    drawn: int
+    """How many the inner strategy had drawn."""
+
+
+class FedauditStrategy(Strategy):
+    """Reserves each round of a strategy before its clients are asked, and declares it before its
+    result is used.
+
+    The outermost strategy: Flower's own wrappers for differential privacy lie inside it. Clients
+    that are refused get no message. `RoundRefused` ends the run where nobody is admitted.
+    """
+
+    def __init__(
+        self,
+        inner: Strategy,
+        ledger: Ledger,
+        *,
+        event: Event | None = None,
+        fixed_size_sample: bool = False,
+        ask_subjects: bool = False,
+        group_counts: bool = False,
+    ) -> None:
+        """`event`: what each round releases, in the user's words; None takes the noise of the
+        wrapper with fixed clipping that is found in `inner`.
+
+        `fixed_size_sample` counts on amplification: nodes are drawn evenly from all of the
+        ledger's population, and secretly. `ask_subjects` asks nodes who they are before they
+        train (`say_subject`), and leaves out those that do not say. `group_counts` holds each
+        round back until its model was evaluated, to declare how it predicted by group. Raises
+        ValueError where the event is not known, or does not fit.
+        """
+        if type(inner).start is not Strategy.start:
+            raise ValueError(f"{type(inner).__name__} has a loop of its own; rounds are not seen")
+        self.inner = inner
+        self.ledger = ledger
+        self._event = dict(event) if event is not None else None
+        self._noise = None if event is not None else averaged_noise(inner, ledger.terms)
+        self._fixed_size = fixed_size_sample
+        if fixed_size_sample and not (self._noise is not None and draws_evenly(inner)):
+            raise ValueError("`fixed_size_sample` needs a wrapper's noise and FedAvg's own drawing")
+        self._asks = ask_subjects
+        self._counts = group_counts
+        self._subjects: dict[int, str] = {}
+        self._asked: _Asked | None = None
+        self._held: dict[str, Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Everything else is the inner strategy's."""
+        if name == "inner":  # Before __init__, as when it is copied.
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def start(self, *arguments: Any, **named: Any) -> Result:
+        """As `Strategy.start`; whatever ends it, what was released has been declared."""
+        try:
+            return super().start(*arguments, **named)
+        finally:
+            self._settle()
+
+    def summary(self) -> None:
+        """Log the inner strategy's summary."""
+        self.inner.summary()
+
+    # -- training ----------------------------------------------------------------------------------
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The inner strategy's messages to those who are admitted. Raises RoundRefused."""
+        self._settle()
+        messages = list(self.inner.configure_train(server_round, arrays, config, grid))
+        if not messages:
+            return messages
+        number = self.ledger.next_round
+        nodes = [int(message.metadata.dst_node_id) for message in messages]
+        if self._asks:
+            self._ask(nodes, grid)
+        names = self._names(number, nodes)
+        if self._fixed_size:
+            self._check_population(number, len(list(grid.get_node_ids())))
+        asked = self._reserved(number, names, drawn=len(messages))
+        self._asked = asked
+        return [one for one in messages if int(one.metadata.dst_node_id) in asked.names]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The inner strategy's aggregate, which leaves this method once it is declared. Raises
+        RoundRefused where it would have less noise than there is room for."""
+        received = list(replies)
+        found: tuple[ArrayRecord | None, MetricRecord | None]
+        if self._asked is None or self._noise is None:
+            self._declare([one for one in received if not one.has_error()])
+            found = self.inner.aggregate_train(server_round, received)
+            return found
+        sent = [one for one in received if not one.has_error()]
+        if sent:
+            self._check_noise(self._asked, self._noise, sent)
+        found = self.inner.aggregate_train(server_round, received)
+        if found[0] is None:
+            # Flower's wrappers release nothing where a client failed.
+            self._settle()
+        else:
+            self._declare(sent)
+        return found
+
+    def _declare(self, sent: Sequence[Message]) -> None:
+        asked = self._asked
+        if asked is None:
+            return
+        nodes = {int(one.metadata.src_node_id) for one in sent}
+        event = self._event_of(len(sent), asked.drawn)
+        one = declared(
+            asked.number,
+            event,
+            [name for node, name in asked.names.items() if node in nodes],
+            [name for node, name in asked.names.items() if node not in nodes],
+        )
+        if self._counts:
+            self._held = one
+        else:
+            self.ledger.declare([one])
+        self._asked = None
+
+    def _check_noise(self, asked: _Asked, noise: AveragedNoise, sent: Sequence[Message]) -> None:
+        """Before anything is aggregated. Raises RoundRefused."""
+        metrics = [one for reply in sent for one in reply.content.metric_records.values()]
+        if len({one.get(noise.weight_key) for one in metrics}) > 1:
+            raise RoundRefused(
+                asked.number,
+                f"clients have different {noise.weight_key!r}, and the noise is that of a mean "
+                "without weights; let every client send the same, as 1, or state `event`",
+            )
+        event = self._event_of(len(sent), asked.drawn)
+        if event != asked.event:
+            everyone = [*asked.names.values()]
+            found = self.ledger.reserve(asked.number, event=event, participants=everyone)
+            if found.refused:
+                why = f"only {len(sent)} answered, and a mean of fewer has less noise"
+                raise RoundRefused(asked.number, why, found.refused)
+
+    def _reserved(self, number: int, names: dict[int, str], *, drawn: int) -> _Asked:
+        """A mean of fewer has less noise in proportion, so it is asked until all are admitted."""
+        while True:
+            event = self._event_of(len(names), drawn)
+            admission = self.ledger.reserve(number, event=event, participants=[*names.values()])
+            if not admission.refused:
+                return _Asked(number, event, names, drawn)
+            admitted = set(admission.admitted)
+            names = {node: name for node, name in names.items() if name in admitted}
+
+    def _event_of(self, count: int, drawn: int) -> Event:
+        if self._noise is None:
+            assert self._event is not None
+            return self._event
+        population = self.ledger.terms["population"] if self._fixed_size else None
+        return self._noise.event(count, drawn=drawn, population=population)
+
+    def _check_population(self, number: int, connected: int) -> None:
+        population = self.ledger.terms["population"]
+        if connected < population:
+            raise RoundRefused(
+                number,
+                f"{connected} nodes are connected, and the sample is declared as drawn from "
+                f"{population}; wait for them, or leave out `fixed_size_sample`",
+            )
+
+    # -- who is who --------------------------------------------------------------------------------
+
+    def _ask(self, nodes: Sequence[int], grid: Grid) -> None:
+        unknown = [node for node in nodes if node not in self._subjects]
+        questions = [
+            Message(content=RecordDict(), message_type=QUERY, dst_node_id=node) for node in unknown
+        ]
+        if questions:
+            for reply in grid.send_and_receive(questions, timeout=_ASKED_SECONDS):
+                self._learn(reply)
+
+    def _learn(self, reply: Message) -> None:
+        """The first name that a node tells stays: a client has one budget, not one a name."""
+        if reply.has_error():
+            return
+        record = reply.content.config_records.get(RECORD)
+        told = None if record is None else record.get("subject")
+        if isinstance(told, str) and told:
+            self._subjects.setdefault(int(reply.metadata.src_node_id), told)
+
+    def _names(self, number: int, nodes: Sequence[int]) -> dict[int, str]:
+        known = [node for node in nodes if not self._asks or node in self._subjects]
+        names = {node: self._subjects.get(node, str(node)) for node in known}
+        if not names:
+            raise RoundRefused(number, "no node says whose it is; register `say_subject`")
+        twice = {name for name in names.values() if [*names.values()].count(name) > 1}
+        if twice:
+            raise RoundRefused(
+                number, f"several nodes say that they are {', '.join(sorted(twice))}"
+            )
+        return names
+
+    # -- evaluation --------------------------------------------------------------------------------
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """The inner strategy's messages."""
+        messages = list(self.inner.configure_evaluate(server_round, arrays, config, grid))
+        if not messages:
+            self._declare_held()
+        return messages
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Declare the counts by group, which the inner strategy does not see, and aggregate."""
+        received = list(replies)
+        taken = [
+            taken_counts(record)
+            for reply in received
+            if not reply.has_error()
+            for record in reply.content.metric_records.values()
+        ]
+        self._declare_held(total_counts(taken))
+        found: MetricRecord | None = self.inner.aggregate_evaluate(server_round, received)
+        return found
+
+    def _declare_held(self, groups: Mapping[str, Any] | None = None) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            self.ledger.declare([{**held, "groups": groups or {}}])
+
+    def _settle(self) -> None:
+        """Of a round without a result: nothing is charged where the wrapper alone would have
+        released something, and everybody who was asked where others may have seen uploads."""
+        self._declare_held()
+        asked, self._asked = self._asked, None
+        if asked is None:
+            return
+        if self.ledger.sees_uploads or self._noise is None:
+            names = [*asked.names.values()]
+            self.ledger.declare([declared(asked.number, asked.event, (), names)])
+        else:
+            with suppress(NotFoundError):  # Refused when it was reserved anew.
+                self.ledger.release(asked.number)
+
+
+Mod = Callable[[Message, Context, Callable[[Message, Context], Message]], Message]
+
+
+def subject_mod(subject: str | Callable[[Context], str]) -> Mod:
+    """A mod of a ClientApp that adds to each reply whose node it is, under a name that lasts."""
+
+    def tell(
+        message: Message, context: Context, call_next: Callable[[Message, Context], Message]
+    ) -> Message:
+        reply = call_next(message, context)
+        if not reply.has_error():
+            name = subject if isinstance(subject, str) else subject(context)
+            reply.content[RECORD] = ConfigRecord({"subject": name})
+        return reply
+
+    return tell
+
+
+def say_subject(message: Message, context: Context) -> Message:
+    """What a ClientApp with `subject_mod` answers `ask_subjects` by:
+    `app.query("fedaudit")(say_subject)`."""
+    return Message(content=RecordDict(), reply_to=message)

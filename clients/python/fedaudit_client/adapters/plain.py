@@ -1,0 +1,177 @@
+"""Rounds of any training loop: reserved before anybody trains, and declared afterwards."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+from fedaudit_client.client import Client
+from fedaudit_client.errors import ClientError
+from fedaudit_client.http.answers import Json
+
+Event = Mapping[str, Any]
+"""What a round releases, as the ledger's rounds state it: `kind` and the fields that go with it."""
+
+
+class RoundRefused(ClientError):  # noqa: N818 an answer of the ledger, and no fault of the caller
+    """A round may not run, or its result may not be used."""
+
+    def __init__(self, round_: int, why: str, refused: Mapping[str, str] | None = None) -> None:
+        told = "".join(f"\n  {name}: {reason}" for name, reason in (refused or {}).items())
+        super().__init__(f"round {round_} is refused: {why}{told}")
+        self.round = round_
+        self.refused = dict(refused or {})
+        """Each client that was refused, and why."""
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What a ledger answered to a reservation; somebody is admitted."""
+
+    admitted: tuple[str, ...]
+    refused: Mapping[str, str]
+    """Why each of the others is not."""
+
+
+class Ledger:
+    """A ledger of the service, as the one training that declares its rounds here sees it.
+
+    Rounds are numbered from behind the last one that was declared before: a training that is run
+    again releases anew, and is charged anew. Not for several threads, nor for two trainings at a
+    time.
+    """
+
+    def __init__(self, client: Client, ledger_id: str) -> None:
+        """Raises NotFoundError where there is no such ledger."""
+        self._client = client
+        self.terms: Json = client.ledger(ledger_id)
+        """The ledger as it was when this object was made: its terms, and what it came to."""
+        self.id = ledger_id
+        self.next_round: int = self.terms["last_round"] + 1
+        """The number that comes behind the last declared round."""
+
+    @classmethod
+    def open(cls, client: Client, terms: Event) -> Self:
+        """A new ledger on these terms. Raises ValidationError for terms that do not fit."""
+        return cls(client, client.create_ledger(terms)["id"])
+
+    @property
+    def sees_uploads(self) -> bool:
+        """Whether figures hold against the server, so that an upload is a release already."""
+        return bool(self.terms["observer"] == "server")
+
+    def reserve(self, round_: int, *, event: Event, participants: Sequence[str]) -> Admission:
+        """Ask before anybody trains. Raises RoundRefused where nobody is admitted."""
+        answer = self._client.reserve_round(self.id, round_, event=event, participants=participants)
+        refused = {one["subject"]: one["reason"] for one in answer["refused"]}
+        if not answer["admitted"]:
+            why = answer["reason"] or "nobody has room for it"
+            raise RoundRefused(round_, why, None if answer["reason"] else refused)
+        return Admission(tuple(answer["admitted"]), refused)
+
+    def release(self, round_: int) -> None:
+        """Give back what is held for a round of which nothing was released."""
+        self._client.release_round(self.id, round_)
+
+    def declare(self, rounds: Sequence[Mapping[str, Any]]) -> None:
+        """Enter rounds that ran, in ascending order. The same again changes nothing."""
+        self._client.declare_rounds(self.id, rounds)
+        self.next_round = max(self.next_round, rounds[-1]["round"] + 1)
+
+    @contextmanager
+    def round(
+        self, number: int | None = None, *, event: Event, participants: Sequence[str]
+    ) -> Iterator["OpenRound"]:
+        """One round: reserved on entry, declared on exit.
+
+        An exception in the block declares the round too, with all who did not answer as failures:
+        what they sent before it cannot be known here. Only after `withdraw` is nothing charged.
+        The exception has a note that says which. Raises RoundRefused where nobody is admitted, and
+        ConflictError where the number is in the chain already; None takes the next one.
+        """
+        number = self.next_round if number is None else number
+        admission = self.reserve(number, event=event, participants=participants)
+        opened = OpenRound(self, number, event, admission)
+        try:
+            yield opened
+        except BaseException as error:
+            opened.fail(error)
+            raise
+        opened.end()
+
+
+class OpenRound:
+    """A round that is reserved."""
+
+    def __init__(self, ledger: Ledger, number: int, event: Event, admission: Admission) -> None:
+        self._ledger = ledger
+        self._event = event
+        self._answered: tuple[str, ...] | None = None
+        self._groups: Mapping[str, Any] = {}
+        self._withdrawn = False
+        self.number = number
+        self.admitted = admission.admitted
+        """Who may train."""
+        self.refused = admission.refused
+        """Who may not, and why."""
+
+    def answered(self, names: Sequence[str], *, groups: Mapping[str, Any] | None = None) -> None:
+        """State who sent an update, where not all did, and how the model predicted by group.
+
+        Raises ValueError for somebody who was not admitted.
+        """
+        strangers = sorted(set(names) - set(self.admitted))
+        if strangers:
+            raise ValueError(f"{', '.join(strangers)}: not admitted to round {self.number}")
+        self._answered = tuple(names)
+        self._groups = groups or {}
+
+    def withdraw(self) -> None:
+        """State that nothing left: no client was asked, or nobody sees uploads and no model was
+        released."""
+        self._withdrawn = True
+
+    def end(self) -> None:
+        """Declare the round, or give it back where it was withdrawn."""
+        if self._withdrawn:
+            self._ledger.release(self.number)
+        else:
+            self._declare(self.admitted if self._answered is None else self._answered)
+
+    def fail(self, error: BaseException) -> None:
+        """The same of a round that broke, with a note on the exception."""
+        try:
+            if self._withdrawn:
+                self._ledger.release(self.number)
+                told = "was withdrawn, and nobody is charged"
+            else:
+                self._declare(self._answered or ())
+                count = len(self.admitted)
+                told = f"is declared and charged: {count} asked, {len(self._answered or ())} sent"
+        except ClientError as failure:
+            told = f"is reserved for a day at most and was not declared: {failure}"
+        error.add_note(f"fedaudit: round {self.number} of ledger {self._ledger.id} {told}")
+
+    def _declare(self, answered: Sequence[str]) -> None:
+        failures = [name for name in self.admitted if name not in set(answered)]
+        self._ledger.declare(
+            [declared(self.number, self._event, answered, failures, groups=self._groups)]
+        )
+
+
+def declared(
+    number: int,
+    event: Event,
+    participants: Sequence[str],
+    failures: Sequence[str] = (),
+    *,
+    groups: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A round as it is posted."""
+    return {
+        "round": number,
+        "event": dict(event),
+        "participants": list(participants),
+        "failures": list(failures),
+        "groups": dict(groups or {}),
+    }

@@ -1,0 +1,1 @@
+"""How requests are made, sent, repeated and answered, whatever they are about."""

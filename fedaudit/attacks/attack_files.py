@@ -1,0 +1,59 @@
+"""The confidential files of all attacks of a run, as one archive. No torch.
+
+A zip file, stored without compression and without times: the same files have the same bytes.
+"""
+
+import io
+import re
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True)
+class AttackFile:
+    """One file of an attack."""
+
+    position: int
+    """Of the attack, in its spec."""
+    name: str
+    size_bytes: int
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raises ValueError for a name that is no plain file name in small letters."""
+    for name in names:
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no name for a file of an attack")
+
+
+def packed(attacks: Iterable[Mapping[str, bytes]]) -> bytes:
+    """The archive of the files of each attack, in their order, by name. Raises ValueError as
+    `check_names` does."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as target:
+        for position, files in enumerate(attacks):
+            check_names(files)
+            for name, data in sorted(files.items()):
+                target.writestr(zipfile.ZipInfo(f"{position}/{name}"), data)
+    return archive.getvalue()
+
+
+def files_in(archive: Path) -> list[AttackFile]:
+    """What an archive holds, by attack and name."""
+    with zipfile.ZipFile(archive) as source:
+        members = [(one.filename.partition("/"), one.file_size) for one in source.infolist()]
+    found = [AttackFile(int(position), name, size) for (position, _, name), size in members]
+    return sorted(found, key=lambda one: (one.position, one.name))
+
+
+def file_in(archive: Path, *, position: int, name: str) -> bytes | None:
+    """The content of a file; None where the archive has no such one."""
+    with zipfile.ZipFile(archive) as source:
+        try:
+            return source.read(f"{position}/{name}")
+        except KeyError:
+            return None

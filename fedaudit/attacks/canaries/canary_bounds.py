@@ -1,0 +1,228 @@
+"""The three lower bounds of a claim, planned before the run and taken after it.
+
+What could be chosen by looking is chosen before: how many coins are guessed, and how the
+significance is shared. It is shared among the bounds (Bonferroni), so that all of them together are
+wrong with no greater chance: eight tenths go to `known-noise`, which sees most, and a tenth to each
+of the others, which assume less.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.attacks.canaries.canary_claim import CanaryClaim
+from fedaudit.attacks.canaries.evidence_of_releases import ReleaseEvidence
+from fedaudit.privacy.lower_bounds.f_dp import fewest_correct, refutes
+from fedaudit.privacy.lower_bounds.guesses import GuessPlan, by_score, possible_plans
+from fedaudit.privacy.lower_bounds.known_noise import known_noise_power
+from fedaudit.privacy.lower_bounds.one_run import (
+    most_canaries,
+    one_run_epsilon,
+    one_run_p_value,
+)
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
+from fedaudit.privacy.lower_bounds.simulated_scores import simulated
+from fedaudit.reports.document.attacks.canaries_section import (
+    SUFFICIENT_POWER,
+    BoundName,
+    CanaryBound,
+)
+
+_SHARES: Mapping[BoundName, float] = {"known-noise": 0.8, "f-dp": 0.1, "one-run": 0.1}
+_DRAWS = 1000
+_NUMBERS = 4_000_000
+_LEAST_DRAWS = 100
+_SEARCH_STEPS = 24
+_SEARCH_STEPS_SAMPLED = 5
+_LARGEST_RATIO = 1e3
+_ASSUMPTIONS: Mapping[BoundName, str] = {
+    "known-noise": (
+        "the noise is Gaussian, alike and independent in every number that is released, and what "
+        "the other clients or records sent is known; who takes part is sampled as claimed. The "
+        "size of the noise and of a canary's share are measured"
+    ),
+    "f-dp": (
+        "the mechanism is at most as revealing as the claimed noise of some size, by its whole "
+        "privacy curve; coins are fair and independent"
+    ),
+    "one-run": "nothing but the definition of (epsilon, delta)-privacy and fair, independent coins",
+}
+
+
+@dataclass(frozen=True)
+class GuessTest:
+    """How coins are guessed for one bound, as decided before the run."""
+
+    plan: GuessPlan
+    canaries: int
+    """The first so many are its canaries; the coins of the others are taken as given."""
+    power: float
+
+    def correct(self, found: ReleaseEvidence, coins: NDArray[np.bool_]) -> int:
+        """Correct guesses after the run."""
+        own = slice(self.canaries)
+        return int(self.plan.correct(by_score(found.scores[own], coins[own])))
+
+
+@dataclass(frozen=True)
+class PlannedBounds:
+    """What is decided before the run."""
+
+    claim: CanaryClaim
+    significance: float
+    known_noise: float
+    """Power."""
+    f_dp: GuessTest
+    one_run: GuessTest
+
+
+def plan_bounds(claim: CanaryClaim, *, canaries: int, significance: float) -> PlannedBounds:
+    """Powers against noise that is half of what is claimed, and what is guessed."""
+    law, delta, epsilon = claim.law, claim.delta, claim.epsilon
+    needed = law.with_ratio(max(law.ratio_of_epsilon(epsilon, delta), law.ratio))
+    curve = needed.curve()
+    share = {name: part * significance for name, part in _SHARES.items()}
+
+    def refutes_curve(correct: int, plan: GuessPlan, count: int) -> bool:
+        return refutes(
+            curve,
+            canaries=count,
+            guesses=plan.guesses,
+            correct=correct,
+            significance=share["f-dp"],
+        )
+
+    def refutes_epsilon(correct: int, plan: GuessPlan, count: int) -> bool:
+        p = one_run_p_value(
+            canaries=count, guesses=plan.guesses, correct=correct, epsilon=epsilon, delta=delta
+        )
+        return p <= share["one-run"]
+
+    few = min(canaries, most_canaries(delta) or canaries)
+    return PlannedBounds(
+        claim,
+        significance,
+        known_noise_power(
+            claimed=needed.ratio / law.reach,
+            true=2 * law.ratio / law.reach,
+            weight=claim.weight,
+            numbers=max(2, round(claim.numbers)),
+            significance=share["known-noise"],
+        ),
+        _known_power(claim, _planned_guesses(law, canaries, refutes_curve)),
+        _known_power(claim, _planned_guesses(law, few, refutes_epsilon)),
+    )
+
+
+def _known_power(claim: CanaryClaim, test: GuessTest) -> GuessTest:
+    return test if claim.alike else replace(test, power=0.0)
+
+
+def _planned_guesses(
+    law: ReleaseLaw, canaries: int, refuted: Callable[[int, GuessPlan, int], bool]
+) -> GuessTest:
+    """The guesses with the largest power, by scores drawn under half of the noise."""
+    draws = max(_LEAST_DRAWS, min(_DRAWS, _NUMBERS // canaries))
+    scores, coins = simulated(
+        law,
+        ratio=2 * law.ratio,
+        canaries=canaries,
+        draws=draws,
+        generator=np.random.default_rng(canaries),
+    )
+    ordered = by_score(scores, coins)
+    best, margin = GuessTest(GuessPlan(canaries // 2, 0), canaries, 0.0), -np.inf
+    for plan in possible_plans(canaries):
+        needed = fewest_correct(partial(_turned, refuted, plan, canaries), guesses=plan.guesses)
+        correct = plan.correct(ordered)
+        power = 0.0 if needed is None else float((correct >= needed).mean())
+        spare = float(correct.mean()) - (plan.guesses + 1 if needed is None else needed)
+        if (power, spare / plan.guesses) > (best.power, margin):
+            best, margin = GuessTest(plan, canaries, power), spare / plan.guesses
+    return best
+
+
+def _turned(
+    refuted: Callable[[int, GuessPlan, int], bool], plan: GuessPlan, canaries: int, correct: int
+) -> bool:
+    return refuted(correct, plan, canaries)
+
+
+def take_bounds(
+    planned: PlannedBounds, found: ReleaseEvidence, coins: NDArray[np.bool_], *, releases: int
+) -> list[CanaryBound]:
+    """The bounds after a run in which the busiest canary's client made so many `releases`."""
+    claim = planned.claim
+    law = replace(claim.law, compositions=max(1, releases))
+    share = {name: part * planned.significance for name, part in _SHARES.items()}
+    ratio = found.fit.least_ratio(share["known-noise"]) * law.reach
+    f_dp, one_run = planned.f_dp, planned.one_run
+    epsilons: Mapping[BoundName, float] = {
+        "known-noise": law.with_ratio(ratio).epsilon(claim.delta) if releases else 0.0,
+        "f-dp": _f_dp_epsilon(
+            law, claim.delta, f_dp, f_dp.correct(found, coins), significance=share["f-dp"]
+        ),
+        "one-run": one_run_epsilon(
+            canaries=one_run.canaries,
+            guesses=one_run.plan.guesses,
+            correct=one_run.correct(found, coins),
+            delta=claim.delta,
+            significance=share["one-run"],
+        ),
+    }
+    powers: Mapping[BoundName, tuple[float, int]] = {
+        "known-noise": (planned.known_noise, len(coins)),
+        "f-dp": (f_dp.power, f_dp.canaries),
+        "one-run": (one_run.power, one_run.canaries),
+    }
+    return [
+        CanaryBound(
+            name=name,
+            epsilon_lower_bound=epsilon,
+            significance=share[name],
+            power=powers[name][0],
+            assumption=_ASSUMPTIONS[name],
+            canaries=powers[name][1],
+            all_clear=no_all_clear(powers[name][0]),
+        )
+        for name, epsilon in epsilons.items()
+    ]
+
+
+def _f_dp_epsilon(
+    law: ReleaseLaw, delta: float, test: GuessTest, correct: int, *, significance: float
+) -> float:
+    """The epsilon of the least noise whose curve so many correct guesses refute."""
+
+    def refuted(ratio: float) -> bool:
+        return refutes(
+            law.with_ratio(ratio).curve(),
+            canaries=test.canaries,
+            guesses=test.plan.guesses,
+            correct=correct,
+            significance=significance,
+        )
+
+    low = high = law.ratio / (8 if law.is_sampled else 64)
+    if not refuted(low):
+        return 0.0
+    while high < _LARGEST_RATIO and refuted(high):
+        low, high = high, 2 * high
+    # Every step of the search is a bound; of a sampled law one takes a good part of a second.
+    for _ in range(_SEARCH_STEPS_SAMPLED if law.is_sampled else _SEARCH_STEPS):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if refuted(middle) else (low, middle)
+    return law.with_ratio(low).epsilon(delta)
+
+
+def no_all_clear(power: float) -> str | None:
+    """Why silence of a test of this power is no all-clear; None where it is one."""
+    if power >= SUFFICIENT_POWER:
+        return None
+    return (
+        f"noise half of what is claimed would have raised an alarm with a chance of {power:.0%} "
+        "only: that none was raised is no all-clear"
+    )

@@ -1,0 +1,76 @@
+"""What canaries show and what they do not, in plain words."""
+
+from collections.abc import Sequence
+
+from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import Observer
+from fedaudit.reports.document.attacks.attack_section import Alarm
+from fedaudit.reports.document.attacks.canaries_section import CanaryBound
+from fedaudit.spec.attacks.canaries_spec import CanariesSpec
+
+COMPANION = (
+    "The canaries took part in a companion training of the same spec, by the same sampling, clip, "
+    "sums and noise as everybody. The run itself was not touched, nor any loss, count or figure "
+    "of its utility: what is tested is the mechanism and its code with this spec, in a training "
+    "beside the run, and not the releases of the run itself."
+)
+CONFIDENTIAL = (
+    "Nothing is charged for it, and no guarantee covers its results: they are confidential."
+)
+_SHARED_CAPABILITIES = [
+    "Knows everything but the coins of the canaries, as the adversary of the definition does.",
+    "Chooses what a canary sends before it is clipped.",
+]
+
+
+def capabilities(observer: Observer | None, *, by_record: bool) -> list[str]:
+    """What this attacker knows and may do."""
+    seen = {
+        "final_model": "Sees the released hypotheses of every round, and not who took part.",
+        "server": "Sees every upload, and who sent it.",
+        None: "Sees every upload, and who sent it.",
+    }[observer]
+    steps = ["Sees every local step of the canaries' clients (white box)."] * by_record
+    return [*_SHARED_CAPABILITIES, seen, *steps]
+
+
+def claim_words(spec: CanariesSpec, *, epsilon: float, delta: float, observer: Observer) -> str:
+    """The claim, with its unit, observer and figure."""
+    return (
+        f"epsilon {epsilon:.4g} at delta {delta:g} for every {spec.unit}, against "
+        f"{observer_words(observer)}"
+    )
+
+
+def bounds_alarm(claim: str, epsilon: float, bounds: Sequence[CanaryBound]) -> Alarm | None:
+    """An alarm where a bound passes the claim."""
+    past = [bound for bound in bounds if bound.epsilon_lower_bound > epsilon]
+    if not past:
+        return None
+    found = "; ".join(
+        f"{bound.name}: at least {bound.epsilon_lower_bound:.4g}, wrong with a chance of at most "
+        f"{bound.significance:.2g}"
+        for bound in past
+    )
+    return Alarm(claim=claim, evidence=found)
+
+
+def bounds_statement(claim: str, bounds: Sequence[CanaryBound], *, alarm: bool) -> str:
+    """What was tried and what came of it."""
+    figures = ", ".join(
+        f"{bound.epsilon_lower_bound:.3g} by {bound.name} (power {bound.power:.0%})"
+        for bound in bounds
+    )
+    if alarm:
+        verdict = "A measurement passes the claim: either the mechanism or its accounting is wrong."
+    elif any(bound.all_clear is None for bound in bounds):
+        verdict = (
+            "No measurement passes the claim, and one of them would likely have, were the noise "
+            "half of what is claimed. That is evidence and no proof: other faults may hide."
+        )
+    else:
+        verdict = (
+            "No measurement passes the claim, but none was likely to even were the noise half of "
+            "what is claimed: this is no all-clear. More canaries or rounds would tell more."
+        )
+    return f"Claimed: {claim}. Measured from below: {figures}. {verdict} {COMPANION} {CONFIDENTIAL}"

@@ -1,0 +1,1 @@
+"""Hypothesis membership: which hypothesis a client chose, told from its upload."""

@@ -1,0 +1,1 @@
+"""Gradient leakage: a server that reconstructs clients' images from their noised updates."""

@@ -1,0 +1,1 @@
+"""Membership: which rows the trained hypotheses were trained on."""

@@ -1,0 +1,1 @@
+"""Audits of predictions alone: from a table to a fairness report, without any training."""

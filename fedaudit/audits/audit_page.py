@@ -1,0 +1,40 @@
+"""The report of an audit as one self-contained page: no script, no external resource."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.audits.audit_view import as_report_of_run
+from fedaudit.reports.charts.chart import Chart
+from fedaudit.reports.charts.final_charts import rates_chart
+from fedaudit.reports.document.outcome_words import for_readers
+from fedaudit.reports.page.fairness_tables import fairness_tables
+from fedaudit.reports.page.html import Link, page_environment
+
+
+@dataclass(frozen=True)
+class _Charts:
+    fairness: list[list[Chart]]
+    """One entry for each of the report's fairness sections, in their order."""
+
+
+def render_audit(document: Mapping[str, Any], *, links: Sequence[Link] = ()) -> str:
+    """The page of an audit's report document. Every value in it is escaped.
+
+    `links` are shown above the report; a page for download has none.
+    """
+    shown = for_readers(as_report_of_run(document))
+    charts = [
+        [chart] if (chart := rates_chart(section, name=f"fairness-{place}")) else []
+        for place, section in enumerate(shown["fairness"], start=1)
+    ]
+    return (
+        page_environment()
+        .get_template("audit.html")
+        .render(
+            report=shown,
+            charts=_Charts(charts),
+            tables=fairness_tables(shown["fairness"]),
+            links=links,
+        )
+    )

@@ -1,0 +1,370 @@
+"""Read the table of an audit; every fault that can be told is told at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.audits.audited_rows import AuditedRows, predicted_from
+from fedaudit.audits.row_contents import row_contents
+from fedaudit.federations.classes import MAX_CLASSES, find_classes
+from fedaudit.federations.errors import error_at, listed
+from fedaudit.federations.federation import Attribute, Federation
+from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
+from fedaudit.federations.groups.intersections import with_intersections
+from fedaudit.federations.groups.label_agreement import federation_label_faults
+from fedaudit.federations.groups.sensitive import read_sensitive
+from fedaudit.federations.levels import Levels
+from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
+from fedaudit.federations.reading.table_files import TableFile
+from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.spec.audits.audit_spec import AuditSpec, in_audit
+from fedaudit.spec.audits.measuring_spec import measuring_spec
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.sources import FileSource
+
+BUNDLES = 2_000
+"""Into so many, at most, rows without a client are dealt: each then has a row or more."""
+
+MAX_CELLS = 1 << 24
+"""Clients times groups of one attribute: each has four counts in memory."""
+
+T = TypeVar("T")
+
+
+@dataclass
+class _Faults:
+    """Every fault, so that a caller mends all of them before the next attempt."""
+
+    found: list[FieldError] = field(default_factory=list)
+
+    def attempt(self, read: Callable[[], T]) -> T | None:
+        """What is read; None where it is at fault."""
+        try:
+            return read()
+        except InvalidInputError as error:
+            self.found += in_audit(error.errors)
+            return None
+
+    def end(self) -> None:
+        """Raises InvalidInputError where there is any."""
+        if self.found:
+            raise InvalidInputError(list(dict.fromkeys(self.found)))
+
+
+def read_audit(
+    audit: AuditSpec,
+    *,
+    files: Files,
+    progress: Callable[[], None] = lambda: None,
+    contents: bool = False,
+) -> AuditedRows:
+    """The table of an audit.
+
+    `progress` is called now and then; `contents`: whether its rows are to be known again in other
+    files. Raises InvalidInputError naming each field of the audit at
+    fault, its column and what to do.
+    """
+    source = measuring_spec(audit).federation
+    if not isinstance(source, FileSource):
+        raise TypeError("an audit reads a file")
+    try:
+        with open_source(source, files=files) as file:
+            progress()
+            found = _read(audit, file, progress)
+            if contents:
+                found = replace(found, contents=row_contents(audit, TableFile(file), progress))
+            file.read_fingerprint(progress)
+            return found
+    except InvalidInputError as error:
+        raise InvalidInputError(in_audit(error.errors)) from None
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The columns as codes and numbers, each [rows]."""
+
+    truth: Levels
+    predicted: Levels | None
+    scores: NDArray[np.float64] | None
+    clients: NDArray[np.int64]
+    client_count: int | None
+    attributes: dict[str, Levels]
+    notes: tuple[str, ...]
+
+
+def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> AuditedRows:
+    table = TableFile(file)
+    faults = _Faults()
+    for name, where in audit.columns:
+        if name not in table.names:
+            message = f"the file has no column {name!r}; it has {listed(table.names)}"
+            faults.found.append(FieldError(where, message))
+    faults.end()
+    every = table.read([name for name, _ in audit.columns])
+    progress()
+    rows, left_out = _complete(audit, every, faults)
+    columns = _columns(audit, rows, faults)
+    progress()
+    truth, codes = columns.truth, None
+    if columns.predicted is not None:
+        truth, codes = _aligned(audit, truth, columns.predicted)
+    federation = with_intersections(
+        _federation(
+            audit, rows, truth, attributes=columns.attributes, notes=(*left_out, *columns.notes)
+        ),
+        audit.fairness.combinations,
+    )
+    rules = _agreed_rules(audit, federation, faults)
+    if columns.scores is not None:
+        codes = _by_threshold(audit, federation, rules, columns.scores)
+    if codes is None:
+        raise ValueError("an audit names a prediction or a score")
+    return _checked(
+        AuditedRows(
+            audit=audit,
+            federation=federation,
+            rules=rules,
+            predicted=codes,
+            scores=columns.scores,
+            clients=columns.clients,
+            client_count=columns.client_count,
+            left_out=len(every) - len(rows),
+        )
+    )
+
+
+def _columns(audit: AuditSpec, rows: TableRows, faults: _Faults) -> _Columns:
+    truth = faults.attempt(lambda: _truth(audit, rows))
+    scores = predicted = None
+    match audit.prediction_role:
+        case "score":
+            scores = faults.attempt(lambda: rows.numbers(audit.predicted_by, "/score"))
+        case "prediction":
+            predicted = faults.attempt(lambda: rows.levels(audit.predicted_by, "/prediction"))
+        case _:
+            assert_never(audit.prediction_role)
+    clients = faults.attempt(lambda: _clients(audit, rows))
+    attributes, notes = _attributes(audit, rows, faults)
+    faults.end()
+    if truth is None or clients is None:
+        raise ValueError("a column that is missing has a fault")
+    return _Columns(truth, predicted, scores, *clients, attributes, notes)
+
+
+def _agreed_rules(audit: AuditSpec, federation: Federation, faults: _Faults) -> OutcomeRules:
+    """The rules for a favourable outcome, once labels and groups are those of the data."""
+    faults.found += in_audit(federation_label_faults(audit.labels, federation))
+    faults.found += _reference_faults(audit, federation)
+    rules = faults.attempt(lambda: _rules(audit, federation))
+    faults.end()
+    if rules is None:
+        raise ValueError("a rule that is missing has a fault")
+    return rules
+
+
+# -- rows and columns -----------------------------------------------------------------------------
+
+
+def _complete(
+    audit: AuditSpec, rows: TableRows, faults: _Faults
+) -> tuple[TableRows, tuple[str, ...]]:
+    """The rows that have truth, prediction and client, and notes on those left out."""
+    kept, notes = np.ones(len(rows), dtype=np.bool_), []
+    for name, where in audit.columns[: 2 if audit.client_key is None else 3]:
+        empty = faults.attempt(lambda name=name, where=where: rows.empty(name, where))  # type: ignore[misc]
+        if empty is None or not empty.any():
+            continue
+        if audit.missing == "drop-row":
+            notes.append(f"rows without a value of {name!r}, left out: {(empty & kept).sum()}")
+            kept &= ~empty
+            continue
+        first = int(rows.row_numbers[int(np.argmax(empty))])
+        faults.found.append(
+            FieldError(
+                where,
+                f"{name!r} is empty in {int(empty.sum())} rows, the first of them row {first}; "
+                "fill the gaps, or leave such rows out by `missing: drop-row`, which counts them",
+            )
+        )
+    faults.end()
+    if not kept.any():
+        raise error_at("/missing", "no row has truth, prediction and client; audit another file")
+    return rows if kept.all() else rows.where(kept), tuple(notes)
+
+
+def _truth(audit: AuditSpec, rows: TableRows) -> Levels:
+    levels = rows.levels(audit.truth, "/truth", numeric=True)
+    count = len(levels.values)
+    if count < 2:
+        raise error_at(
+            "/truth",
+            f"{audit.truth!r} is {levels.values[0]!r} in every row, so nothing can be said of "
+            "those to whom another outcome came about; audit rows with both outcomes, or name "
+            "another column",
+        )
+    if count > MAX_CLASSES:
+        raise error_at(
+            "/truth",
+            f"{audit.truth!r} has {count} distinct values, and {MAX_CLASSES} outcomes are allowed; "
+            "name a column of outcomes, and make one of a number by a threshold first",
+        )
+    return levels
+
+
+def _aligned(
+    audit: AuditSpec, truth: Levels, predicted: Levels
+) -> tuple[Levels, NDArray[np.int64]]:
+    """The truth's classes and the predicted one of each row, as text or as numbers alike."""
+    places = find_classes(truth.values, list(predicted.values))
+    unknown = [value for value, place in zip(predicted.values, places, strict=True) if place < 0]
+    if unknown:
+        few = len(truth.values) == 2
+        if few or len(unknown) == len(places) or len(unknown) + len(truth.values) > MAX_CLASSES:
+            raise error_at(
+                "/prediction",
+                f"{audit.predicted_by!r} has values that the truth {audit.truth!r} never has: "
+                f"{listed(unknown)}, where the truth has {listed(truth.values)}; write both in the "
+                "same values" + (", or name a score by `score` with a `threshold`" if few else ""),
+            )
+        # One of several outcomes that was predicted, and never came about.
+        truth = Levels((*truth.values, *unknown), truth.codes)
+        places = find_classes(truth.values, list(predicted.values))
+    return truth, np.array(places, dtype=np.int64)[predicted.codes]
+
+
+def _clients(audit: AuditSpec, rows: TableRows) -> tuple[NDArray[np.int64], int | None]:
+    if audit.client_key is None:
+        order = np.random.default_rng(audit.seed).permutation(len(rows))
+        found = np.empty(len(rows), dtype=np.int64)
+        found[order] = np.arange(len(rows)) % BUNDLES
+        return found, None
+    levels = rows.levels(audit.client_key, "/client_key")
+    count = len(levels.values)
+    if count == len(rows) and count > 1:
+        raise error_at(
+            "/client_key",
+            f"{audit.client_key!r} is different in every one of the {count} rows, so it says of no "
+            "two rows that they belong together; name the column that identifies clients, or "
+            "leave this out",
+        )
+    return levels.codes, count
+
+
+def _attributes(
+    audit: AuditSpec, rows: TableRows, faults: _Faults
+) -> tuple[dict[str, Levels], tuple[str, ...]]:
+    found: dict[str, Levels] = {}
+    notes: list[str] = []
+    for place, name in enumerate(audit.sensitive):
+        try:
+            levels, missing = read_sensitive(rows, [name], edges=audit.edges)
+        except InvalidInputError as error:
+            # Read one by one, each is the first of its list.
+            faults.found += [
+                FieldError(one.pointer.replace("/sensitive/0", f"/sensitive/{place}"), one.message)
+                for one in in_audit(error.errors)
+            ]
+            continue
+        found |= levels
+        notes += missing
+    return found, tuple(notes)
+
+
+# -- the rows as arrays ---------------------------------------------------------------------------
+
+
+def _federation(
+    audit: AuditSpec,
+    rows: TableRows,
+    truth: Levels,
+    *,
+    attributes: dict[str, Levels],
+    notes: tuple[str, ...],
+) -> Federation:
+    target = truth.codes
+    return Federation(
+        features=np.zeros((len(rows), 0), dtype=np.float32),
+        target=target.astype(np.float32),
+        raw_target=target.astype(np.float64),
+        first=np.array([0, len(rows)]),
+        client_names=("",),
+        feature_names=(),
+        target_name=audit.truth,
+        target_scale=1.0,
+        classes=truth.values,
+        attributes=tuple(
+            Attribute(name, levels.values, levels.codes.astype(np.int16))
+            for name, levels in attributes.items()
+        ),
+        fingerprint=rows.source.fingerprint,
+        truth=None,
+        notes=notes,
+        row_numbers=rows.row_numbers,
+    )
+
+
+def _reference_faults(audit: AuditSpec, federation: Federation) -> list[FieldError]:
+    group = audit.reference_group
+    values = [value for one in federation.attributes for value in one.values]
+    if group is None or group in values:
+        return []
+    message = f"no sensitive attribute has a group {group!r}; there are {listed(values)}"
+    return [FieldError("/reference_group", message)]
+
+
+def _rules(audit: AuditSpec, federation: Federation) -> OutcomeRules:
+    """The rules for a favourable outcome, each of which some outcomes meet and others do not."""
+    rules = outcome_rules(federation, audit.fairness)
+    sets = [one for one in rules.values if isinstance(one, frozenset)]
+    if any(len(one) in (0, len(federation.classes)) for one in sets):
+        raise error_at(
+            "/favourable",
+            f"by this rule every outcome of {audit.truth!r} is favourable, or none is "
+            f"({listed(federation.classes)}); name those that are good for people",
+        )
+    return rules
+
+
+def _by_threshold(
+    audit: AuditSpec,
+    federation: Federation,
+    rules: OutcomeRules,
+    scores: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """The predicted class: the favourable one of two from the threshold up."""
+    if len(federation.classes) != 2:
+        raise error_at(
+            "/score",
+            f"a score decides between two outcomes, and {audit.truth!r} has "
+            f"{len(federation.classes)} ({listed(federation.classes)}); name a column of "
+            "predictions, or audit a truth with two outcomes",
+        )
+    if audit.threshold is None:
+        raise ValueError("a score comes with a threshold")
+    return predicted_from(rules, scores, threshold=audit.threshold)
+
+
+def _checked(rows: AuditedRows) -> AuditedRows:
+    """That some group is large enough to be shown, and that counts fit into memory."""
+    groups = max(len(values) for values in rows.groups.values())
+    if (rows.client_count or 0) * groups > MAX_CELLS:
+        raise error_at(
+            "/client_key",
+            f"{rows.client_count} clients by {groups} groups are more than {MAX_CELLS} cells; "
+            "bring values into fewer groups, or name a column with fewer clients",
+        )
+    population, least = rows.scored.population, rows.audit.minimum_group_size
+    largest = {name: int(population.sizes(name).max(initial=0)) for name in rows.groups}
+    if not len(population.clients):
+        raise error_at("/favourable", "no rule says of any row which outcome is favourable")
+    if max(largest.values()) < least:
+        raise error_at(
+            "/minimum_group_size",
+            f"no group of {listed(tuple(rows.audit.sensitive))} has {least} rows, so every group "
+            "would be suppressed; audit more rows, bring values into fewer groups (numbers by "
+            "`edges`), or ask for a smaller size where that is safe",
+        )
+    return rows

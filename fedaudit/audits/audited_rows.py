@@ -1,0 +1,137 @@
+"""The rows of an audited table: whose they are, what came about, what was predicted."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.audits.row_contents import NUMBERS, RowContents
+from fedaudit.fairness.population import Population
+from fedaudit.fairness.scored_groups import ScoredGroups
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.groups.favourable_outcomes import OutcomeRules
+from fedaudit.spec.audits.audit_spec import AuditSpec
+from fedaudit.spec.audits.measuring_spec import measuring_spec
+from fedaudit.spec.experiment import ExperimentSpec
+
+ROW_NUMBERING = b"rows of the file"
+"""As for runs on tables (`fedaudit.runs.held_out_groups`): both remember the same sets."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AuditedRows:
+    """A table that was read for an audit. Confidential; arrays are [rows]."""
+
+    audit: AuditSpec
+    federation: Federation
+    """Of one client: truth, groups and the numbers of the rows, without features."""
+    rules: OutcomeRules
+    predicted: NDArray[np.int64]
+    """The predicted class, as the truth's."""
+    scores: NDArray[np.float64] | None
+    """None where the table has predictions."""
+    clients: NDArray[np.int64]
+    """Whose each row is. Without a client key, one of equally large bundles of rows dealt out at
+    random, which intervals are drawn by."""
+    client_count: int | None
+    """None without a client key."""
+    left_out: int
+    """Rows of the file without truth, prediction or client."""
+    contents: tuple[RowContents, ...] = ()
+    """By which the rows are known again in other files; none where that was not asked for, or the
+    rows are too much alike."""
+
+    @cached_property
+    def spec(self) -> ExperimentSpec:
+        """The audit as the code for groups and disclosure reads it."""
+        return measuring_spec(self.audit)
+
+    @cached_property
+    def judged(self) -> NDArray[np.bool_]:
+        """The rows for which a rule says what is favourable; no other one is scored."""
+        found: NDArray[np.bool_] = self.rules.rule_index >= 0
+        return found
+
+    @cached_property
+    def favourable(self) -> NDArray[np.bool_]:
+        """Whether the true outcome is."""
+        found: NDArray[np.bool_] = self.rules.label(self.federation.raw_target)
+        return found
+
+    def predicts_favourable(self, predicted: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether these predicted classes [rows] are."""
+        found: NDArray[np.bool_] = self.rules.label(predicted.astype(np.float64))
+        return found
+
+    @cached_property
+    def truth(self) -> NDArray[np.int64]:
+        """The true class."""
+        return np.asarray(self.federation.raw_target, dtype=np.int64)
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """By attribute, the names of its groups."""
+        return {one.name: one.values for one in self.federation.attributes}
+
+    def codes(self, attribute: str) -> NDArray[np.int64]:
+        """The group of each row; -1 for none."""
+        return np.asarray(self.federation.attribute(attribute).codes, dtype=np.int64)
+
+    @cached_property
+    def scored(self) -> ScoredGroups:
+        """The scored rows by their groups, for what is disclosed of them."""
+        judged = self.judged
+        population = Population(
+            codes={name: self.codes(name)[judged] for name in self.groups},
+            groups={name: len(values) for name, values in self.groups.items()},
+            clients=self.clients[judged],
+            row_ids=self._row_numbers[judged].astype(np.int64),
+        )
+        return ScoredGroups(
+            spec=self.spec,
+            groups=self.groups,
+            population=population,
+            favourable=self.favourable[judged],
+        )
+
+    def by_contents(self, contents: RowContents) -> ScoredGroups:
+        """The same as `scored`, with rows numbered by what they hold."""
+        # The numbers of rows in the file begin with 1.
+        ids = contents.numbers[self._row_numbers[self.judged] - 1]
+        return replace(self.scored, population=replace(self.scored.population, row_ids=ids))
+
+    def client_of_contents(self, contents: RowContents) -> NDArray[np.int64]:
+        """The client of each row by what it holds; -1 for numbers of no row."""
+        found = np.full(NUMBERS, -1, dtype=np.int64)
+        found[contents.numbers[self._row_numbers - 1]] = self.clients
+        return found
+
+    @cached_property
+    def client_of(self) -> NDArray[np.int64]:
+        """The client of each row by its number in the file; -1 for rows that were left out."""
+        numbers = self._row_numbers
+        found = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
+        found[numbers] = self.clients
+        return found
+
+    @property
+    def _row_numbers(self) -> NDArray[np.int64]:
+        numbers = self.federation.row_numbers
+        if numbers is None:
+            raise ValueError("rows of a table have numbers")
+        return np.asarray(numbers, dtype=np.int64)
+
+    @cached_property
+    def all_right(self) -> bool:
+        """Whether every scored prediction equals the truth."""
+        return bool((self.predicted == self.truth)[self.judged].all())
+
+
+def predicted_from(
+    rules: OutcomeRules, scores: NDArray[np.float64], *, threshold: float
+) -> NDArray[np.int64]:
+    """The class, 0 or 1, that scores [rows] of the favourable outcome predict: that outcome from
+    the threshold up."""
+    second_is_favourable = rules.label(np.ones(len(scores)))
+    return np.asarray((scores >= threshold) == second_is_favourable, dtype=np.int64)

@@ -1,0 +1,1 @@
+"""Attacks from the command line."""

@@ -1,0 +1,1 @@
+"""The audit log, from the command line."""

@@ -1,0 +1,1 @@
+"""Commands on the experiments of a running service: list, show, cancel, retry."""

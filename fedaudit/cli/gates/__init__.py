@@ -1,0 +1,1 @@
+"""Experiments held against gates, and the policies that name them."""

@@ -1,0 +1,1 @@
+"""Commands on ledgers of trainings that run elsewhere."""

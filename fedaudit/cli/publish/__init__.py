@@ -1,0 +1,1 @@
+"""The commands below `publish`: reports in other tools."""

@@ -1,0 +1,1 @@
+"""Sweeps of a running service."""

@@ -1,0 +1,1 @@
+"""Webhooks of the service, from the command line."""

@@ -1,0 +1,1 @@
+"""What a table seems to hold, as a registration for a person to correct."""

@@ -1,0 +1,233 @@
+"""A publication as a run of an MLflow tracking server. Needs the extra `mlflow`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fedaudit.publishing.extras import PublishingError, import_tool
+from fedaudit.publishing.mlflow_limits import (
+    allowed_name,
+    allowed_parameters,
+    allowed_tags,
+    batches,
+)
+from fedaudit.publishing.publication import MODEL_FILE, Publication
+from fedaudit.publishing.published_figures import PublishedFigure
+from fedaudit.publishing.spec_parameters import spec_parameters
+from fedaudit.reports.gates.gate_results import condition
+
+DEFAULT_EXPERIMENT = "fedaudit"
+_EXPERIMENT_TAG = "fedaudit.experiment_id"
+_NOTE = "mlflow.note.content"
+"""The tag that MLflow shows as a run's description."""
+_EXTERNAL_TAG = "mlflow.model.isExternal"
+"""Of a model whose files are elsewhere."""
+
+
+@dataclass(frozen=True)
+class MlflowRun:
+    """Where a publication went."""
+
+    run_id: str
+    url: str | None
+    """The run's page; None where the tracking address is no web address."""
+    created: bool
+    """False where the run was there already."""
+    metrics: int
+    """How many values were written this time."""
+    files: int
+    """How many artifacts were written this time."""
+    model_id: str | None
+    """The logged model; None where the trained hypotheses may not leave."""
+
+
+def publish_to_mlflow(
+    publication: Publication,
+    *,
+    tracking_uri: str,
+    experiment: str = DEFAULT_EXPERIMENT,
+) -> MlflowRun:
+    """Write a publication into the run that has its experiment's id as a tag, made if missing.
+
+    Publishing again adds what is missing and repeats nothing. Raises MissingExtraError, and
+    PublishingError where the server refuses or does not answer.
+    """
+    mlflow = import_tool("mlflow")
+    client = mlflow.MlflowClient(tracking_uri=tracking_uri)
+    with _refusals(mlflow, tracking_uri):
+        home = _experiment_id(client, experiment)
+        run, created = _run(client, home, publication)
+        run_id = run.info.run_id
+        model_id = _model_id(client, run, publication)
+        metrics = _write_entities(mlflow, client, run, publication, model_id)
+        files = _write_files(client, run_id, publication)
+        if run.info.status != "FINISHED":
+            client.set_terminated(run_id, end_time=_milliseconds(publication, "finished_at"))
+    return MlflowRun(run_id, _page(tracking_uri, home, run_id), created, metrics, files, model_id)
+
+
+@contextmanager
+def _refusals(mlflow: Any, tracking_uri: str) -> Iterator[None]:
+    try:
+        yield
+    except mlflow.MlflowException as error:
+        raise PublishingError(f"MLflow at {tracking_uri}: {error}") from error
+
+
+def _experiment_id(client: Any, name: str) -> str:
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        return str(client.create_experiment(name))
+    if found.lifecycle_stage != "active":
+        raise PublishingError(
+            f"MLflow's experiment {name!r} was deleted; restore it, or name another one"
+        )
+    return str(found.experiment_id)
+
+
+def _run(client: Any, home: str, publication: Publication) -> tuple[Any, bool]:
+    wanted = f"tags.`{_EXPERIMENT_TAG}` = '{publication.experiment_id}'"
+    found = client.search_runs([home], wanted, max_results=1)
+    if found:
+        return found[0], False
+    made = client.create_run(
+        home,
+        start_time=_milliseconds(publication, "started_at"),
+        tags={_EXPERIMENT_TAG: publication.experiment_id},
+        run_name=publication.name,
+    )
+    return made, True
+
+
+def _write_entities(
+    mlflow: Any, client: Any, run: Any, publication: Publication, model_id: str | None
+) -> int:
+    entities, run_id = mlflow.entities, run.info.run_id
+    # The same at every time of publishing, and in the order of rounds.
+    time = _milliseconds(publication, "finished_at") or run.info.start_time
+    final = {allowed_name(one.name) for one in publication.figures.final}
+    metrics = [
+        PublishedFigure(allowed_name(one.name), one.value, one.round)
+        for one in (*publication.figures.by_round, *publication.figures.final)
+    ]
+    there = _written(client, run)
+    metrics = [one for one in metrics if (one.name, one.round) not in there]
+    parameters = allowed_parameters(spec_parameters(publication.report.spec))
+    for batch in batches(metrics, parameters, allowed_tags(_tags(publication))):
+        client.log_batch(
+            run_id,
+            metrics=[
+                entities.Metric(
+                    one.name,
+                    one.value,
+                    time,
+                    one.round,
+                    model_id=model_id if one.name in final else None,
+                    run_id=run_id,
+                )
+                for one in batch.metrics
+            ],
+            params=[entities.Param(*one) for one in batch.parameters.items()],
+            tags=[entities.RunTag(*one) for one in batch.tags.items()],
+        )
+    return len(metrics)
+
+
+def _written(client: Any, run: Any) -> set[tuple[str, int]]:
+    """Names and rounds of the values that the run has."""
+    return {
+        (name, value.step)
+        for name in run.data.metrics
+        for value in client.get_metric_history(run.info.run_id, name)
+    }
+
+
+def _tags(publication: Publication) -> dict[str, str]:
+    facts = publication.facts()
+    tags = {f"fedaudit.{name}": value for name, value in facts.items()}
+    for number, gate in enumerate(publication.gates, 1):
+        stated = f"{gate['outcome']}: {condition(gate)}: {gate['reason']}"
+        tags[f"fedaudit.gate.{number}"] = stated
+    missing = publication.figures.missing
+    tags |= {f"fedaudit.missing.{name}": reason for name, reason in missing.items()}
+    tags[_NOTE] = f"{facts['verdict']}\n\nPrivacy: {facts['privacy_cost']}"
+    return tags
+
+
+def _write_files(client: Any, run_id: str, publication: Publication) -> int:
+    folder = publication.files[0].parent
+    there = {
+        found.path
+        for path in (None, "readings", "model")
+        for found in client.list_artifacts(run_id, path)
+    }
+    written = 0
+    files = [(path, path.relative_to(folder)) for path in publication.files]
+    if publication.model is not None:
+        files.append((publication.model, Path("model") / MODEL_FILE))
+    for path, name in files:
+        if name.as_posix() not in there:
+            within = None if name.parent == Path() else name.parent.as_posix()
+            client.log_artifact(run_id, str(path), within)
+            written += 1
+    return written
+
+
+def _model_id(client: Any, run: Any, publication: Publication) -> str | None:
+    """The logged model of the run, made if missing; its file is an artifact of the run."""
+    if publication.model is None:
+        return None
+    run_id, home = run.info.run_id, run.info.experiment_id
+    found = client.search_logged_models([home], f"source_run_id = '{run_id}'", max_results=1)
+    if found and found[0].status == "READY":
+        return str(found[0].model_id)
+    if found:
+        # Of a time of publishing that was interrupted.
+        client.delete_logged_model(found[0].model_id)
+    facts = publication.facts()
+    kept = ("experiment_id", "guarantee", "privacy_cost", "report_hash")
+    tags = {f"fedaudit.{name}": facts[name] for name in kept}
+    tags["fedaudit.model_file"] = f"runs:/{run_id}/model/{MODEL_FILE}"
+    made = client.create_logged_model(
+        home,
+        name=_model_name(publication),
+        source_run_id=run_id,
+        tags={**allowed_tags(tags), _EXTERNAL_TAG: "true"},
+        model_type="federated",
+    )
+    # As mlflow.create_external_model, which knows the process's tracking address alone, and needs
+    # pandas for a signature that says nothing.
+    with TemporaryDirectory(prefix="fedaudit-") as folder:
+        stated = import_module("mlflow.models.model").Model(
+            artifact_path=made.artifact_location,
+            model_uuid=made.model_id,
+            model_id=made.model_id,
+            run_id=run_id,
+            metadata={_EXTERNAL_TAG: True},
+        )
+        stated.save(str(Path(folder) / "MLmodel"))
+        client.log_model_artifacts(made.model_id, folder)
+    client.finalize_logged_model(made.model_id, "READY")
+    return str(made.model_id)
+
+
+def _model_name(publication: Publication) -> str:
+    """Model names have none of / : . % quotes in them."""
+    words = "".join(one if one.isalnum() or one in "-_ " else "_" for one in publication.name)
+    return words.strip() or "fedaudit"
+
+
+def _milliseconds(publication: Publication, name: str) -> int | None:
+    stated = getattr(publication.report.provenance, name)
+    return None if stated is None else int(datetime.fromisoformat(stated).timestamp() * 1000)
+
+
+def _page(tracking_uri: str, home: str, run_id: str) -> str | None:
+    if not tracking_uri.startswith(("http://", "https://")):
+        return None
+    return f"{tracking_uri.rstrip('/')}/#/experiments/{home}/runs/{run_id}"

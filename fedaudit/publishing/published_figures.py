@@ -1,0 +1,154 @@
+"""The figures of a report and of its rounds, under the names they are published by."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from fedaudit.publishing.evidence_sections import UTILITY, fairness_section, privacy_section
+from fedaudit.reports.charts.series import FIGURES as BY_ROUND
+from fedaudit.reports.document.document import Report
+from fedaudit.reports.document.report_figures import PRIVACY, ReportFigure, figures_of
+
+NOT_FINITE = "the value is not finite"
+NOT_IN_FILE = "a report file has no figures by round; publish by the experiment's id for them"
+_NO_REASON = "the report gives no reason"
+
+_Key = tuple[str | None, str]
+"""An attribute, for gaps, and a figure."""
+
+
+@dataclass(frozen=True)
+class PublishedFigure:
+    """A finite figure at the end of a round."""
+
+    name: str
+    """Parts with slashes between, as `fairness/sex/equalized_odds_difference`. No name is another
+    one's folder: some stores keep a file for each."""
+    value: float
+    round: int
+
+
+@dataclass
+class PublishedFigures:
+    """What is published, and why the rest is not."""
+
+    final: list[PublishedFigure] = field(default_factory=list)
+    """The report's own figures, at the last round."""
+    by_round: list[PublishedFigure] = field(default_factory=list)
+    """In the order of rounds; names begin with `rounds/`."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Name -> reason."""
+
+
+def report_figures(document: Mapping[str, Any], report: Report) -> PublishedFigures:
+    """The figures of a report, with the ends of their intervals.
+
+    `report` is the document parsed. A figure that is null or not finite is missing.
+    """
+    found = PublishedFigures()
+    last = report.utility.rounds
+    for figure in figures_of(report):
+        name = _name(document, figure)
+        _add(found, name, figure.value, figure.reason, last)
+        if figure.interval is not None and name not in found.missing:
+            _add(found, f"{name}_low", figure.interval.low, None, last)
+            _add(found, f"{name}_high", figure.interval.high, None, last)
+    return found
+
+
+def add_rounds(
+    found: PublishedFigures,
+    document: Mapping[str, Any],
+    report: Report,
+    *,
+    rounds: Iterable[Mapping[str, Any]],
+    gaps: Iterable[Mapping[str, Any]],
+) -> None:
+    """Add the figures of rounds, and their gaps, to those of the report.
+
+    Only what the report shows at its end: a figure that it withholds, or suppresses, is not to be
+    had round by round either. `rounds` and `gaps` are the service's lines.
+    """
+    withheld = _withheld(report)
+    absent: dict[str, Counter[str]] = {}
+    counted: Counter[str] = Counter()
+    for one in chain(_of_rounds(document, rounds), _of_gaps(document, gaps)):
+        counted[one.name] += 1
+        why = withheld.get(one.key)
+        if why is None and one.value is None:
+            why = one.reason or _NO_REASON
+        elif why is None and not math.isfinite(one.value):
+            why = NOT_FINITE
+        if why is None:
+            found.by_round.append(PublishedFigure(one.name, float(one.value), one.round))
+        else:
+            absent.setdefault(one.name, Counter())[why] += 1
+    for name, reasons in absent.items():
+        found.missing[name] = _in_words(reasons, counted[name])
+
+
+@dataclass(frozen=True)
+class _Line:
+    name: str
+    key: _Key
+    round: int
+    value: Any
+    reason: str | None
+
+
+def _of_rounds(document: Mapping[str, Any], rounds: Iterable[Mapping[str, Any]]) -> Iterator[_Line]:
+    names = {figure: f"rounds/{_section(document, figure)}/{figure}" for figure in BY_ROUND}
+    for line in rounds:
+        for figure, name in names.items():
+            reason = (line.get("reasons") or {}).get(figure)
+            yield _Line(name, (None, figure), line["round"], line.get(figure), reason)
+
+
+def _of_gaps(document: Mapping[str, Any], gaps: Iterable[Mapping[str, Any]]) -> Iterator[_Line]:
+    section = fairness_section(document)
+    for line in gaps:
+        key = (line["attribute"], line["metric"])
+        name = f"rounds/{section}/{line['attribute']}/{line['metric']}"
+        yield _Line(name, key, line["round"], line["value"], line["reason"])
+
+
+def _withheld(report: Report) -> dict[_Key, str]:
+    """Why the report does not show a figure, of those that it does not show."""
+    found: dict[_Key, str] = {
+        (figure.attribute, figure.figure): figure.reason or _NO_REASON
+        for figure in figures_of(report)
+        if figure.value is None
+    }
+    if report.utility.selection_loss is None:
+        why = report.utility.reasons.get("selection_loss", _NO_REASON)
+        found[None, "selection_loss"] = why
+    return found
+
+
+def _in_words(reasons: Counter[str], rounds: int) -> str:
+    missing = reasons.total()
+    where = "in every round" if missing == rounds else f"in {missing} of {rounds} rounds"
+    return f"{where}: {'; '.join(reasons)}"
+
+
+def _name(document: Mapping[str, Any], figure: ReportFigure) -> str:
+    if figure.attribute is not None:
+        return f"{fairness_section(document)}/{figure.attribute}/{figure.figure}"
+    name = f"{_section(document, figure.figure)}/{figure.figure}"
+    return name if figure.observer is None else f"{name}_{figure.observer}"
+
+
+def _section(document: Mapping[str, Any], figure: str) -> str:
+    return privacy_section(document, figure) if figure in PRIVACY else UTILITY
+
+
+def _add(
+    found: PublishedFigures, name: str, value: float | None, reason: str | None, last: int
+) -> None:
+    if value is None:
+        found.missing[name] = reason or _NO_REASON
+    else:
+        found.final.append(PublishedFigure(name, float(value), last))

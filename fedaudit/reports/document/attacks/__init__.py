@@ -1,0 +1,1 @@
+"""What a report says of attacks: a file for each kind."""

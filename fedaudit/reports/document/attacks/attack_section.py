@@ -1,0 +1,31 @@
+"""What the section of every attack has in common."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Alarm(BaseModel):
+    """Evidence against a claim of the report: the mechanism or its accounting is wrong."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    claim: str
+    """What was claimed, with unit, observer and figure."""
+    evidence: str
+    """What was measured, with its significance."""
+
+
+class AttackSection(BaseModel):
+    """One attack in a report: what an officer reads first, then the figures of its kind."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    status: Literal["done", "not-done"]
+    reason: str | None
+    """Why it could not be done; None where it was."""
+    statement: str
+    """What was tried, what came of it and what that does not show, in plain words."""
+    capabilities: list[str]
+    """What the attacker knows and may do, a sentence each."""
+    alarm: Alarm | None = None

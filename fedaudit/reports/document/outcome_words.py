@@ -1,0 +1,198 @@
+"""Groups and favourable outcomes of a report in words, read by whatever shows a report.
+
+A report of an earlier version has no words: they are then derived from its spec, as `with_words`
+derives those of a new one.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.document.outcome_wording import favourable_in_words, group_in_words
+from fedaudit.spec.fairness import Favourable
+from fedaudit.spec.federation import FederationSpec
+from fedaudit.spec.naming.labels import label_of
+
+_BETWEEN = ", "
+_FAVOURABLE: TypeAdapter[Any] = TypeAdapter(Favourable | None)
+_SOURCE: TypeAdapter[Any] = TypeAdapter(FederationSpec)
+_GROUP_LISTS = ("client_averaged", "privacy_cost_by_group", "who_pays")
+_UNNAMED_POSITIVE = "the positive class"
+
+
+def favourable_words(report: Mapping[str, Any], *, attribute: str) -> str | None:
+    """The outcome that rates by this attribute count, as `not re-arrested (two_year_recid = 0)`.
+
+    Rules of several groups are separated by semicolons. None where no outcome is favourable, or the
+    report does not say.
+    """
+    section = _section(report, attribute)
+    stated = section.get("favourable")
+    return stated if isinstance(stated, str) and stated else derived_outcome(report)
+
+
+def group_words(report: Mapping[str, Any], *, attribute: str, value: str) -> str:
+    """A group as it stands in a sentence: `male`, or `SEX 1` for a code without a label."""
+    labels = _labels(report)
+    combined = _combinations(report, attribute).get(value)
+    if combined is None:
+        return group_in_words(attribute, value, labels=labels)
+    return _BETWEEN.join(group_in_words(part, one, labels=labels) for part, one in combined)
+
+
+def group_label(report: Mapping[str, Any], *, attribute: str, value: str) -> str | None:
+    """What the spec calls a group; None where it leaves the code as it is."""
+    return _group_labels(report, attribute).get(value)
+
+
+def with_words(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The fairness sections of a report with their outcome and the groups' labels in words."""
+    outcome = derived_outcome(report)
+    worded = []
+    for section in report["fairness"]:
+        labels = _group_labels(report, section["attribute"])
+        worded.append(
+            {
+                **section,
+                "favourable": outcome,
+                "favourable_reason": NO_OUTCOME if outcome is None else None,
+                "groups": [
+                    {**group, "label": labels.get(group["value"])} for group in section["groups"]
+                ],
+            }
+        )
+    return worded
+
+
+def for_readers(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The report with labels for the codes of groups, for pages and charts; the JSON keeps both."""
+    sections = value_at(report, "fairness")
+    if not isinstance(sections, list) or not _labels(report):
+        return dict(report)
+    return {**report, "fairness": [_with_labels(report, section) for section in sections]}
+
+
+def derived_outcome(report: Mapping[str, Any]) -> str | None:
+    """The favourable outcome by the report's spec and the name of its positive class."""
+    positive = value_at(report, "data", "positive_class")
+    words = outcome_of_spec(value_at(report, "spec"), positive_class=positive)
+    unnamed = words is None and value_at(report, "spec", "fairness", "favourable") is None
+    return _UNNAMED_POSITIVE if unnamed and _classifies(report) else words
+
+
+def outcome_of_spec(spec: Any, *, positive_class: Any = None) -> str | None:
+    """The favourable outcome by the parts `federation` and `fairness` of a spec or registration.
+
+    `positive_class`: of two classes that which is favourable without a rule, where known.
+    """
+    try:
+        rule = _FAVOURABLE.validate_python(value_at(spec, "fairness", "favourable"))
+    except ValidationError:
+        return None
+    positive = value_at(spec, "federation", "positive") or positive_class
+    return favourable_in_words(
+        rule,
+        target=_target(spec),
+        labels=labels_of_spec(spec),
+        positive=positive if isinstance(positive, str) else None,
+    )
+
+
+def outcome_of_profile(profile: Mapping[str, Any], registration: Any) -> str | None:
+    """The outcome whose shares a federation's profile shows, in words; None where none is
+    favourable."""
+    classes = profile.get("classes") or []
+    positive = classes[1] if len(classes) == 2 else None
+    if registration is None:
+        target = profile.get("target", "")
+        return favourable_in_words(None, target=target, labels={}, positive=positive)
+    return outcome_of_spec(registration, positive_class=positive)
+
+
+def labels_of_spec(spec: Any) -> Mapping[str, Mapping[str, str]]:
+    """The labels of a spec or registration of any version; none where it has none."""
+    found = value_at(spec, "federation", "labels")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _classifies(report: Mapping[str, Any]) -> bool:
+    """As `ExperimentSpec.classifies`, of a report of any version."""
+    loss, model = value_at(report, "spec", "training", "loss"), value_at(report, "spec", "model")
+    return bool(loss == "cross-entropy" or value_at(model, "kind") == "logistic")
+
+
+def _target(spec: Any) -> str:
+    try:
+        source = _SOURCE.validate_python(value_at(spec, "federation"))
+    except ValidationError:
+        return "the target"
+    name: str = source.traits.target_name
+    return name
+
+
+def _labels(report: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
+    return labels_of_spec(value_at(report, "spec"))
+
+
+def _section(report: Mapping[str, Any], attribute: str) -> Mapping[str, Any]:
+    sections = value_at(report, "fairness")
+    for section in sections if isinstance(sections, list) else []:
+        if isinstance(section, Mapping) and section.get("attribute") == attribute:
+            return section
+    return {}
+
+
+def _combinations(report: Mapping[str, Any], attribute: str) -> dict[str, list[tuple[str, str]]]:
+    """By group of an intersection: each attribute that it combines, and its value there."""
+    parts = _section(report, attribute).get("intersection_of") or []
+    values = [
+        [group["value"] for group in _section(report, part).get("groups", [])] for part in parts
+    ]
+    if not parts:
+        return {}
+    return {_BETWEEN.join(one): list(zip(parts, one, strict=True)) for one in product(*values)}
+
+
+def _group_labels(report: Mapping[str, Any], attribute: str) -> dict[str, str]:
+    """The label of each group that has one; in a combination codes stand for the parts without."""
+    labels = _labels(report)
+    found = {}
+    for group in _section(report, attribute).get("groups", []):
+        label = label_of(labels.get(attribute, {}), group["value"])
+        if label is not None:
+            found[group["value"]] = label
+    for value, parts in _combinations(report, attribute).items():
+        if any(label_of(labels.get(part, {}), one) is not None for part, one in parts):
+            found[value] = _BETWEEN.join(
+                group_in_words(part, one, labels=labels) for part, one in parts
+            )
+    return found
+
+
+def _with_labels(report: Mapping[str, Any], section: Mapping[str, Any]) -> dict[str, Any]:
+    labels = _group_labels(report, section["attribute"])
+
+    def shown(value: str) -> str:
+        return labels.get(value, value)
+
+    def named(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [{**group, "value": shown(group["value"])} for group in groups]
+
+    reference = section.get("reference_group")
+    labelled = {
+        **section,
+        "reference_group": None if reference is None else shown(reference),
+        "groups": named(section["groups"]),
+        "by_hypothesis": [
+            {**one, "groups": named(one["groups"])} for one in section.get("by_hypothesis") or []
+        ],
+    }
+    for name in _GROUP_LISTS:
+        found = section.get(name)
+        if found:
+            labelled[name] = {**found, "groups": named(found["groups"])}
+    return labelled

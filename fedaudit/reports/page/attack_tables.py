@@ -1,0 +1,207 @@
+"""The figures of attacks as tables for people, whatever the kind: its names become the labels."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.reports.charts.number_text import figure_text
+from fedaudit.reports.document.attacks.attack_section import AttackSection
+from fedaudit.spec.attacks.attack_spec import attack_titles
+
+_LABELS = {
+    "auc": "Area under the ROC curve (0.5 is guessing)",
+    "epsilon_lower_bound": "Epsilon, at least",
+    "fpr": "False accusations, at most",
+    "membership_tpr_at_1pct": "Members found at 1 % of false accusations",
+    "mse": "Mean squared error",
+    "non_members": "Non-members",
+    "nu_protecting": "Noise multiplier from which nothing was recovered",
+    "psnr": "PSNR (dB)",
+    "reason": "Note",
+    "ssim": "Structural similarity",
+    "tpr": "Members found",
+    "tpr_at_fpr": "Members found at few false accusations",
+}
+_COMMON = frozenset({*AttackSection.model_fields, "kind"})
+_REASON = "_reason"
+_NOTHING = "–"
+_SMALL = 0.001
+_WORDS = 40
+"""A text of more characters stands beside the figures, and not among them."""
+
+Section = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ShownFigure:
+    """A figure of an attack, with its reason where it has one."""
+
+    label: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class ShownColumn:
+    """A column of a table."""
+
+    label: str
+    is_text: bool
+    """Whether its cells are sentences, and no figures."""
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """Figures that an attack has several times over."""
+
+    caption: str
+    columns: Sequence[ShownColumn]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class ShownAttack:
+    """An attack on a page."""
+
+    title: str
+    section: Section
+    figures: Sequence[ShownFigure]
+    tables: Sequence[ShownTable]
+
+
+def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
+    """The attacks of a report; those of a kind that this version does not know have its name."""
+    titles = attack_titles()
+    return [
+        ShownAttack(
+            _title(titles.get(attack["kind"], str(attack["kind"])), attack),
+            attack,
+            list(_figures(attack)),
+            list(_tables(attack)),
+        )
+        for attack in attacks
+    ]
+
+
+def _title(title: str, attack: Section) -> str:
+    """With the method, since a report may have several attacks of one kind."""
+    method = attack.get("method")
+    return f"{title} ({method})" if isinstance(method, str) else title
+
+
+def _own(attack: Section) -> Iterator[tuple[str, Any]]:
+    """What an attack has beside what all have; a reason belongs to its figure."""
+    for name, value in attack.items():
+        is_reason = name.endswith(_REASON) and name.removesuffix(_REASON) in attack
+        if name not in _COMMON and name != "reasons" and not is_reason:
+            yield name, value
+
+
+def _figures(attack: Section) -> Iterator[ShownFigure]:
+    for name, value in _own(attack):
+        if isinstance(value, Mapping) and not _is_interval(value):
+            for part, found in value.items():
+                if found is not None and not _is_table(found):
+                    yield _figure(f"{_label(name)}: {_label(part).lower()}", found, "")
+        elif not _is_table(value) and (value not in (None, []) or _note(attack, name)):
+            yield _figure(_label(name), value, _note(attack, name))
+
+
+def _figure(label: str, value: object, note: str) -> ShownFigure:
+    if isinstance(value, str) and _is_sentence(value):
+        return ShownFigure(label, "", value)
+    return ShownFigure(label, _text(value), note)
+
+
+def _tables(attack: Section) -> Iterator[ShownTable]:
+    for name, value in _own(attack):
+        if _is_table(value):
+            yield from _table(_label(name), value)
+        elif isinstance(value, Mapping):
+            for part, found in value.items():
+                if _is_table(found):
+                    yield from _table(f"{_label(name)}: {_label(part).lower()}", found)
+
+
+def _table(caption: str, rows: Sequence[Section]) -> Iterator[ShownTable]:
+    """A table, and behind it those that lie in its rows, under what tells the row from others."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    shown = [
+        name
+        for name in names
+        if any(row.get(name) not in (None, [], {}) and not _is_table(row[name]) for row in rows)
+    ]
+    if len(shown) > 1:
+        cells = [[_text(row.get(name)) for name in shown] for row in rows]
+        columns = [
+            ShownColumn(_label(name), any(_is_sentence(row.get(name)) for row in rows))
+            for name in shown
+        ]
+        yield ShownTable(caption, columns, cells)
+    for row in rows:
+        which = _which(row)
+        for name, value in row.items():
+            if _is_table(value):
+                yield from _table(f"{caption}: {which}, {_label(name).lower()}", value)
+
+
+def _which(row: Section) -> str:
+    """What tells a row from others: its words, or its first figure."""
+    words = [value for value in row.values() if isinstance(value, str) and len(value) <= _WORDS]
+    if words:
+        return ", ".join(words)
+    first, value = next(iter(row.items()))
+    return f"{_label(first).lower()} {_text(value)}"
+
+
+def _note(attack: Section, name: str) -> str:
+    reasons = attack.get("reasons")
+    stated = reasons.get(name) if isinstance(reasons, Mapping) else None
+    return str(attack.get(f"{name}{_REASON}") or stated or "")
+
+
+def _label(name: str) -> str:
+    words = name.replace("_", " ")
+    return _LABELS.get(name, words[:1].upper() + words[1:])
+
+
+def _is_table(value: object) -> bool:
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
+    )
+
+
+def _is_sentence(value: object) -> bool:
+    return isinstance(value, str) and len(value) > _WORDS
+
+
+def _is_interval(value: object) -> bool:
+    return isinstance(value, Mapping) and {"low", "high"} <= value.keys()
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Mapping):
+        return _interval_text(value) if _is_interval(value) else _parts_text(value)
+    if isinstance(value, list):
+        return ", ".join(_text(one) for one in value) or _NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        # A delta of 0.00001 is no figure that "less than 0.001" would do for.
+        return f"{value:.4g}" if 0 < abs(value) < _SMALL else figure_text(value)
+    return _NOTHING if value is None else str(value)
+
+
+def _interval_text(interval: Section) -> str:
+    level = f" ({interval['level'] * 100:g} %)" if "level" in interval else ""
+    return f"{figure_text(interval['low'])} to {figure_text(interval['high'])}{level}"
+
+
+def _parts_text(parts: Section) -> str:
+    if "value" in parts:
+        value, interval = parts["value"], parts.get("interval")
+        if value is None:
+            return str(parts.get("reason") or _NOTHING)
+        beside = f" ({_text(interval)})" if interval is not None else ""
+        return f"{_text(value)}{beside}"
+    return ", ".join(f"{_label(name).lower()} {_text(one)}" for name, one in parts.items())

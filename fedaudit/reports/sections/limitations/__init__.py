@@ -1,0 +1,1 @@
+"""What a report does not show, mechanism by mechanism and figure by figure."""

@@ -1,0 +1,274 @@
+"""Who is worst off, in which direction, by how much, and how sure that is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.fairness.gaps import NO_OUTCOME
+from fedaudit.reports.document.earlier_versions import metric_of
+from fedaudit.reports.document.outcome_words import favourable_words, group_words
+from fedaudit.reports.document.usefulness import why_not_useful
+from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, IDEALS, METRICS
+
+_NO_GROUPS = "No groups were compared: the spec names no sensitive attribute."
+_BY_CHANCE = 0.05
+"""A gap that more assignments than this share match or exceed may well be chance."""
+_SHOWN = 3
+"""How many attributes are told of after the first."""
+
+
+def fairness_part(report: Mapping[str, Any]) -> str:
+    """The attribute with the widest gap in full, then the others, from an otherwise complete
+    report."""
+    sections = report["fairness"]
+    if not sections:
+        return _NO_GROUPS
+    known = sorted((one for one in sections if _gap(one) is not None), key=_unevenness)
+    unknown = [one for one in sections if _gap(one) is None]
+    sentences = [_doubt(report)] if known else []
+    if known:
+        sentences += _worst(report, known[-1])
+        sentences += _others(known[-2::-1])
+    sentences += [_unknown(one) for one in unknown[:_SHOWN]]
+    left = len(unknown) - _SHOWN
+    if left > 0:
+        sentences.append(f"So it is for {left} more.")
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def headline_metric(section: Mapping[str, Any]) -> str:
+    """The headline metric of an attribute: one of losses where no outcome is favourable."""
+    counted = metric_of(section, HEADLINE)["reason"] != NO_OUTCOME
+    return HEADLINE if counted else HEADLINE_WITHOUT_OUTCOME
+
+
+def _gap(section: Mapping[str, Any]) -> float | None:
+    found: float | None = metric_of(section, headline_metric(section))["value"]
+    return found
+
+
+def _unevenness(section: Mapping[str, Any]) -> tuple[bool, float]:
+    """How far the headline gap is from that of groups that fare alike; gaps of rates before gaps of
+    losses, which have another unit."""
+    value, metric = _gap(section) or 0.0, headline_metric(section)
+    if metric in METRICS:
+        return True, abs(value - IDEALS[METRICS[metric].kind])
+    return False, value
+
+
+def _doubt(report: Mapping[str, Any]) -> str:
+    if why_not_useful(report) is None:
+        return ""
+    if report["utility"].get("degenerate") is True:
+        return "The model decides nothing, so these gaps say nothing of how it would treat people."
+    return (
+        "The model is not shown to be better than a constant prediction, so what these gaps say of "
+        "it is not known."
+    )
+
+
+def _unknown(section: Mapping[str, Any]) -> str:
+    metric = headline_metric(section)
+    return f"{metric} by {section['attribute']} is unknown: {metric_of(section, metric)['reason']}."
+
+
+# -- the widest gap -------------------------------------------------------------------------------
+
+
+def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
+    metric = headline_metric(section)
+    if metric in METRICS:
+        sentences = [_by_rates(report, section, metric)]
+    else:
+        sentences = [_by_values(report, section, "loss", lower_is_worse=False)]
+    over_seeds = _over_seeds(report, section, metric)
+    sentences += [_stated(section, metric, over_seeds), _chance(section, metric)]
+    accuracy = metric_of(section, "accuracy_difference")["value"]
+    if accuracy is not None and metric in METRICS and accuracy > (_gap(section) or 0.0):
+        sentences.append(_by_values(report, section, "accuracy", lower_is_worse=True))
+    return [one for one in sentences if one]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two groups, the first of which fares worse."""
+
+    rate: str
+    worse: Mapping[str, Any]
+    better: Mapping[str, Any]
+
+    @property
+    def width(self) -> float:
+        """How far the two are apart."""
+        return float(abs(_rate(self.better, self.rate) - _rate(self.worse, self.rate)))
+
+
+def _known(group: Mapping[str, Any], name: str) -> float | None:
+    """A rate, accuracy or loss; None where the report lacks it."""
+    found: float | None = group.get(name)
+    return found
+
+
+def _rate(group: Mapping[str, Any], name: str) -> float:
+    return _known(group, name) or 0.0
+
+
+def _widest(
+    section: Mapping[str, Any], rates: Sequence[str], *, lower_is_worse: bool
+) -> _Pair | None:
+    """The two groups that are furthest apart in one of the rates, with the reference group if there
+    is one; None where fewer than two have any."""
+    pairs = []
+    for rate in rates:
+        groups = [one for one in section["groups"] if _known(one, rate) is not None]
+        if len(groups) < 2:
+            continue
+        groups.sort(key=lambda one, rate=rate: _rate(one, rate))  # type: ignore[misc]
+        reference = [one for one in groups if one["value"] == section["reference_group"]]
+        ends = [(low, high) for one in reference for low, high in _with(one, groups)]
+        for low, high in ends or [(groups[0], groups[-1])]:
+            worse, better = (low, high) if lower_is_worse else (high, low)
+            pairs.append(_Pair(rate, worse, better))
+    return max(pairs, key=lambda pair: pair.width, default=None)
+
+
+def _with(
+    reference: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The reference group with the lowest and with the highest: lower first."""
+    return [(groups[0], reference), (reference, groups[-1])]
+
+
+def _by_rates(report: Mapping[str, Any], section: Mapping[str, Any], metric: str) -> str:
+    pair = _widest(section, METRICS[metric].family.rates, lower_is_worse=True)
+    if pair is None:
+        return ""
+    attribute = section["attribute"]
+    worse, better = (
+        group_words(report, attribute=attribute, value=one["value"])
+        for one in (pair.worse, pair.better)
+    )
+    whose = {
+        "selection_rate": "",
+        "true_positive_rate": " who truly have it",
+        "false_positive_rate": " who truly lack it",
+    }[pair.rate]
+    low, high = (_percent(_rate(one, pair.rate)) for one in (pair.worse, pair.better))
+    outcome = _outcome(report, attribute)
+    if pair.width == 0:
+        return (
+            f"{outcome} By {attribute} all groups fare alike: {low} of those{whose} are predicted "
+            "to have it."
+        )
+    if _lowest(section, pair.rate) < _rate(pair.worse, pair.rate):
+        # Only with a reference group, to which the gap is measured.
+        return (
+            f"{outcome} By {attribute}, {better} are furthest from the reference group {worse}: "
+            f"{high} of {better}{whose} are predicted to have it, and {low} of {worse}. Others are "
+            "below both."
+        )
+    return (
+        f"{outcome} By {attribute}, {worse} are worst off: {low} of {worse}{whose} are predicted "
+        f"to have it, and {high} of {better}."
+    )
+
+
+def _lowest(section: Mapping[str, Any], rate: str) -> float:
+    """The lowest rate of all groups that are shown."""
+    return min(_rate(one, rate) for one in section["groups"] if _known(one, rate) is not None)
+
+
+def _outcome(report: Mapping[str, Any], attribute: str) -> str:
+    outcome = favourable_words(report, attribute=attribute)
+    if outcome is None:
+        return "The report does not say which outcome is favourable."
+    return f"The favourable outcome is {outcome}."
+
+
+def _by_values(
+    report: Mapping[str, Any], section: Mapping[str, Any], name: str, *, lower_is_worse: bool
+) -> str:
+    pair = _widest(section, (name,), lower_is_worse=lower_is_worse)
+    if pair is None:
+        return ""
+    attribute = section["attribute"]
+    worse, better = (
+        group_words(report, attribute=attribute, value=one["value"])
+        for one in (pair.worse, pair.better)
+    )
+    shown = _percent if name == "accuracy" else _figure
+    return (
+        f"By {attribute}, predictions are worst for {worse}: their {name} is "
+        f"{shown(_rate(pair.worse, name))}, and {shown(_rate(pair.better, name))} for {better}."
+    )
+
+
+def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, Any] | None) -> str:
+    found = metric_of(section, metric)
+    interval = found["interval"]
+    stated = f"{metric} by {section['attribute']} is {_figure(found['value'])}"
+    if interval is None:
+        why = found["interval_reason"]
+        stated += "" if why is None else f", and how sure that is, is not known: {why}"
+    else:
+        stated += (
+            f" ({interval['level']:.0%} interval {_figure(interval['low'])} to "
+            f"{_figure(interval['high'])})"
+        )
+    stated += f"; {found['reason']}." if found["reason"] else "."
+    if over_seeds is not None:
+        return (
+            f"{stated} Over {over_seeds['n']} seeds its mean is {_figure(over_seeds['mean'])} "
+            f"(95% interval {_figure(over_seeds['low'])} to {_figure(over_seeds['high'])})."
+        )
+    moved = found.get("last_rounds")
+    if moved is None:
+        return stated
+    return (
+        f"{stated} Over the last {moved['rounds']} validated rounds it lay between "
+        f"{_figure(moved['low'])} and {_figure(moved['high'])}; neither says how far another "
+        "seed would differ."
+    )
+
+
+def _over_seeds(
+    report: Mapping[str, Any], section: Mapping[str, Any], metric: str
+) -> Mapping[str, Any] | None:
+    """The gap over several seeds; None where there are fewer than two."""
+    metrics = (report.get("repeats") or {}).get("metrics", {})
+    found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
+    return found if found is not None and found["n"] > 1 else None
+
+
+def _chance(section: Mapping[str, Any], metric: str) -> str:
+    """Said where the gap may be chance."""
+    null = metric_of(section, metric).get("null")
+    if null is None or null["p_value"] <= _BY_CHANCE:
+        return ""
+    return (
+        f"It may be chance: {_percent(null['p_value'])} of random assignments of the groups give a "
+        "gap at least as wide."
+    )
+
+
+def _others(sections: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not sections:
+        return []
+    stated = [
+        f"{_figure(_gap(one) or 0.0)} by {one['attribute']} ({headline_metric(one)})"
+        for one in sections[:_SHOWN]
+    ]
+    left = len(sections) - _SHOWN
+    more = f", and less by {left} more" if left > 0 else ""
+    return [f"Then come gaps of {', '.join(stated)}{more}."]
+
+
+def _percent(share: float) -> str:
+    """As `69%`; two digits of small shares and of small remainders."""
+    if 0 < share < 0.01 or 0.99 < share < 1:
+        return f"{share:.2%}"
+    return f"{share:.0%}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}"

@@ -1,0 +1,75 @@
+"""The file with a run's trained hypotheses, where these may leave."""
+
+import hashlib
+from typing import Any
+
+from fedaudit.networks.parameter_files import encode_hypotheses, tensor_sizes
+from fedaudit.privacy.mechanisms.model_release import why_model_stays
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.reports.document.material import ModelFile, ReportMaterial
+from fedaudit.reports.document.model_document import ModelSection, TensorSection
+from fedaudit.reports.sections.limitations.model_limits import model_limits
+from fedaudit.reports.sections.privacy_section import guarantee_of
+from fedaudit.runs.run import Run
+from fedaudit.spec.canonical import spec_hash
+from fedaudit.training.base.round_records import FinalResult
+
+_FORMAT = "fedaudit-model-1"
+
+
+def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> ModelFile | str:
+    """The hypotheses that the report's figures are of, or why they may not leave.
+
+    `material`: that of the report, for the guarantee.
+    """
+    if material.status != "succeeded":
+        return f"the run {material.status}"
+    stays = why_model_stays(mechanism_of(run.spec))
+    if stays is not None:
+        return stays
+    shape, hypotheses = run.cell.shape, result.hypotheses
+    sizes = tensor_sizes(shape, hypotheses=len(hypotheses))
+    tensors = [TensorSection(name=name, shape=list(size)) for name, size in sizes.items()]
+    data = encode_hypotheses(shape, hypotheses, metadata=_card(run, result, material, tensors))
+    return ModelFile(
+        data,
+        ModelSection(
+            sha256=hashlib.sha256(data).hexdigest(),
+            size_bytes=len(data),
+            round=result.best_round,
+            hypotheses=len(hypotheses),
+            tensors=tensors,
+        ),
+    )
+
+
+def _card(
+    run: Run, result: FinalResult, material: ReportMaterial, tensors: list[TensorSection]
+) -> dict[str, Any]:
+    """What the file says of itself; of the data it says how many inputs there are."""
+    spec, guarantee = run.spec, guarantee_of(material)
+    return {
+        "format": _FORMAT,
+        "experiment": {
+            "id": run.experiment_id,
+            "name": run.name,
+            "spec_hash": spec_hash(spec),
+        },
+        "round": result.best_round,
+        "model": spec.model.model_dump(mode="json"),
+        "loss": spec.training.loss,
+        "inputs": run.federation.width,
+        "tensors": [one.model_dump() for one in tensors],
+        "guarantee": {
+            "label": guarantee.label,
+            "in_force": guarantee.in_force,
+            "mechanism": guarantee.mechanism,
+            "unit": guarantee.unit,
+            "adjacency": guarantee.adjacency,
+            "delta": guarantee.delta,
+            "observers": list(guarantee.observers),
+            "conditions": dict(guarantee.conditions),
+            "statement": guarantee.statement,
+        },
+        "limits": model_limits(spec),
+    }

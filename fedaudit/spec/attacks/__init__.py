@@ -1,0 +1,1 @@
+"""What may be asked of an attack: a file for each kind."""

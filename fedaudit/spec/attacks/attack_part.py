@@ -1,0 +1,37 @@
+"""What every attack of a spec answers for the rest of the spec."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fedaudit.spec.base import SpecPart
+from fedaudit.spec.errors import Refusals
+from fedaudit.spec.federation import FederationSpec
+from fedaudit.spec.model.kinds import ModelSpec
+from fedaudit.spec.privacy import PrivacySpec
+from fedaudit.spec.training import Training
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackedSpec:
+    """The parts of a spec that an attack must agree with."""
+
+    federation: FederationSpec
+    model: ModelSpec
+    training: Training
+    privacy: PrivacySpec
+
+
+class AttackPart(SpecPart):
+    """An attack, which has no answer by default: one that leaves any out cannot be made."""
+
+    question: ClassVar[str]
+    """Its name and what it asks, as a title for people."""
+
+    @abstractmethod
+    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
+        """Every fault between the attack and the rest of the spec, with its field and the remedy.
+
+        `pointer` is that of the attack in the spec, as `/attacks/0`. What depends on the data is
+        checked once they are loaded (`fedaudit.attacks.feasibility`).
+        """

@@ -1,0 +1,200 @@
+"""Gradient leakage: a client's images, reconstructed from its upload."""
+
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field
+
+from fedaudit.spec.attacks.attack_part import AttackedSpec, AttackPart
+from fedaudit.spec.attacks.differentiable import rough_layer
+from fedaudit.spec.errors import Refusals, refuse_at
+from fedaudit.spec.model.kinds import Layers, ModelSpec
+from fedaudit.spec.model.layers import Convolution, Dense
+
+LeakageMethod = Literal["lbfgs", "adam-cosine", "first-layer", "features"]
+LabelKnowledge = Literal["optimised", "inferred", "known"]
+AttackedHypothesis = Literal["initial", "trained"]
+LayerWeights = Literal["even", "by-noise"]
+NoiseMultiplier = Annotated[float, Field(ge=0, le=1e12)]
+
+
+class GradientLeakageSpec(AttackPart):
+    """Reconstructs images from noised updates, at several noise multipliers (Galli et al., 5.3)."""
+
+    question = "Gradient leakage: can an image be reconstructed from an update?"
+    kind: Literal["gradient-leakage"] = "gradient-leakage"
+    images: Annotated[int, Field(ge=1, le=1024)] = 16
+    """How many images of training clients are attacked."""
+    noise_multipliers: Annotated[list[NoiseMultiplier], Field(min_length=1, max_length=32)] = [
+        0.0,
+        0.001,
+        0.01,
+        0.1,
+        1.0,
+        3.0,
+    ]
+    method: LeakageMethod = "lbfgs"
+    """`lbfgs`: DLG and iDLG (Zhu et al. 2019, Zhao et al. 2020); `adam-cosine`: cosine matching
+    with total variation (Geiping et al. 2020); `first-layer`: a dense layer, inverted exactly;
+    `features`: the first dense layer behind convolutions, inverted exactly, and then the image that
+    gives its inputs."""
+    label: LabelKnowledge = "inferred"
+    """How the attacker comes by the label: it is searched for with the image (DLG), read off the
+    last layer's update (iDLG), or known beforehand. `first-layer` and `features` need none."""
+    per_layer: bool = False
+    """Whether each layer has noise of its own."""
+    layer_weights: LayerWeights = "even"
+    """How layers count where updates are compared: every parameter alike, as in the papers, or
+    `by-noise`, as much as the noise of its layer is small."""
+    restarts: Annotated[int, Field(ge=1, le=100)] = 1
+    """Starting points for each image, of which the one whose update fits best counts."""
+    iterations: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Steps of the search; null takes those of the papers (`searched_for`)."""
+    hypothesis: AttackedHypothesis = "initial"
+    """The parameters that the attacked clients start from: those before the first round, or the
+    trained ones. Of several, each client takes the one with the smallest loss on its images."""
+    images_per_update: Annotated[int, Field(ge=1, le=64)] = 1
+    """How many images of one client an attacked update is computed from."""
+    local_steps: Annotated[int, Field(ge=1, le=50)] = 1
+    """Local steps on these images that an attacked update adds up; above 1 they are unrolled."""
+
+    @property
+    def searched_for(self) -> int:
+        """How many steps the search takes: 1,200 (Zhu et al. 2019) or, where the label is not
+        searched for, 300 (Zhao et al. 2020) of L-BFGS, 24,000 (Geiping et al. 2020) of Adam; 100
+        for features, which is no paper's number; none where the first layer is inverted."""
+        match self.method:
+            case "first-layer":
+                return 0
+            case "features":
+                return self.iterations or 100
+            case "lbfgs":
+                return self.iterations or (1_200 if self.label == "optimised" else 300)
+            case "adam-cosine":
+                return self.iterations or 24_000
+            case _:
+                assert_never(self.method)
+
+    @property
+    def compares_updates(self) -> bool:
+        """Whether images are searched for by their updates, for which their labels are needed."""
+        match self.method:
+            case "lbfgs" | "adam-cosine":
+                return True
+            case "first-layer" | "features":
+                return False
+            case _:
+                assert_never(self.method)
+
+    def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
+        """See `AttackPart`."""
+        yield from self._check_itself(pointer)
+        if not attacked.training.method.releases or attacked.training.method.kind == "q-ffl":
+            yield refuse_at(
+                f"{pointer}/kind",
+                "reconstructs images from plain updates, and clients send none under this "
+                "`training.method`; leave the attack out, or choose another method",
+            )
+        if not attacked.federation.traits.images:
+            yield refuse_at(
+                f"{pointer}/kind",
+                "reconstructs images, and the rows of "
+                f"{attacked.federation.source} are none; leave the attack to `images` and "
+                "`femnist`",
+            )
+        if attacked.privacy.mechanism not in ("laplace-l2", "none"):
+            yield refuse_at(
+                f"{pointer}/kind",
+                "adds the noise of `laplace-l2` to clients' updates at each noise multiplier, and "
+                f"this run is protected by {attacked.privacy.mechanism}; leave the attack to runs "
+                "with `laplace-l2` or `none`",
+            )
+        yield from self._check_network(attacked, pointer)
+
+    def _check_itself(self, pointer: str) -> Refusals:
+        if len(set(self.noise_multipliers)) != len(self.noise_multipliers):
+            yield refuse_at(f"{pointer}/noise_multipliers", "must not name a multiplier twice")
+        if any(0 < nu < 1e-12 for nu in self.noise_multipliers):
+            yield refuse_at(
+                f"{pointer}/noise_multipliers", "must be 0 (no noise) or at least 1e-12"
+            )
+        if self.images % self.images_per_update:
+            yield refuse_at(
+                f"{pointer}/images_per_update",
+                f"must divide `images` ({self.images}), so that each update has as many",
+            )
+        if self.images_per_update > 1 and not self.compares_updates:
+            yield refuse_at(
+                f"{pointer}/images_per_update",
+                "a layer's update from several images holds only their weighted sum; use 1, or "
+                "another method",
+            )
+        if self.images_per_update > 1 and self.compares_updates and self.label == "inferred":
+            yield refuse_at(
+                f"{pointer}/label",
+                "is read off the update of one image only; use `known` or `optimised` where "
+                "`images_per_update` is larger",
+            )
+        if self.layer_weights == "by-noise" and not (self.per_layer and self.compares_updates):
+            yield refuse_at(
+                f"{pointer}/layer_weights",
+                "`by-noise` is for noise of each layer by itself (`per_layer: true`) and a method "
+                "that compares updates; leave it out",
+            )
+        if self.method == "first-layer" and self.iterations is not None:
+            yield refuse_at(
+                f"{pointer}/iterations", "`first-layer` searches for nothing; leave it out"
+            )
+        if self.restarts > 1 and not self.compares_updates:
+            yield refuse_at(
+                f"{pointer}/restarts", f"`{self.method}` starts once; leave it out, or use 1"
+            )
+
+    def _check_network(self, attacked: AttackedSpec, pointer: str) -> Refusals:
+        model = attacked.model
+        if not getattr(model, "intercept", True):
+            yield refuse_at(
+                f"{pointer}/kind",
+                "reads labels and images off layers with a bias; set `model.intercept` to true",
+            )
+        match self.method:
+            case "lbfgs":
+                rough = rough_layer(model)
+                if rough is not None:
+                    yield refuse_at(
+                        f"{pointer}/method",
+                        f"`lbfgs` follows second derivatives, and {rough} has jumps in its first; "
+                        "use the kind `layers` with `sigmoid`, `tanh` or `gelu` and "
+                        "`average-pooling`, as the paper does, or another method",
+                    )
+            case "first-layer":
+                if model.kind == "cnn-femnist" or (
+                    isinstance(model, Layers) and not _begins_dense(model)
+                ):
+                    yield refuse_at(
+                        f"{pointer}/method",
+                        "`first-layer` inverts a dense layer over the pixels, and this network "
+                        "begins with another; use `features`, `lbfgs` or `adam-cosine`",
+                    )
+            case "features":
+                if not _has_convolution(model):
+                    yield refuse_at(
+                        f"{pointer}/method",
+                        "`features` are what convolutions make of an image, and this network has "
+                        "none; use `first-layer`",
+                    )
+            case "adam-cosine":
+                pass  # it needs gradients alone, which exist almost everywhere
+            case _:
+                assert_never(self.method)
+
+
+def _has_convolution(model: ModelSpec) -> bool:
+    if isinstance(model, Layers):
+        return any(isinstance(layer, Convolution) for layer in model.layers)
+    return model.kind == "cnn-femnist"
+
+
+def _begins_dense(model: Layers) -> bool:
+    """Whether the first layer that changes numbers is a dense one."""
+    changing = (layer for layer in model.layers if layer.kind != "flatten")
+    return isinstance(next(changing), Dense)

@@ -1,0 +1,1 @@
+"""What an audit of predictions may be asked for."""

@@ -1,0 +1,147 @@
+"""The terms of a ledger of a training that runs elsewhere: what its figures are figures of."""
+
+from typing import Annotated, Literal, Self, assert_never
+
+from pydantic import Field, model_validator
+
+from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
+from fedaudit.spec.errors import refuse_at
+
+DeclaredMechanism = Literal["gaussian", "gaussian-central", "gaussian-local", "laplace-l2", "none"]
+"""`gaussian-central`: a trusted server adds noise to the sum. `gaussian-local`: clients add it to
+their uploads. `gaussian`: noise on clipped sums of records within a client, as of DP-SGD, or
+wherever it was added."""
+DeclaredUnit = Literal["client", "record"]
+EVERYONE = "everyone"
+"""Stands for the whole population, which pays for rounds whose participants are secret."""
+MAX_SUBJECTS = 100_000
+
+
+class EpsilonBudget(SpecPart):
+    """The epsilon that no client may exceed, at the delta of the ledger."""
+
+    epsilon: Annotated[float, Field(gt=0, le=1e6)]
+
+
+class LeakageBudget(SpecPart):
+    """The leakage that no client may exceed."""
+
+    leakage: Annotated[float, Field(gt=0, le=1e300)]
+
+
+ClientBudget = EpsilonBudget | LeakageBudget
+
+
+class LedgerTerms(SpecPart):
+    """What a trainer states once, before its first round; never changed afterwards."""
+
+    terms_version: Literal[1] = 1
+    name: Text
+    mechanism: DeclaredMechanism
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Of every epsilon; left out where the cost is not an epsilon."""
+    accountant: Literal["rdp", "pld"] | None = None
+    adjacency: Literal["add-or-remove-one", "replace-one"] | None = None
+    observer: Literal["final_model", "server"]
+    """Whom the figures hold against: those who see the models and not who took part, or the server
+    as well."""
+    unit: DeclaredUnit
+    """Whom they protect: a client with all its records, or one record."""
+    population: Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+    """How many units rounds draw from."""
+    subjects: Annotated[list[Text], Field(min_length=1, max_length=MAX_SUBJECTS)] | None = None
+    """Every client by name; rounds may then name no other."""
+    budget: ClientBudget | None = None
+    """Of each client; reservations keep it."""
+    federation_id: Annotated[str, Field(max_length=36)] | None = None
+    """A federation whose budget is charged: the training used its data."""
+    minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
+    """Groups with fewer rows are suppressed in the report."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _check_cost(self)
+        _check_observer(self)
+        _check_subjects(self)
+        return self
+
+    @property
+    def counts_epsilon(self) -> bool:
+        """Whether the cost is an epsilon with a delta."""
+        match self.mechanism:
+            case "gaussian" | "gaussian-central" | "gaussian-local":
+                return True
+            case "laplace-l2" | "none":
+                return False
+            case _:
+                assert_never(self.mechanism)
+
+    @property
+    def hides_participants(self) -> bool:
+        """Whether an observer is not told who took part, so that sampling may amplify."""
+        return self.unit == "client" and self.observer == "final_model"
+
+
+def _check_cost(terms: LedgerTerms) -> None:
+    if not terms.counts_epsilon and terms.federation_id is not None:
+        raise refuse_at(
+            "/federation_id",
+            f"only epsilons are charged to a federation's budget, and the cost of "
+            f"{terms.mechanism} is none; leave it out",
+        )
+    fields = ("delta", "accountant", "adjacency")
+    for name in fields:
+        given = getattr(terms, name) is not None
+        if terms.counts_epsilon and not given:
+            raise refuse_at(f"/{name}", f"is required: {terms.mechanism} is counted as an epsilon")
+    if terms.budget is not None:
+        _check_budget(terms, terms.budget)
+
+
+def _check_budget(terms: LedgerTerms, budget: ClientBudget) -> None:
+    match budget:
+        case EpsilonBudget():
+            if not terms.counts_epsilon:
+                why = f"the cost of {terms.mechanism} is no epsilon; give a leakage"
+                raise refuse_at("/budget", why)
+        case LeakageBudget():
+            if terms.mechanism != "laplace-l2":
+                why = f"the cost of {terms.mechanism} is no leakage; give an epsilon"
+                raise refuse_at("/budget", why)
+        case _:
+            assert_never(budget)
+
+
+def _check_observer(terms: LedgerTerms) -> None:
+    if terms.mechanism == "gaussian-central" and terms.observer == "server":
+        raise refuse_at(
+            "/observer",
+            "under gaussian-central the server sees updates without noise; state final_model",
+        )
+    local = terms.mechanism in ("gaussian-central", "gaussian-local")
+    if local and terms.unit == "record":
+        raise refuse_at(
+            "/unit", f"{terms.mechanism} protects clients; of records state the mechanism gaussian"
+        )
+    visible = terms.counts_epsilon and terms.unit == "client" and terms.observer == "server"
+    if visible and terms.adjacency == "add-or-remove-one":
+        raise refuse_at(
+            "/adjacency",
+            "the server sees who sends, so a client that sends nothing is no neighbour of one that "
+            "does; state replace-one",
+        )
+
+
+def _check_subjects(terms: LedgerTerms) -> None:
+    names = terms.subjects
+    if names is None:
+        return
+    if len(set(names)) != len(names):
+        raise refuse_at("/subjects", "names a client twice")
+    if EVERYONE in names:
+        raise refuse_at("/subjects", f"{EVERYONE!r} stands for the whole population; use another")
+    if terms.unit == "client" and len(names) != terms.population:
+        raise refuse_at(
+            "/subjects",
+            f"names {len(names)} clients of a population of {terms.population}; name all or none",
+        )

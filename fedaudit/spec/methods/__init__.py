@@ -1,0 +1,1 @@
+"""How a model is trained for clients who differ: the methods of `training.method`."""

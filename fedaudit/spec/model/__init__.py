@@ -1,0 +1,1 @@
+"""Which network is trained, and which parameters it starts from."""

@@ -1,0 +1,1 @@
+"""What the codes of data are called."""

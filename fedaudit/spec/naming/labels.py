@@ -1,0 +1,127 @@
+"""Words for the codes of columns: `labels: {SEX: {"1": male}}`."""
+
+import math
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from fedaudit.spec.base import Text
+from fedaudit.spec.errors import Refusals, pointer, refuse_at
+
+MAX_LABEL_LENGTH = 80
+_WHERE = "/federation/labels"
+
+
+def _in_plain_text(label: str) -> str:
+    if not label.isprintable() or label != label.strip():
+        raise ValueError(
+            "must be plain text without control characters, invisible ones or space at its ends"
+        )
+    if "<" in label or ">" in label:
+        raise ValueError("must not contain < or >; write `below 30` or `30 or more`")
+    return label
+
+
+LabelText = Annotated[
+    str, Field(min_length=1, max_length=MAX_LABEL_LENGTH), AfterValidator(_in_plain_text)
+]
+
+
+def _codes_as_text(words: Any) -> Any:
+    """YAML takes the code in `1: male` for a number, which is the code all the same."""
+    if not isinstance(words, dict):
+        return words
+    texts = [_code(code) for code in words]
+    return dict(zip(texts, words.values(), strict=True)) if len(set(texts)) == len(texts) else words
+
+
+def _code(code: Any) -> Any:
+    return str(code) if isinstance(code, int) and not isinstance(code, bool) else code
+
+
+def _told_apart(labels: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    for column, words in labels.items():
+        seen: dict[str, str] = {}
+        codes: dict[str | float, str] = {}
+        for code, label in words.items():
+            where = pointer("federation", "labels", column, code)
+            same = codes.setdefault(_as_number(code), code)
+            if same != code:
+                raise refuse_at(where, f"is the same code as {same!r}; keep one of them")
+            other = seen.setdefault(as_read(label), code)
+            if other != code:
+                raise refuse_at(
+                    where,
+                    f"the codes {other!r} and {code!r} would both be called {label!r}, and nobody "
+                    "could tell them apart; give each a label of its own",
+                )
+            if label != code and label in words:
+                raise refuse_at(
+                    where, f"{label!r} is itself a code of {column!r}; give it another label"
+                )
+    return labels
+
+
+CodeLabels = Annotated[
+    dict[
+        Text,
+        Annotated[
+            dict[Text, LabelText],
+            Field(min_length=1, max_length=1000),
+            BeforeValidator(_codes_as_text),
+        ],
+    ],
+    Field(max_length=30),
+    AfterValidator(_told_apart),
+]
+"""By column, the label of each code. A code without one is shown as it is."""
+
+
+def label_of(words: Mapping[str, str], value: str) -> str | None:
+    """The label of a value; as everywhere, 1, 1.0 and "1" are the same code."""
+    if value in words:
+        return words[value]
+    number = _as_number(value)
+    if isinstance(number, str):
+        return None
+    return next((label for code, label in words.items() if _as_number(code) == number), None)
+
+
+def _as_number(code: str) -> str | float:
+    """The finite number that a code spells, or the code."""
+    try:
+        number = float(code)
+    except ValueError:
+        return code
+    return number if math.isfinite(number) else code
+
+
+def as_read(label: str) -> str:
+    """Equal for labels that a reader takes for the same: whatever their letters' case and width."""
+    return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+
+
+def repeated_labels(labels: Iterable[str]) -> set[str]:
+    """The labels that a reader takes for another one."""
+    seen: dict[str, str] = {}
+    repeated = set()
+    for label in labels:
+        if as_read(label) in seen:
+            repeated |= {label, seen[as_read(label)]}
+        seen[as_read(label)] = label
+    return repeated
+
+
+def refuse_other_columns(
+    labels: Mapping[str, Mapping[str, str]], *, sensitive: Collection[str], target: str
+) -> Refusals:
+    """Labels of columns whose codes no report shows: errors of validation, at the columns."""
+    for column in labels:
+        if column not in sensitive and column != target:
+            yield refuse_at(
+                pointer("federation", "labels", column),
+                f"{column!r} is neither the target ({target!r}) nor in fairness.sensitive; name "
+                "it there, or leave its labels out",
+            )

@@ -1,0 +1,1 @@
+"""What experiments take from the registration of the federation that they name."""

@@ -1,0 +1,1 @@
+"""Many specs as one: a base, and what varies."""

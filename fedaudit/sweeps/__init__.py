@@ -1,0 +1,1 @@
+"""What many runs say together: what they cost, and which of them is better, and how surely."""

@@ -1,0 +1,66 @@
+"""What the report of a cell says of its sweep."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.reports.document.sweep_document import SweepEpsilonSection, SweepSection
+from fedaudit.sweeps.sweep_costs import SweepCosts
+
+_AS_BOOKED = (
+    "of all {cells} cells together{at_delta}, as they had booked it when this report was made, "
+    "and of the data that pay most where cells ran on several; cells that are tried again add to it"
+)
+
+
+@dataclass(frozen=True)
+class CellPlace:
+    """Which cell of which sweep a run is."""
+
+    sweep_id: str
+    name: str
+    cells: int
+    position: int
+    values: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    """Of all cells: `noises`, `guarantees`, `conditions` (`sweep_facts`)."""
+
+
+def sweep_section(place: CellPlace, costs: SweepCosts) -> SweepSection:
+    """The section; a figure's reason says since when it is what it is."""
+    of_training = [one for one in costs["epsilon"] if one["observer"] != REPORT]
+    largest = max(of_training, key=lambda one: one["value"], default=None)
+    at_delta = "" if largest is None else f" at delta = {largest['delta']:g}"
+    reasons = {
+        "sweep_epsilon_max": costs["reasons"].get("epsilon")
+        or _AS_BOOKED.format(cells=place.cells, at_delta=at_delta),
+        "sweep_log_ratio_max": costs["reasons"].get("log_ratio_max")
+        or _AS_BOOKED.format(cells=place.cells, at_delta=""),
+        "sweep_leakage": costs["reasons"].get("leakage")
+        or _AS_BOOKED.format(cells=place.cells, at_delta=""),
+    }
+    return SweepSection(
+        id=place.sweep_id,
+        name=place.name,
+        cells=place.cells,
+        position=place.position,
+        values=dict(place.values),
+        sweep_epsilon_max=None if largest is None else largest["value"],
+        sweep_log_ratio_max=costs["log_ratio_max"],
+        sweep_leakage=costs["leakage"],
+        epsilon=[
+            SweepEpsilonSection(
+                observer=one["observer"],
+                delta=one["delta"],
+                adjacency=one["adjacency"],
+                unit=one["unit"],
+                value=one["value"],
+            )
+            for one in costs["epsilon"]
+        ],
+        noises=list(place.facts["noises"]),
+        guarantees=list(place.facts["guarantees"]),
+        conditions=list(place.facts["conditions"]),
+        reasons=reasons,
+    )

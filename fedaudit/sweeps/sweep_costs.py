@@ -1,0 +1,218 @@
+"""What many runs on the same people cost together, for whoever sees every one of them.
+
+Choosing the best of them is covered by it: composition holds for everything that was computed from
+the data, so for any choice among it as well. The figure of one run does not say that.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import TypedDict
+
+from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.privacy_events import REPORT
+
+CostFigure = Literal["leakage", "log_ratio", "epsilon"]
+
+_UNPROTECTED = "a cell trains without noise, so nothing bounds what the sweep reveals"
+_MIXED_NOISE = (
+    "the noise of some cells is simulated, and can be drawn again by anyone who has the seed: "
+    "nothing bounds what the sweep reveals"
+)
+_OTHER_COST = "cells are counted in different figures, which nobody may add up"
+_NO_EPSILON = "metric privacy has no epsilon; see log_ratio_max"
+_NO_LOG_RATIO = "the mechanism is counted as an epsilon; see epsilon"
+_NO_THEOREM = "the guarantee of a cell is heuristic: no theorem bounds it"
+_NO_CLIP = "a cell has no clip, or nobody is bound to it: no theorem adds its releases up"
+_OTHER_CLIENTS = (
+    "cells tell the clients of the same data apart otherwise, as where each seed deals the rows "
+    "anew: what they cost one person together, nothing adds up"
+)
+_OTHER_TERMS = (
+    "cells have other radii or clips: their leakages are of different neighbours, and are not "
+    "added up; see log_ratio_max"
+)
+_NOT_COMPOSED = (
+    "the guarantees of the cells are of other adjacencies, units or observers, and no theorem "
+    "composes them"
+)
+_ALL = ("leakage", "log_ratio_max", "epsilon")
+
+
+class BookedCost(Protocol):
+    """What one run has booked of one figure: at most so much while it may go on, and what was spent
+    once it has ended."""
+
+    @property
+    def experiment_id(self) -> str: ...
+    @property
+    def federation_id(self) -> str: ...
+    @property
+    def figure(self) -> CostFigure: ...
+    @property
+    def observer(self) -> str: ...
+    @property
+    def terms(self) -> str:
+        """The adjacency of an epsilon; radius and clip of a leakage."""
+
+    @property
+    def unit(self) -> str | None: ...
+    @property
+    def unit_key(self) -> str: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def amount(self) -> float: ...
+    @property
+    def curve(self) -> NDArray[np.float64] | None:
+        """Renyi divergences of an epsilon."""
+
+    @property
+    def enlarged(self) -> bool:
+        """Whether the curve is of more than the epsilon in `amount` was computed for."""
+
+
+class SweepEpsilon(TypedDict):
+    """An epsilon of all cells together."""
+
+    observer: str
+    delta: float
+    adjacency: str
+    unit: str
+    value: float
+    cell_max: float
+    """The largest of a single cell, at its own delta."""
+
+
+class SweepCosts(TypedDict):
+    """What all cells may cost together; null with a reason."""
+
+    leakage: float | None
+    log_ratio_max: float | None
+    epsilon: list[SweepEpsilon]
+    reasons: dict[str, str]
+
+
+def sweep_costs(
+    booked: Sequence[BookedCost], *, runs: Collection[str], facts: Mapping[str, Any]
+) -> SweepCosts:
+    """The cost of all runs together.
+
+    `runs`: the ids of all of them; `facts`: what is known of them all (`SweepFacts`).
+
+    Runs on different data spend on different people: the figure is that of the data that pay most.
+    What the report reveals of the people held out is an entry of its own.
+    """
+    reasons = _reasons(facts)
+    of_figure = {
+        figure: [one for one in booked if one.figure == figure]
+        for figure in ("leakage", "log_ratio", "epsilon")
+    }
+    leakage = log_ratio = None
+    if "leakage" not in reasons:
+        if len({one.terms for one in of_figure["leakage"]}) > 1:
+            reasons["leakage"] = _OTHER_TERMS
+        elif not _covers(of_figure["leakage"], runs):
+            reasons["leakage"] = _UNPROTECTED
+        elif _has_other_clients(of_figure["leakage"]):
+            reasons["leakage"] = _OTHER_CLIENTS
+        else:
+            leakage = _largest_sum(of_figure["leakage"])
+    if "log_ratio_max" not in reasons:
+        if not _covers(of_figure["log_ratio"], runs):
+            heuristic = "heuristic" in facts["guarantees"]
+            reasons["log_ratio_max"] = _NO_THEOREM if heuristic else _NO_CLIP
+        elif _has_other_clients(of_figure["log_ratio"]):
+            reasons["log_ratio_max"] = _OTHER_CLIENTS
+        else:
+            log_ratio = _largest_sum(of_figure["log_ratio"])
+    return {
+        "leakage": leakage,
+        "log_ratio_max": log_ratio,
+        "epsilon": _epsilons(of_figure["epsilon"], runs, reasons),
+        "reasons": reasons,
+    }
+
+
+def _covers(booked: Iterable[BookedCost], runs: Collection[str]) -> bool:
+    return {one.experiment_id for one in booked} == set(runs)
+
+
+def _reasons(facts: Mapping[str, Any]) -> dict[str, str]:
+    found = set(facts["cost_kinds"])
+    if len(facts["noises"]) > 1:
+        return dict.fromkeys(_ALL, _MIXED_NOISE)
+    if "unbounded" in found:
+        return dict.fromkeys(_ALL, _UNPROTECTED)
+    if len(found) > 1:
+        return dict.fromkeys(_ALL, _OTHER_COST)
+    if found == {"epsilon"}:
+        return dict.fromkeys(("leakage", "log_ratio_max"), _NO_LOG_RATIO)
+    return {"epsilon": _NO_EPSILON}
+
+
+def _has_other_clients(booked: Iterable[BookedCost]) -> bool:
+    """Whether runs on the same data tell its clients apart otherwise, as a dealing by seed does:
+    somebody's rows may then be in a client of each, and no theorem adds these up."""
+    keys: dict[str, set[str]] = {}
+    for one in booked:
+        keys.setdefault(one.federation_id, set()).add(one.unit_key)
+    return any(len(of_data) > 1 for of_data in keys.values())
+
+
+def _largest_sum(booked: Iterable[BookedCost]) -> float:
+    sums: dict[str, float] = {}
+    for one in booked:
+        sums[one.federation_id] = sums.get(one.federation_id, 0.0) + one.amount
+    return max(sums.values(), default=0.0)
+
+
+def _epsilons(
+    booked: Sequence[BookedCost], runs: Collection[str], reasons: dict[str, str]
+) -> list[SweepEpsilon]:
+    """One entry for each group of costs that every run is in; of several federations, the largest.
+
+    A group without some of the runs would bound a part of what the sweep reveals.
+    """
+    grouped: dict[tuple[str, ...], list[BookedCost]] = {}
+    for one in booked:
+        # What training costs has no bound where a reason says so; what a report costs may have.
+        if "epsilon" not in reasons or one.observer == REPORT:
+            group = (one.observer, one.terms, one.unit or "", one.unit_key)
+            grouped.setdefault(group, []).append(one)
+    found = []
+    for _, costs in sorted(grouped.items()):
+        if _covers(costs, runs):
+            federations = {one.federation_id for one in costs}
+            of_each = [[one for one in costs if one.federation_id == id_] for id_ in federations]
+            found.append(max(map(_entry, of_each), key=lambda entry: entry["value"]))
+    if "epsilon" not in reasons and all(one["observer"] == REPORT for one in found):
+        reasons["epsilon"] = _NOT_COMPOSED
+    return found
+
+
+def _entry(costs: Sequence[BookedCost]) -> SweepEpsilon:
+    """At the smallest delta of the cells, which makes the strongest statement."""
+    delta = min(one.delta for one in costs)
+    curves = [one.curve for one in costs if one.curve is not None]
+    value = _alone(costs[0])
+    if len(costs) > 1:
+        value = composed_epsilon(np.sum(curves, axis=0), delta)
+    return {
+        "observer": costs[0].observer,
+        "delta": delta,
+        "adjacency": costs[0].terms,
+        "unit": costs[0].unit or "client",
+        "value": value,
+        "cell_max": max(map(_alone, costs)),
+    }
+
+
+def _alone(one: BookedCost) -> float:
+    """The epsilon of one run at its own delta. Rounds that a lost worker repeats are charged
+    again, beyond what the run was reserved for."""
+    if one.enlarged and one.curve is not None:
+        return max(one.amount, composed_epsilon(one.curve, one.delta))
+    return one.amount

@@ -1,0 +1,122 @@
+"""What an audit plants in a training, and what it is shown of the releases. No torch.
+
+A cell without a plant is trained as if there were none of this: nothing is computed, drawn or
+copied for it. With one, the chosen clients (or records) take part by the same coins as everybody;
+only what they contribute is another's, from before it is clipped. Whoever plants sees what an
+adversary of the guarantee sees, who knows everything but a coin.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummedRound:
+    """A round of a trusted server, of the first hypothesis alone."""
+
+    clients: NDArray[np.int64]
+    """[clients]: who sent an update, in the federation's numbers."""
+    updates: NDArray[np.float32]
+    """[clients, n]: what they sent, from before it is clipped; of planted clients what was planted.
+    Zero where the client chose another hypothesis."""
+    before: NDArray[np.float32]
+    """[n]."""
+    after: NDArray[np.float32]
+    """[n]: the released hypothesis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentUploads:
+    """What planted clients sent in a round; [planted clients that took part, n]."""
+
+    clients: NDArray[np.int64]
+    """[clients]: who they are."""
+    start: NDArray[np.float32]
+    """The hypothesis that each started from."""
+    uploads: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisedSteps:
+    """A step of private gradients, of the silos that hold planted records."""
+
+    silos: NDArray[np.int64]
+    """[silos], in the federation's numbers."""
+    known: NDArray[np.float64]
+    """[silos, n]: the sum of the clipped gradients of all other records."""
+    released: NDArray[np.float64]
+    """[silos, n]: the sum of all of them, and the noise."""
+    taking_part: NDArray[np.int64]
+    """The planted records that the coins drew for this step, by their number."""
+
+
+class PlantedUpdates(ABC):
+    """Clients whose updates are replaced."""
+
+    @property
+    @abstractmethod
+    def clients(self) -> NDArray[np.int64]:
+        """Their numbers in the federation, ascending."""
+
+    @abstractmethod
+    def updates(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
+        """[places, n]: what the planted clients at these places add to the first hypothesis."""
+
+    @abstractmethod
+    def see_sum(self, seen: SummedRound) -> None:
+        """Is shown a round of a trusted server."""
+
+    @abstractmethod
+    def see_uploads(self, seen: SentUploads) -> None:
+        """Is shown a round in which clients protect their own uploads."""
+
+
+class PlantedRecords(ABC):
+    """Records whose gradients are replaced."""
+
+    @property
+    @abstractmethod
+    def silos(self) -> NDArray[np.int64]:
+        """[planted]: the client that holds each, in the federation's numbers; ascending."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> NDArray[np.int64]:
+        """[planted]: the place of each among its client's records that train."""
+
+    @abstractmethod
+    def gradients(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
+        """[numbers, n]: the gradients of the planted records of these numbers."""
+
+    @abstractmethod
+    def see_step(self, seen: NoisedSteps) -> None:
+        """Is shown a step."""
+
+
+Planted = PlantedUpdates | PlantedRecords
+
+
+def of_updates(planted: Planted | None) -> PlantedUpdates | None:
+    """What is planted where clients send updates. Raises ValueError for planted records."""
+    match planted:
+        case None | PlantedUpdates():
+            return planted
+        case PlantedRecords():
+            raise ValueError("records are planted where steps are private record by record")
+        case _:
+            assert_never(planted)
+
+
+def of_records(planted: Planted | None) -> PlantedRecords | None:
+    """What is planted where records are protected. Raises ValueError for planted updates."""
+    match planted:
+        case None | PlantedRecords():
+            return planted
+        case PlantedUpdates():
+            raise ValueError("updates are planted where clients protect them, or a server does")
+        case _:
+            assert_never(planted)

@@ -1,0 +1,1 @@
+"""Rounds of one experiment whose clients have very different numbers of rows."""

@@ -1,0 +1,1 @@
+"""How good a model is beside a prediction that looks at nothing."""

@@ -1,0 +1,1 @@
+"""Requests to addresses that users of the service name."""

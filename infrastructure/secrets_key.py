@@ -1,0 +1,114 @@
+"""The key that stored secrets are encrypted with, in a file of its owner's alone.
+
+Each line of the file is a key: 32 random bytes in base64. The first encrypts and all decrypt, so a
+key is replaced by putting another one above it.
+"""
+
+import base64
+import os
+import secrets
+import stat
+from pathlib import Path
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
+from infrastructure.settings import Settings
+
+_KEY_BYTES = 32
+_MAX_FILE_BYTES = 1 << 14
+_HOW = "make one with `(umask 077; openssl rand -base64 32 > FILE)`"
+
+
+class SecretsKeyError(Exception):
+    """There is no usable key, or it does not fit; the message says why and what to do."""
+
+
+class SecretBox:
+    """Encrypts and decrypts short secrets (Fernet: AES-128 in CBC mode with HMAC-SHA256)."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Reads the key; the embedded service makes its own. Raises SecretsKeyError."""
+        self._fernet = MultiFernet([Fernet(key) for key in _read(_file_of(settings))])
+
+    def encrypt(self, secret: str) -> str:
+        """The secret in a form that can be stored."""
+        return self._fernet.encrypt(secret.encode()).decode("ascii")
+
+    def encrypt_anew(self, stored: str) -> str:
+        """The same secret under the first key of the file. Raises SecretsKeyError as `decrypt`."""
+        return self.encrypt(self.decrypt(stored))
+
+    def decrypt(self, stored: str) -> str:
+        """What `encrypt` was given. Raises SecretsKeyError where it was encrypted with another
+        key."""
+        try:
+            return self._fernet.decrypt(stored).decode()
+        except InvalidToken:
+            raise SecretsKeyError(
+                "the stored secret was encrypted with another key than that of "
+                "FEDAUDIT_SECRETS_KEY_FILE; put that key back as a line of the file, or rotate the "
+                "secret"
+            ) from None
+
+
+def _file_of(settings: Settings) -> Path:
+    if settings.secrets_key_file is not None:
+        return settings.secrets_key_file
+    if settings.embedded:
+        path = settings.data_dir / "secrets-key"
+        _ensure(path)
+        return path
+    raise SecretsKeyError(
+        "FEDAUDIT_SECRETS_KEY_FILE is not set, and secrets are stored encrypted with the key in "
+        f"that file; {_HOW} and give its path to every API and sweeper"
+    )
+
+
+def _read(path: Path) -> list[bytes]:
+    try:
+        with path.open("rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read(_MAX_FILE_BYTES)
+    except FileNotFoundError:
+        raise SecretsKeyError(f"there is no key at {path}; {_HOW}") from None
+    except OSError as error:
+        raise SecretsKeyError(f"the key {path} cannot be read: {error.strerror}") from None
+    if mode & 0o077:
+        raise SecretsKeyError(
+            f"the key {path} is open to others (mode {mode:04o}), who could read secrets with it; "
+            f"run `chmod 600 {path}`"
+        )
+    keys = [_key(line) for line in content.split()]
+    if not keys or None in keys:
+        raise SecretsKeyError(f"{path} holds something else than keys, one a line; {_HOW}")
+    return [key for key in keys if key is not None]
+
+
+def _key(line: bytes) -> bytes | None:
+    """A key in the alphabet that Fernet reads; None where the line is none."""
+    try:
+        key = base64.b64decode(line.translate(bytes.maketrans(b"-_", b"+/")), validate=True)
+    except ValueError:
+        return None
+    return base64.urlsafe_b64encode(key) if len(key) == _KEY_BYTES else None
+
+
+def _ensure(path: Path) -> None:
+    """Make a key unless there is one; it appears whole or not at all."""
+    if path.exists():
+        return
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(base64.b64encode(secrets.token_bytes(_KEY_BYTES)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(aside, path)
+    except FileExistsError:
+        # Another process was faster, and its key is the one.
+        return
+    except OSError as error:
+        raise SecretsKeyError(f"cannot make the key {path}: {error.strerror}") from None
+    finally:
+        aside.unlink(missing_ok=True)

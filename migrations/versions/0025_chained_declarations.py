@@ -1,0 +1,27 @@
+"""What declared rounds state beside their entries stands in the chain.
+
+Revision ID: 0025
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0025"
+down_revision = "0024"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Adds the columns. Rounds that were declared before have no declaration, and the links that
+    they have stay right."""
+    op.add_column("declared_ledgers", sa.Column("secret", sa.LargeBinary(), nullable=True))
+    op.add_column("declared_rounds", sa.Column("drawn", sa.String(64), nullable=True))
+    op.add_column("declared_entries", sa.Column("declaration", sa.LargeBinary(), nullable=True))
+
+
+def downgrade() -> None:
+    """Drops them. Links of rounds with a declaration can then no longer be recomputed."""
+    op.drop_column("declared_entries", "declaration")
+    op.drop_column("declared_rounds", "drawn")
+    op.drop_column("declared_ledgers", "secret")

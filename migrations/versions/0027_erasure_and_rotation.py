@@ -1,0 +1,100 @@
+"""What was erased and what expired; secrets of keys that were replaced; keys that leaked.
+
+Revision ID: 0027
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+from models.tables.base import UtcDateTime
+
+revision = "0027"
+down_revision = "0025"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Makes the tables and columns."""
+    _erasures()
+    op.create_table(
+        "expired_files",
+        sa.Column("project_id", sa.String(36), nullable=False),
+        sa.Column("kind", sa.String(64), nullable=False),
+        sa.Column("owner", sa.String(64), nullable=False),
+        sa.Column("reason", sa.String(64), nullable=False),
+        sa.Column("kept_days", sa.Integer(), nullable=True),
+        sa.Column("expired_at", UtcDateTime(), nullable=False),
+        sa.Column("removed_at", UtcDateTime(), nullable=True),
+        sa.PrimaryKeyConstraint("project_id", "kind", "owner", name=op.f("pk_expired_files")),
+    )
+    op.create_index("ix_expired_files_removed_at", "expired_files", ["removed_at"])
+    op.create_index("ix_experiments_finished_at", "experiments", ["finished_at"])
+    op.create_index("ix_idempotency_keys_created_at", "idempotency_keys", ["created_at"])
+    op.add_column("api_keys", sa.Column("previous_hash", sa.String(64), nullable=True))
+    op.add_column("api_keys", sa.Column("previous_until", UtcDateTime(), nullable=True))
+    op.add_column("api_keys", sa.Column("rotated_at", UtcDateTime(), nullable=True))
+    with op.batch_alter_table("api_keys") as keys:
+        keys.create_unique_constraint(op.f("uq_api_keys_previous_hash"), ["previous_hash"])
+    op.add_column("web_sessions", sa.Column("key_hash", sa.String(64), nullable=True))
+    op.add_column("signing_keys", sa.Column("compromised_at", UtcDateTime(), nullable=True))
+    op.add_column("signing_keys", sa.Column("compromised_note", sa.Text(), nullable=True))
+
+
+def _erasures() -> None:
+    op.create_table(
+        "erasures",
+        sa.Column("federation_id", sa.String(36), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("project_id", sa.String(36), nullable=False),
+        sa.Column("fingerprint", sa.String(64), nullable=False),
+        sa.Column("reference", sa.Text(), nullable=True),
+        sa.Column("requested_at", UtcDateTime(), nullable=False),
+        sa.Column("requested_by", sa.JSON(), nullable=False),
+        sa.Column("removed", sa.JSON(), nullable=False),
+        sa.Column("files", sa.JSON(), nullable=False),
+        sa.Column("ledgers", sa.JSON(), nullable=False),
+        sa.Column("others", sa.Integer(), nullable=False),
+        sa.Column("completed_at", UtcDateTime(), nullable=True),
+        sa.Column("envelope", sa.JSON(none_as_null=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["federation_id"], ["federations.id"], name=op.f("fk_erasures_federation_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["project_id"], ["projects.id"], name=op.f("fk_erasures_project_id")
+        ),
+        sa.PrimaryKeyConstraint("federation_id", "number", name=op.f("pk_erasures")),
+    )
+    op.create_index("ix_erasures_completed_at", "erasures", ["completed_at"])
+    op.create_table(
+        "erased_ledgers",
+        sa.Column("owner_id", sa.String(36), nullable=False),
+        sa.Column("project_id", sa.String(36), nullable=False),
+        sa.Column("federation_id", sa.String(36), nullable=False),
+        sa.Column("erased_at", UtcDateTime(), nullable=False),
+        sa.Column("envelope", sa.JSON(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["federation_id"], ["federations.id"], name=op.f("fk_erased_ledgers_federation_id")
+        ),
+        sa.ForeignKeyConstraint(
+            ["project_id"], ["projects.id"], name=op.f("fk_erased_ledgers_project_id")
+        ),
+        sa.PrimaryKeyConstraint("owner_id", name=op.f("pk_erased_ledgers")),
+    )
+    op.create_index("ix_erased_ledgers_federation_id", "erased_ledgers", ["federation_id"])
+
+
+def downgrade() -> None:
+    """Drops them: nobody can tell any more what was erased, and why."""
+    op.drop_column("signing_keys", "compromised_note")
+    op.drop_column("signing_keys", "compromised_at")
+    op.drop_column("web_sessions", "key_hash")
+    with op.batch_alter_table("api_keys") as keys:
+        keys.drop_constraint(op.f("uq_api_keys_previous_hash"), type_="unique")
+    for column in ("rotated_at", "previous_until", "previous_hash"):
+        op.drop_column("api_keys", column)
+    op.drop_index("ix_idempotency_keys_created_at", "idempotency_keys")
+    op.drop_index("ix_experiments_finished_at", "experiments")
+    op.drop_table("expired_files")
+    op.drop_table("erased_ledgers")
+    op.drop_table("erasures")

@@ -1,0 +1,95 @@
+"""Whom an API key belongs to, as the administrator who made the key named them."""
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MAX_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class Person:
+    """A person by name, with an address and a role where they were given.
+
+    The service checks nothing but the form: whoever makes a key decides whose name it has.
+    """
+
+    name: str
+    email: str | None = None
+    role: str | None = None
+
+    def __post_init__(self) -> None:
+        """Tidies the texts. Raises ValueError for one that is empty, too long or deceptive."""
+        object.__setattr__(self, "name", tidy_line(self.name, what="the person's name"))
+        if self.role is not None:
+            object.__setattr__(self, "role", tidy_line(self.role, what="the person's role"))
+        if self.email is not None:
+            object.__setattr__(self, "email", mail_address(self.email))
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any] | None) -> "Person | None":
+        """The person that was stored as `as_dict` gave it; None where there was none."""
+        return None if value is None else cls(**value)
+
+    def as_dict(self) -> dict[str, str | None]:
+        """As it is stored."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who did something: the key, and its person's name as it was then."""
+
+    key_id: str
+    key_name: str
+    person: str | None
+    """None for a key that names nobody."""
+
+    def as_dict(self) -> dict[str, str | None]:
+        """As it is stored."""
+        return asdict(self)
+
+
+def tidy_line(text: str, *, what: str) -> str:
+    """One line of text in one normal form, with single blanks.
+
+    Raises ValueError for one that is empty or too long, and for characters that cannot be seen or
+    that turn the direction of writing: with these a name could look like another one.
+    """
+    tidied = " ".join(unicodedata.normalize("NFC", text).split())
+    if not tidied:
+        raise ValueError(f"{what} is empty; write it, or leave it out")
+    if len(tidied) > MAX_CHARACTERS:
+        raise ValueError(f"{what} has {len(tidied)} characters; {MAX_CHARACTERS} are allowed")
+    if any(unicodedata.category(one).startswith("C") for one in tidied):
+        raise ValueError(f"{what} contains characters that cannot be seen; leave them out")
+    return tidied
+
+
+def tidy_paragraphs(text: str, *, what: str) -> str:
+    """Text of several lines in one normal form, without blanks around it.
+
+    Raises ValueError for characters that control a terminal or turn the direction of writing.
+    """
+    lines = unicodedata.normalize("NFC", text).splitlines()
+    tidied = "\n".join(line.rstrip() for line in lines).strip()
+    refused = [one for one in tidied if one not in "\n\t" and _misleads(one)]
+    if refused:
+        raise ValueError(f"{what} contains characters that cannot be seen; leave them out")
+    return tidied
+
+
+def _misleads(character: str) -> bool:
+    turns = unicodedata.bidirectional(character)
+    hidden = unicodedata.category(character) in ("Cc", "Cs", "Cn", "Co")
+    return hidden or turns in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+
+
+def mail_address(text: str) -> str:
+    """The address, tidied. Raises ValueError for what has not the form of one."""
+    address = tidy_line(text, what="the mail address")
+    name, _, domain = address.partition("@")
+    if not name or not domain or " " in address or "@" in domain:
+        raise ValueError(f"{address!r} is no mail address; write ada@example.org")
+    return address

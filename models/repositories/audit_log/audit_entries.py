@@ -1,0 +1,125 @@
+"""Entries of the audit log, and how far it is signed."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import or_, select, update
+
+from models.audit_actions import AuditAction, AuditOrigin
+from models.audit_chain import first_link, next_link
+from models.clock import utc_now
+from models.person import Actor
+from models.repositories.base import Repository, ScopedRepository
+from models.tables.audit_log.audit_entries import AuditEntry, AuditHead
+from models.values import Cursor, Page
+
+
+class AuditLogRepository(ScopedRepository):
+    """A project's log, written in the transaction of what it tells."""
+
+    def enter(
+        self,
+        action: AuditAction,
+        subject: str,
+        *,
+        by: Actor | None,
+        origin: AuditOrigin = "api",
+        **details: Any,
+    ) -> None:
+        """Enters a deed; call it last in its transaction.
+
+        The project's next entry waits until this transaction ends. Whoever waits here must hold no
+        lock that others take afterwards.
+        """
+        head = self._head()
+        entry = AuditEntry(
+            project_id=self.project_id,
+            number=head.entries + 1,
+            at=utc_now(),
+            action=action,
+            subject=subject,
+            origin=origin,
+            key_id=None if by is None else by.key_id,
+            key_name=None if by is None else by.key_name,
+            person=None if by is None else by.person,
+            details=details,
+            link="",
+        )
+        entry.link = next_link(head.link, entry.content())
+        self.session.add(entry)
+        self.session.flush()
+        mine = AuditHead.project_id == self.project_id
+        end = {"entries": entry.number, "link": entry.link}
+        self._execute(update(AuditHead).where(mine).values(end))
+
+    def list(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        subject: str | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        cursor: Cursor | None = None,
+        limit: int = 100,
+    ) -> Page[AuditEntry]:
+        """Newest first; the cursor is (number,). `actor`: a key's id or name, or a person."""
+        statement = self._select(AuditEntry)
+        if actor is not None:
+            names = (AuditEntry.key_id, AuditEntry.key_name, AuditEntry.person)
+            statement = statement.where(or_(*(name == actor for name in names)))
+        if action is not None:
+            statement = statement.where(AuditEntry.action == action)
+        if subject is not None:
+            statement = statement.where(AuditEntry.subject == subject)
+        if after is not None:
+            statement = statement.where(AuditEntry.at > after)
+        if before is not None:
+            statement = statement.where(AuditEntry.at < before)
+        if cursor is not None:
+            statement = statement.where(AuditEntry.number < cursor[0])
+        items = self._all(statement.order_by(AuditEntry.number.desc()).limit(limit + 1))
+        return Page(items[:limit], (items[limit - 1].number,) if len(items) > limit else None)
+
+    def block(self, number: int, *, limit: int) -> Sequence[AuditEntry]:
+        """The entries after this number, in order."""
+        after = self._select(AuditEntry).where(AuditEntry.number > number)
+        return self._all(after.order_by(AuditEntry.number).limit(limit))
+
+    def head(self) -> AuditHead | None:
+        """How far the log reaches; None for a project of which nothing is told yet."""
+        return self._one(self._select(AuditHead))
+
+    def put_signature(self, entries: int, envelope: Mapping[str, Any]) -> None:
+        """Stores a signed head in place of the one before."""
+        values = {"signed_entries": entries, "envelope": dict(envelope), "signed_at": utc_now()}
+        mine = AuditHead.project_id == self.project_id
+        self._execute(
+            update(AuditHead).where(mine, AuditHead.signed_entries < entries).values(values)
+        )
+
+    def _head(self) -> AuditHead:
+        """The end of the log, locked until this transaction ends."""
+        empty = {
+            "project_id": self.project_id,
+            "entries": 0,
+            "link": first_link(self.project_id),
+            "signed_entries": 0,
+            "envelope": None,
+            "signed_at": None,
+        }
+        self._insert_absent(AuditHead, empty)
+        found = self._one(self._select(AuditHead).with_for_update())
+        if found is None:
+            raise LookupError(f"project {self.project_id} has no audit log")
+        return found
+
+
+class UnsignedAuditRepository(Repository):
+    """Logs of all projects, for the sweeper."""
+
+    def projects(self, limit: int) -> Sequence[str]:
+        """Those with entries that no signed head covers."""
+        waiting = select(AuditHead.project_id).where(AuditHead.signed_entries < AuditHead.entries)
+        return list(self.session.scalars(waiting.order_by(AuditHead.project_id).limit(limit)))

@@ -1,0 +1,1 @@
+"""Ledgers of trainings that run elsewhere."""

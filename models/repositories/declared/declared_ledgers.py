@@ -1,0 +1,74 @@
+"""Declared ledgers: created once, locked while a round is entered."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import or_, select, update
+from sqlalchemy.orm import Session
+
+from models.clock import utc_now
+from models.repositories.base import ScopedRepository, table_of
+from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.values import Cursor, Page
+
+
+class DeclaredLedgerRepository(ScopedRepository):
+    """The ledgers of one project."""
+
+    def add(self, row: DeclaredLedger) -> None:
+        """Stores a new ledger."""
+        self.session.add(row)
+        self.session.flush()
+
+    def get(self, ledger_id: str) -> DeclaredLedger | None:
+        """One ledger."""
+        return self._one(self._select(DeclaredLedger).where(DeclaredLedger.id == ledger_id))
+
+    def lock(self, ledger_id: str) -> DeclaredLedger | None:
+        """One ledger, to which nobody else adds a round until the transaction ends."""
+        mine = self._select(DeclaredLedger).where(DeclaredLedger.id == ledger_id)
+        return self._one(mine.with_for_update(key_share=True))
+
+    def standing(self, ledger_id: str) -> tuple[int, bytes] | None:
+        """How many entries a ledger has, and its head."""
+        columns = table_of(DeclaredLedger).c
+        found = self.session.execute(
+            select(columns.entries, columns.head).where(
+                columns.id == ledger_id, columns.project_id == self.project_id
+            )
+        ).first()
+        return None if found is None else (found[0], bytes(found[1]))
+
+    def change(self, ledger_id: str, values: Mapping[str, Any]) -> None:
+        """Overwrites where a ledger stands."""
+        self._execute(
+            update(DeclaredLedger)
+            .where(DeclaredLedger.id == ledger_id, DeclaredLedger.project_id == self.project_id)
+            .values(**values)
+        )
+
+    def list(self, *, cursor: Cursor | None, limit: int) -> Page[DeclaredLedger]:
+        """Newest first."""
+        statement = self._select(DeclaredLedger)
+        if cursor is not None:
+            statement = statement.where(DeclaredLedger.id < cursor[0])
+        rows = self._all(statement.order_by(DeclaredLedger.id.desc()).limit(limit + 1))
+        more = len(rows) > limit
+        return Page(rows[:limit], (rows[limit - 1].id,) if more else None)
+
+
+def unsigned_ledgers(session: Session, *, seconds: float, limit: int) -> Sequence[DeclaredLedger]:
+    """Ledgers of all projects with entries that no signature covers, and none made just now."""
+    before = utc_now() - timedelta(seconds=seconds)
+    return list(
+        session.scalars(
+            select(DeclaredLedger)
+            .where(
+                DeclaredLedger.entries != DeclaredLedger.signed_entries,
+                or_(DeclaredLedger.signed_at.is_(None), DeclaredLedger.signed_at < before),
+            )
+            .order_by(DeclaredLedger.signed_at, DeclaredLedger.id)
+            .limit(limit)
+        )
+    )

@@ -1,0 +1,165 @@
+"""What belongs to one declared ledger: entries, rounds, tallies, reservations, proofs."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, update
+
+from models.clock import utc_now
+from models.repositories.base import PartRepository
+from models.repositories.entries.packed_rows import PackedRowRepository
+from models.tables.declared.declared_entries import DeclaredEntry
+from models.tables.declared.declared_proofs import DeclaredCheckpoint, DeclaredReport
+from models.tables.declared.declared_rounds import (
+    DeclaredReservation,
+    DeclaredRoundRow,
+    DeclaredTally,
+)
+
+OPEN, USED, RELEASED, REFUSED = "open", "used", "released", "refused"
+
+
+class DeclaredEntryRepository(PackedRowRepository):
+    """Entries, which are only ever inserted."""
+
+    _owner = "ledger_id"
+    _table = DeclaredEntry
+    _more = ("declaration",)
+
+    def first_declaration(self, ledger_id: str) -> int | None:
+        """The first round of which the chain holds what was declared beside its entries."""
+        mine = self._select(DeclaredEntry, ledger_id).with_only_columns(
+            func.min(DeclaredEntry.round)
+        )
+        return self.session.scalar(mine.where(DeclaredEntry.declaration.is_not(None)))
+
+    def declarations(self, ledger_id: str) -> dict[int, bytes | None]:
+        """By round, what the chain holds of what it declared beside its entries."""
+        mine = self._select(DeclaredEntry, ledger_id).with_only_columns(
+            DeclaredEntry.round, DeclaredEntry.declaration
+        )
+        found = self.session.execute(mine.order_by(DeclaredEntry.round, DeclaredEntry.release))
+        return {round_: None if one is None else bytes(one) for round_, one in found}
+
+
+class DeclaredPartRepository(PartRepository):
+    """Everything else."""
+
+    _owner = "ledger_id"
+
+    def add_rounds(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Stores rounds."""
+        self._insert(DeclaredRoundRow, rows)
+
+    def rounds(self, ledger_id: str, *, upto: int) -> list[DeclaredRoundRow]:
+        """The rounds up to one, in order."""
+        statement = self._select(DeclaredRoundRow, ledger_id).where(DeclaredRoundRow.round <= upto)
+        return self._all(statement.order_by(DeclaredRoundRow.round))
+
+    def newest_rounds(
+        self, ledger_id: str, *, below: int | None, limit: int
+    ) -> list[DeclaredRoundRow]:
+        """Those with the highest numbers, below one where it is given; newest first."""
+        statement = self._select(DeclaredRoundRow, ledger_id)
+        if below is not None:
+            statement = statement.where(DeclaredRoundRow.round < below)
+        return self._all(statement.order_by(DeclaredRoundRow.round.desc()).limit(limit))
+
+    def numbers(self, ledger_id: str) -> list[int]:
+        """Those of all rounds, ascending."""
+        statement = self._select(DeclaredRoundRow, ledger_id).order_by(DeclaredRoundRow.round)
+        return list(self.session.scalars(statement.with_only_columns(DeclaredRoundRow.round)))
+
+    def rounds_of(self, ledger_id: str, numbers: Sequence[int]) -> dict[int, DeclaredRoundRow]:
+        """Those of these rounds that were declared."""
+        statement = self._select(DeclaredRoundRow, ledger_id)
+        found = self._all(statement.where(DeclaredRoundRow.round.in_(numbers)))
+        return {row.round: row for row in found}
+
+    def newest_groups(self, ledger_id: str) -> DeclaredRoundRow | None:
+        """The newest round that declared counts of groups."""
+        statement = self._select(DeclaredRoundRow, ledger_id)
+        return self._one(
+            statement.where(DeclaredRoundRow.groups.is_not(None))
+            .order_by(DeclaredRoundRow.round.desc())
+            .limit(1)
+        )
+
+    def tallies(self, ledger_id: str) -> list[DeclaredTally]:
+        """In the order of first appearance."""
+        statement = self._select(DeclaredTally, ledger_id)
+        return self._all(statement.order_by(DeclaredTally.place))
+
+    def put_tally(self, row: dict[str, Any]) -> None:
+        """Overwrites one."""
+        self._put(DeclaredTally, row)
+
+    def reservation(self, ledger_id: str, round_: int) -> DeclaredReservation | None:
+        """What was reserved last for one round, whatever became of it."""
+        statement = self._select(DeclaredReservation, ledger_id)
+        return self._one(statement.where(DeclaredReservation.round == round_))
+
+    def reservations(self, ledger_id: str) -> list[DeclaredReservation]:
+        """All, in the order of their rounds."""
+        statement = self._select(DeclaredReservation, ledger_id)
+        return self._all(statement.order_by(DeclaredReservation.round))
+
+    def open_reservations(
+        self, ledger_id: str, now: datetime, *, rounds: Sequence[int] | None = None
+    ) -> list[DeclaredReservation]:
+        """Those that hold; of these rounds, or of all."""
+        statement = self._select(DeclaredReservation, ledger_id).where(
+            DeclaredReservation.state == OPEN, DeclaredReservation.expires_at > now
+        )
+        if rounds is not None:
+            statement = statement.where(DeclaredReservation.round.in_(rounds))
+        return self._all(statement.order_by(DeclaredReservation.round))
+
+    def put_reservation(self, row: dict[str, Any]) -> None:
+        """Stores a reservation, in the place of an earlier one of its round."""
+        self._put(DeclaredReservation, row)
+
+    def end_reservations(self, ledger_id: str, numbers: Sequence[int], state: str) -> int:
+        """Ends those of these rounds that are open; returns how many."""
+        return self._execute(
+            update(DeclaredReservation)
+            .where(
+                DeclaredReservation.ledger_id == ledger_id,
+                DeclaredReservation.round.in_(numbers),
+                DeclaredReservation.state == OPEN,
+            )
+            .values(state=state)
+        )
+
+    def envelopes(self, ledger_id: str) -> list[dict[str, Any]]:
+        """The checkpoints, oldest first."""
+        statement = self._select(DeclaredCheckpoint, ledger_id)
+        rows = self._all(statement.order_by(DeclaredCheckpoint.entries))
+        return [row.envelope for row in rows]
+
+    def add_checkpoint(
+        self, ledger_id: str, project_id: str, *, entries: int, envelope: Mapping[str, Any]
+    ) -> None:
+        """Stores a checkpoint; one of the same count stays as it is."""
+        values = {"entries": entries, "envelope": dict(envelope), "created_at": utc_now()}
+        owner = {"ledger_id": ledger_id, "project_id": project_id}
+        self._insert_absent(DeclaredCheckpoint, {**owner, **values})
+
+    def report(self, ledger_id: str) -> DeclaredReport | None:
+        """The newest signed report."""
+        return self._one(self._select(DeclaredReport, ledger_id))
+
+    def put_report(
+        self,
+        ledger_id: str,
+        project_id: str,
+        *,
+        entries: int,
+        document: Mapping[str, Any],
+        report_hash: str,
+    ) -> None:
+        """Stores a signed report in the place of the one before."""
+        owner = {"ledger_id": ledger_id, "project_id": project_id}
+        values = {"document": dict(document), "report_hash": report_hash, "entries": entries}
+        self._put(DeclaredReport, {**owner, **values, "created_at": utc_now()})

@@ -1,0 +1,1 @@
+"""Packed ledger entries, whoever wrote them."""

@@ -1,0 +1,1 @@
+"""What is erased, and what expires."""

@@ -1,0 +1,279 @@
+"""Erase what the database holds of a federation's people; budgets, ledgers and reports stay."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, exists, func, or_, select, update
+
+from models.clock import utc_now
+from models.person import Actor
+from models.repositories.audits.audits import OPEN as OPEN_AUDIT
+from models.repositories.base import ScopedRepository, table_of
+from models.repositories.units import UnitRepository
+from models.tables.audits.audits import PredictionAudit
+from models.tables.checkpoints import Checkpoint
+from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared.declared_rounds import DeclaredReservation, DeclaredRoundRow
+from models.tables.experiments import Experiment
+from models.tables.fairness import Fairness
+from models.tables.federations import Content, Federation, RowSketch
+from models.tables.lifecycle.erasures import ErasedLedger, Erasure
+from models.tables.reports import Report
+from models.tables.rounds import Round
+from models.tables.units import Unit
+from models.tables.uploads.artifacts import Artifact
+from models.tables.uploads.pending_uploads import PendingUpload
+
+_ENDED = ("cancelled", "succeeded", "failed")
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What of a federation lies in the storage, and which ledgers name its clients."""
+
+    experiments: Sequence[str]
+    models: Mapping[str, str]
+    """By experiment, the hash of its stored model."""
+    record_tables: Sequence[str]
+    """Experiments with one."""
+    attacked: Sequence[str]
+    """Experiments that were attacked."""
+    named: Sequence[str]
+    """Experiments and ledgers of trainings elsewhere that name clients: those of
+    `record-personalised` name budgets of records."""
+    artifacts: Sequence[str]
+    """Hashes of files that were brought and are such models."""
+    uploads: Sequence[str]
+    """Storage keys of the same content that waits to be registered."""
+    ledgers: Sequence[str]
+    """Of trainings elsewhere."""
+
+
+class ErasureRepository(ScopedRepository):
+    """The erasures of one project."""
+
+    def newest(self, federation_id: str) -> Erasure | None:
+        """The federation's last one."""
+        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
+        return self._one(mine.order_by(Erasure.number.desc()).limit(1))
+
+    def pending(self, federation_id: str) -> bool:
+        """Whether one is not done yet."""
+        mine = exists().where(
+            Erasure.federation_id == federation_id,
+            Erasure.project_id == self.project_id,
+            Erasure.completed_at.is_(None),
+        )
+        return bool(self.session.scalar(select(mine)))
+
+    def has_names(self, owner_id: str, federation_id: str | None) -> bool:
+        """Whether a ledger has its clients' names still, though its federation was erased."""
+        listed = (
+            self._select(Erasure)
+            .where(Erasure.federation_id == federation_id, Erasure.completed_at.is_(None))
+            .with_only_columns(Erasure.ledgers)
+        )
+        waiting = any(owner_id in ledgers for ledgers in self.session.scalars(listed))
+        return waiting and self.statement(owner_id) is None
+
+    def statement(self, owner_id: str) -> dict[str, Any] | None:
+        """The envelope that stands for the names of a ledger; None where it has them."""
+        mine = self._select(ErasedLedger).where(ErasedLedger.owner_id == owner_id)
+        found = self._one(mine)
+        return None if found is None else found.envelope
+
+    def is_made_up(self, federation: Federation) -> bool:
+        """Whether the data are nobody's."""
+        real = exists().where(Content.fingerprint == federation.fingerprint)
+        return not self.session.scalar(select(real))
+
+    def lock_ledgers(self, federation_id: str) -> Sequence[DeclaredLedger]:
+        """The ledgers of trainings elsewhere on it, to which nobody adds a round until the
+        transaction ends. Before the federation is locked, as those who add rounds do."""
+        mine = self._select(DeclaredLedger).where(DeclaredLedger.federation_id == federation_id)
+        return self._all(mine.order_by(DeclaredLedger.id).with_for_update(key_share=True))
+
+    def leaving(self, federation: Federation, ledgers: Sequence[DeclaredLedger]) -> Leaving:
+        """What is to be erased. Call it under the federation's lock."""
+        erased = select(ErasedLedger.owner_id)
+        columns = table_of(Experiment).c
+        mine = (columns.federation_id == federation.id) & (columns.project_id == self.project_id)
+        experiments = list(
+            self.session.scalars(
+                select(columns.id).where(mine, columns.id.not_in(erased)).order_by(columns.id)
+            )
+        )
+        sha256 = Report.document["model"]["sha256"].as_string()
+        stored = select(Report.experiment_id, sha256).where(
+            Report.experiment_id.in_(experiments), sha256.is_not(None)
+        )
+        models = {id_: str(found) for id_, found in self.session.execute(stored)}
+        # Locked, so that whoever admits an experiment that starts from one is seen by `in_use`.
+        brought = self._select(Artifact).where(Artifact.sha256.in_(models.values()))
+        brought = brought.order_by(Artifact.sha256).with_for_update()
+        waiting = self._select(PendingUpload).where(
+            PendingUpload.fingerprint == federation.fingerprint
+        )
+        tables = select(columns.id).where(
+            columns.id.in_(experiments),
+            columns.mechanism == "record-personalised",
+            columns.status == "succeeded",
+        )
+        attacked = select(columns.id).where(
+            columns.id.in_(experiments), columns.alarms.is_not(None)
+        )
+        known = set(self.session.scalars(erased.where(ErasedLedger.federation_id == federation.id)))
+        declared = [row.id for row in ledgers if row.id not in known]
+        naming = select(columns.id).where(
+            columns.id.in_(experiments), columns.mechanism != "record-personalised"
+        )
+        return Leaving(
+            experiments,
+            models,
+            list(self.session.scalars(tables)),
+            list(self.session.scalars(attacked)),
+            [*self.session.scalars(naming.order_by(columns.id)), *declared],
+            [row.sha256 for row in self._all(brought)],
+            [row.storage_key for row in self._all(waiting)],
+            declared,
+        )
+
+    def in_use(self, federation: Federation, leaving: Leaving) -> Sequence[str]:
+        """Ids of what still needs it: experiments and audits that have not ended, also such as
+        start from its models."""
+        columns = table_of(Experiment).c
+        started = columns.spec["model"]["start"]["artifact"].as_string()
+        runs = select(columns.id).where(
+            columns.project_id == self.project_id,
+            columns.status.not_in(_ENDED),
+            or_(
+                columns.federation_id == federation.id,
+                started.in_(leaving.artifacts) if leaving.artifacts else columns.id.is_(None),
+            ),
+        )
+        audits = select(PredictionAudit.id).where(
+            PredictionAudit.project_id == self.project_id,
+            PredictionAudit.fingerprint == federation.fingerprint,
+            PredictionAudit.status.in_(OPEN_AUDIT),
+        )
+        return [*self.session.scalars(runs), *self.session.scalars(audits)]
+
+    def other_projects(self, federation: Federation) -> Sequence[tuple[str, str]]:
+        """(project, federation) of the others that hold the same content, erased ones left out."""
+        columns = table_of(Federation).c
+        same = select(columns.project_id, columns.id).where(
+            columns.fingerprint == federation.fingerprint,
+            columns.project_id != self.project_id,
+            columns.status != "erased",
+        )
+        found = self.session.execute(same.order_by(columns.project_id))
+        return [(project_id, id_) for project_id, id_ in found]
+
+    def erase(self, federation: Federation, leaving: Leaving) -> dict[str, int]:
+        """Removes what the database holds beside names; returns how many of each thing."""
+        ids = list(leaving.experiments)
+        removed = {
+            "profiles": int(bool(federation.profile)),
+            "registrations": int(federation.registration is not None),
+            "row_sketches": self._execute(
+                delete(RowSketch).where(RowSketch.federation_id == federation.id)
+            ),
+            "group_counts": self._execute(delete(Fairness).where(Fairness.experiment_id.in_(ids))),
+            "checkpoints": self._execute(
+                delete(Checkpoint).where(Checkpoint.experiment_id.in_(ids))
+            ),
+        }
+        self._forget_parts(federation, leaving)
+        removed["declared_group_counts"] = self._forget_declared(leaving.ledgers)
+        columns = table_of(Artifact).c
+        mine = columns.project_id == self.project_id
+        self._execute(delete(Artifact).where(mine, columns.sha256.in_(leaving.artifacts)))
+        waiting = table_of(PendingUpload).c
+        keys = waiting.storage_key.in_(leaving.uploads)
+        self._execute(delete(PendingUpload).where(waiting.project_id == self.project_id, keys))
+        self._erase_federation(federation)
+        return removed
+
+    def _forget_parts(self, federation: Federation, leaving: Leaving) -> None:
+        ids = list(leaving.experiments)
+        mine = Experiment.id.in_(ids)
+        units = select(Experiment.unit_id).where(mine)
+        quoting = or_(Unit.id.in_(units), Unit.id == federation.unit_id)
+        self._execute(update(Unit).where(quoting).values(last_error=None))
+        self._execute(update(Round).where(Round.experiment_id.in_(ids)).values(plane=None))
+        self._execute(update(Experiment).where(mine).values(status_detail=None))
+        # A group of one is a person; what reports name of groups is theirs.
+        named = self.session.execute(select(Experiment.id, Experiment.attributes).where(mine)).all()
+        for id_, attributes in named:
+            without: dict[str, list[str]] = {name: [] for name in attributes}
+            one = update(Experiment).where(Experiment.id == id_)
+            self._execute(one.values(attributes=without))
+        audits = (
+            PredictionAudit.project_id == self.project_id,
+            PredictionAudit.fingerprint == federation.fingerprint,
+        )
+        self._execute(update(PredictionAudit).where(*audits).values(faults=None))
+
+    def _forget_declared(self, ledgers: Sequence[str]) -> int:
+        of = DeclaredLedger.id.in_(ledgers)
+        # Without its secret nobody can try guesses on what the chain holds of declarations.
+        forgotten = {"drawn_names": None, "drawn_counts": None, "secret": None}
+        self._execute(update(DeclaredLedger).where(of).values(forgotten))
+        reserved = DeclaredReservation.ledger_id.in_(ledgers)
+        self._execute(update(DeclaredReservation).where(reserved).values(admitted=[]))
+        # It covers who took part, and whoever guesses these could confirm it.
+        posted = DeclaredRoundRow.ledger_id.in_(ledgers)
+        self._execute(update(DeclaredRoundRow).where(posted).values(content_hash=""))
+        counted = (DeclaredRoundRow.ledger_id.in_(ledgers), DeclaredRoundRow.groups.is_not(None))
+        return self._execute(update(DeclaredRoundRow).where(*counted).values(groups=None))
+
+    def _erase_federation(self, federation: Federation) -> None:
+        if federation.unit_id is not None:
+            UnitRepository(self.session).withdraw(federation.unit_id)
+        self._execute(
+            update(Federation)
+            .where(Federation.id == federation.id, Federation.project_id == self.project_id)
+            .values(
+                status="erased",
+                profile={},
+                reasons=None,
+                registration=None,
+                storage_key=None,
+                file_name=None,
+                size_bytes=None,
+                deleted_at=utc_now(),
+            )
+        )
+
+    def add(
+        self,
+        federation: Federation,
+        *,
+        by: Actor,
+        reference: str | None,
+        removed: Mapping[str, int],
+        files: Sequence[str],
+        ledgers: Sequence[str],
+        others: int,
+    ) -> Erasure:
+        """Notes what the sweeper has to do, in the transaction that erased."""
+        mine = select(func.max(Erasure.number)).where(Erasure.federation_id == federation.id)
+        row = Erasure(
+            federation_id=federation.id,
+            number=(self.session.scalar(mine) or 0) + 1,
+            project_id=self.project_id,
+            fingerprint=federation.fingerprint,
+            reference=reference,
+            requested_at=utc_now(),
+            requested_by=by.as_dict(),
+            removed=dict(removed),
+            files=list(files),
+            ledgers=list(ledgers),
+            others=others,
+            completed_at=None,
+            envelope=None,
+        )
+        self.session.add(row)
+        self.session.flush()
+        return row

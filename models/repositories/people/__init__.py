@@ -1,0 +1,1 @@
+"""What people did, and in whose name."""

@@ -1,0 +1,1 @@
+"""Many runs at a time: units that are claimed together, and sweeps."""

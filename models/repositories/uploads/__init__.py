@@ -1,0 +1,1 @@
+"""Files that people brought: parameters, and tables that nobody has registered yet."""

@@ -1,0 +1,1 @@
+"""Webhooks: whom to tell, of what, and what became of it."""

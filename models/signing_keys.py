@@ -1,0 +1,77 @@
+"""Marks signing keys as compromised: `python -P -m models.signing_keys compromised --key-id ID`."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from models.database import Database
+from models.repositories import SigningKeyRepository
+
+
+def mark_compromised(
+    url: str, *, key_id: str, since: datetime, note: str | None
+) -> dict[str, object]:
+    """Says of a key that others may have it; the answer is what is known of it then.
+
+    Raises LookupError for a key that the service never used, and
+    sqlalchemy.exc.SQLAlchemyError where the database is away.
+    """
+    database = Database(url)
+    try:
+        with database.write() as session:
+            keys = SigningKeyRepository(session)
+            found = keys.mark_compromised(key_id, since=since, note=note)
+            if found is None or found.compromised_at is None:
+                known = ", ".join(one.key_id for one in keys.list()) or "none"
+                raise LookupError(f"{key_id} is no key of this service; known are: {known}")
+            return {
+                "key_id": found.key_id,
+                "compromised_at": found.compromised_at.isoformat(),
+                "compromised_note": found.compromised_note,
+                "in_use": found.retired_at is None,
+            }
+    finally:
+        database.dispose()
+
+
+def _time(text: str) -> datetime:
+    found = datetime.fromisoformat(text)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; prints one line of JSON."""
+    parser = argparse.ArgumentParser(prog="python -P -m models.signing_keys")
+    commands = parser.add_subparsers(dest="command", required=True)
+    marking = commands.add_parser("compromised", help="say that others may have a key")
+    marking.add_argument("--database-url", default=os.environ.get("FEDAUDIT_DATABASE_URL"))
+    marking.add_argument("--key-id", required=True)
+    marking.add_argument("--since", type=_time, default=None, help="as 2026-01-31T12:00:00Z; now")
+    marking.add_argument("--note")
+    options = parser.parse_args(arguments)
+    if not options.database_url:
+        parser.error("--database-url is missing; pass it or set FEDAUDIT_DATABASE_URL")
+    try:
+        marked = mark_compromised(
+            options.database_url,
+            key_id=options.key_id,
+            since=options.since or datetime.now(UTC),
+            note=options.note,
+        )
+    except LookupError as error:
+        sys.stderr.write(f"no key was marked: {error}\n")
+        return 1
+    except SQLAlchemyError as error:
+        sys.stderr.write(f"no key was marked: {getattr(error, 'orig', None) or error}\n")
+        return 1
+    sys.stdout.write(json.dumps(marked) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

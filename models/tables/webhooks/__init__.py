@@ -1,0 +1,1 @@
+"""Where events are sent, and what was sent there."""

@@ -1,0 +1,139 @@
+"""Registrations that are proposed, and corrected without sending the file again."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from fedaudit.spec.registration import parse_uploaded
+from tests.api.service import Api, finish
+from tests.api.uploads import (
+    CONTENT,
+    files_of,
+    make_ready,
+    registration,
+    reject,
+    spec_of,
+    stored,
+    upload,
+)
+
+UNKNOWN = "01890000-0000-7000-8000-000000000000"
+
+
+def put(api: Api, id_: str, value: Any, **options: Any) -> Any:
+    return api.request("PUT", f"/v1/federations/{id_}/registration", json=value, **options)
+
+
+def test_a_proposal_is_a_registration_with_its_reasons(api: Api) -> None:
+    folder = api.settings.sources_dir
+    assert folder is not None
+    (folder / "incomes.csv").write_bytes(CONTENT)
+    found = api.post("/v1/federations/proposals", json={"path": "incomes.csv"})
+    assert found.status_code == 200, found.text
+    body = found.json()
+    federation = body["registration"]["federation"]
+    assert (federation["client_key"], federation["target"]) == ("client", "income")
+    assert (body["rows"], body["complete"]) == (120, True)
+    assert parse_uploaded(yaml.safe_load(body["yaml"]), file_name="incomes.csv").name
+    id_ = upload(api)["id"]
+    by_id = api.post("/v1/federations/proposals", json={"id": id_, "target": "age"}).json()
+    assert by_id["registration"]["federation"]["target"] == "age"
+    assert len(api.get("/v1/federations").json()["items"]) == 1, "a proposal stores nothing"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointer"),
+    [
+        ({}, 422, "/path"),
+        ({"path": "a.csv", "id": UNKNOWN}, 422, "/path"),
+        ({"path": "../a.csv"}, 422, "/path"),
+        ({"path": "missing.csv"}, 422, "/path"),
+        ({"id": UNKNOWN}, 404, None),
+        ({"path": "a.csv", "rows": 5}, 422, "/rows"),
+    ],
+)
+def test_a_file_that_is_not_there_is_named(
+    api: Api, body: dict[str, Any], status: int, pointer: str | None
+) -> None:
+    found = api.post("/v1/federations/proposals", json=body)
+    assert found.status_code == status, found.text
+    if pointer is not None:
+        assert pointer in [error["pointer"] for error in found.json()["errors"]]
+
+
+def test_only_who_may_write_federations_proposes_and_corrects(api: Api) -> None:
+    id_ = upload(api)["id"]
+    reader = api.key_with("federations:read", "experiments:write")
+    asked = api.post("/v1/federations/proposals", json={"id": id_}, key=reader)
+    assert asked.status_code == 403
+    assert put(api, id_, registration(), key=reader).status_code == 403
+
+
+def test_a_rejected_registration_is_corrected_without_the_file(api: Api) -> None:
+    id_ = upload(api)["id"]
+    reject(api, id_, "/federation/target", "is wrong")
+    kept = stored(api, id_).storage_key
+    corrected = put(api, id_, registration(federation={"target": "age"}))
+    assert corrected.status_code == 202, corrected.text
+    assert (corrected.json()["id"], corrected.json()["status"]) == (id_, "profiling")
+    assert corrected.json()["registration"]["federation"]["target"] == "age"
+    assert (stored(api, id_).storage_key, len(files_of(api))) == (kept, 1)
+    shown = corrected.json()["registration"]
+    assert put(api, id_, shown).status_code == 202, "what GET shows is accepted"
+
+
+def test_an_unused_federation_is_corrected_and_a_used_one_is_not(api: Api) -> None:
+    id_ = upload(api)["id"]
+    make_ready(api, id_)
+    assert put(api, id_, registration()).status_code == 200
+    other = registration(federation={"target": "age"})
+    assert put(api, id_, other).status_code == 202
+    make_ready(api, id_)
+    experiment = api.submit(spec_of({"id": id_}))["id"]
+    finish(api, experiment)
+    refused = put(api, id_, registration())
+    assert refused.status_code == 409
+    assert "upload it again" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"federation": {"path": "other.csv"}}, "/federation/path"),
+        ({"federation": {"id": UNKNOWN}}, "/federation/id"),
+        ({"federation": {"target": 5}}, "/federation/target"),
+        ({"name": ""}, "/name"),
+    ],
+)
+def test_a_faulty_correction_changes_nothing(
+    api: Api, change: dict[str, Any], pointer: str
+) -> None:
+    id_ = upload(api)["id"]
+    before = stored(api, id_).registration
+    refused = put(api, id_, registration(**change))
+    assert refused.status_code == 422, refused.text
+    assert pointer in [error["pointer"] for error in refused.json()["errors"]]
+    assert stored(api, id_).registration == before
+
+
+def test_a_deleted_federation_has_no_file_to_register(api: Api) -> None:
+    id_ = upload(api)["id"]
+    assert api.request("DELETE", f"/v1/federations/{id_}").status_code == 204
+    assert put(api, id_, registration()).status_code == 409
+    assert api.post("/v1/federations/proposals", json={"id": id_}).status_code == 409
+
+
+def test_an_experiment_by_id_alone_takes_what_was_registered(api: Api) -> None:
+    labels = {"group": {"a": "odd"}}
+    id_ = upload(api, value=registration(federation={"labels": labels}))["id"]
+    make_ready(api, id_)
+    value = {name: given for name, given in spec_of({}).items() if name != "fairness"}
+    value["federation"] = {"id": id_, "validation_fraction": 0.5}
+    checked = api.post("/v1/experiments?validate_only=true", json=value)
+    assert checked.status_code == 200, checked.text
+    found = api.submit(value)["spec"]
+    assert found["federation"]["target"] == "income"
+    assert found["federation"]["labels"] == labels
+    assert found["fairness"]["sensitive"] == ["group"]
+    assert found["fairness"]["minimum_group_size"] == 2

@@ -1,0 +1,238 @@
+"""Tags of answers: nobody is sent what they have, and nobody overwrites what they have not seen."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.api.service import SPEC, Api, finish
+
+POLICY = {"gates": SPEC["gates"]}
+TIGHTER = {"gates": [{**SPEC["gates"][0], "value": 1}]}
+TOTAL = {"book": "simulation", "figure": "leakage", "total": 21.0}
+
+
+def _plain(tag: str) -> str:
+    """The tag of an answer that is not compressed."""
+    return tag.replace('-gzip"', '"')
+
+
+def _zipped(tag: str) -> str:
+    return _plain(tag).removesuffix('"') + '-gzip"'
+
+
+@pytest.fixture
+def finished(api: Api) -> dict:
+    """An experiment with a report."""
+    body = api.submit()
+    finish(api, body["id"])
+    return body
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/experiments",
+        "/v1/experiments/{id}",
+        "/v1/experiments/{id}/rounds",
+        "/v1/experiments/{id}/report",
+        "/v1/experiments/{id}/report.html",
+        "/v1/experiments/{id}/report?reading=registry",
+        "/v1/experiments/{id}/report?reading=model-card",
+        "/v1/reports",
+        "/v1/federations/{federation_id}/profile",
+        "/v1/federations/{federation_id}/budget",
+        "/v1/federations/{federation_id}/disclosure",
+        "/v1/gates/policies",
+    ],
+)
+def test_what_a_client_has_is_not_sent_again(api: Api, finished: dict, path: str) -> None:
+    path = path.format(**finished)
+    answer = api.get(path)
+    tag = answer.headers["etag"]
+    for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        again = api.get(path, headers={"If-None-Match": known})
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"] == (_plain(tag) if known == "*" else tag)
+        for name in ("cache-control", "vary"):
+            assert again.headers[name] == answer.headers[name]
+        assert "content-type" not in again.headers
+    other = api.get(path, headers={"If-None-Match": '"other"'})
+    assert (other.status_code, other.content) == (200, answer.content)
+
+
+def test_a_tag_changes_with_the_answer(api: Api, finished: dict) -> None:
+    tag = api.get("/v1/experiments").headers["etag"]
+    api.submit()
+    assert api.get("/v1/experiments", headers={"If-None-Match": tag}).status_code == 200
+
+
+def test_only_reports_may_lie_in_a_cache(api: Api, finished: dict) -> None:
+    kept = {"/report", "/report.html", "/report/verification"}
+    for rest in (*kept, "", "/rounds", "/rounds.csv", "/privacy-ledger", "/fairness", "/bundle"):
+        answer = api.get(f"/v1/experiments/{finished['id']}{rest}")
+        assert answer.status_code == 200
+        expected = "private, no-cache" if rest in kept else "no-store"
+        assert answer.headers["cache-control"] == expected, rest
+    assert api.get(f"/v1/experiments/{finished['id']}/nothing").headers["cache-control"] == (
+        "no-store"
+    )
+
+
+def test_a_refusal_has_no_tag(api: Api) -> None:
+    answer = api.get("/v1/experiments/x", headers={"If-None-Match": "*"})
+    assert answer.status_code == 404
+    assert "etag" not in answer.headers
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+def test_a_budget_is_not_set_over_what_was_not_seen(api_on_both: Api) -> None:
+    api = api_on_both
+    path = f"/v1/federations/{api.submit()['federation_id']}/budget"
+    seen = api.get(path).headers["etag"]
+    first = api.request("PUT", path, json=TOTAL, headers={"If-Match": seen})
+    assert first.status_code == 200
+    late = api.request("PUT", path, json={**TOTAL, "total": 99}, headers={"If-Match": seen})
+    assert late.status_code == 412
+    assert late.json()["type"] == "/problems/precondition-failed"
+    now = api.get(path)
+    assert late.headers["etag"] == first.headers["etag"] == now.headers["etag"]
+    assert [one["total"] for one in now.json()["items"] if one["book"] == "simulation"] == [21.0]
+    # Nobody has to: as before, the last writer wins who does not ask.
+    assert api.request("PUT", path, json=TOTAL).status_code == 200
+
+
+def test_spending_meanwhile_does_not_refuse_a_total(api: Api) -> None:
+    path = f"/v1/federations/{api.submit()['federation_id']}/budget"
+    assert api.request("PUT", path, json=TOTAL).status_code == 200
+    seen = api.get(path)
+    api.submit()
+    spent = api.get(path, headers={"If-None-Match": seen.headers["etag"]})
+    assert spent.status_code == 200
+    assert spent.json() != seen.json()
+    higher = {**TOTAL, "total": 50.0}
+    for known in (seen.headers["etag"], _zipped(seen.headers["etag"])):
+        put = api.request("PUT", path, json=TOTAL, headers={"If-Match": known})
+        assert put.status_code == 200
+    # A total that comes, changes or goes is seen, also where it is of another figure.
+    for setting in (higher, {**TOTAL, "total": None}, {**TOTAL, "figure": "log_ratio"}):
+        known = api.get(path).headers["etag"]
+        assert api.request("PUT", path, json=setting).status_code == 200
+        late = api.request("PUT", path, json=higher, headers={"If-Match": known})
+        assert late.status_code == 412
+
+
+def test_a_policy_is_not_replaced_that_was_not_seen(api_on_both: Api) -> None:
+    api, path = api_on_both, "/v1/gates/policies/release"
+
+    def put(body: dict, **headers: str) -> int:
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        return int(api.request("PUT", path, json=body, headers=sent).status_code)
+
+    assert put(POLICY, If_Match="*") == 412
+    assert api.get(path).status_code == 404
+    assert put(POLICY, If_None_Match="*") == 201
+    assert put(TIGHTER, If_None_Match="*") == 412
+    seen = api.get(path).headers["etag"]
+    assert put(TIGHTER, If_Match=f'"other", {seen}') == 200
+    assert put(POLICY, If_Match=seen) == 412
+    assert api.get(path).json()["gates"][0]["value"] == 1
+    assert put(POLICY, If_Match="*") == 200
+
+
+def test_a_disclosure_policy_is_not_set_over_what_was_not_seen(api: Api) -> None:
+    path = f"/v1/federations/{api.submit()['federation_id']}/disclosure"
+    seen = {"If-Match": api.get(path).headers["etag"]}
+    set_ = {"minimum_group_size": 10}
+    assert api.request("PUT", path, json=set_, headers=seen).status_code == 200
+    assert api.request("PUT", path, json={}, headers=seen).status_code == 412
+    assert api.get(path).json()["minimum_group_size"] == 10
+
+
+# -- compressed ------------------------------------------------------------------------------------
+
+
+def test_large_answers_come_compressed_and_have_a_tag_of_their_own(
+    api: Api, finished: dict
+) -> None:
+    path = f"/v1/experiments/{finished['id']}/report"
+    plain = api.get(path, headers={"Accept-Encoding": "identity"})
+    with api.client.stream(
+        "GET", path, headers={"Authorization": f"Bearer {api.key}", "Accept-Encoding": "gzip"}
+    ) as answer:
+        sent = b"".join(answer.iter_raw())
+    assert answer.headers["content-encoding"] == "gzip"
+    assert len(sent) < len(plain.content) / 2
+    assert json.loads(gzip.decompress(sent)) == plain.json()
+    assert "Accept-Encoding" in answer.headers["vary"]
+    tag = answer.headers["etag"]
+    assert tag != plain.headers["etag"]
+    for known in (tag, f"W/{tag}", plain.headers["etag"]):
+        assert api.get(path, headers={"If-None-Match": known}).status_code == 304
+
+
+def test_pages_streams_and_bundles_are_not_compressed(api: Api, finished: dict) -> None:
+    id_ = finished["id"]
+    assert "content-encoding" not in api.get("/sign-in").headers
+    for path in (f"/v1/experiments/{id_}/events", f"/v1/experiments/{id_}/bundle"):
+        answer = api.get(path, headers={"Accept-Encoding": "gzip"})
+        assert answer.status_code == 200
+        assert "content-encoding" not in answer.headers
+
+
+# -- HEAD ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/health/live",
+        "/openapi.json",
+        "/docs",
+        "/sign-in",
+        "/v1/experiments",
+        "/v1/experiments/{id}/report.html",
+        "/v1/experiments/{id}/rounds.csv",
+        "/v1/experiments/{id}/events",
+        "/v1/experiments/{id}/nothing",
+    ],
+)
+def test_head_answers_as_get_without_a_body(api: Api, finished: dict, path: str) -> None:
+    path = path.format(**finished)
+    got, asked = api.get(path), api.request("HEAD", path)
+    assert (asked.status_code, asked.content) == (got.status_code, b"")
+    for name in ("content-type", "content-length", "etag", "cache-control"):
+        assert asked.headers.get(name) == got.headers.get(name)
+    known = {"If-None-Match": got.headers.get("etag", '"none"')}
+    expected = 304 if "etag" in got.headers and path.startswith("/v1/") else got.status_code
+    assert api.request("HEAD", path, headers=known).status_code == expected
+
+
+def test_head_of_a_stream_that_goes_on_ends(api: Api) -> None:
+    id_ = api.submit()["id"]
+    asked = api.request("HEAD", f"/v1/experiments/{id_}/events")
+    assert asked.headers["content-type"].startswith("text/event-stream")
+    assert api.client.app.state.resources.streams.open == 0
+
+
+# -- lists -----------------------------------------------------------------------------------------
+
+
+def test_a_list_leaves_specs_out_on_demand(api: Api) -> None:
+    whole = api.submit()
+    [full] = api.get("/v1/experiments").json()["items"]
+    [short] = api.get("/v1/experiments?omit=spec").json()["items"]
+    assert full["spec"] == whole["spec"]
+    assert short == {**full, "spec": None}
+
+
+def test_lists_link_to_their_next_page(api: Api) -> None:
+    ids = [api.submit(name)["id"] for name in [{**SPEC, "tags": ["a b"]}] * 3]
+    path, found = "/v1/experiments?limit=2&tag=a%20b", []
+    while path:
+        answer = api.get(path)
+        found += [one["id"] for one in answer.json()["items"]]
+        path = answer.links.get("next", {}).get("url")
+    assert sorted(found) == sorted(ids)

@@ -1,0 +1,133 @@
+"""Several API processes behind one port: what they share, and that they live and end together."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic, sleep
+
+import httpx
+import psutil
+import pytest
+
+from api.metrics import metric_names as names
+from benchmarks.served_api import make_key
+from models.database import Database
+from tests.api.metrics.scrapes import samples
+from tests.api.service import SCOPES, SPEC
+
+STOP_SECONDS = 10
+
+
+@dataclass
+class Pair:
+    """Two API processes and their parent."""
+
+    parent: subprocess.Popen[str]
+    http: httpx.Client
+
+    def children(self) -> list[psutil.Process]:
+        return psutil.Process(self.parent.pid).children()
+
+    @contextmanager
+    def only(self, place: int) -> Iterator[None]:
+        """While the block runs one of the two answers, because the other is suspended."""
+        other = self.children()[1 - place]
+        other.suspend()
+        try:
+            yield
+        finally:
+            other.resume()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = monotonic() + 90
+    while not condition():
+        assert monotonic() < deadline, "it did not happen in time"
+        sleep(0.1)
+
+
+@pytest.fixture
+def pair(sqlite_url: str, tmp_path: Path) -> Iterator[Pair]:
+    database = Database(sqlite_url)
+    _, key = make_key(database, "hospital", SCOPES, name="tests")
+    database.dispose()
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FEDAUDIT_")}
+    environment = {
+        **kept,
+        "FEDAUDIT_DATABASE_URL": sqlite_url,
+        "FEDAUDIT_BROKER_URL": f"filesystem://{tmp_path}/queue",
+        "FEDAUDIT_DATA_DIR": str(tmp_path),
+        "FEDAUDIT_API_PROCESSES": "2",
+    }
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        parent = subprocess.Popen(
+            [sys.executable, "-P", "-m", "api", "--fd", str(listener.fileno())],
+            env=environment,
+            pass_fds=[listener.fileno()],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+        )
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    # No connection is kept: each request goes to whichever process takes it.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    headers = {"Authorization": f"Bearer {key}"}
+    with httpx.Client(
+        base_url=url, headers=headers, limits=limits, timeout=60, trust_env=False
+    ) as http:
+        found = Pair(parent, http)
+        try:
+            wait_for(lambda: len(found.children()) == 2)
+            for place in (0, 1):
+                with found.only(place):
+                    assert http.get("/health/ready").status_code == 200
+            yield found
+        finally:
+            if parent.poll() is None:
+                parent.kill()
+            if parent.stderr is not None and not parent.stderr.closed:
+                parent.communicate()
+
+
+def test_they_share_what_counts_live_and_end_together(pair: Pair) -> None:
+    http = pair.http
+    same = {"Idempotency-Key": "once"}
+    made = []
+    for place in (0, 1):
+        with pair.only(place):
+            made.append(http.post("/v1/experiments", json=SPEC, headers=same).json()["id"])
+    assert made[0] == made[1]
+    counted = {"method": "POST", "route": "/v1/experiments", "status": "2xx"}
+    for place in (0, 1):
+        with pair.only(place):
+            found = samples(http.get("/metrics").text)
+        assert found[f"{names.REQUESTS}_count", frozenset(counted.items())] == 2
+        assert found[names.DATABASE_UP, frozenset()] == 1
+    # What is done by one process is news on a stream of the other.
+    with pair.only(0):
+        stream = http.stream("GET", f"/v1/experiments/{made[0]}/events")
+        lines = stream.__enter__().iter_lines()
+        assert next(lines) == "event: status.changed"
+        pair.children()[1].resume()
+        pair.children()[0].suspend()
+        http.post(f"/v1/experiments/{made[0]}/cancel")
+        pair.children()[0].resume()
+        assert any('"cancelled"' in line for line in lines)
+    stream.__exit__(None, None, None)
+    # One that dies is replaced, and the other answers meanwhile.
+    [first, second] = pair.children()
+    first.kill()
+    assert http.get("/health/live").status_code == 200
+    wait_for(lambda: second in pair.children() and len(pair.children()) == 2)
+    children = pair.children()
+    with http.stream("GET", f"/v1/experiments/{made[0]}/events"):
+        pair.parent.send_signal(signal.SIGTERM)
+        assert pair.parent.wait(STOP_SECONDS + 5) == 0
+    assert not any(child.is_running() for child in children)
+    assert "Traceback" not in pair.parent.communicate()[1]

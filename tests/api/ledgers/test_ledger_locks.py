@@ -1,0 +1,133 @@
+"""Rounds and reservations of one ledger that come at the same moment: nothing is lost, and whatever
+takes long is computed before anybody has to wait for it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import api.services.ledgers.round_posting as posting
+import api.services.ledgers.round_reservation as reservation
+from fedaudit.privacy.declared import histories
+from tests.api.ledgers.trainings import (
+    CENTRAL,
+    GAUSSIAN,
+    POISSON,
+    declared,
+    epsilon,
+    opened,
+    post,
+    reserve,
+)
+from tests.api.service import Api
+
+_BEHIND_SECONDS = 1.0
+"""Long enough for a round to be entered by whoever does not wait for the lock."""
+
+
+def test_a_round_declared_while_another_is_reserved_is_charged(
+    api_on_both: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = api_on_both
+    federation = api.submit()["federation_id"]
+    ledger = opened(api, federation_id=federation)
+    decide, rounds = reservation._decide, []
+    costly = declared(1, ["a"], {**GAUSSIAN, "steps": 5})
+
+    def meanwhile(*options: Any) -> Any:
+        # The reservation has read what was spent, and books that and its own when it has decided.
+        one = threading.Thread(target=post, args=(api, ledger, costly))
+        one.start()
+        one.join(_BEHIND_SECONDS)
+        rounds.append(one)
+        return decide(*options)
+
+    monkeypatch.setattr(reservation, "_decide", meanwhile)
+    assert reserve(api, ledger, 2, ["b"])["admitted"] == ["b"]
+    for one in rounds:
+        one.join()
+    assert api.get(f"/v1/ledgers/{ledger}").json()["rounds"] == 1
+    [budget] = [
+        one
+        for one in api.get(f"/v1/federations/{federation}/budget").json()["items"]
+        if (one["book"], one["observer"]) == ("release", "server")
+    ]
+    assert budget["spent"] == pytest.approx(epsilon(api, ledger), rel=1e-9)
+
+
+@contextmanager
+def _locked(module: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
+    """Notes for each loss distribution whether it is composed within the transaction."""
+    inside = threading.local()
+    found: list[bool] = []
+    name = "_enter" if module is posting else "_reserve"
+    enter, exact = getattr(module, name), histories.exact_epsilon
+
+    def entering(*options: Any) -> Any:
+        inside.locked = True
+        try:
+            return enter(*options)
+        finally:
+            inside.locked = False
+
+    def composed(*options: Any, **more: Any) -> Any:
+        before = exact.cache_info().misses
+        value = exact(*options, **more)
+        if exact.cache_info().misses > before:
+            found.append(getattr(inside, "locked", False))
+        return value
+
+    monkeypatch.setattr(module, name, entering)
+    monkeypatch.setattr(histories, "exact_epsilon", composed)
+    yield found
+
+
+def _in_between(module: Any, monkeypatch: pytest.MonkeyPatch, once: Any) -> None:
+    """Does something once, when what is needed was computed and nothing is locked yet."""
+    before = module._compute_beforehand
+
+    def lose(*options: Any) -> Any:
+        found = before(*options)
+        monkeypatch.setattr(module, "_compute_beforehand", before)
+        once()
+        return found
+
+    monkeypatch.setattr(module, "_compute_beforehand", lose)
+
+
+@pytest.mark.parametrize("module", [posting, reservation])
+def test_whoever_loses_a_race_computes_again_before_the_lock(
+    api: Api, monkeypatch: pytest.MonkeyPatch, module: Any
+) -> None:
+    noise = 2.1 if module is posting else 2.2
+    event = {**POISSON, "noise_multiplier": noise}
+    ledger = opened(api, CENTRAL, accountant="pld", budget={"epsilon": 0.1})
+    histories.exact_epsilon.cache_clear()
+    with _locked(module, monkeypatch) as composed:
+        _in_between(module, monkeypatch, lambda: post(api, ledger, declared(1, ["b"], event)))
+        if module is posting:
+            assert post(api, ledger, declared(2, ["a"], event)).status_code == 200
+        else:
+            assert reserve(api, ledger, 2, ["a"], event)["admitted"] == []
+    assert composed
+    assert not any(composed)
+
+
+def test_a_ledger_that_never_stands_still_is_entered_all_the_same(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = opened(api, CENTRAL, accountant="pld", budget={"epsilon": 0.1})
+    before, number = posting._compute_beforehand, iter(range(1, 100))
+
+    def lose(*options: Any) -> Any:
+        found = before(*options)
+        with monkeypatch.context() as calm:
+            calm.setattr(posting, "_compute_beforehand", before)
+            post(api, ledger, declared(next(number), ["b"], POISSON))
+        return found
+
+    monkeypatch.setattr(posting, "_compute_beforehand", lose)
+    assert post(api, ledger, declared(50, ["a"], POISSON)).status_code == 200
+    assert next(number) > 2

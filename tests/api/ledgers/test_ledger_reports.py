@@ -1,0 +1,155 @@
+"""What is said of a training elsewhere, signed and verified, and what is found of lies."""
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from fedaudit.ledger.bundle import opened_bundle
+from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
+from models.tables.declared.declared_entries import DeclaredEntry
+from models.tables.declared.declared_rounds import DeclaredTally
+from tests.api.ledgers.trainings import CENTRAL, POISSON, declared, group, opened, post
+from tests.api.service import KEY, Api
+from workers.proof.declared_signing import DeclaredLedgerSigner
+
+
+def signed(api: Api) -> int:
+    """What the sweeper signs."""
+    return DeclaredLedgerSigner(api.database, KEY, seconds=0.0).sign_waiting(10)
+
+
+def test_a_bundle_is_valid_although_names_grow(api_on_both: Api, tmp_path: Path) -> None:
+    api = api_on_both
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a", "b"], failures=["c"]))
+    assert (signed(api), signed(api)) == (1, 0)
+    post(api, ledger, declared(2, ["d"]), declared(3, ["a"]))
+    assert signed(api) == 1
+    # What came after the newest signature is not in the bundle.
+    post(api, ledger, declared(4, ["e"]))
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(api.get(f"/v1/ledgers/{ledger}/bundle").content)
+    with opened_bundle(path) as evidence:
+        found = verify(evidence, trusted=[KEY.public])
+    assert (found.verdict, found.entries, found.experiment_id) == (VALID, 4, ledger)
+    with opened_bundle(path) as evidence:
+        assert verify(evidence).verdict == UNTRUSTED
+    told = api.get(f"/v1/ledgers/{ledger}/report/verification").json()
+    assert told["valid"]
+    assert [one["name"] for one in told["checks"] if one["outcome"] != "pass"] == ["ledger.waiting"]
+
+
+@pytest.mark.parametrize("change", ["epsilon", "event"])
+def test_an_altered_entry_is_found_and_never_signed(api: Api, change: str) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]), declared(2, ["a"]))
+    signed(api)
+    with api.database.read() as session:
+        row = session.get(DeclaredEntry, (ledger, 2, 0, "client", "server"))
+        assert row is not None
+        assert row.epsilons is not None
+    values: dict[str, Any] = {"epsilons": row.epsilons / 2}
+    if change == "event":
+        values = {"event": '{"kind":"gaussian","noise_multiplier":80}'}
+    with api.database.write() as session:
+        mine = (DeclaredEntry.ledger_id == ledger, DeclaredEntry.round == 2)
+        session.execute(update(DeclaredEntry).where(*mine).values(**values))
+    told = api.get(f"/v1/ledgers/{ledger}/report/verification").json()
+    assert (told["valid"], told["verdict"]) == (False, ALTERED)
+
+    fresh = opened(api)
+    post(api, fresh, declared(2, ["a"]))
+    with api.database.write() as session:
+        mine = (DeclaredEntry.ledger_id == fresh, DeclaredEntry.round == 2)
+        session.execute(update(DeclaredEntry).where(*mine).values(**values))
+    assert signed(api) == 0
+
+
+def test_a_report_of_other_counts_than_its_entries_is_found_and_never_signed(api: Api) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]), declared(2, ["a"]))
+    with api.database.write() as session:
+        one = {"counts": session.get(DeclaredTally, (ledger, 0)).counts // 2}  # type: ignore[union-attr]
+        session.execute(update(DeclaredTally).values(**one))
+    assert signed(api) == 0
+    told = api.get(f"/v1/ledgers/{ledger}/report/verification").json()
+    failed = {one["name"] for one in told["checks"] if one["outcome"] == "fail"}
+    assert "report.epsilon_max" in failed
+
+
+def test_all_is_marked_as_declared_and_small_groups_are_suppressed(api: Api) -> None:
+    ledger = opened(api)
+    groups = {
+        "sex": {"f": group(20, 5, 40, 10), "m": group(50, 5, 30, 10)},
+        "age": {"old": group(3, 1, 2, 1), "young": group(67, 9, 68, 19)},
+    }
+    post(api, ledger, declared(1, ["a"], groups=groups), declared(2, ["b"]))
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    assert report["guarantee"]["kind"] == report["guarantee"]["label"] == "declared"
+    assert report["guarantee"]["in_force"] is None
+    assert report["declared"] is True
+    assert report["verdict"].startswith("As declared by the trainer")
+    by_name = {one["attribute"]: one for one in report["fairness"]}
+    gap = by_name["sex"]["metrics"]["demographic_parity_difference"]["value"]
+    assert gap == pytest.approx(55 / 95 - 25 / 75)
+    assert all(one["suppressed"] for one in by_name["age"]["groups"])
+    assert by_name["age"]["metrics"]["demographic_parity_difference"]["value"] is None
+    assert report["fairness_round"] == 1
+    page = api.get(f"/v1/ledgers/{ledger}/report", headers={"Accept": "text/html"})
+    assert "as declared by the trainer" in page.text
+    assert "formal" not in page.text.replace("information", "")
+
+
+def test_clients_who_come_too_often_contradict_the_sampling(api: Api) -> None:
+    honest, lying = opened(api, CENTRAL), opened(api, CENTRAL, population=1000)
+    rounds = range(1, 21)
+    post(api, honest, *(declared(one, [f"c{one}", "a"], POISSON) for one in rounds))
+    post(api, lying, *(declared(one, ["a", "b", "c"], POISSON) for one in rounds))
+    assert api.get(f"/v1/ledgers/{honest}/report").json()["contradictions"]
+    found = api.get(f"/v1/ledgers/{lying}/report").json()
+    assert "one client was named in 20 of 20 rounds" in found["contradictions"][0]
+    assert "contradicts itself" in found["verdict"]
+    gate = {"figure": "epsilon_max", "op": "le", "value": 100, "allow_declared": True}
+    body = {"ledger_id": lying, "gates": [gate]}
+    assert api.post("/v1/gates/evaluations", json=body).json()["outcome"] == (
+        "insufficient_evidence"
+    )
+
+
+def test_gates_take_a_trainers_word_only_where_they_say_so(api: Api) -> None:
+    ledger = opened(api)
+    groups = {"sex": {"f": group(20, 5, 40, 10), "m": group(50, 5, 30, 10)}}
+    post(api, ledger, declared(1, ["a"], groups=groups))
+    bounds = {"epsilon_max": 5, "demographic_parity_difference": 0.1, "participations_max": 1}
+    gates = [{"figure": name, "op": "le", "value": value} for name, value in bounds.items()]
+    body: dict[str, Any] = {"ledger_id": ledger, "gates": gates}
+    answer = api.post("/v1/gates/evaluations", json=body).json()
+    assert {one["outcome"] for one in answer["gates"]} == {"insufficient_evidence"}
+    body["gates"] = [{**gate, "allow_declared": True} for gate in gates]
+    answer = api.post("/v1/gates/evaluations", json=body).json()
+    assert [one["outcome"] for one in answer["gates"]] == ["pass", "fail", "pass"]
+    assert (answer["ledger_id"], answer["experiment_id"]) == (ledger, None)
+
+
+def test_files_of_entries_have_the_form_of_those_of_runs(api: Api) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a", "b"]), declared(2, ["b"]))
+    page = api.get(f"/v1/ledgers/{ledger}/privacy-ledger?limit=2").json()
+    rest = api.get(
+        f"/v1/ledgers/{ledger}/privacy-ledger?limit=2&cursor={page['next_cursor']}"
+    ).json()
+    assert [(one["round"], one["subject"]) for one in page["items"] + rest["items"]] == [
+        (1, "a"),
+        (1, "b"),
+        (2, "b"),
+    ]
+    csv = api.get(f"/v1/ledgers/{ledger}/privacy-ledger.csv").text.splitlines()
+    assert len(csv) == 4
+    lines = api.get(f"/v1/ledgers/{ledger}/privacy-ledger.ndjson").text.splitlines()
+    assert len(lines) == 3
+    with zipfile.ZipFile(io.BytesIO(api.get(f"/v1/ledgers/{ledger}/bundle").content)) as bundle:
+        assert "ledger.ndjson" in bundle.namelist()

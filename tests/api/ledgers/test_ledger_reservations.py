@@ -1,0 +1,125 @@
+"""Whether a round may run, asked before anybody trains."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.ledgers.trainings import (
+    CENTRAL,
+    GAUSSIAN,
+    LOCAL,
+    POISSON,
+    declared,
+    epsilon,
+    opened,
+    post,
+    reserve,
+)
+from tests.api.service import Api
+
+
+def test_clients_without_room_are_refused_and_others_admitted(api_on_both: Api) -> None:
+    api = api_on_both
+    probe = opened(api)
+    post(api, probe, declared(1, ["a"]), declared(2, ["a"]))
+    ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
+    post(api, ledger, declared(1, ["a"]), declared(2, ["a", "b"]))
+    answer = reserve(api, ledger, 3, ["a", "b", "c"])
+    assert answer["admitted"] == ["b", "c"]
+    assert [one["subject"] for one in answer["refused"]] == ["a"]
+    assert "of a budget of" in answer["refused"][0]["reason"]
+    # The round is a fact, whoever took part in it: it is charged, and told.
+    told = post(api, ledger, declared(3, ["a", "b"])).json()["rounds"][0]
+    assert (told["over_budget"], told["reservation"]) == (1, "other")
+    assert api.get(f"/v1/ledgers/{ledger}").json()["over_budget"] == 1
+
+
+def test_what_is_reserved_counts_until_it_is_declared_or_released(api: Api) -> None:
+    probe = opened(api)
+    post(api, probe, declared(1, ["a"]), declared(2, ["a"]))
+    ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
+    assert reserve(api, ledger, 1, ["a"])["admitted"] == ["a"]
+    assert reserve(api, ledger, 2, ["a"])["admitted"] == ["a"]
+    assert reserve(api, ledger, 3, ["a"])["admitted"] == []
+    # The same round again takes the place of what was held for it.
+    assert reserve(api, ledger, 2, ["a"])["admitted"] == ["a"]
+    path = f"/v1/ledgers/{ledger}/rounds/2/reservation"
+    assert api.request("DELETE", path).status_code == 204
+    assert api.request("DELETE", path).status_code == 404
+    assert reserve(api, ledger, 3, ["a"])["admitted"] == ["a"]
+    told = post(api, ledger, declared(1, ["a"])).json()["rounds"][0]
+    assert told["reservation"] == "reserved"
+    assert reserve(api, ledger, 4, ["a"])["admitted"] == []
+    late = api.post(
+        f"/v1/ledgers/{ledger}/rounds/1/reservation",
+        json={"event": GAUSSIAN, "participants": ["a"]},
+    )
+    assert late.status_code == 409
+
+
+def test_a_round_that_everyone_pays_for_needs_room_for_everyone(api: Api) -> None:
+    probe = opened(api, CENTRAL)
+    post(api, probe, declared(1, ["a"], POISSON))
+    ledger = opened(api, CENTRAL, budget={"epsilon": epsilon(api, probe)})
+    assert reserve(api, ledger, 1, ["a"], POISSON)["admitted"] == ["a"]
+    post(api, ledger, declared(1, ["a"], POISSON))
+    # A client that was never drawn has paid as well.
+    answer = reserve(api, ledger, 2, ["b"], POISSON)
+    assert answer["admitted"] == []
+    assert answer["reason"].startswith("the round is charged to everyone")
+
+
+def test_an_order_without_a_bound_opens_no_budget(api: Api) -> None:
+    records = {**LOCAL, "mechanism": "gaussian", "unit": "record", "observer": "final_model"}
+    terms = {**records, "adjacency": "add-or-remove-one"}
+    probe = opened(api, terms)
+    post(api, probe, declared(1, ["a"]))
+    ledger = opened(api, {**terms, "budget": {"epsilon": epsilon(api, probe)}})
+    # At Renyi orders below 1.6 dp-accounting finds no bound for this event, which is another's.
+    unbounded = {"kind": "poisson-gaussian", "rate": 0.125, "noise_multiplier": 1.1}
+    post(api, ledger, declared(1, ["a"]), declared(2, ["b"], unbounded))
+    assert epsilon(api, ledger) > epsilon(api, probe)
+    assert reserve(api, ledger, 3, ["a"])["admitted"] == []
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_federations_budget_is_charged(api_on_both: Api, rounds: int) -> None:
+    api = api_on_both
+    federation = api.submit()["federation_id"]
+    probe = opened(api)
+    post(api, probe, *(declared(one, ["a"]) for one in range(1, rounds + 1)))
+    total = epsilon(api, probe)
+    key = {"book": "release", "figure": "epsilon", "delta": 1e-5, "observer": "server"}
+    setting = {**key, "adjacency": "replace-one", "total": total}
+    path = f"/v1/federations/{federation}/budget"
+    assert api.request("PUT", path, json=setting).status_code == 200
+
+    ledger = opened(api, federation_id=federation)
+    for one in range(1, rounds + 1):
+        assert reserve(api, ledger, one, ["a"])["admitted"] == ["a"]
+        post(api, ledger, declared(one, ["a"]))
+    assert _budget(api, path)["spent"] == pytest.approx(total, rel=1e-9)
+    assert _budget(api, path)["declared"] == _budget(api, path)["spent"]
+    answer = reserve(api, ledger, rounds + 1, ["a"])
+    assert (answer["admitted"], answer["reserved"]) == ([], False)
+    assert "federation" in answer["reason"]
+    # What ran all the same is booked, room or not; another ledger finds none.
+    post(api, ledger, declared(rounds + 1, ["a"]))
+    assert _budget(api, path)["spent"] > total
+    other = opened_with(api, federation)
+    assert other.status_code == 409
+    assert other.json()["type"] == "/problems/budget-exhausted"
+
+
+def _budget(api: Api, path: str) -> Any:
+    [found] = [
+        one
+        for one in api.get(path).json()["items"]
+        if (one["book"], one["figure"], one["observer"]) == ("release", "epsilon", "server")
+    ]
+    return found
+
+
+def opened_with(api: Api, federation: str) -> Any:
+    """The answer to a ledger that charges a federation."""
+    return api.post("/v1/ledgers", json={**LOCAL, "federation_id": federation})

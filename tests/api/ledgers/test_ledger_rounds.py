@@ -1,0 +1,217 @@
+"""Rounds of trainings elsewhere: what they cost, and how somebody would cheat."""
+
+from typing import Any
+
+import dp_accounting
+import pytest
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+
+from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from tests.api.ledgers.trainings import (
+    CENTRAL,
+    LOCAL,
+    POISSON,
+    declared,
+    epsilon,
+    opened,
+    post,
+)
+from tests.api.service import Api
+
+FIXED = {"kind": "fixed-gaussian", "clients": 10, "population": 100, "noise_multiplier": 4.0}
+ZERO_OUT = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
+
+
+def library(event: Any, count: int, relation: Any) -> float:
+    """The epsilon by dp-accounting alone."""
+    accountant = RdpAccountant(list(RDP_ORDERS), relation).compose(event, count)
+    return float(accountant.get_epsilon(1e-5))
+
+
+def test_epsilon_is_that_of_dp_accounting(api_on_both: Api) -> None:
+    api = api_on_both
+    gaussian = dp_accounting.GaussianDpEvent
+    sampled = dp_accounting.PoissonSampledDpEvent(0.1, gaussian(1.1))
+    poisson = opened(api, CENTRAL)
+    post(api, poisson, *(declared(one, ["a"], POISSON) for one in range(1, 31)))
+    assert epsilon(api, poisson) == pytest.approx(library(sampled, 30, ZERO_OUT), rel=1e-12)
+
+    steps = opened(
+        api, {**CENTRAL, "mechanism": "gaussian", "unit": "record", "observer": "server"}
+    )
+    post(api, steps, declared(1, ["silo"], {**POISSON, "steps": 30}))
+    assert epsilon(api, steps) == pytest.approx(library(sampled, 30, ZERO_OUT), rel=1e-12)
+
+    local = opened(api)
+    post(api, local, *(declared(one, ["a", "b"] if one < 4 else ["b"]) for one in range(1, 6)))
+    # Of two uploads a replaced client moves both ends: half the noise multiplier.
+    assert epsilon(api, local) == pytest.approx(library(gaussian(4.0), 5, REPLACE), rel=1e-12)
+
+
+def test_a_tighter_accountant_gives_its_own_figure(api: Api) -> None:
+    ledger = opened(api, CENTRAL, accountant="pld")
+    post(api, ledger, *(declared(one, ["a"], POISSON) for one in range(1, 4)))
+    sampled = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.1))
+    exact = PLDAccountant(ZERO_OUT, 1e-4).compose(sampled, 3).get_epsilon(1e-5)
+    assert epsilon(api, ledger) == pytest.approx(exact, rel=1e-12)
+    assert exact < library(sampled, 3, ZERO_OUT)
+
+
+def test_who_may_have_uploaded_is_charged(api: Api) -> None:
+    failing, answering = opened(api), opened(api)
+    post(api, failing, declared(1, ["a"], failures=["b"]), declared(2, [], failures=["b"]))
+    post(api, answering, declared(1, ["a", "b"]), declared(2, ["b"]))
+    assert epsilon(api, failing) == epsilon(api, answering) > 0
+    lines = api.get(f"/v1/ledgers/{failing}/privacy-ledger?client=b").json()["items"]
+    assert [line["release"] for line in lines] == [1, 1]
+    assert {line["guarantee"] for line in lines} == {"declared"}
+
+
+def test_rounds_of_secret_samples_are_charged_to_everyone_and_name_nobody(api: Api) -> None:
+    ledger = opened(api, CENTRAL)
+    answer = post(api, ledger, declared(1, ["a"], POISSON), declared(2, ["b"], POISSON))
+    assert {one["charged"] for one in answer.json()["rounds"]} == {"population"}
+    lines = api.get(f"/v1/ledgers/{ledger}/privacy-ledger").json()["items"]
+    assert [(line["subject"], line["subject_kind"]) for line in lines] == [
+        ("everyone", "population")
+    ] * 2
+
+
+def test_a_release_without_noise_leaves_no_bound(api: Api) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a", "b"]), declared(2, ["b"], {"kind": "none"}))
+    [figure] = api.get(f"/v1/ledgers/{ledger}").json()["epsilon"]
+    assert figure["value"] is None
+    assert "without noise" in figure["reason"]
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    assert "nothing bounds what they reveal" in report["verdict"]
+    assert api.get(f"/v1/ledgers/{ledger}/report/verification").json()["valid"]
+
+
+def test_metric_privacy_is_counted_as_leakage(api: Api) -> None:
+    metric = {name: LOCAL[name] for name in ("name", "observer", "unit", "population")}
+    ledger = opened(api, {**metric, "mechanism": "laplace-l2", "budget": {"leakage": 70}})
+    event = {"kind": "laplace-l2", "n": 61, "noise_multiplier": 3, "radius": 1.0, "clip": 0.5}
+    post(api, ledger, declared(1, ["a"], event), declared(2, ["a", "b"], event))
+    shown = api.get(f"/v1/ledgers/{ledger}").json()
+    assert shown["epsilon"] == []
+    assert shown["leakage_max"] == 2 * 61 / 3
+    assert shown["log_ratio_max"] == pytest.approx(2 * 61 / 3)
+    other = post(api, ledger, declared(3, ["a"], {**event, "radius": 2.0}))
+    assert other.json()["errors"][0]["pointer"] == "/rounds/0/event/radius"
+    assert api.get(f"/v1/ledgers/{ledger}/report/verification").json()["valid"]
+
+
+def test_the_same_round_again_is_answered_alike_and_another_is_refused(api_on_both: Api) -> None:
+    api = api_on_both
+    ledger = opened(api)
+    first = post(api, ledger, declared(1, ["a", "b"], failures=["c"]))
+    before = api.get(f"/v1/ledgers/{ledger}").json()
+    again = post(api, ledger, declared(1, ["b", "a"], failures=["c"]))
+    assert (again.status_code, again.json()) == (200, first.json())
+    longer = post(api, ledger, declared(1, ["a", "b"], failures=["c"]), declared(2, ["a"]))
+    assert longer.json()["rounds"][0] == first.json()["rounds"][0]
+    assert longer.json()["rounds"][1]["chain_head"] != before["chain_head"]
+    cheaper = post(api, ledger, declared(1, ["a"], failures=["c"]))
+    assert (cheaper.status_code, cheaper.json()["round"]) == (409, 1)
+
+
+def test_a_round_that_comes_late_is_refused_and_its_gap_is_told(api: Api) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(2, ["a"]), declared(6, ["a"]))
+    late = post(api, ledger, declared(3, ["a"]), declared(7, ["a"]))
+    assert (late.status_code, late.json()["round"]) == (409, 3)
+    shown = api.get(f"/v1/ledgers/{ledger}").json()
+    assert (shown["rounds"], shown["gaps"], shown["missing_rounds"]) == (2, [[1, 1], [3, 5]], 4)
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    assert report["ledger"]["missing_rounds"] == 4
+    assert "4 numbers below round 6 never declared" in report["verdict"]
+
+
+def test_every_fault_is_named_at_once_and_nothing_is_entered(api: Api) -> None:
+    ledger = opened(api, population=3)
+    answer = post(
+        api,
+        ledger,
+        declared(1, ["a"]),
+        declared(2, ["a", "a", "everyone"], {"kind": "gaussian", "noise_multiplier": 0}),
+        declared(3, ["b", "c", "d"], POISSON, failures=["b"]),
+        {"round": 3, "event": {"kind": "shuffled"}, "participants": []},
+        declared(2, [], groups={"sex": {"f": {"true_positives": -1}}}),
+    )
+    assert answer.status_code == 422
+    pointers = [one["pointer"] for one in answer.json()["errors"]]
+    assert pointers == [
+        "/rounds/1/event/noise_multiplier",
+        "/rounds/2/participants/2",
+        "/rounds/2/failures/0",
+        "/rounds/2/event/kind",
+        "/rounds/3/event/kind",
+        "/rounds/4/groups/sex/f/true_positives",
+        "/rounds/4/groups/sex/f/false_positives",
+        "/rounds/4/groups/sex/f/true_negatives",
+        "/rounds/4/groups/sex/f/false_negatives",
+    ]
+    assert api.get(f"/v1/ledgers/{ledger}").json()["rounds"] == 0
+
+
+@pytest.mark.parametrize(
+    ("terms", "event", "pointer"),
+    [
+        (LOCAL, POISSON, "kind"),  # the server sees who was drawn
+        (CENTRAL, FIXED, "kind"),  # a fixed cohort has no bound under zero-out
+        ({**CENTRAL, "adjacency": "replace-one"}, POISSON, "kind"),
+        ({**CENTRAL, "adjacency": "replace-one"}, {**FIXED, "population": 1000}, "population"),
+        (LOCAL, {"kind": "laplace-l2", "n": 1, "noise_multiplier": 1, "radius": 1, "clip": 1}, ""),
+    ],
+)
+def test_events_that_cost_less_than_they_do_are_refused(
+    api: Api, terms: Any, event: Any, pointer: str
+) -> None:
+    answer = post(api, opened(api, terms), declared(1, ["a"], event))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == f"/rounds/0/event/{pointer or 'kind'}"
+
+
+def test_more_clients_than_were_drawn_are_refused(api: Api) -> None:
+    ledger = opened(api, {**CENTRAL, "adjacency": "replace-one"})
+    names = [f"c{one}" for one in range(11)]
+    assert post(api, ledger, declared(1, names[:10], FIXED)).status_code == 200
+    answer = post(api, ledger, declared(2, names, FIXED))
+    assert answer.json()["errors"][0]["pointer"] == "/rounds/0/participants"
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"delta": None}, "/delta"),
+        ({"adjacency": "add-or-remove-one"}, "/adjacency"),
+        ({"mechanism": "gaussian-central"}, "/observer"),
+        ({"subjects": ["a", "b"]}, "/subjects"),
+        ({"budget": {"leakage": 3}}, "/budget"),
+        ({"federation_id": "01a20515-65f5-745e-a249-25febea38909"}, "/federation_id"),
+    ],
+)
+def test_terms_that_do_not_fit_are_refused(api: Api, change: dict[str, Any], pointer: str) -> None:
+    answer = api.post("/v1/ledgers", json={**LOCAL, **change})
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+
+
+def test_other_names_than_the_listed_ones_are_refused(api: Api) -> None:
+    ledger = opened(api, population=2, subjects=["a", "b"])
+    answer = post(api, ledger, declared(1, ["a", "a2"]))
+    assert answer.json()["errors"][0]["pointer"] == "/rounds/0/participants/1"
+
+
+def test_a_ledger_is_its_projects_alone_and_needs_scopes(api: Api) -> None:
+    ledger = opened(api)
+    stranger = api.key_with("experiments:read", "experiments:write", project="elsewhere")
+    assert api.get(f"/v1/ledgers/{ledger}", key=stranger).status_code == 404
+    assert api.get("/v1/ledgers", key=stranger).json()["items"] == []
+    reader = api.key_with("experiments:read")
+    refused = api.post(f"/v1/ledgers/{ledger}/rounds", json={"rounds": []}, key=reader)
+    assert refused.status_code == 403
+    assert api.get(f"/v1/ledgers/{ledger}/privacy-ledger", key=reader).status_code == 403
+    assert [one["id"] for one in api.get("/v1/ledgers").json()["items"]] == [ledger]

@@ -1,0 +1,288 @@
+"""What whoever may write the database gets signed of a declared ledger: nothing that was changed.
+
+Each test changes what is stored behind the API's back, and asks the signer afterwards.
+"""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, select, update
+
+import workers.proof.declared_signing as signing
+from fedaudit.ledger.chain import genesis, link
+from fedaudit.ledger.checkpoints import DATABASE, TRAINER, Checkpoint
+from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.envelope import Envelope
+from models.repositories import DeclaredPartRepository
+from models.tables.declared.declared_entries import DeclaredEntry
+from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.tables.declared.declared_proofs import DeclaredCheckpoint, DeclaredReport
+from models.tables.declared.declared_rounds import DeclaredRoundRow, DeclaredTally
+from tests.api.ledgers.trainings import CENTRAL, POISSON, declared, group, opened, post
+from tests.api.service import KEY, Api
+from workers.proof.declared_signing import DeclaredLedgerSigner
+
+GROUPS = {"sex": {"f": group(20, 5, 40, 10), "m": group(50, 5, 30, 10)}}
+BETTER = {"sex": {"f": group(55, 5, 30, 10), "m": group(50, 5, 30, 10)}}
+
+
+def signer(api: Api, key: SigningKey = KEY) -> DeclaredLedgerSigner:
+    """A process that has just begun: it remembers nothing."""
+    return DeclaredLedgerSigner(api.database, key, seconds=0.0)
+
+
+def sign(api: Api, key: SigningKey = KEY) -> int:
+    return signer(api, key).sign_waiting(10)
+
+
+def newest(api: Api, ledger: str) -> Checkpoint:
+    with api.database.read() as session:
+        envelope = DeclaredPartRepository(session, api.project_id).envelopes(ledger)[-1]
+    return Checkpoint.of(Envelope.from_dict(envelope))
+
+
+def change(api: Api, table: Any, *where: Any, **values: Any) -> None:
+    with api.database.write() as session:
+        session.execute(update(table).where(*where).values(**values))
+
+
+def failed(api: Api, ledger: str) -> set[str]:
+    checks = api.get(f"/v1/ledgers/{ledger}/report/verification").json()["checks"]
+    return {one["name"] for one in checks if one["outcome"] == "fail"}
+
+
+def unchecked(api: Api, ledger: str) -> set[str]:
+    checks = api.get(f"/v1/ledgers/{ledger}/report/verification").json()["checks"]
+    return {one["name"] for one in checks if one["outcome"] == "unchecked"}
+
+
+@pytest.mark.parametrize("signed_before", [False, True])
+def test_a_tally_that_entries_do_not_charge_is_not_signed(
+    api_on_both: Api, signed_before: bool
+) -> None:
+    api = api_on_both
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a", "b"]), declared(2, ["a"]))
+    if signed_before:
+        assert sign(api) == 1
+    post(api, ledger, declared(3, ["b"]))
+    with api.database.read() as session:
+        tally = session.get(DeclaredTally, (ledger, 0))
+    assert tally is not None
+    change(api, DeclaredTally, DeclaredTally.ledger_id == ledger, counts=tally.counts // 2)
+    assert sign(api) == 0
+
+
+@pytest.mark.parametrize("signed_before", [False, True])
+@pytest.mark.parametrize("values", [{"groups": BETTER}, {"failures": 0}, {"reserved": "reserved"}])
+def test_what_a_round_declared_cannot_be_changed_afterwards(
+    api: Api, values: dict[str, Any], signed_before: bool
+) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"], groups=GROUPS, failures=["b"]), declared(2, ["a"]))
+    if signed_before:
+        assert sign(api) == 1
+    assert failed(api, ledger) == set()
+    first = (DeclaredRoundRow.ledger_id == ledger, DeclaredRoundRow.round == 1)
+    change(api, DeclaredRoundRow, *first, **values)
+    assert "ledger.declarations" in failed(api, ledger)
+    post(api, ledger, declared(3, ["b"]))
+    assert sign(api) == 0
+
+
+def test_a_round_without_counts_takes_none_from_the_database(api: Api) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]))
+    assert sign(api) == 1
+    change(api, DeclaredRoundRow, DeclaredRoundRow.ledger_id == ledger, groups=BETTER)
+    post(api, ledger, declared(2, ["a"]))
+    assert sign(api) == 0
+
+
+def test_who_was_drawn_cannot_be_changed_afterwards(api: Api) -> None:
+    ledger = opened(api, CENTRAL, population=1000)
+    post(api, ledger, *(declared(one, ["a"], POISSON) for one in range(1, 21)))
+    assert sign(api) == 1
+    assert api.get(f"/v1/ledgers/{ledger}/report").json()["contradictions"]
+    names = [f"c{one}" for one in range(20)]
+    change(
+        api,
+        DeclaredLedger,
+        DeclaredLedger.id == ledger,
+        drawn_names=names,
+        drawn_counts=[1] * 20,
+    )
+    assert failed(api, ledger) == {"ledger.declarations"}
+    post(api, ledger, declared(21, ["b"]))
+    assert sign(api) == 0
+
+
+def test_entries_before_a_checkpoint_cannot_be_exchanged(api: Api) -> None:
+    """The newest entries lead from the signed head to the ledger's; older ones were changed."""
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]), declared(2, ["a"]))
+    assert sign(api) == 1
+    first = (DeclaredEntry.ledger_id == ledger, DeclaredEntry.round == 1)
+    change(api, DeclaredEntry, *first, digest=bytes(32))
+    post(api, ledger, declared(3, ["a"]))
+    assert sign(api) == 0
+
+
+def test_a_foreign_checkpoint_vouches_for_nothing(api: Api) -> None:
+    """Somebody makes the round cheap, and a key to sign it with."""
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]))
+    with api.database.read() as session:
+        row = session.get(DeclaredLedger, ledger)
+        tally = session.get(DeclaredTally, (ledger, 0))
+        assert row is not None
+        assert tally is not None
+    quiet = {"kind": "gaussian", "noise_multiplier": 80.0}
+    planted = Checkpoint(
+        experiment_id=ledger,
+        status="running",
+        entries=1,
+        last_round=1,
+        chain_head=row.head.hex(),
+        spec_hash=row.terms_hash,
+        subjects_hash="0" * 64,
+        witness=TRAINER,
+    )
+    change(
+        api,
+        DeclaredEntry,
+        DeclaredEntry.ledger_id == ledger,
+        event='{"kind":"gaussian","noise_multiplier":80.0}',
+    )
+    charge = {**tally.charge, "event": quiet}
+    change(api, DeclaredTally, DeclaredTally.ledger_id == ledger, charge=charge)
+    with api.database.write() as session:
+        parts = DeclaredPartRepository(session, api.project_id)
+        envelope = planted.sign(SigningKey.generate()).as_dict()
+        parts.add_checkpoint(ledger, api.project_id, entries=1, envelope=envelope)
+    assert sign(api) == 0
+
+
+def test_behind_another_keys_signature_the_witness_is_the_database(api_on_both: Api) -> None:
+    api, other = api_on_both, SigningKey.generate()
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]))
+    assert sign(api) == 1
+    assert newest(api, ledger).witness == TRAINER
+    post(api, ledger, declared(2, ["a"]))
+    assert sign(api, other) == 1
+    assert newest(api, ledger).witness == DATABASE
+    post(api, ledger, declared(3, ["a"]))
+    assert sign(api) == 1
+    # And so it stays, although the newest checkpoint is the own key's again.
+    post(api, ledger, declared(4, ["a"]))
+    assert sign(api) == 1
+    assert newest(api, ledger).witness == DATABASE
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    assert report["ledger"]["witness"] == DATABASE
+    assert any("could choose what was signed" in one for one in report["limits"])
+    told = api.get(f"/v1/ledgers/{ledger}/report/verification").json()
+    assert (told["valid"], told["verdict"]) == (True, "consistent, signer untrusted")
+    assert "checkpoints.witness" in unchecked(api, ledger)
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_where_checkpoints_were_deleted_the_signature_says_so(api: Api, thorough: bool) -> None:
+    ledger = opened(api)
+    process = signer(api)
+    post(api, ledger, declared(1, ["a"]))
+    assert process.sign_waiting(10) == 1
+    with api.database.write() as session:
+        session.execute(delete(DeclaredCheckpoint))
+        if thorough:
+            # Nothing is left to tell of a signature but the memory of who made it.
+            session.execute(delete(DeclaredReport))
+            session.execute(update(DeclaredLedger).values(signed_entries=-1, signed_at=None))
+    post(api, ledger, declared(2, ["a"]))
+    assert (process if thorough else signer(api)).sign_waiting(10) == 1
+    assert newest(api, ledger).witness == DATABASE
+
+
+def test_entries_that_were_signed_and_cut_off_are_missed(api: Api) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]))
+    with api.database.read() as session:
+        row = session.get(DeclaredLedger, ledger)
+        assert row is not None
+        before = {name: getattr(row, name) for name in ("entries", "head", "rounds", "last_round")}
+    post(api, ledger, declared(2, ["a"]))
+    assert sign(api) == 1
+    with api.database.write() as session:
+        for table in (DeclaredEntry, DeclaredRoundRow):
+            session.execute(delete(table).where(table.round == 2))
+    change(api, DeclaredLedger, DeclaredLedger.id == ledger, **before)
+    assert sign(api) == 0
+
+
+def test_a_ledger_of_before_goes_on_and_says_what_its_chain_did_not_cover(api: Api) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"], groups=GROUPS))
+    _as_before(api, ledger)
+    assert sign(api) == 1
+    post(api, ledger, declared(2, ["a"]))
+    assert sign(api) == 1
+    assert newest(api, ledger).witness == TRAINER
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    assert any("1 round declared before the chain covered" in one for one in report["limits"])
+    assert api.get(f"/v1/ledgers/{ledger}/report/verification").json()["valid"]
+    # What was signed once is covered since.
+    first = (DeclaredRoundRow.ledger_id == ledger, DeclaredRoundRow.round == 1)
+    change(api, DeclaredRoundRow, *first, groups=BETTER)
+    post(api, ledger, declared(3, ["a"]))
+    assert sign(api) == 0
+
+
+def _as_before(api: Api, ledger: str) -> None:
+    """The ledger of one round as it was stored before chains held declarations."""
+    with api.database.read() as session:
+        entry = session.scalars(
+            select(DeclaredEntry).where(DeclaredEntry.ledger_id == ledger)
+        ).one()
+    head = link(genesis(ledger), bytes(entry.digest), entry.clusters)
+    entries = DeclaredEntry.ledger_id == ledger
+    change(api, DeclaredEntry, entries, link=head, declaration=None)
+    change(api, DeclaredRoundRow, DeclaredRoundRow.ledger_id == ledger, head=head.hex())
+    change(api, DeclaredLedger, DeclaredLedger.id == ledger, head=head, secret=None)
+
+
+def test_rounds_come_in_while_a_report_is_made(
+    api_on_both: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = api_on_both
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]))
+    made = signing.declared_report
+
+    def meanwhile(material: Any) -> Any:
+        monkeypatch.setattr(signing, "declared_report", made)
+        # Waits for the ledger's lock, and so for ever, if the signer has it.
+        assert post(api, ledger, declared(2, ["a"])).status_code == 200
+        return made(material)
+
+    monkeypatch.setattr(signing, "declared_report", meanwhile)
+    process = signer(api)
+    assert process.sign_waiting(10) == 1
+    assert newest(api, ledger).entries == 1
+    assert process.sign_waiting(10) == 1
+    assert newest(api, ledger).entries == 2
+
+
+def test_of_two_that_sign_at_once_one_does(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]))
+    made = signing.declared_report
+
+    def meanwhile(material: Any) -> Any:
+        monkeypatch.setattr(signing, "declared_report", made)
+        assert sign(api) == 1
+        return made(material)
+
+    monkeypatch.setattr(signing, "declared_report", meanwhile)
+    assert sign(api) == 0
+    with api.database.read() as session:
+        assert len(DeclaredPartRepository(session, api.project_id).envelopes(ledger)) == 1

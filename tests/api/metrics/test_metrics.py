@@ -1,0 +1,157 @@
+"""What `/metrics` says of the service, to whom, and that it names nobody."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text, update
+
+from api.metrics import metric_names as names
+from infrastructure.settings import Settings, SettingsError, load_settings
+from models.clock import seconds_from_now
+from models.repositories import OutboxRepository, SweeperLeaseRepository, UnitRepository
+from models.schema import HEAD
+from models.tables.units import Unit
+from tests.api.metrics.scrapes import samples, scrape, value
+from tests.api.service import SPEC, Api, finish, running_api, settings_for, spec
+
+TOKEN = "a-token-of-a-scraper-0123456789"
+
+
+def test_units_experiments_and_the_outbox_are_counted(api_on_both: Api) -> None:
+    api = api_on_both
+    done = api.submit()
+    finish(api, done["id"])
+    waiting = api.submit(spec(seed=8))
+    lost = api.submit(spec(seed=9))
+    lost_id, late_id = (api.stored(one["id"]).unit_id for one in (lost, waiting))
+    with api.database.write() as session:
+        units = UnitRepository(session)
+        claim = units.claim(lost_id, worker="w", devices={"auto"}, lease_seconds=0)
+        assert claim is not None
+        taken = units.reclaim_expired(backoff_seconds=100)
+        assert [one.unit_id for one in taken] == [claim.unit_id]
+        session.execute(
+            update(Unit).where(Unit.id == late_id).values(available_at=seconds_from_now(-50))
+        )
+        OutboxRepository(session).add(api.project_id, "unit", {"unit_id": "u", "device": "cpu"})
+        SweeperLeaseRepository(session).acquire("sweeper", holder="h", lease_seconds=30)
+    found = scrape(api)
+    assert value(found, names.DATABASE_UP) == 1
+    assert value(found, names.SCHEMA, current=HEAD, needed=HEAD) == 1
+    assert value(found, names.UNITS, kind="run", state="waiting") == 3
+    assert value(found, f"{names.CLAIMS}_total", kind="run") == 1
+    assert value(found, f"{names.LOST_LEASES}_total", kind="run") == 1
+    assert 50 <= value(found, names.OLDEST_WAITING, device="auto") < 500
+    assert value(found, names.OLDEST_WAITING, device="cuda") == 0
+    assert value(found, names.EXPERIMENTS, status="succeeded") == 1
+    assert value(found, names.EXPERIMENTS, status="queued") == 2
+    assert value(found, f"{names.ROUNDS}_total") == 3
+    assert value(found, names.OUTBOX) >= 1
+    assert value(found, names.SWEEPER) == 1
+
+
+def test_a_lease_that_another_worker_finds_lost_counts_too(api: Api) -> None:
+    unit_id = api.stored(api.submit()["id"]).unit_id
+    with api.database.write() as session:
+        units = UnitRepository(session)
+        for worker in ("first", "second"):
+            assert units.claim(unit_id, worker=worker, devices={"auto"}, lease_seconds=0)
+    assert value(scrape(api), f"{names.LOST_LEASES}_total", kind="run") == 1
+
+
+def test_what_is_left_of_budgets_is_a_share_by_federation(api_on_both: Api) -> None:
+    api = api_on_both
+    federation_id = api.submit()["federation_id"]
+    budget = {"book": "simulation", "figure": "leakage", "total": 16.0}
+    path = f"/v1/federations/{federation_id}/budget"
+    assert api.request("PUT", path, json=budget).status_code == 200
+    found = scrape(api)
+    labels = {"federation_id": federation_id, "book": "simulation", "figure": "leakage"}
+    # The worst case of the experiment above, 4, is reserved.
+    assert value(found, names.BUDGET_LEFT, **labels) == pytest.approx(0.75)
+    assert value(found, names.BUDGETS_LEFT_OUT) == 0
+    # A budget of nothing was closed on purpose: it is not about to run out.
+    assert api.request("PUT", path, json={**budget, "total": 0.0}).status_code == 200
+    assert (names.BUDGET_LEFT, frozenset(labels.items())) not in scrape(api)
+
+
+def test_requests_are_counted_by_route_and_never_by_address(api: Api) -> None:
+    unknown = "01890000-0000-7000-8000-000000000000"
+    for _ in range(2):
+        api.get(f"/v1/experiments/{unknown}")
+    api.get(f"/nothing/at/{unknown}")
+    api.request("HEAD", "/health/live")
+    api.request("BREW", "/health/live")
+    response = api.get("/metrics")
+    found, count = samples(response.text), f"{names.REQUESTS}_count"
+    experiment = {"method": "GET", "route": "/v1/experiments/{experiment_id}", "status": "4xx"}
+    assert value(found, count, **experiment) >= 2
+    assert value(found, count, method="HEAD", route="/health/live", status="2xx") >= 1
+    assert value(found, count, method="GET", route="other", status="4xx") >= 1
+    assert unknown not in response.text
+    assert "BREW" not in response.text
+
+
+def test_nothing_that_an_owner_named_appears(api: Api) -> None:
+    api.submit({**SPEC, "name": "a-secret-name"})
+    text_ = api.get("/metrics").text
+    for secret in ("a-secret-name", "hospital", "synthetic-groups", api.key):
+        assert secret not in text_
+
+
+def test_only_who_runs_the_service_reads_them(sqlite_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    settings = settings_for(sqlite_url, tmp_path).model_copy(update={"metrics_token_file": file})
+    with running_api(settings) as api:
+        for key in (None, "fa_made-up", TOKEN[:-1]):
+            assert api.get("/metrics", key=key).status_code == 401
+        refused = api.get("/metrics", key=api.key_with("admin", "ledger:read"))
+        assert (refused.status_code, refused.json()["scope"]) == (403, "metrics:read")
+        assert api.get("/metrics", key=api.key_with("metrics:read")).status_code == 200
+        assert api.get("/metrics", key=TOKEN).status_code == 200
+        # An administrator of one project cannot let themselves see all of them.
+        wish = {"name": "mine", "scopes": ["metrics:read"]}
+        assert api.post("/v1/api-keys", json=wish).status_code == 422
+
+
+def test_with_the_token_an_absent_database_is_a_figure(sqlite_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    settings = settings_for(sqlite_url, tmp_path).model_copy(update={"metrics_token_file": file})
+    with running_api(settings) as api:
+        with api.database.write() as session:
+            session.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        found = scrape(api, key=TOKEN)
+        assert value(found, names.SCHEMA_MATCHES) == 0
+        assert not any(name == names.UNITS for name, _ in found)
+        api.client.app.state.resources.database.dispose()
+        (tmp_path / "fedaudit.db").unlink()
+        (tmp_path / "fedaudit.db").mkdir()
+        assert value(scrape(api, key=TOKEN), names.DATABASE_UP) == 0
+
+
+def test_a_token_that_is_easily_guessed_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    monkeypatch.setenv("FEDAUDIT_METRICS_TOKEN_FILE", str(file))
+    with pytest.raises(SettingsError, match=r"METRICS_TOKEN_FILE.*cannot be read"):
+        load_settings()
+    file.write_text("short\n")
+    with pytest.raises(SettingsError, match=r"METRICS_TOKEN_FILE.*openssl rand"):
+        load_settings()
+
+
+def test_openmetrics_is_given_to_who_asks(api: Api) -> None:
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+    accept = "application/openmetrics-text; version=1.0.0"
+    response = api.get("/metrics", headers={"Accept": accept})
+    assert response.headers["content-type"].startswith("application/openmetrics-text")
+    families = {family.name for family in text_string_to_metric_families(response.text)}
+    assert {names.ROUNDS, names.REQUESTS, names.DATABASE_UP} <= families
+
+
+def test_settings_without_a_token_have_none(tmp_path: Path) -> None:
+    assert Settings(data_dir=tmp_path).metrics_token() is None

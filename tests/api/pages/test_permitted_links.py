@@ -1,0 +1,94 @@
+"""No page links to one that the visitor's key does not open: every link is followed."""
+
+import html
+import re
+from collections.abc import Iterator
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+
+from tests.api.ledgers.trainings import declared, opened, post
+from tests.api.pages.browser import Browser, signed_in
+from tests.api.service import Api, finish, spec
+
+_REFERENCE = re.compile(r'<(?:a|link|img|script)\b[^>]*?\b(?:href|src)="([^"]*)"')
+_GET_FORM = re.compile(r'<form\b[^>]*method="get"[^>]*action="([^"]*)"')
+_FILES = ("/docs/assets/", "/assets/")
+
+
+@pytest.mark.parametrize(
+    "scopes",
+    [
+        ("reports:read",),
+        ("reports:read", "ledger:read"),
+        ("experiments:read",),
+        ("experiments:write",),
+        ("federations:read",),
+        ("federations:write",),
+        ("experiments:read", "experiments:write", "federations:write"),
+        ("federations:read", "reports:read"),
+        ("ledger:read",),
+        (),
+    ],
+    ids=lambda scopes: "+".join(scopes) or "every scope",
+)
+def test_every_link_leads_somewhere(api: Api, scopes: tuple[str, ...]) -> None:
+    ids = []
+    for name in ("first", "second"):
+        ids.append(api.submit(spec(name=name))["id"])
+        finish(api, ids[-1])
+    cancelled = api.submit(spec(name="cancelled"))["id"]
+    api.post(f"/v1/experiments/{cancelled}/cancel")
+    api.post(f"/v1/experiments/{cancelled}/retry")
+    ledger = opened(api)
+    post(api, ledger, declared(1, ["a"]))
+    swept = {"name": "swept", "base": spec(), "grid": {"privacy.noise_multiplier": [1, 3]}}
+    sweep = api.post("/v1/sweeps", json=swept).json()
+    finish(api, sweep["cells"][0]["experiment_id"])
+    visitor = signed_in(api, *scopes)
+    seen = dict(_crawl(visitor, "/"))
+    expected = 403 if scopes == ("ledger:read",) else 200
+    assert seen.pop("/") == expected
+    assert {path: status for path, status in seen.items() if status >= 400} == {}
+    if "experiments:read" in scopes:
+        assert f"/ledgers/{ledger}" in seen
+    if "reports:read" in scopes:
+        assert {f"/experiments/{one}/report" for one in ids} <= set(seen)
+    if scopes == ("federations:write",):
+        assert "/federations/new" in seen
+    reads = not scopes or "experiments:read" in scopes
+    assert (f"/sweeps/{sweep['id']}" in seen) == reads
+    assert any("/table.csv" in path for path in seen) == (not scopes)
+    if scopes == ("reports:read",):
+        assert not any(path.startswith("/federations") for path in seen)
+        assert "/experiments/new" not in seen
+
+
+def test_a_refusal_leads_to_a_page_that_the_key_opens(api: Api) -> None:
+    officer = signed_in(api, "reports:read")
+    refused = officer.get("/federations")
+    assert refused.status_code == 403
+    assert 'class="button" href="/reports">To the reports<' in refused.text
+    assert officer.get("/").headers["location"] == "/reports"
+    nobody = signed_in(api, "ledger:read").get("/")
+    assert nobody.status_code == 403
+    assert "opens no page" in nobody.text
+
+
+def _crawl(visitor: Browser, start: str) -> Iterator[tuple[str, int]]:
+    """Every address that can be reached by links and GET forms, with its status."""
+    waiting, seen = [start], {start}
+    while waiting:
+        path = waiting.pop()
+        answer = visitor.get(path, follow=True)
+        yield path, answer.status_code
+        if not answer.headers.get("content-type", "").startswith("text/html"):
+            continue
+        found = [*_REFERENCE.findall(answer.text), *_GET_FORM.findall(answer.text)]
+        base = str(answer.request.url)
+        for reference in found:
+            address = urlsplit(urljoin(base, html.unescape(reference)))
+            to = address.path + (f"?{address.query}" if address.query else "")
+            if address.scheme == "http" and to not in seen and not to.startswith(_FILES):
+                seen.add(to)
+                waiting.append(to)

@@ -1,0 +1,98 @@
+"""What can be taken away from the pages."""
+
+import csv
+import html
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fedaudit.ledger.bundle import opened_bundle
+from fedaudit.reports.readings.reading_choice import READINGS
+from tests.api.pages.browser import signed_in
+from tests.api.people.keys import key_of
+from tests.api.service import Api, finish, spec
+from tests.api.stored_reports import Reports, gaps
+
+
+def _finished(api: Api, name: str = "one", key: str = "") -> str:
+    submitted = api.submit(spec(name=name), key=key)
+    finish(api, submitted["id"])
+    return f"/experiments/{submitted['id']}"
+
+
+def _links(page: str) -> set[str]:
+    return {html.unescape(href) for href in re.findall(r'<a href="([^"]*)" download', page)}
+
+
+def test_every_file_of_a_report_is_what_the_api_says(api: Api, tmp_path: Path) -> None:
+    base = _finished(api)
+    visitor = signed_in(api)
+    offered = _links(visitor.get(f"{base}/report").text)
+    files: dict[str, Any] = {href: visitor.get(href) for href in offered}
+    for href, answer in files.items():
+        assert answer.status_code == 200, href
+        assert "attachment" in answer.headers["content-disposition"], href
+        assert answer.headers["cache-control"] == "no-store", href
+    for name in READINGS:
+        said = api.get(f"/v1{base}/report?reading={name}")
+        if f"{base}/files/{name}.md" in files:
+            assert files[f"{base}/files/{name}.md"].text == said.text
+        else:
+            assert files[f"{base}/files/{name}.json"].json() == said.json()
+            assert yaml.safe_load(files[f"{base}/files/{name}.yaml"].text) == said.json()
+    kept = tmp_path / "bundle.zip"
+    kept.write_bytes(files[f"{base}/bundle.zip"].content)
+    with opened_bundle(kept) as evidence:
+        assert evidence.report == api.get(f"/v1{base}/report").json()
+    keys = api.get("/v1/signing-keys").json()["items"]
+    assert files["/signing-keys.pem"].text == "".join(key["public_key"] for key in keys)
+    for key in keys:
+        assert key["key_id"] in visitor.get("/signing-keys").text
+
+
+def test_the_bundle_is_offered_to_those_who_may_have_it(api: Api) -> None:
+    base = _finished(api)
+    officer = signed_in(api, "reports:read")
+    for page in ("report", "verification"):
+        assert "bundle.zip" not in officer.get(f"{base}/{page}").text
+    assert officer.get(f"{base}/bundle.zip").status_code == 403
+
+
+@pytest.mark.parametrize("name", ["nist-800-226.md", "model-card.yaml", "x.json", "registry", "."])
+def test_a_file_that_does_not_exist_is_not_found(api: Api, name: str) -> None:
+    assert signed_in(api).get(f"{_finished(api)}/files/{name}").status_code == 404
+
+
+def test_the_list_is_a_table_under_the_same_filters(api: Api) -> None:
+    stored = Reports(api)
+    stored.add(gaps(sex=0.1, age=0.31, town=None), name="several")
+    _finished(api, '=HYPERLINK("x")', key=key_of(api, "Ada"))
+    officer = signed_in(api, "reports:read")
+    [link] = _links(officer.get("/reports?search=several").text)
+    [row] = csv.DictReader(io.StringIO(officer.get(link).text))
+    assert (row["name"], row["largest_gap"], row["gap_attribute"]) == ("several", "0.31", "age")
+    assert row["unmeasured"] == "town"
+    rows = list(csv.DictReader(io.StringIO(officer.get("/reports.csv?person=Ada").text)))
+    assert [(one["name"][0], one["submitted_by"], one["guarantee"]) for one in rows] == [
+        ("'", "Ada", "heuristic, not in force")
+    ]
+    everything = csv.DictReader(io.StringIO(officer.get("/reports.csv").text))
+    assert len(list(everything)) == 3
+    refused = officer.get("/reports.csv?beauty=1")
+    assert refused.status_code == 422
+
+
+def test_a_long_list_is_written_to_its_end(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("api.pages.report_csv._AT_ONCE", 2)
+    stored = Reports(api)
+    for number in range(4):
+        stored.add(name=f"r{number}")
+    text = signed_in(api).get("/reports.csv?sort=name&search=r").text
+    names = [row["name"] for row in csv.DictReader(io.StringIO(text))]
+    assert names[-4:] == ["r0", "r1", "r2", "r3"]
+    assert json.dumps(names) == json.dumps(sorted(names))

@@ -1,0 +1,116 @@
+"""The list of reports, for those who decide by them."""
+
+import html
+import re
+from typing import Any
+
+from tests.api.pages.browser import Browser, signed_in
+from tests.api.people.keys import key_of
+from tests.api.service import Api, finish, spec
+from tests.api.stored_reports import Reports, gaps
+
+
+def _rows(page: str) -> dict[str, str]:
+    """The text of each row, by the report's name."""
+    rows = re.findall(r'<tr role="row">\n<th role="rowheader".*?</tr>', page, re.DOTALL)
+    texts = [" ".join(html.unescape(re.sub(r"<[^>]*>", " ", row)).split()) for row in rows]
+    return {text.split()[0]: text for text in texts}
+
+
+def _finished(api: Api, name: str, key: str = "", **changes: Any) -> str:
+    submitted = api.submit(spec(name=name, **changes), key=key)
+    finish(api, submitted["id"])
+    return str(submitted["id"])
+
+
+def test_a_row_says_what_one_decides_by(api: Api) -> None:
+    _finished(api, "one", key=key_of(api, "Ada"))
+    _finished(api, "two")
+    rows = _rows(signed_in(api, "reports:read").get("/reports").text)
+    document = api.get("/v1/reports").json()["items"][1]
+    first = document["verdict"].split(". ")[0] + "."
+    assert first in rows["one"]
+    assert document["verdict"] not in rows["one"]
+    assert "Ada key Ada's key" in rows["one"]
+    assert "nobody named key tests" in rows["two"]
+    assert "heuristic, not in force" in rows["one"]
+    assert "by group" in rows["one"]
+    assert "pass" in rows["one"]
+
+
+def test_a_run_without_protection_is_unbounded(api: Api) -> None:
+    stored = Reports(api)
+
+    def bare(document: dict[str, Any]) -> None:
+        document["guarantee"] |= {"kind": "none", "label": "none", "in_force": False}
+
+    stored.add(bare, name="bare")
+    row = _rows(signed_in(api, "reports:read").get("/reports?label=none").text)["bare"]
+    assert "unbounded" in row
+    assert "none" not in row.replace("none for", "")
+    assert "–" not in row
+
+
+def test_the_largest_gap_is_that_of_all_attributes(api: Api) -> None:
+    stored = Reports(api)
+    stored.add(gaps(sex=0.1, age=0.31, town=None), name="several")
+    stored.add(gaps(sex=None), name="suppressed")
+    rows = _rows(signed_in(api, "reports:read").get("/reports").text)
+    assert re.search(r"0\.31 \w+( \w+)* by age; none for town", rows["several"])
+    assert "no attribute has a difference" in rows["suppressed"]
+    several = api.get("/v1/reports?name=several").json()["items"][0]
+    gap = several["largest_gap"]
+    assert (gap["attribute"], gap["value"], gap["unmeasured"]) == ("age", 0.31, ["town"])
+    assert api.get("/v1/reports?name=suppressed").json()["items"][0]["largest_gap"] is None
+
+
+def test_experiments_show_the_gap_of_several_attributes_too(api: Api) -> None:
+    stored = Reports(api)
+    stored.add(gaps(sex=0.1, age=0.31), name="several")
+    page = signed_in(api).get("/?name=several").text
+    assert "0.31" in page
+    assert "by age" in page
+
+
+def test_filters_are_those_of_the_api(api_on_both: Api) -> None:
+    api = api_on_both
+    _finished(api, "Income 50%", key=key_of(api, "Ada"))
+    _finished(api, "other")
+    officer = signed_in(api, "reports:read")
+    federation = api.get("/v1/experiments").json()["items"][0]["federation_id"]
+    today = api.get("/v1/reports").json()["items"][0]["experiment"]["finished_at"][:10]
+    for query, names in {
+        "search=COME+50%25": ["Income"],
+        "search=come_50": [],
+        "person=Ada": ["Income"],
+        "person=Bob": [],
+        "gate_outcome=pass&label=heuristic&in_force=false": ["other", "Income"],
+        "label=formal": [],
+        "gate_outcome=fail": [],
+        f"federation_id={federation}": ["other", "Income"],
+        f"finished_after={today}&finished_before={today}": ["other", "Income"],
+        "finished_before=2020-01-01": [],
+        "sort=name&person=&search=": ["Income", "other"],
+    }.items():
+        shown = officer.get(f"/reports?{query}")
+        assert shown.status_code == 200, query
+        assert list(_rows(shown.text)) == names, query
+        if "finished" not in query and "person=&" not in query:
+            listed = api.get(f"/v1/reports?{query}").json()["items"]
+            assert [one["experiment"]["name"].split()[0] for one in listed] == names
+    assert officer.get("/reports?label=perfect").status_code == 422
+
+
+def test_pages_follow_one_another(api: Api) -> None:
+    stored = Reports(api)
+    names = [f"r{number:02}" for number in range(30)]
+    for name in names:
+        stored.add(name=name)
+    officer: Browser = signed_in(api, "reports:read")
+    path, found = "/reports?sort=name&search=r", []
+    while path:
+        shown = officer.get(path).text
+        found += list(_rows(shown))
+        following = re.search(r'href="([^"]*)" rel="next"', shown)
+        path = html.unescape(following[1]) if following else ""
+    assert [name for name in found if name in names] == names

@@ -1,0 +1,106 @@
+"""The pages of sweeps: what a sweep costs, its table and drawing, its end, and what a key opens."""
+
+import csv
+import io
+import re
+from html import unescape
+from typing import Any
+
+from tests.api.pages.browser import Browser, signed_in
+from tests.api.service import Api, fail, finish, spec
+
+NU = "privacy.noise_multiplier"
+
+
+def submitted(api: Api, **changes: Any) -> dict[str, Any]:
+    asked = {"name": "<b>two</b> noises", "base": spec(), "grid": {NU: [1, 3]}, **changes}
+    response = api.post("/v1/sweeps", json=asked)
+    assert response.status_code == 202, response.text
+    return dict(response.json())
+
+
+def shown(browser: Browser, path: str) -> str:
+    """The text of a page, as people read it."""
+    answer = browser.get(path)
+    assert answer.status_code == 200, answer.text
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
+
+
+def test_a_sweep_from_its_first_cell_to_its_table(api: Api) -> None:
+    sweep = submitted(api, repeats=2)
+    browser, path = signed_in(api), f"/sweeps/{sweep['id']}"
+    assert f'href="{path}"' in browser.get("/sweeps").text
+    waiting = browser.get(path).text
+    assert "&lt;b&gt;two&lt;/b&gt; noises" in waiting
+    assert '<meta http-equiv="refresh" content="5">' in waiting
+    assert "refresh" not in browser.get(f"{path}?refresh=no").text.partition("<main")[0]
+    assert "The table begins with the first cell that succeeds" in waiting
+    for cell in sweep["cells"]:
+        loss = {1: 1.0, 3: 5.0}[cell["values"][NU]] + cell["values"]["seed"] / 100
+        finish(api, cell["experiment_id"], validation_loss=loss)
+    ended = browser.get(path).text
+    assert "http-equiv" not in ended
+    assert all(f'href="/experiments/{cell["experiment_id"]}"' in ended for cell in sweep["cells"])
+    text = shown(browser, path)
+    assert "4 of 4 cells ended" in text
+    assert "Leakage at most" in text
+    assert "see log_ratio_max" in text
+    assert "Cells draw simulated noise" in text
+    assert "the figures of a row that was chosen for them look better than they are" in text
+    cell_page = browser.get(f"/experiments/{sweep['cells'][0]['experiment_id']}").text
+    assert f'<a href="{path}">' in cell_page
+    lines = list(csv.DictReader(io.StringIO(browser.get(f"{path}/table.csv").text)))
+    assert [line[NU] for line in lines] == ["1", "3"]
+    assert browser.get(f"{path}/table.md").text.startswith(f"| {NU}")
+
+
+def test_a_figure_is_drawn_that_the_address_names(api: Api) -> None:
+    sweep = submitted(api, repeats=2)
+    browser, path = signed_in(api), f"/sweeps/{sweep['id']}"
+    for cell in sweep["cells"]:
+        finish(api, cell["experiment_id"])
+    for asked, drawn in (
+        ("equalized_odds_difference[group]", "equalized_odds_difference[group]"),
+        ("<script>", "leakage_max"),
+    ):
+        page = browser.get(f"{path}?figure={asked}").text
+        assert f'id="chart-spread-title">{drawn}</title>' in page
+        assert "<script>" not in page
+
+
+def test_cancel_and_retry(api: Api) -> None:
+    sweep = submitted(api)
+    browser, path = signed_in(api), f"/sweeps/{sweep['id']}"
+    assert "Retry what" not in browser.get(path).text
+    fail(api, sweep["cells"][0]["experiment_id"])
+    assert browser.post(f"{path}/cancel", csrf=None).status_code == 403
+    answer = browser.post(f"{path}/cancel")
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    page = browser.get(path).text
+    assert "Cancel all" not in page
+    once = re.search(r'name="once" value="([^"]+)"', page)
+    assert once is not None
+    before = api.counts()["experiments"]
+    for _ in range(2):
+        assert browser.post(f"{path}/retry", {"once": once[1]}).status_code == 303
+    assert api.counts()["experiments"] == before + 2
+    assert api.get(f"/v1{path}").json()["progress"]["statuses"] == {"queued": 2}
+
+
+def test_a_key_sees_what_its_scopes_allow(api: Api) -> None:
+    sweep = submitted(api)
+    finish(api, sweep["cells"][0]["experiment_id"])
+    path = f"/sweeps/{sweep['id']}"
+    reader = signed_in(api, "experiments:read")
+    page = reader.get(path).text
+    assert "What it costs together" in page
+    assert "The table" not in page
+    assert "Cancel all" not in page
+    assert reader.get(f"{path}/table.csv").status_code == 403
+    assert reader.post(f"{path}/cancel").status_code == 403
+    officer = signed_in(api, "reports:read")
+    assert officer.get(path).status_code == 403
+    assert 'href="/sweeps"' not in officer.get("/reports").text
+    stranger = Browser(api)
+    stranger.sign_in(api.key_with("experiments:read", project="elsewhere"))
+    assert stranger.get(path).status_code == 404

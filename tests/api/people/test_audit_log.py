@@ -1,0 +1,150 @@
+"""The audit log tells who did what, and that it still says what it said."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, update
+
+from fedaudit.cli.audit_log.audit_log_check import checked
+from models.repositories import AuditLogRepository
+from models.tables import AuditEntry, AuditHead
+from tests.api.people.keys import key_of
+from tests.api.service import KEY, SPEC, Api, finish
+from workers.proof.audit_log_signing import AuditLogSigner
+
+BUDGET = {"book": "simulation", "figure": "leakage", "total": 100.0}
+
+
+def _log(api: Api, query: str = "") -> list[dict[str, Any]]:
+    """Newest last."""
+    answer = api.get(f"/v1/audit-log{query}")
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["items"][::-1])
+
+
+def _verified(api: Api) -> dict[str, Any]:
+    return dict(api.get("/v1/audit-log/verification").json())
+
+
+def test_every_deed_is_on_the_log_in_its_persons_name(api_on_both: Api) -> None:
+    api = api_on_both
+    ada = key_of(api, "Ada")
+    experiment = api.submit(key=ada)
+    address, federation = f"/v1/experiments/{experiment['id']}", experiment["federation_id"]
+    finish(api, experiment["id"])
+    for path in ("/privacy-ledger.csv", "/bundle"):
+        assert api.get(address + path, key=ada).status_code == 200
+    signed_off = api.post(
+        f"{address}/sign-offs", key=ada, json={"decision": "rejected", "note": "a secret note"}
+    )
+    assert signed_off.status_code == 201
+    for method, path, body in (
+        ("PUT", f"/v1/federations/{federation}/budget", BUDGET),
+        ("PUT", f"/v1/federations/{federation}/disclosure", {"minimum_group_size": 30}),
+        ("PUT", "/v1/gates/policies/release", {"gates": SPEC["gates"]}),
+        ("DELETE", "/v1/gates/policies/release", None),
+    ):
+        assert api.request(method, path, json=body, key=ada).status_code < 300
+    hook = {"url": "https://hooks.example.org/token", "events": ["gate.failed"]}
+    made = api.post("/v1/webhooks", json=hook, key=ada).json()
+    assert api.request("DELETE", f"/v1/webhooks/{made['id']}", key=ada).status_code == 204
+    # What was refused is no deed.
+    refused = api.request("PUT", f"/v1/federations/{federation}/budget", json={}, key=ada)
+    assert refused.status_code == 422
+    found = _log(api, "?actor=Ada")
+    assert [(one["action"], one["subject"]) for one in found] == [
+        ("experiment.submitted", experiment["id"]),
+        ("ledger.exported", experiment["id"]),
+        ("ledger.exported", experiment["id"]),
+        ("report.signed-off", experiment["id"]),
+        ("budget.set", federation),
+        ("disclosure.set", federation),
+        ("gate-policy.set", "release"),
+        ("gate-policy.deleted", "release"),
+        ("webhook.created", made["id"]),
+        ("webhook.deleted", made["id"]),
+    ]
+    text = json.dumps(_log(api))
+    for secret in (ada, made["secret"], hook["url"], "secret note", SPEC["name"]):
+        assert secret not in text
+    assert [one["number"] for one in _log(api)] == list(range(1, len(_log(api)) + 1))
+    assert [one["action"] for one in _log(api, "?action=budget.set")] == ["budget.set"]
+    assert _log(api, f"?created_before={found[0]['at']}")[-1]["action"] == "key.created"
+    assert _verified(api)["valid"]
+    stranger = api.key_with("admin", project="elsewhere")
+    assert api.get("/v1/audit-log", key=stranger).json()["items"] == []
+
+
+def _altered(api: Api) -> None:
+    with api.database.write() as session:
+        session.execute(update(AuditEntry).where(AuditEntry.number == 2).values(person="Eve"))
+
+
+def _taken_out(api: Api) -> None:
+    with api.database.write() as session:
+        session.execute(delete(AuditEntry).where(AuditEntry.number == 2))
+
+
+def _cut_off(api: Api) -> None:
+    """The newest entry, by somebody who knows of the head as well."""
+    with api.database.write() as session:
+        session.execute(delete(AuditEntry).where(AuditEntry.number == 3))
+        [_, last] = AuditLogRepository(session, api.project_id).block(0, limit=9)
+        session.execute(update(AuditHead).values(entries=2, link=last.link))
+
+
+@pytest.mark.parametrize("tamper", [_altered, _taken_out, _cut_off])
+def test_what_was_signed_cannot_be_changed_unseen(
+    api: Api, tamper: Callable[[Api], None], tmp_path: Path
+) -> None:
+    for name in ("Ada", "Bob", "Cleo"):
+        key_of(api, name)
+    signer = AuditLogSigner(api.database, KEY)
+    assert signer.sign_waiting(10) == 1
+    assert signer.sign_waiting(10) == 0
+    told = _verified(api)
+    assert (told["valid"], told["entries"], told["signed_entries"]) == (True, 3, 3)
+    public_key = tmp_path / "key.pub"
+    public_key.write_text(KEY.public.pem)
+    check = checked(told, _log(api), public_key=public_key, earlier=told["signed_head"])
+    assert (check["trusted"], check["faults"]) == (True, [])
+    tamper(api)
+    assert not _verified(api)["valid"]
+    # Whoever also forgets the signed head deceives the service, and nobody who kept it.
+    with api.database.write() as session:
+        session.execute(update(AuditHead).values(signed_entries=0, envelope=None))
+    told_now = _verified(api)
+    assert told_now["valid"] == (tamper is _cut_off)
+    check = checked(told_now, _log(api), public_key=public_key, earlier=told["signed_head"])
+    assert check["faults"]
+
+
+def test_the_sweeper_signs_nothing_that_does_not_follow(api: Api) -> None:
+    key_of(api, "Ada")
+    key_of(api, "Bob")
+    with api.database.write() as session:
+        session.execute(update(AuditEntry).where(AuditEntry.number == 1).values(person="Eve"))
+    assert AuditLogSigner(api.database, KEY).sign_waiting(10) == 0
+    assert _verified(api)["signed_head"] is None
+
+
+def test_entries_that_come_at_once_stand_in_one_chain(api_on_both: Api) -> None:
+    api = api_on_both
+    together = threading.Barrier(4)
+
+    def make(name: str) -> None:
+        together.wait()
+        for _ in range(3):
+            key_of(api, name)
+
+    threads = [threading.Thread(target=make, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    told = _verified(api)
+    assert (told["valid"], told["entries"]) == (True, 12)

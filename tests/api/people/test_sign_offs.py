@@ -1,0 +1,317 @@
+"""Sign-offs: who may, what is demanded, and that each is bound to its report and its place."""
+
+import copy
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, text, update
+
+from fedaudit.ledger.bundle import opened_bundle
+from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.envelope import Envelope, to_base64
+from fedaudit.ledger.sign_offs import ChainedSignOff
+from fedaudit.reports.verification.verification import Verification, verify
+from models.tables.sign_offs import SignOff
+from tests.api.pages.browser import Browser, signed_in
+from tests.api.people.keys import key_of
+from tests.api.service import KEY, Api, finish, spec
+from workers.proof.sign_off_signing import SignOffSigner
+
+APPROVED = {"decision": "approved", "note": "as agreed", "role": "data protection officer"}
+
+
+def _finished(api: Api, key: str = "", **changes: Any) -> str:
+    submitted = api.submit(spec(**changes), key=key)
+    finish(api, submitted["id"])
+    return str(submitted["id"])
+
+
+def _sign_off(api: Api, experiment_id: str, key: str, **fields: Any) -> Any:
+    address = f"/v1/experiments/{experiment_id}/sign-offs"
+    return api.post(address, json={**APPROVED, **fields}, key=key)
+
+
+def _listed(api: Api, experiment_id: str) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = api.get(f"/v1/experiments/{experiment_id}/sign-offs").json()[
+        "items"
+    ]
+    return items
+
+
+def _sign(api: Api) -> int:
+    return SignOffSigner(api.database, KEY).sign_waiting(100)
+
+
+def test_a_sign_off_is_in_the_name_of_the_key(api_on_both: Api) -> None:
+    api = api_on_both
+    ada = key_of(api, "Ada")
+    id_ = _finished(api)
+    made = _sign_off(api, id_, ada)
+    assert made.status_code == 201, made.text
+    body = made.json()
+    assert (body["number"], body["decision"], body["person"]) == (1, "approved", "Ada")
+    assert body["report_hash"] == api.get("/v1/reports").json()["items"][0]["report_hash"]
+    assert (body["by_submitter"], body["envelope"]) == (None, None)
+    assert _sign_off(api, id_, ada, person="Grace").status_code == 422
+    assert _sign(api) == 1
+    [signed] = _listed(api, id_)
+    envelope = Envelope.from_dict(signed["envelope"])
+    assert KEY.public.verifies(envelope.signature, envelope.message)
+    assert ChainedSignOff.of(envelope).sign_off.person == "Ada"
+    assert _sign(api) == 0
+    listed = api.get("/v1/reports?sign_off=approved").json()["items"][0]["sign_off"]
+    assert (listed["person"], listed["number"]) == ("Ada", 1)
+    assert api.get("/v1/reports?sign_off=none").json()["items"] == []
+
+
+def test_who_may_not_sign_off(api: Api) -> None:
+    id_ = _finished(api)
+    assert _sign_off(api, id_, key_of(api, "Ada", "reports:read", "admin")).status_code == 403
+    nobody = _sign_off(api, id_, api.key)
+    assert nobody.status_code == 403
+    assert "names no person" in nobody.json()["detail"]
+    unfinished = api.submit()["id"]
+    assert _sign_off(api, unfinished, key_of(api, "Ada")).status_code == 404
+    other = _sign_off(api, id_, key_of(api, "Ada"), report_hash="0" * 64)
+    assert other.status_code == 409
+    assert _listed(api, id_) == []
+
+
+def test_what_speaks_against_a_report_demands_a_note_and_is_stated(api: Api) -> None:
+    ada = key_of(api, "Ada")
+    proven = {"noise_multiplier": 300, "radius": 1.0, "clip": 0.5, "noise": "release"}
+    sound = _finished(api, privacy=proven, training={"hypotheses": 1})
+    assert _sign_off(api, sound, ada, note="").json()["concerns"] == []
+    failing = [{"figure": "leakage_max", "op": "le", "value": 0.5, "allow_heuristic": True}]
+    failing[0]["allow_simulation"] = True
+    poor = _finished(api, gates=failing)
+    for note in ("", "  \n "):
+        refused = _sign_off(api, poor, ada, note=note)
+        assert refused.status_code == 422
+        [fault] = refused.json()["errors"]
+        assert fault["pointer"] == "/note"
+        assert "its gates failed and its guarantee is not in force" in fault["message"]
+    stated = _sign_off(api, poor, ada, note="a rehearsal").json()
+    assert stated["concerns"] == ["gates-failed", "guarantee-not-in-force"]
+
+
+@pytest.mark.parametrize("note", ["a\x00b", "a\u202eb", "x" * 4001])
+def test_a_note_that_deceives_or_is_too_long_is_refused(api: Api, note: str) -> None:
+    refused = _sign_off(api, _finished(api), key_of(api, "Ada"), note=note)
+    assert refused.status_code == 422
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/note"]
+
+
+def test_a_second_pair_of_eyes_is_another_person(api: Api) -> None:
+    ada, again, bob = key_of(api, "Ada"), key_of(api, "ada"), key_of(api, "Bob")
+    id_ = _finished(api, key=ada)
+    said = [_sign_off(api, id_, key).json()["by_submitter"] for key in (ada, again, bob)]
+    assert said == [True, True, False]
+    # A key without a person may be anybody's: it makes nobody a second one.
+    assert _sign_off(api, _finished(api, key=api.key), ada).json()["by_submitter"] is None
+
+
+def test_a_repeated_request_signs_off_once(api: Api) -> None:
+    ada, id_ = key_of(api, "Ada"), _finished(api)
+    address, headers = f"/v1/experiments/{id_}/sign-offs", {"Idempotency-Key": "once"}
+    answers = [api.post(address, json=APPROVED, key=ada, headers=headers) for _ in range(2)]
+    assert [answer.json()["number"] for answer in answers] == [1, 1]
+    other = api.post(address, json={**APPROVED, "note": "x"}, key=ada, headers=headers)
+    assert other.status_code == 409
+    assert len(_listed(api, id_)) == 1
+
+
+@pytest.fixture
+def bundle(api: Api, tmp_path: Path) -> Path:
+    """Of a report with three sign-offs, signed by the service."""
+    ada, id_ = key_of(api, "Ada"), _finished(api)
+    for decision in ("needs-changes", "rejected", "approved"):
+        _sign_off(api, id_, ada, decision=decision)
+    assert _sign(api) == 3
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(api.get(f"/v1/experiments/{id_}/bundle").content)
+    return path
+
+
+Envelopes = list[dict[str, Any]]
+
+
+def _verified(bundle: Path, change: Callable[[Envelopes], Envelopes] = lambda all_: all_) -> Any:
+    with opened_bundle(bundle) as evidence:
+        envelopes = change(copy.deepcopy(list(evidence.sign_offs)))
+        return verify(replace(evidence, sign_offs=envelopes), trusted=[KEY.public])
+
+
+def _failed(found: Verification) -> set[str]:
+    return {one.name for one in found.checks if one.outcome == "fail"}
+
+
+def _rewritten(
+    envelope: dict[str, Any], key: SigningKey | None = None, **fields: Any
+) -> dict[str, Any]:
+    """With other content, under its old signature or signed anew."""
+    chained = ChainedSignOff.of(Envelope.from_dict(envelope))
+    previous = fields.pop("previous", chained.previous)
+    changed = ChainedSignOff(replace(chained.sign_off, **fields), previous).sign(key or KEY)
+    if key is not None:
+        return changed.as_dict()
+    return {**envelope, "payload": to_base64(changed.payload)}
+
+
+def test_a_bundle_has_the_sign_offs(bundle: Path) -> None:
+    found = _verified(bundle)
+    assert found.verdict == "valid"
+    said = [(one.number, one.decision, one.person) for one in found.sign_offs]
+    assert said == [(1, "needs-changes", "Ada"), (2, "rejected", "Ada"), (3, "approved", "Ada")]
+    assert {one.name for one in found.checks} >= {
+        *("sign_offs.signatures", "sign_offs.chain", "sign_offs.report", "sign_offs.concerns")
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "failed"),
+    [
+        (lambda all_: [all_[0], all_[2]], {"sign_offs.chain"}),
+        (lambda all_: all_[1:], {"sign_offs.chain"}),
+        (lambda all_: [all_[0], all_[2], all_[1]], {"sign_offs.chain"}),
+        (lambda all_: [all_[0], all_[0], *all_[1:]], {"sign_offs.chain"}),
+        (
+            lambda all_: [all_[0], _rewritten(all_[1], decision="approved"), all_[2]],
+            {"sign_offs.signatures", "sign_offs.chain"},
+        ),
+        (lambda all_: [*all_[:2], _rewritten(all_[2], note="")], {"sign_offs.signatures"}),
+        (lambda all_: [*all_[:2], {**all_[2], "payload": "x"}], {"sign_offs.signatures"}),
+        (
+            lambda all_: [_rewritten(all_[0], KEY, report_hash="0" * 64, previous="0" * 64)],
+            {"sign_offs.report"},
+        ),
+        (
+            lambda all_: [_rewritten(all_[0], KEY, experiment_id="another")],
+            {"sign_offs.chain"},
+        ),
+        (lambda all_: [_rewritten(all_[0], KEY, concerns=())], {"sign_offs.concerns"}),
+        (lambda all_: [_rewritten(all_[0], KEY, note=" ")], {"sign_offs.concerns"}),
+        (lambda all_: [_rewritten(all_[0], SigningKey.generate())], {"sign_offs.signatures"}),
+    ],
+)
+def test_what_was_changed_is_told(
+    bundle: Path, change: Callable[[Envelopes], Envelopes], failed: set[str]
+) -> None:
+    found = _verified(bundle, change)
+    assert found.verdict == "altered"
+    assert failed <= _failed(found)
+    assert all(name.startswith("sign_offs.") for name in _failed(found))
+
+
+def test_a_bundle_without_sign_offs_is_as_it_was(api: Api, tmp_path: Path) -> None:
+    id_ = _finished(api)
+    path = tmp_path / "bundle.zip"
+    path.write_bytes(api.get(f"/v1/experiments/{id_}/bundle").content)
+    assert b"sign-offs" not in path.read_bytes()
+    found = _verified(path)
+    assert (found.verdict, list(found.sign_offs)) == ("valid", [])
+
+
+def test_the_database_is_checked_for_the_same(api_on_both: Api) -> None:
+    api = api_on_both
+    ada, id_ = key_of(api, "Ada"), _finished(api)
+    for _ in range(3):
+        _sign_off(api, id_, ada)
+    address = f"/v1/experiments/{id_}/report/verification"
+
+    def outcomes() -> dict[str, str]:
+        return {one["name"]: one["outcome"] for one in api.get(address).json()["checks"]}
+
+    assert outcomes()["sign_offs.waiting"] == "unchecked"
+    assert _sign(api) == 3
+    assert "fail" not in outcomes().values()
+    with api.database.write() as session:
+        altered = {**_stored(session, id_, 3).statement, "decision": "rejected"}
+        session.execute(
+            update(SignOff)
+            .where(SignOff.number == 3)
+            .values(statement=altered, decision="rejected")
+        )
+    assert outcomes()["sign_offs.stored"] == "fail"
+    with api.database.write() as session:
+        session.execute(delete(SignOff).where(SignOff.number == 2))
+    assert outcomes()["sign_offs.chain"] == "fail"
+
+
+def test_what_was_altered_before_it_was_signed_does_not_get_a_signature(api: Api) -> None:
+    ada, first, second = key_of(api, "Ada"), _finished(api), _finished(api)
+    for id_ in (first, first, second):
+        _sign_off(api, id_, ada)
+    with api.database.write() as session:
+        session.execute(delete(SignOff).where(SignOff.experiment_id == first, SignOff.number == 1))
+        session.execute(
+            update(SignOff).where(SignOff.experiment_id == second).values(decision="rejected")
+        )
+    signer = SignOffSigner(api.database, KEY)
+    assert [signer.sign_waiting(100), signer.sign_waiting(100)] == [0, 0]
+    # What was refused, or cannot even be read, holds up nothing else.
+    _sign_off(api, unread := _finished(api), ada)
+    with api.database.write() as session:
+        broken = "UPDATE sign_offs SET statement = '{' WHERE experiment_id = :id"
+        session.execute(text(broken), {"id": unread})
+    assert signer.sign_waiting(100) == 0
+    _sign_off(api, third := _finished(api), ada)
+    assert signer.sign_waiting(1) == 1
+    assert _listed(api, third)[0]["envelope"] is not None
+    # A stored statement that is none is no reason to fail.
+    with api.database.write() as session:
+        session.execute(update(SignOff).values(statement={"decision": "approved"}))
+    answer = api.get(f"/v1/experiments/{second}/sign-offs").json()
+    assert (answer["items"], answer["unreadable"]) == ([], 1)
+    assert signed_in(api).get(f"/experiments/{second}/report").status_code == 200
+    assert api.get("/v1/reports").status_code == 200
+
+
+def test_the_form_on_the_report(api: Api) -> None:
+    id_ = _finished(api)
+    browser = Browser(api)
+    browser.sign_in(key_of(api, "Ada <b>", "reports:read", "reports:sign"))
+    base = f"/experiments/{id_}"
+    page = browser.get(f"{base}/report")
+    assert "Nobody has signed this report off" in page.text
+    assert "form-action 'self'" in page.headers["content-security-policy"]
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page.text))
+    fields |= {"decision": "approved", "role": "officer"}
+    missing = browser.post(f"{base}/sign-offs", {**fields, "note": ""})
+    assert missing.status_code == 422
+    assert "note is needed, because its guarantee is not in force" in missing.text
+    assert '<option value="approved" selected>' in missing.text
+    assert browser.post(f"{base}/sign-offs", fields, csrf="0" * 64).status_code == 403
+    fields["note"] = "<script>fine</script>"
+    for _ in range(2):
+        done = browser.post(f"{base}/sign-offs", fields)
+        assert done.headers["location"] == f"{base}/report#sign-offs"
+    [listed] = _listed(api, id_)
+    assert listed["person"] == "Ada <b>"
+    shown = browser.get(f"{base}/report").text
+    assert "&lt;script&gt;fine" in shown
+    assert "<script>" not in shown
+    assert "although its guarantee is not in force" in shown
+    assert "approved by Ada &lt;b&gt;, against concerns" in shown
+    kept = browser.get(f"{base}/report.html")
+    assert "Sign-offs" not in kept.text
+    assert "form-action 'none'" in kept.headers["content-security-policy"]
+    assert "approved" in browser.get("/reports").text
+
+
+def test_readers_have_no_form(api: Api) -> None:
+    id_ = _finished(api)
+    reader = signed_in(api, "reports:read").get(f"/experiments/{id_}/report").text
+    assert "<form" not in reader
+    nobody = signed_in(api, "reports:read", "reports:sign").get(f"/experiments/{id_}/report").text
+    assert "<form" not in nobody
+    assert "names no person" in nobody
+
+
+def _stored(session: Any, experiment_id: str, number: int) -> SignOff:
+    found: SignOff = session.get(SignOff, (experiment_id, number))
+    return found

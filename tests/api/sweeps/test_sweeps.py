@@ -1,0 +1,316 @@
+"""Sweeps through the interface: all cells or none, what they cost together, their table."""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+
+from fedaudit.ledger.composition import composed_epsilon
+from models.repositories import EpsilonBudgetRepository
+from models.tables.experiments import Experiment
+from models.tables.reports import Report
+from tests.api.budgets.test_epsilon_budgets import DELTA, central, plan_of, set_total
+from tests.api.service import Api, finish, spec
+
+NU, K = "privacy.noise_multiplier", "training.hypotheses"
+ALIKE = {"tags": [["a"], ["b"], ["c"], ["d"]]}
+"""Cells that spend alike on the same people; another seed would make up others."""
+
+
+def sweep(base: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    made = {"name": "nu and k", "base": base or spec(), "grid": {NU: [1, 3], K: [1, 2]}}
+    return {**made, **changes}
+
+
+def submit(api: Api, value: dict[str, Any], **options: Any) -> dict[str, Any]:
+    response = api.post("/v1/sweeps", json=value, **options)
+    assert response.status_code == 202, response.text
+    assert response.headers["Location"] == f"/v1/sweeps/{response.json()['id']}"
+    return dict(response.json())
+
+
+def test_every_combination_is_an_experiment(api_on_both: Api) -> None:
+    api = api_on_both
+    made = submit(api, sweep(repeats=2))
+    values = [cell["values"] for cell in made["cells"]]
+    assert values[:3] == [
+        {NU: 1, K: 1, "seed": 7},
+        {NU: 1, K: 1, "seed": 8},
+        {NU: 1, K: 2, "seed": 7},
+    ]
+    assert len(values) == len({str(one) for one in values}) == 8
+    for cell in made["cells"]:
+        found = api.get(f"/v1/experiments/{cell['experiment_id']}").json()
+        assert found["spec"]["privacy"]["noise_multiplier"] == cell["values"][NU]
+        assert found["spec"]["training"]["hypotheses"] == cell["values"][K]
+        assert found["spec"]["seed"] == cell["values"]["seed"]
+        assert found["status"] == "queued"
+    assert made["status"] == "queued"
+    assert made["progress"]["statuses"] == {"queued": 8}
+    assert api.get(f"/v1/sweeps/{made['id']}").json() == {
+        name: value for name, value in made.items() if name != "warnings"
+    }
+    [listed] = api.get("/v1/sweeps").json()["items"]
+    assert listed == {name: made[name] for name in listed}
+    log = api.get("/v1/audit-log").json()["items"]
+    assert ("sweep.submitted", made["id"]) in [(one["action"], one["subject"]) for one in log]
+
+
+def test_values_side_by_side_and_ranges(api: Api) -> None:
+    made = submit(
+        api,
+        sweep(
+            grid={NU: {"start": 1, "stop": 4, "count": 3, "scale": "log"}},
+            zip={K: [1, 2], "training.rounds": [5, 6]},
+        ),
+    )
+    assert [tuple(cell["values"].values()) for cell in made["cells"]] == [
+        (1, 1, 5),
+        (1, 2, 6),
+        (2, 1, 5),
+        (2, 2, 6),
+        (4, 1, 5),
+        (4, 2, 6),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "says"),
+    [
+        ({"grid": {NU: [1, -1]}}, f"/grid/{NU}", "with -1: must be greater than 0"),
+        ({"grid": {"training.nope": [1]}}, "/grid/training.nope", "unknown field"),
+        ({"grid": {"seed.x": [1]}}, "/grid/seed.x", "has no place in the base"),
+        ({"grid": {NU: []}}, f"/grid/{NU}", "at least 1 item"),
+        ({"grid": {NU: [1, 3, 1.0]}}, f"/grid/{NU}", "has 1.0 twice"),
+        ({"grid": {"": [1]}}, "/grid/", "at least 1 character"),
+        (
+            {"grid": {NU: {"start": 0, "stop": 1, "count": 2, "scale": "log"}}},
+            f"/grid/{NU}",
+            "above 0",
+        ),
+        ({"grid": {"repeats": [2, 3]}}, "/grid/repeats", "cannot vary"),
+        ({"zip": {NU: [1]}}, f"/zip/{NU}", "varies in `grid` as well"),
+        ({"zip": {"a": [1], "b": [1, 2]}}, "/zip/a", "has 1 values and another field 2"),
+        ({"grid": {"seed": [1]}, "repeats": 2}, "/repeats", "the seeds vary already"),
+        ({"grid": {"seed": list(range(1000))}, "zip": {NU: [1, 2]}}, "/grid", "2000 cells"),
+        ({"base": {"name": "x"}}, "/base/model", "is required"),
+    ],
+)
+def test_a_faulty_sweep_is_refused_where_it_is_faulty(
+    api: Api, changes: dict[str, Any], where: str, says: str
+) -> None:
+    before = api.counts()
+    response = api.post("/v1/sweeps", json=sweep(**changes))
+    assert response.status_code == 422, response.text
+    found = {one["pointer"]: one["message"] for one in response.json()["errors"]}
+    assert says in found.get(where, ""), found
+    assert api.counts() == before
+
+
+def test_the_whole_sweep_is_reserved_or_nothing(api_on_both: Api) -> None:
+    api = api_on_both
+    value = sweep(central(), grid=ALIKE)
+    plan = plan_of(central())
+    federation_id = api.submit(central())["federation_id"]
+    total = composed_epsilon(4 * plan.curve("final_model", plan.steps), DELTA)
+    set_total(api, federation_id, total)
+    before = api.counts()
+    checked = api.post("/v1/sweeps?validate_only=true", json=value).json()
+    assert (checked["has_room"], checked["cells"]) == (False, 4)
+    refused = api.post("/v1/sweeps", json=value)
+    assert refused.status_code == 409
+    assert refused.json()["type"].endswith("/budget-exhausted")
+    # Three of four would have had room.
+    assert refused.json()["detail"].startswith("cell 4 of 4 is refused, and so is the sweep")
+    assert refused.json()["detail"] == checked["detail"]
+    assert api.counts() == before
+    fits = sweep(central(), grid={"tags": [["a"], ["b"], ["c"]]})
+    assert api.post("/v1/sweeps?validate_only=true", json=fits).json()["has_room"] is True
+    assert api.counts() == before
+    submit(api, fits)
+
+
+def test_it_costs_what_all_cells_cost_together(api: Api) -> None:
+    made = submit(api, sweep(central(), grid=ALIKE))
+    plan = plan_of(central())
+    entries = {one["observer"]: one for one in made["costs"]["epsilon"]}
+    for observer in plan.observers:
+        curve = plan.curve(observer, plan.steps)
+        assert entries[observer]["value"] == pytest.approx(composed_epsilon(4 * curve, DELTA))
+        assert entries[observer]["cell_max"] == pytest.approx(plan.largest(observer, plan.steps))
+        assert entries[observer]["value"] > entries[observer]["cell_max"]
+    assert set(made["costs"]["reasons"]) == {"leakage", "log_ratio_max"}
+    # Cells that end unrun give back what they had reserved.
+    api.post(f"/v1/sweeps/{made['id']}/cancel")
+    after = api.get(f"/v1/sweeps/{made['id']}").json()
+    assert (after["status"], after["costs"]["epsilon"][0]["value"]) == ("cancelled", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("base", "grid", "name"),
+    [
+        (spec(), {"privacy.mechanism": ["none"]}, "epsilon"),
+        (central(), {"privacy.mechanism": ["gaussian-central", "gaussian-local"]}, "epsilon"),
+        (spec(), {"privacy.radius": ["adaptive", 0.5]}, "leakage"),
+        (spec(), {"privacy.radius": ["adaptive", 0.5]}, "log_ratio_max"),
+    ],
+)
+def test_what_nothing_composes_has_no_figure(
+    api: Api, base: dict[str, Any], grid: dict[str, Any], name: str
+) -> None:
+    if grid.get("privacy.mechanism") == ["none"]:
+        base = {**base, "privacy": {"mechanism": "none"}, "gates": []}
+    costs = submit(api, sweep(base, grid=grid))["costs"]
+    assert not costs[name]
+    assert costs["reasons"][name]
+
+
+def test_leakage_of_equal_terms_adds_up(api: Api) -> None:
+    base = spec(privacy={"radius": 0.5, "clip": 0.25}, gates=[])
+    costs = submit(api, sweep(base, grid={NU: [1, 4]}))["costs"]
+    each = [
+        api.post(
+            "/v1/experiments?validate_only=true",
+            json={**base, "privacy": {**base["privacy"], "noise_multiplier": nu}},
+        ).json()["projection"]
+        for nu in (1, 4)
+    ]
+    assert costs["leakage"] == pytest.approx(sum(one["leakage_worst_case"] for one in each))
+    assert costs["log_ratio_max"] == pytest.approx(sum(one["log_ratio_worst_case"] for one in each))
+
+
+def test_a_repeated_request_makes_one_sweep(api: Api) -> None:
+    again = {"headers": {"Idempotency-Key": "once"}}
+    first, second = submit(api, sweep(), **again), submit(api, sweep(), **again)
+    assert first["id"] == second["id"]
+    assert api.counts()["experiments"] == 4
+    other = api.post("/v1/sweeps", json=sweep(repeats=2), **again)
+    assert other.status_code == 409
+
+
+def test_failed_and_cancelled_cells_are_tried_again_and_stay_paid_for(api: Api) -> None:
+    made = submit(api, sweep(grid={"tags": [["a"], ["b"], ["c"]]}))
+    first, second, third = (cell["experiment_id"] for cell in made["cells"])
+    finish(api, first)
+    api.post(f"/v1/experiments/{second}/cancel")
+    path = f"/v1/sweeps/{made['id']}"
+    assert api.get(path).json()["status"] == "running"
+    before = api.get(path).json()["costs"]["leakage"]
+    answer = api.post(f"{path}/retry")
+    assert answer.status_code == 202, answer.text
+    cells = {cell["position"]: cell["experiment_id"] for cell in answer.json()["cells"]}
+    assert (cells[0], cells[2]) == (first, third)
+    assert cells[1] not in (first, second, third)
+    assert api.get(f"/v1/experiments/{cells[1]}").json()["retry_of"] == second
+    # A cell by itself would leave the sweep, and its costs.
+    alone = api.post(f"/v1/experiments/{second}/retry")
+    assert (alone.status_code, alone.json()["sweep_id"]) == (409, made["id"])
+    assert answer.json()["costs"]["leakage"] > before > 0
+    assert api.post(f"{path}/retry").status_code == 409
+    assert api.post(f"{path}/cancel").status_code == 200
+    assert api.post(f"{path}/cancel").status_code == 409
+
+
+def test_a_run_that_losses_ended_counts_with_all_planned_rounds(api: Api) -> None:
+    made = submit(api, sweep(central(), grid=ALIKE))
+    path = f"/v1/sweeps/{made['id']}"
+    early, cancelled = (cell["experiment_id"] for cell in made["cells"][:2])
+    before = api.get(path).json()["costs"]
+    with api.database.write() as session:
+        epsilons = EpsilonBudgetRepository(session, api.project_id)
+        for id_ in (early, cancelled):
+            assert epsilons.settle(id_, {one.observer: 1 for one in epsilons.held(id_)})
+        for id_, status in ((early, "succeeded"), (cancelled, "cancelled")):
+            row = session.get(Experiment, id_)
+            assert row is not None
+            row.status = status
+    costs = api.get(path).json()["costs"]
+    plan = plan_of(central())
+    [of_model] = [one for one in costs["epsilon"] if one["observer"] == "final_model"]
+    planned, one = plan.curve("final_model", plan.steps), plan.curve("final_model", 1)
+    assert of_model["value"] == pytest.approx(composed_epsilon(3 * planned + one, DELTA))
+    assert costs != before
+
+
+def test_a_sweep_whose_cell_passed_on_its_costs_is_not_tried_again(api: Api) -> None:
+    gates = [{"figure": "sweep_log_ratio_max", "op": "le", "value": 1e9}]
+    made = submit(api, sweep(spec(gates=gates), grid={"tags": [["a"], ["b"]]}))
+    first, second = (cell["experiment_id"] for cell in made["cells"])
+    finish(api, first)
+    api.post(f"/v1/experiments/{second}/cancel")
+    path = f"/v1/sweeps/{made['id']}/retry"
+    with api.database.write() as session:
+        report = session.get(Report, first)
+        assert report is not None
+        passed = [{**gate, "outcome": "pass"} for gate in report.document["gates"]]
+        assert passed
+        report.document = {**report.document, "gates": passed}
+    refused = api.post(path)
+    assert refused.status_code == 409
+    assert "the report of cell 1 passed a gate" in refused.json()["detail"]
+
+
+def test_the_table_over_seeds(api: Api) -> None:
+    made = submit(api, sweep(grid={NU: [1, 3]}, repeats=3))
+    losses = {1: (1.0, 1.1, 1.2), 3: (5.0, 5.1, 5.2)}
+    for cell in made["cells"]:
+        loss = losses[cell["values"][NU]][cell["values"]["seed"] - 7]
+        finish(api, cell["experiment_id"], validation_loss=loss)
+    path = f"/v1/sweeps/{made['id']}/table"
+    table = api.get(path).json()
+    assert [row["values"] for row in table["rows"]] == [{NU: 1}, {NU: 3}]
+    assert [row["succeeded"] for row in table["rows"]] == [3, 3]
+    assert "equalized_odds_difference[group]" in table["figures"]
+    text = api.get(path, headers={"Accept": "text/csv"})
+    lines = list(csv.DictReader(io.StringIO(text.text)))
+    assert [line[NU] for line in lines] == ["1", "3"]
+    markdown = api.get(path, headers={"Accept": "text/markdown"}).text
+    assert markdown.startswith(f"| {NU}") or NU in markdown.splitlines()[0]
+    assert "look better than they are" in markdown
+    assert api.get("/v1/sweeps/unknown/table").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "values", "cost"),
+    [
+        (spec(), "privacy.noise", ["simulation", "release"], "leakage_max"),
+        (spec(), "privacy.radius", ["adaptive", 0.5], "leakage_max"),
+    ],
+)
+def test_costs_that_mean_something_else_are_not_compared(
+    api: Api, base: dict[str, Any], path: str, values: list[Any], cost: str
+) -> None:
+    """A smaller figure under weaker terms is no better one."""
+    made = submit(api, sweep(base, grid={path: values}, repeats=2))
+    for cell in made["cells"]:
+        finish(api, cell["experiment_id"], validation_loss=1.0 + cell["position"] // 2)
+    table = api.get(f"/v1/sweeps/{made['id']}/table").json()
+    assert not any(row["figures"][cost]["best"] for row in table["rows"])
+    assert cost not in table["front_figures"]
+    assert any("the costs of the cells do not mean the same" in note for note in table["notes"])
+
+
+def test_a_cost_that_nothing_bounds_is_no_dash(api: Api) -> None:
+    base = {**spec(), "privacy": {"mechanism": "none"}, "gates": []}
+    made = submit(api, sweep(base, grid={K: [1, 2]}))
+    path = f"/v1/sweeps/{made['id']}/table"
+    assert [row["unbounded"] for row in api.get(path).json()["rows"]] == [True, True]
+    finish(api, made["cells"][0]["experiment_id"])
+    assert "| unbounded |" in api.get(path, headers={"Accept": "text/markdown"}).text
+
+
+def test_the_noises_of_the_cells_are_said(api: Api) -> None:
+    value = sweep(grid={"privacy.noise": ["simulation", "release"], NU: [3]})
+    checked = api.post("/v1/sweeps?validate_only=true", json=value).json()
+    assert submit(api, value)["facts"] == checked["facts"]
+    assert checked["facts"]["noises"] == ["release", "simulation"]
+
+
+def test_another_project_sees_nothing(api: Api) -> None:
+    made = submit(api, sweep())
+    stranger = api.key_with("experiments:read", "experiments:write", project="elsewhere")
+    assert api.get("/v1/sweeps", key=stranger).json()["items"] == []
+    for method, rest in (("GET", ""), ("POST", "/cancel"), ("POST", "/retry")):
+        found = api.request(method, f"/v1/sweeps/{made['id']}{rest}", key=stranger)
+        assert found.status_code == 404

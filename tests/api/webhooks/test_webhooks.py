@@ -1,0 +1,263 @@
+"""Webhooks: registered by the front door, delivered to a real receiver, repeated until they
+arrive."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from fedaudit.privacy.metric.leakage import leakage
+from infrastructure.secrets_key import SecretBox
+from models.clock import utc_now
+from models.repositories import AnnouncementRepository, ExperimentRepository
+from models.tables.webhooks.webhook_deliveries import WebhookDelivery
+from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
+from tests.api.people.keys import key_of
+from tests.api.service import Api, fail, finish, running_api, settings_for, spec
+from tests.api.webhooks.webhooks import EVERY, deliver, deliveries, register
+from tests.workers.receiver import Receiver, receiving
+from workers.webhooks.courier import PAUSES_SECONDS, Courier
+
+
+@pytest.fixture
+def api(sqlite_url: str, tmp_path: Path) -> Iterator[Api]:
+    """An API that may call this machine."""
+    with running_api(settings_for(sqlite_url, tmp_path, webhooks_allow_private=True)) as found:
+        yield found
+
+
+@pytest.fixture
+def api_on_both(database_url: str, tmp_path: Path) -> Iterator[Api]:
+    """The same; the test runs once on each kind of database."""
+    with running_api(settings_for(database_url, tmp_path, webhooks_allow_private=True)) as found:
+        yield found
+
+
+@pytest.fixture
+def courier(api: Api) -> Courier:
+    """Delivers when it is told to look."""
+    return Courier(api.settings, api.database)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A receiver on this machine."""
+    with receiving() as found:
+        yield found
+
+
+def test_an_end_is_told_again_until_it_is_taken_and_says_ids_and_outcomes_alone(
+    api_on_both: Api, receiver: Receiver
+) -> None:
+    api = api_on_both
+    courier = Courier(api.settings, api.database)
+    webhook = register(api, receiver.url, events=["experiment.finished", "gate.failed"])
+    body = api.submit(spec(gates=[{"figure": "leakage_max", "op": "le", "value": 0.5}]))
+    document = finish(api, body["id"])
+    assert document["gate_outcome"] == "insufficient_evidence"
+    receiver.answers = [500, 302, 503]
+    states = [[one["state"] for one in deliver(api, courier, webhook)] for _ in range(3)]
+    assert states[-1] == ["delivered", "delivered"]
+    ended, gates = sorted(receiver.verified(webhook["secret"])[-2:], key=lambda one: one["type"])
+    common = {"project": "hospital", "experiment_id": body["id"]}
+    assert ended["data"] == common | {
+        "status": "succeeded",
+        "status_reason": None,
+        "gate_outcome": "insufficient_evidence",
+    }
+    assert (gates["type"], gates["data"]) == (
+        "gate.failed",
+        common | {"outcome": "insufficient_evidence"},
+    )
+    # Nobody followed the redirect, and every attempt at an event has the same id.
+    assert len(receiver.received) == 5
+    assert len(set(receiver.ids)) == 2
+    attempts = [one["attempts"] for one in deliveries(api, webhook)]
+    assert sorted(attempts) in ([2, 3], [1, 4])
+    assert api.get(f"/v1/webhooks/{webhook['id']}").json()["failing_since"] is None
+
+
+def test_each_way_to_end_is_told_and_what_is_rolled_back_is_not(
+    api: Api, receiver: Receiver
+) -> None:
+    webhook = register(api, receiver.url, events=["experiment.finished"])
+    failed, cancelled, kept = (api.submit(spec(seed=seed))["id"] for seed in (1, 2, 3))
+    fail(api, failed)
+    assert api.post(f"/v1/experiments/{cancelled}/cancel").status_code == 200
+    with suppress(InterruptedError), api.database.write() as session:
+        ExperimentRepository(session, api.project_id).conclude(
+            kept, status="failed", price=leakage, reason="worker-lost"
+        )
+        raise InterruptedError
+    told = [
+        (one["data"]["experiment_id"], one["data"]["status"]) for one in deliveries(api, webhook)
+    ]
+    assert told == [(cancelled, "cancelled"), (failed, "failed")]
+
+
+def test_a_receiver_that_is_gone_is_left_alone_until_somebody_enables_it(
+    api: Api, courier: Courier, receiver: Receiver
+) -> None:
+    webhook = register(api, receiver.url)
+    address = f"/v1/webhooks/{webhook['id']}"
+    receiver.answers = [410]
+    assert api.post(f"{address}/test").status_code == 202
+    [sent] = deliver(api, courier, webhook)
+    assert (sent["state"], sent["status_code"], sent["next_attempt_at"]) == ("failed", 410, None)
+    shown = api.get(address).json()
+    assert (shown["enabled"], shown["disabled_reason"]) == (False, "the receiver answered 410 Gone")
+    assert api.post(f"{address}/test").status_code == 409
+    again = f"{address}/deliveries/{sent['id']}/redeliver"
+    assert "410 Gone" in api.post(again).json()["detail"]
+    assert api.request("PATCH", address, json={"enabled": True}).json()["disabled_reason"] is None
+    assert api.post(again).status_code == 202
+    [sent] = deliver(api, courier, webhook)
+    assert (sent["state"], sent["attempts"]) == ("delivered", 2)
+    assert len(set(receiver.ids)) == 1
+
+
+def test_the_schedule_ends_and_days_of_failures_disable(
+    api_on_both: Api, receiver: Receiver
+) -> None:
+    api = api_on_both
+    courier = Courier(api.settings, api.database)
+    webhook = register(api, receiver.url)
+    receiver.answers = [500] * 3
+    api.post(f"/v1/webhooks/{webhook['id']}/test")
+    with api.database.write() as session:
+        session.execute(update(WebhookDelivery).values(retries=len(PAUSES_SECONDS) - 1))
+    assert deliver(api, courier, webhook)[0]["state"] == "waiting"
+    assert deliver(api, courier, webhook)[0]["state"] == "failed"
+    assert api.get(f"/v1/webhooks/{webhook['id']}").json()["enabled"]
+    with api.database.write() as session:
+        long_ago = utc_now() - timedelta(days=5, minutes=1)
+        session.execute(update(WebhookEndpoint).values(failing_since=long_ago))
+    api.post(f"/v1/webhooks/{webhook['id']}/test")
+    deliver(api, courier, webhook)
+    shown = api.get(f"/v1/webhooks/{webhook['id']}").json()
+    assert not shown["enabled"]
+    assert "every attempt since" in shown["disabled_reason"]
+    assert "500" in shown["disabled_reason"]
+
+
+def test_a_receiver_that_asks_to_be_left_alone_is(
+    api: Api, courier: Courier, receiver: Receiver
+) -> None:
+    webhook = register(api, receiver.url)
+    api.post(f"/v1/webhooks/{webhook['id']}/test")
+    day = PAUSES_SECONDS[-1]
+    for asked, low, high in (
+        ("3600", 3600, 1.2 * 3600),
+        ("1", 0.8 * PAUSES_SECONDS[1], 1.2 * PAUSES_SECONDS[1]),
+        (f"{10 * day:.0f}", day, 1.2 * day),
+        ("soon", 0.8 * PAUSES_SECONDS[3], 1.2 * PAUSES_SECONDS[3]),
+    ):
+        receiver.answers, receiver.retry_after = [503], asked
+        [sent] = deliver(api, courier, webhook)
+        due = datetime.fromisoformat(sent["next_attempt_at"])
+        waits = (due - datetime.fromisoformat(sent["attempted_at"])).total_seconds()
+        assert low - 2 <= waits <= high + 2, asked
+
+
+def test_a_type_that_is_subscribed_to_no_more_does_no_harm(api: Api) -> None:
+    webhook = register(api, "https://example.org", events=["gate.failed"])
+    with api.database.write() as session:
+        session.execute(update(WebhookEndpoint).values(events=["round.finished", "gate.failed"]))
+    path = f"/v1/webhooks/{webhook['id']}"
+    assert api.get(path).json()["events"] == ["round.finished", "gate.failed"]
+    changed = api.request("PATCH", path, json={"description": "of an earlier version"})
+    assert changed.json()["events"] == ["round.finished", "gate.failed"]
+    body = {"url": "https://example.org", "events": ["round.finished"]}
+    assert api.post("/v1/webhooks", json=body).status_code == 422
+
+
+def test_a_rotated_secret_and_the_new_one_both_verify_until_the_old_one_ends(
+    api: Api, courier: Courier, receiver: Receiver
+) -> None:
+    webhook = register(api, receiver.url)
+    address = f"/v1/webhooks/{webhook['id']}"
+    rotated = api.post(f"{address}/rotate-secret?overlap_seconds=3600").json()
+    assert rotated["previous_secret_until"] is not None
+    api.post(f"{address}/test")
+    deliver(api, courier, webhook)
+    for secret in (webhook["secret"], rotated["secret"]):
+        assert receiver.verified(secret)[0]["type"] == "webhook.test"
+    assert len(receiver.received[0][0]["webhook-signature"].split(" ")) == 2
+    newest = api.post(f"{address}/rotate-secret?overlap_seconds=0").json()
+    receiver.received.clear()
+    api.post(f"{address}/test")
+    deliver(api, courier, webhook)
+    assert receiver.verified(newest["secret"])
+    with pytest.raises(Exception, match="No matching signature"):
+        receiver.verified(rotated["secret"])
+
+
+def test_a_secret_is_shown_once_and_stored_encrypted(api: Api, receiver: Receiver) -> None:
+    webhook = register(api, receiver.url, key=key_of(api, "Ada", "admin"))
+    secret = webhook["secret"]
+    listed = api.get("/v1/webhooks").json()["items"]
+    assert [one["created_by"]["person"] for one in listed] == ["Ada"]
+    assert secret not in json.dumps(listed)
+    assert secret not in api.get(f"/v1/webhooks/{webhook['id']}").text
+    with api.database.read() as session:
+        row = session.get(WebhookEndpoint, webhook["id"])
+        assert row is not None
+        assert secret.removeprefix("whsec_") not in row.secret
+    assert SecretBox(api.settings).decrypt(row.secret) == secret
+
+
+_REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"url": "ftp://example.org"}, "/url", "https://"),
+    ({"url": "https://ada:secret@example.org"}, "/url", "user or password"),
+    ({"url": "https://169.254.169.254/latest"}, "/url", "open internet"),
+    ({"events": []}, "/events", "at least 1"),
+    ({"events": ["round.completed"]}, "/events/0", "experiment.finished"),
+    ({"description": "x\u202ey"}, "/description", "cannot be seen"),
+    ({"secret": "mine"}, "/secret", "unknown"),
+]
+
+
+def test_bad_registrations_name_the_field(api: Api) -> None:
+    for changes, pointer, words in _REFUSED:
+        body = {"url": "https://example.org", "events": list(EVERY), **changes}
+        response = api.post("/v1/webhooks", json=body)
+        assert response.status_code == 422
+        [error] = response.json()["errors"]
+        assert error["pointer"] == pointer
+        assert words in error["message"]
+
+
+def test_what_is_deleted_takes_what_waits_with_it_and_nothing_is_kept_for_nobody(
+    api: Api, courier: Courier, receiver: Receiver
+) -> None:
+    webhook = register(api, receiver.url, events=["gate.failed"])
+    with api.database.write() as session:
+        told = AnnouncementRepository(session, api.project_id)
+        told.ledger_round_refused("a-ledger", round_=3)
+        told.experiment_ended("an-experiment", status="failed", reason=None, gate_outcome=None)
+    assert deliveries(api, webhook) == []
+    api.post(f"/v1/webhooks/{webhook['id']}/test")
+    assert api.request("DELETE", f"/v1/webhooks/{webhook['id']}").status_code == 204
+    courier.look()
+    assert receiver.received == []
+    assert api.counts()["webhook_deliveries"] == 0
+
+
+def test_old_deliveries_are_forgotten(api: Api, courier: Courier, receiver: Receiver) -> None:
+    webhook = register(api, receiver.url)
+    for _ in range(2):
+        api.post(f"/v1/webhooks/{webhook['id']}/test")
+    newest, oldest = deliveries(api, webhook)
+    with api.database.write() as session:
+        session.execute(
+            update(WebhookDelivery)
+            .where(WebhookDelivery.id == oldest["id"])
+            .values(created_at=utc_now() - timedelta(days=31))
+        )
+    courier.look()
+    assert [one["id"] for one in deliveries(api, webhook)] == [newest["id"]]

@@ -1,0 +1,165 @@
+"""Canaries find noise that is not there, and nothing where it is; and say what they did."""
+
+import csv
+import io
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from benchmarks.canary_power import alarms, measured, planned_for
+from benchmarks.canary_scenarios import COUNTS, DELTA, Scenario, central, fixed, local, record
+from fedaudit.reports.document.attacks.canaries_section import CanariesSection
+from tests.attacks.canaries.canary_cells import (
+    CENTRAL,
+    COINS,
+    LOCAL,
+    canary_cell,
+    outcome_of,
+    record_cell,
+    section_of,
+)
+
+SCENARIOS = {"central": central, "local": local, "record": record}
+
+
+def _alarms(scenario: Scenario, runs: int) -> tuple[int, int]:
+    """With half of the noise, and with all of it."""
+    planned = planned_for(scenario)
+    with scenario.halved():
+        half = alarms(measured(scenario, planned, seed) for seed in range(runs))
+    whole = alarms(measured(scenario, planned, 1000 + seed) for seed in range(runs))
+    return half["any"], whole["any"]
+
+
+@pytest.mark.parametrize("kind", SCENARIOS)
+def test_halved_noise_is_found_and_whole_noise_is_not(kind: str) -> None:
+    """At a significance of 1 %: two false alarms of ten once in 200; powers are above 98 %."""
+    half, whole = _alarms(SCENARIOS[kind](8.0, COUNTS[8.0]), 10)
+    assert half >= 9
+    assert whole <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("claim", COUNTS)
+@pytest.mark.parametrize("kind", SCENARIOS)
+def test_halved_noise_is_found_95_times_of_100(kind: str, claim: float) -> None:
+    half, whole = _alarms(SCENARIOS[kind](claim, COUNTS[claim]), 100)
+    assert half >= 95
+    assert whole <= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("claim", "share"), [(1.0, 0.72), (4.0, 0.9), (8.0, 0.9)])
+def test_the_bound_of_many_canaries_is_close_to_the_truth(claim: float, share: float) -> None:
+    """At claim 1 about 0.8 of it, and the median of 15 runs within a tenth of that."""
+    scenario = record(claim, 5000, clients=50, hidden=50)
+    planned = planned_for(scenario)
+    exact = planned.claim.law.epsilon(DELTA)
+    found = [measured(scenario, planned, seed).bounds[0].epsilon_lower_bound for seed in range(15)]
+    assert share * exact <= np.median(found) <= exact
+
+
+SAMPLED = {
+    "coins": central(4.0, 120, rate=0.3, rounds=5),
+    "fixed": fixed(8.0, 80, share=0.5, rounds=4),
+}
+
+
+@pytest.mark.parametrize("scenario", SAMPLED.values(), ids=SAMPLED)
+def test_sampled_cohorts_are_audited_with_the_power_stated(scenario: Scenario) -> None:
+    stated = planned_for(scenario).known_noise
+    half, whole = _alarms(scenario, 10)
+    # Four standard deviations of a share of ten.
+    assert abs(half / 10 - stated) <= 4 * (stated * (1 - stated) / 10) ** 0.5 + 0.1
+    assert whole <= 1
+
+
+def test_a_clip_that_is_not_kept_is_found() -> None:
+    """The noise is as claimed, and an update moves the sum sixteen times too far."""
+    cell = canary_cell({**CENTRAL, "accountant": "pld"}, training__cohort=COINS)
+    assert section_of(cell, 50).alarm is None
+    target = "fedaudit.training.mechanisms.gaussian_central.clip_to_norm"
+    with patch(target, lambda updates, clip: (updates, updates.isfinite().all(-1))):
+        alarm = section_of(cell, 50).alarm
+    assert alarm is not None
+    assert "known-noise" in alarm.evidence
+    assert "every client" in alarm.claim
+
+
+def test_evidence_the_wrong_way_is_no_alarm() -> None:
+    """A server that subtracts updates is broken, and tells nothing by moving the other way."""
+    cell = canary_cell(CENTRAL)
+    target = "fedaudit.training.stacked.stack_round.block_sums"
+    from fedaudit.training.stacked.block_sums import block_sums
+
+    with patch(target, lambda *given, **named: -block_sums(*given, **named)):
+        section = section_of(cell, 50)
+    assert section.alarm is None
+    assert section.bounds[0].epsilon_lower_bound == 0.0
+
+
+def test_several_hypotheses_and_steps_are_audited() -> None:
+    cell = canary_cell(CENTRAL, training__hypotheses=2, training__clustering={"method": "reported"})
+    section = section_of(cell, 50)
+    assert section.status == "done"
+    assert section.adjacency == "replace-one"
+    assert section.compositions == 2
+    assert section.alarm is None
+
+
+def test_the_section_says_what_was_claimed_found_and_assumed() -> None:
+    section = section_of(record_cell(), 60, unit="record")
+    assert (section.kind, section.unit, section.count) == ("canaries", "record", 60)
+    assert section.claim == pytest.approx(4.0, rel=1e-3)
+    assert section.observer == "server"
+    assert section.compositions == 4
+    assert [bound.name for bound in section.bounds] == ["known-noise", "f-dp", "one-run"]
+    assert sum(bound.significance for bound in section.bounds) == pytest.approx(0.01)
+    assert 0 < (section.included or 0) < 60
+    for bound in section.bounds:
+        assert (bound.all_clear is None) == (bound.power >= 0.8)
+        assert bound.assumption
+    assert "companion" in section.statement
+    assert "utility" in section.statement
+    assert CanariesSection.model_validate_json(section.model_dump_json()) == section
+
+
+def test_the_same_seed_gives_the_same_section_and_scores() -> None:
+    cell, seen = canary_cell(LOCAL), list[float]()
+    first, again = outcome_of(cell, 20, progress=seen.append), outcome_of(cell, 20)
+    assert first == again
+    assert seen[0] == 0.0
+    assert seen[-1] == 1.0
+    rows = list(csv.DictReader(io.StringIO(first.files["scores.csv"].decode())))
+    assert len(rows) == 20
+    assert {row["releases"] for row in rows} == {"2"}
+    present = [float(row["score"]) for row in rows if row["present"] == "1"]
+    absent = [float(row["score"]) for row in rows if row["present"] == "0"]
+    assert np.mean(present) > np.mean(absent)
+    assert isinstance(first.section, CanariesSection)
+    assert len(present) == first.section.included
+
+
+def test_noise_from_entropy_is_audited_too() -> None:
+    cell = canary_cell({**LOCAL, "noise": "release"})
+    first, again = outcome_of(cell, 20), outcome_of(cell, 20)
+    assert first.files != again.files
+
+
+def test_whoever_asks_to_stop_is_heard() -> None:
+    def stop(share: float) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        outcome_of(canary_cell(LOCAL), 20, progress=stop)
+
+
+def test_without_a_mechanism_every_guess_is_right() -> None:
+    section = section_of(canary_cell({"mechanism": "none"}), 50)
+    assert section.claim is None
+    assert section.claim_reason
+    assert section.alarm is None
+    [bound] = section.bounds
+    assert (bound.name, bound.all_clear is None) == ("one-run", False)
+    assert bound.epsilon_lower_bound > 1

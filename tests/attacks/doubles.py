@@ -1,0 +1,76 @@
+"""An attack for tests, in place of every kind: it looks at the run and says what it is told to."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+import fedaudit.attacks.carried_out
+import fedaudit.attacks.feasibility
+from fedaudit.attacks.attack import Attack, AttackedRun, AttackOutcome, Progress
+from fedaudit.reports.document.attacks.attack_section import Alarm, AttackSection
+from fedaudit.spec.attacks.attack_spec import AttackSpec
+
+ATTACK = {"kind": "cluster-membership"}
+ALARM = Alarm(
+    claim="at most an epsilon of 1 of a client, against the server.",
+    evidence="an epsilon of at least 2, but for one time in a hundred.",
+)
+
+
+class LookSection(AttackSection):
+    """What the double found."""
+
+    kind: str
+    largest_parameter: float
+    rounds: int
+
+
+@dataclass
+class Look(Attack):
+    """Reads the trained hypotheses. What happens in between is up to the test."""
+
+    kind: str
+    alarm: Alarm | None = None
+    between: Callable[[], None] = lambda: None
+    looked: list[AttackedRun] = field(default_factory=list)
+
+    def execute(self, attacked: AttackedRun, *, progress: Progress) -> AttackOutcome:
+        """See `Attack`."""
+        self.looked.append(attacked)
+        progress(0.25)
+        self.between()
+        progress(0.5)
+        largest = float(abs(attacked.result.hypotheses).max())
+        section = LookSection(
+            kind=self.kind,
+            status="done",
+            reason=None,
+            statement="The largest parameter was looked up, which shows nothing of anybody.",
+            capabilities=["It sees the trained hypotheses."],
+            alarm=self.alarm,
+            largest_parameter=largest,
+            rounds=attacked.run.rounds_done,
+        )
+        return AttackOutcome(section, {"scores.csv": f"largest\n{largest}\n".encode()})
+
+
+@dataclass
+class Looks:
+    """What the next attacks do."""
+
+    alarm: Alarm | None = None
+    between: Callable[[], None] = lambda: None
+    looked: list[AttackedRun] = field(default_factory=list)
+
+    def attack_of(self, spec: AttackSpec) -> Attack:
+        """In place of the registry's."""
+        return Look(spec.kind, self.alarm, self.between, self.looked)
+
+
+def offer_looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    """Every kind can be asked for, and is a look."""
+    looks = Looks()
+    monkeypatch.setattr(fedaudit.attacks.carried_out, "attack_of", looks.attack_of)
+    monkeypatch.setattr(fedaudit.attacks.feasibility, "_faults", lambda *_, **__: [])
+    return looks

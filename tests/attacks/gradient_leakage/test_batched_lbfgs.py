@@ -1,0 +1,78 @@
+"""L-BFGS on many functions at once: minima, and that no function disturbs another."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from fedaudit.attacks.gradient_leakage.batched_lbfgs import minimise
+
+KINDS = 6
+
+
+def valleys(points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+    """Rosenbrock's function in four dimensions, of another steepness for each function."""
+    points = points.detach().requires_grad_()
+    steep = 1.0 + 20.0 * which.to(points)
+    bends = (points[:, 1:] - points[:, :-1] ** 2).square().sum(-1)
+    values = steep * bends + (1 - points[:, :-1]).square().sum(-1)
+    (slopes,) = torch.autograd.grad(values.sum(), points)
+    return values.detach(), slopes
+
+
+def start() -> Tensor:
+    return torch.randn(KINDS, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def test_every_function_comes_to_its_minimum() -> None:
+    points, values = minimise(valleys, start(), iterations=120)
+    # A narrow valley has a second, local minimum near (-0.78, 0.61, 0.38, 0.15).
+    assert (values < 1e-12).sum() >= KINDS - 2
+    _, slopes = valleys(points, torch.arange(KINDS))
+    assert slopes.abs().max() < 1e-4
+
+
+def test_together_is_the_same_as_one_by_one() -> None:
+    for iterations in (1, 7, 30):
+        points, values = minimise(valleys, start(), iterations=iterations)
+        for kind in range(0, KINDS, 2):
+
+            def one(points: Tensor, which: Tensor, kind: int = kind) -> tuple[Tensor, Tensor]:
+                return valleys(points, which + kind)
+
+            alone, value = minimise(one, start()[kind : kind + 1], iterations=iterations)
+            torch.testing.assert_close(alone[0], points[kind], rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(value[0], values[kind], rtol=1e-9, atol=1e-9)
+
+
+def test_a_quadratic_of_few_dimensions_takes_few_steps() -> None:
+    scales = torch.tensor([1.0, 30.0, 1000.0], dtype=torch.float64)
+
+    def bowls(points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        return 0.5 * (scales * points.square()).sum(-1), scales * points
+
+    _, values = minimise(bowls, torch.ones(2, 3, dtype=torch.float64), iterations=40)
+    assert values.max() < 1e-16
+
+
+def test_what_is_no_number_stays_where_it_is_and_disturbs_nobody() -> None:
+    def broken(points: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        values, slopes = valleys(points, which)
+        bad = which == 2
+        values[bad], slopes[bad] = torch.nan, torch.nan
+        return values, slopes
+
+    points, values = minimise(broken, start(), iterations=40)
+    expected, _ = minimise(valleys, start(), iterations=40)
+    others = torch.arange(KINDS) != 2
+    torch.testing.assert_close(points[others], expected[others])
+    assert torch.equal(points[2], start()[2])
+    assert values[2].isnan()
+
+
+def test_progress_may_stop_it() -> None:
+    def cancel(share: float) -> None:
+        if share >= 0.5:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        minimise(valleys, start(), iterations=10, progress=cancel)

@@ -1,0 +1,51 @@
+"""An alarm is rung by members who are found, and hardly ever by chance."""
+
+import numpy as np
+
+from fedaudit.attacks.membership.attacked_rows import AttackedRows
+from fedaudit.attacks.membership.claimed_rates import Claim
+from fedaudit.attacks.membership.membership_alarm import alarm_of
+from fedaudit.privacy.planning.plan import ObserverEpsilon
+
+
+def claim(epsilon: float, *, delta: float) -> Claim:
+    claimed = ObserverEpsilon(
+        observer="final_model", delta=delta, adjacency="replace-one", value=epsilon
+    )
+    return Claim(claimed=claimed, unit="client", steps=1)
+
+
+def attacked(
+    *, clients: int, rows: int, held_out: int, generator: np.random.Generator
+) -> AttackedRows:
+    member = np.ones(clients, dtype=np.bool_)
+    member[generator.choice(clients, held_out, replace=False)] = False
+    client = np.repeat(np.arange(clients), rows)
+    return AttackedRows(place=np.arange(len(client)), client=client, member=member[client])
+
+
+def test_members_who_stand_out_ring_it() -> None:
+    generator = np.random.default_rng(1)
+    rows = attacked(clients=600, rows=2, held_out=300, generator=generator)
+    scores = generator.normal(size=len(rows)) + 3 * rows.member
+    found = alarm_of(claim(0.5, delta=1e-6), scores, rows)
+    assert found is not None
+    assert "one row of each of 600 clients" in found.evidence
+    assert alarm_of(claim(8.0, delta=1e-6), scores, rows) is None
+    # So many rows may each fail with a chance of delta.
+    assert alarm_of(claim(0.5, delta=1e-4), scores, rows) is None
+
+
+def test_clients_whose_rows_are_alike_ring_no_false_alarm() -> None:
+    """Nothing is learnt; a few clients of another kind train or are held out by chance.
+
+    Each of 400 runs alarms with a chance of at most 1 %, so more than 12 alarms come with one below
+    0.001.
+    """
+    generator, alarms = np.random.default_rng(7), 0
+    for _ in range(400):
+        rows = attacked(clients=100, rows=20, held_out=10, generator=generator)
+        unlike = generator.random(100) < 0.1
+        scores = generator.normal(size=len(rows)) + 5.0 * unlike[rows.client]
+        alarms += alarm_of(claim(0.1, delta=1e-6), scores, rows) is not None
+    assert alarms <= 12

@@ -1,0 +1,204 @@
+"""Membership inference through its front door: a run, its spec, and what the section says."""
+
+import csv
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedaudit.attacks.attack import AttackedRun, AttackOutcome
+from fedaudit.attacks.membership.attacked_rows import AttackedRows, choose_rows
+from fedaudit.attacks.membership.group_exposure import shown_groups_of
+from fedaudit.attacks.membership.membership_attack import MembershipAttack
+from fedaudit.randomness import CounterSource
+from fedaudit.reports.document.attacks.membership_section import MembershipSection
+from fedaudit.spec.attacks.membership_spec import MembershipSpec
+from tests.attacks.attacked_runs import attacked_run, overfitted
+from tests.training.specs import cell, groups_spec
+
+NOISED = {
+    "mechanism": "gaussian-central",
+    "noise_multiplier": 300.0,
+    "clip": 1.0,
+    "delta": 1e-5,
+}
+
+
+def attack(
+    attacked: AttackedRun, **spec: Any
+) -> tuple[MembershipSection, AttackOutcome, list[float]]:
+    shares: list[float] = []
+    outcome = MembershipAttack(MembershipSpec(**spec)).execute(attacked, progress=shares.append)
+    assert isinstance(outcome.section, MembershipSection)
+    return outcome.section, outcome, shares
+
+
+@pytest.fixture(scope="module")
+def memorised() -> AttackedRun:
+    return overfitted()
+
+
+@pytest.fixture(scope="module")
+def ratio(memorised: AttackedRun) -> tuple[MembershipSection, AttackOutcome, list[float]]:
+    return attack(memorised, method="likelihood-ratio", shadows=64)
+
+
+def table(outcome: AttackOutcome, name: str) -> dict[str, NDArray[np.float64]]:
+    lines = list(csv.DictReader(io.StringIO(outcome.files[name].decode())))
+    columns = [column for column in lines[0] if column != "client"]
+    return {column: np.array([float(line[column]) for line in lines]) for column in columns}
+
+
+def plain_rate(scores: NDArray[np.float64], member: NDArray[np.bool_], fpr: float) -> float:
+    """The true positive rate by sorting, without scikit-learn."""
+    others = np.sort(scores[~member])[::-1]
+    allowed = int(np.floor(fpr * len(others) + 1e-9))
+    return float((scores[member] > others[allowed]).mean())
+
+
+def test_a_model_that_memorised_gives_its_rows_away(
+    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
+) -> None:
+    section, _, shares = ratio
+    one_percent = section.tpr_at_fpr[1]
+    assert one_percent.fpr == 0.01
+    assert one_percent.tpr is not None
+    assert one_percent.tpr > 0.10  # ten times chance
+    assert one_percent.interval is not None
+    assert one_percent.interval.low > 0.10
+    assert section.membership_tpr_at_1pct == one_percent.tpr
+    assert section.auc > 0.8
+    assert shares == sorted(shares)
+    assert len(shares) > 60
+    assert shares[-1] == 1.0
+
+
+def test_rates_are_those_of_the_scores(
+    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
+) -> None:
+    section, outcome, _ = ratio
+    found = table(outcome, "scores.csv")
+    member = found["member"] == 1
+    assert (section.members, section.non_members) == (int(member.sum()), int((~member).sum()))
+    rate = section.tpr_at_fpr[1]
+    plain = plain_rate(found["score"], member, 0.01)
+    assert rate.interval is not None
+    assert rate.interval.low <= plain <= rate.interval.high
+    assert rate.tpr == pytest.approx(plain)
+    pairs = found["score"][member][:, None] > found["score"][~member][None]
+    assert section.auc == pytest.approx(pairs.mean(), abs=1e-6)
+
+
+def test_a_rate_that_few_non_members_cannot_show_is_null_with_a_reason(
+    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
+) -> None:
+    per_mille = ratio[0].tpr_at_fpr[0]
+    assert (per_mille.fpr, per_mille.tpr, per_mille.interval) == (0.001, None, None)
+    assert per_mille.reason == (
+        "1000 non-members were attacked, and a false positive rate of 0.1% needs 10000 or more"
+    )
+
+
+def test_every_row_is_in_about_half_of_the_shadow_runs_and_all_ratios_are_told(
+    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
+) -> None:
+    section = ratio[0]
+    assert section.fewest_with is not None
+    assert section.fewest_without is not None
+    assert min(section.fewest_with, section.fewest_without) >= 16
+    ways = [(one.variant, one.variance) for one in section.others]
+    assert (section.variant, section.variance) == ("online", "per-record")
+    assert ways == [("online", "global"), ("offline", "per-record"), ("offline", "global")]
+    # A logit that hangs on one averaged gradient is nearly normal; 0.05 is what normal ones give.
+    assert section.not_normal_share is not None
+    assert section.not_normal_share < 0.25
+    assert section.not_normal_rows == 500
+
+
+def test_clients_have_lines_of_their_own(
+    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
+) -> None:
+    clients = table(ratio[1], "clients.csv")
+    assert len(clients["rows"]) == 30
+    assert set(clients["members"]) == {0.0, 50.0}
+    section = ratio[0]
+    found = clients["taken_for_members_at_0.01"][clients["members"] > 0].sum()
+    assert section.tpr_at_fpr[1].tpr == pytest.approx(found / section.members)
+
+
+def test_no_claim_is_held_against_a_run_without_a_mechanism(
+    ratio: tuple[MembershipSection, AttackOutcome, list[float]],
+) -> None:
+    section = ratio[0]
+    assert section.claim is None
+    assert section.reasons["claim"].startswith("there is no claim")
+    assert section.alarm is None
+
+
+def test_relative_likelihoods_find_them_too(memorised: AttackedRun) -> None:
+    section, _, _ = attack(memorised, method="relative", shadows=32)
+    assert section.membership_tpr_at_1pct is not None
+    assert section.membership_tpr_at_1pct > 0.10
+
+
+def test_noise_hides_them_and_nothing_contradicts_the_claim() -> None:
+    section, _, _ = attack(
+        overfitted(privacy=NOISED), method="likelihood-ratio", shadows=64, variance="global"
+    )
+    rate = section.tpr_at_fpr[1]
+    assert rate.interval is not None
+    assert rate.interval.low <= 0.01 <= rate.interval.high
+    assert section.alarm is None
+    assert section.claim is not None
+    assert (section.claim.unit, section.claim.adjacency) == ("client", "replace-one")
+    assert section.claim.steps == 1
+    assert 0.01 < section.claim.rates[1].tpr_max < 0.02
+
+
+def test_members_of_few_clients_raise_no_alarm(memorised: AttackedRun) -> None:
+    # The run's ledger claims what the noise would give, and its model was trained without any: many
+    # members are found, but one row of each of 30 clients is too few to tell by.
+    claims = overfitted(privacy=NOISED)
+    section, _, _ = attack(replace(claims, result=memorised.result))
+    assert section.claim is not None
+    assert section.tpr_at_fpr[1].tpr > section.claim.rates[1].tpr_max
+    assert section.alarm is None
+
+
+@pytest.mark.parametrize(("minimum", "shown"), [(30, True), (150, False)])
+def test_groups_are_suppressed_as_the_report_suppresses_them(minimum: int, shown: bool) -> None:
+    # About 100 held-out rows are of g2; where it is suppressed, g1 would give it away.
+    run = attacked_run(cell(groups_spec(fairness__minimum_group_size=minimum)))
+    assert run.run.disclosures["group"].shown.tolist() == [shown, shown]
+    section, _, _ = attack(run)
+    [attribute] = section.groups
+    assert [group.suppressed for group in attribute.groups] == [not shown, not shown]
+    for group in attribute.groups:
+        assert (group.auc is None) is (not shown)
+        assert (group.reason is None) is shown
+
+
+def test_a_group_that_only_the_members_are_few_of_is_suppressed_too() -> None:
+    run = attacked_run(cell(groups_spec()))
+    codes = run.run.federation.attribute("group").codes
+    rows = choose_rows(run.run.cell, CounterSource(0), models=1)
+    few = rows.member & (codes[rows.place] == 1)
+    kept = ~few | (np.cumsum(few) <= 5)
+    fewer = AttackedRows(rows.place[kept], rows.client[kept], rows.member[kept])
+    assert shown_groups_of(run.run, rows)["group"].tolist() == [True, True]
+    assert shown_groups_of(run.run, fewer)["group"].tolist() == [False, False]
+
+
+def test_metric_privacy_has_no_rate_to_be_held_against() -> None:
+    section, _, _ = attack(attacked_run(cell(groups_spec())))
+    assert section.claim is None
+    assert "does not translate into rates" in section.reasons["claim"]
+
+
+def test_the_same_run_gives_the_same_scores() -> None:
+    run = attacked_run(cell(groups_spec()))
+    first = attack(run, method="relative", shadows=16)[1]
+    assert first == attack(run, method="relative", shadows=16)[1]

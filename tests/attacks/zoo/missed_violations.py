@@ -1,0 +1,72 @@
+"""Violations that a replay does not find, so that nobody takes its silence for more than it is."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import Tensor
+
+from fedaudit.privacy.noise.laplace import Sanitiser
+from fedaudit.runs import publishing
+from fedaudit.training.mechanisms.base import ServerNoise
+from fedaudit.training.mechanisms.gaussian_central import GaussianServer
+from tests.attacks.zoo.cells import central, fixed
+from tests.attacks.zoo.violations import Sabotage
+
+MISSED: dict[str, tuple[Any, Sabotage]] = {}
+
+
+def missed(cell: Any) -> Any:
+    """Keeps a sabotage by the first line of its docstring."""
+
+    def keep(sabotage: Sabotage) -> Sabotage:
+        MISSED[(sabotage.__doc__ or "").splitlines()[0].rstrip(".")] = cell, sabotage
+        return sabotage
+
+    return keep
+
+
+@missed(lambda: central(training__rounds=40))
+def stop_noise_later(patch: pytest.MonkeyPatch) -> None:
+    """From round 30 on there is no noise, and 20 rounds are played."""
+    real = GaussianServer.draw
+
+    def draw(self: Any, draws: Any, rounds: Any) -> ServerNoise:
+        found = real(self, draws, rounds)
+        late = (np.asarray(rounds) >= 30) & (np.asarray(rounds) <= 40)
+        return replace(found, sums=np.where(late[..., None, None], 0.0, found.sums))
+
+    patch.setattr(GaussianServer, "draw", draw)
+
+
+@missed(fixed)
+def keep_noise_in_single_precision(patch: pytest.MonkeyPatch) -> None:
+    """Noise is rounded to float32 before it is added, and its low bits tell what it hides."""
+    real = Sanitiser.release
+
+    def release(self: Any, start: Tensor, update: Tensor, unit: Tensor, **given: Any) -> Tensor:
+        return real(self, start, update, unit.float().double(), **given)
+
+    patch.setattr(Sanitiser, "release", release)
+
+
+@missed(
+    lambda: central(
+        fairness={
+            "sensitive": ["group"],
+            "favourable": {"op": "ge", "value": 5},
+            "noise": {
+                "mechanism": "discrete-laplace",
+                "epsilon": 1.0,
+                "unit": "client",
+                "max_rows_per_client": 6,
+            },
+        }
+    )
+)
+def report_counts_without_noise(patch: pytest.MonkeyPatch) -> None:
+    """The counts of the report, which is made once a run has ended, have no noise."""
+    patch.setattr(
+        publishing, "drawn_integers", lambda *_, shape, **__: np.zeros(shape, dtype=np.int64)
+    )

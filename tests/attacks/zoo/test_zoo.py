@@ -1,0 +1,36 @@
+"""Every violation of the zoo is found, and the stage that broke is named."""
+
+import pytest
+
+from fedaudit.attacks.replay.replay import replay_cell
+from tests.attacks.zoo.missed_violations import MISSED
+from tests.attacks.zoo.whole_zoo import ZOO, table
+from tests.house import ROOT
+
+ROUNDS = 20
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_the_stage_that_broke_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = ZOO[name]
+    cell = one.cell()
+    one.sabotage(monkeypatch)
+    found = replay_cell(cell, rounds=ROUNDS)
+    assert found.broken == one.stage
+    checks = [finding.check for finding in found.findings if finding.stage == one.stage]
+    assert any(check.startswith(one.check) for check in checks)
+
+
+@pytest.mark.parametrize("name", MISSED)
+def test_what_is_said_to_be_missed_is_missed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the documents say less than a replay does."""
+    make, sabotage = MISSED[name]
+    cell = make()
+    sabotage(monkeypatch)
+    assert replay_cell(cell, rounds=ROUNDS).findings == ()
+
+
+def test_the_documents_have_the_whole_zoo() -> None:
+    page = (ROOT / "docs" / "attacks-replay.md").read_text(encoding="utf-8")
+    assert "\n".join(table()) in page
+    assert f"{len(ZOO)} of\n{len(ZOO) + len(MISSED)} are found" in page

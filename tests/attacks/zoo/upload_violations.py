@@ -1,0 +1,243 @@
+"""What goes wrong where clients protect their own uploads."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedaudit.privacy.noise import laplace, layered_laplace, long_laplace, normal_numbers
+from fedaudit.privacy.noise.gaussian import LocalGaussian
+from fedaudit.privacy.noise.laplace import Sanitiser, layer_slices, norms
+from fedaudit.privacy.noise.layered_laplace import LayerSanitiser
+from fedaudit.training.base.cohort import Draws
+from fedaudit.training.mechanisms import laplace_l2
+from fedaudit.training.mechanisms.laplace_l2 import WholeVectorLaplace
+from fedaudit.training.stacked import stack_round
+from tests.attacks.zoo.cells import adaptive, fixed, in_turn, layered, local
+from tests.attacks.zoo.violations import violation
+
+Numbers = NDArray[np.float64]
+
+
+@violation(fixed, stage="noise", check="noise added")
+def halve_the_scale(patch: pytest.MonkeyPatch) -> None:
+    """The scale of Laplace noise is halved."""
+    real = Sanitiser.release
+
+    def release(self: Any, start: Tensor, update: Tensor, unit: Tensor, **given: Any) -> Tensor:
+        return real(self, start, update, unit / 2, **given)
+
+    patch.setattr(Sanitiser, "release", release)
+
+
+@violation(adaptive, stage="noise", check="noise used once")
+def reuse_over_rounds(patch: pytest.MonkeyPatch) -> None:
+    """Noise is drawn once for several rounds."""
+    real = WholeVectorLaplace.draw
+
+    def draw(self: Any, draws: Draws, rounds: NDArray[Any], clients: NDArray[Any]) -> Any:
+        found = real(self, draws, rounds, clients)
+        return np.broadcast_to(found[:1], found.shape).copy() if found.ndim > 3 else found
+
+    patch.setattr(WholeVectorLaplace, "draw", draw)
+
+
+@violation(fixed, stage="noise", check="noise used once")
+def reuse_over_clients(patch: pytest.MonkeyPatch) -> None:
+    """Noise is drawn once for all clients of a round."""
+    real = WholeVectorLaplace.draw
+
+    def draw(self: Any, draws: Draws, rounds: NDArray[Any], clients: NDArray[Any]) -> Any:
+        return real(self, draws, rounds, np.zeros_like(clients))
+
+    patch.setattr(WholeVectorLaplace, "draw", draw)
+
+
+@violation(fixed, stage="noise", check="noise drawn for this round")
+def take_the_noise_of_another_round(patch: pytest.MonkeyPatch) -> None:
+    """Every round takes the noise of the block's first."""
+    from fedaudit.training.stack import Stack
+
+    real = Stack._cohort
+
+    def cohort(self: Any, block: Any, step: int, uses: Sequence[Any]) -> Any:
+        return replace(real(self, block, step, uses), noise=block.noise[0])
+
+    patch.setattr(Stack, "_cohort", cohort)
+
+
+@violation(layered, stage="noise", check="norms of layers 1 and 2")
+def share_a_norm_between_layers(patch: pytest.MonkeyPatch) -> None:
+    """The norm of the noise is drawn once for all layers."""
+
+    def gamma(source: Any, *, sizes: Sequence[int], layer: int, **given: Any) -> Numbers:
+        return laplace.unit_gamma(source, shape=sizes[layer], **given)
+
+    patch.setattr(laplace, "layer_gamma", gamma)
+
+
+@violation(fixed, stage="clip", check="norm of an update")
+def clip_nothing(patch: pytest.MonkeyPatch) -> None:
+    """Updates under Laplace noise are not clipped."""
+    patch.setattr(laplace, "kept_share", lambda norm, clip: None)
+
+
+@violation(layered, stage="clip", check="norm of an update")
+def clip_every_layer(patch: pytest.MonkeyPatch) -> None:
+    """Every layer is clipped by itself, and the whole is what is accounted for."""
+
+    def call(
+        self: LayerSanitiser, start: Tensor, updated: Tensor, unit: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        update, released = updated - start, []
+        slices = layer_slices(self.sizes)
+        lengths = torch.stack([norms(update[..., part]) for part in slices], dim=-1)
+        radii = self.radii(lengths)
+        for layer, (one, part) in enumerate(zip(self.parts, slices, strict=True)):
+            kept = laplace.kept_share(lengths[..., layer], self.clip)
+            released.append(
+                one.release(
+                    start[..., part],
+                    update[..., part],
+                    unit[..., part],
+                    radius=radii[..., layer],
+                    kept=kept,
+                )
+            )
+        return torch.cat(released, dim=-1), radii
+
+    patch.setattr(layered_laplace.LayerSanitiser, "__call__", call)
+
+
+@violation(fixed, stage="noise", check="norms of layer 1")
+def take_a_gaussian_magnitude(patch: pytest.MonkeyPatch) -> None:
+    """Laplace noise has the norm of Gaussian noise."""
+
+    def gamma(source: Any, *, shape: int, round_: Any, counters: Any, **_: Any) -> Numbers:
+        normal = laplace.drawn_normals(
+            source,
+            purpose=laplace.Purpose.MAGNITUDE,
+            n=shape,
+            round_=round_,
+            counters=counters,
+        )
+        # As long on average as a Gamma number is.
+        lengths: Numbers = np.sqrt(np.square(normal).sum(-1)) * np.sqrt(shape)
+        return lengths
+
+    patch.setattr(laplace, "unit_gamma", gamma)
+
+
+@violation(fixed, stage="noise", check="directions of layer 1")
+def point_one_way(patch: pytest.MonkeyPatch) -> None:
+    """The direction of the noise is not uniform: uniform numbers in place of normal ones."""
+    real = laplace.drawn_normals
+
+    def draw(*given: Any, **named: Any) -> Numbers:
+        from scipy import stats
+
+        found: Numbers = 2 * stats.norm.cdf(real(*given, **named)) - 1
+        return found
+
+    patch.setattr(laplace, "drawn_normals", draw)
+
+
+@violation(adaptive, stage="noise", check="radius")
+def measure_the_wrong_vector(patch: pytest.MonkeyPatch) -> None:
+    """The adaptive radius is the norm of the parameters, not of the update."""
+
+    def call(self: Any, start: Tensor, updated: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+        radius = self.radii(norms(updated))
+        return self.release(start, updated - start, unit, radius=radius, kept=None), radius
+
+    patch.setattr(Sanitiser, "__call__", call)
+
+
+@violation(fixed, stage="noise", check="noise added")
+def count_parameters_wrongly(patch: pytest.MonkeyPatch) -> None:
+    """The rate of the noise is made of too many parameters."""
+    real = laplace_l2._sanitiser
+
+    def sanitiser(privacy: Any, n: int, device: torch.device) -> Sanitiser:
+        return replace(
+            real(privacy, n, device), noise_scale=real(privacy, 2 * n, device).noise_scale
+        )
+
+    patch.setattr(laplace_l2, "_sanitiser", sanitiser)
+
+
+@violation(fixed, stage="noise", check="norms of layer 1")
+def draw_every_coordinate(patch: pytest.MonkeyPatch) -> None:
+    """Laplace noise for each coordinate: the mechanism of another distance."""
+
+    def unit(source: Any, *, n: int, round_: Any, counters: Any) -> Numbers:
+        from scipy import stats
+
+        normal = normal_numbers.unit_gaussian(source, n=n, round_=round_, counters=counters)
+        found: Numbers = stats.laplace.ppf(stats.norm.cdf(normal))
+        return found
+
+    patch.setattr(laplace_l2, "unit_laplace", unit)
+
+
+@violation(
+    lambda: fixed(budget=6.0), stage="release", check="uploads of clients that are not charged"
+)
+def let_the_refused_send(patch: pytest.MonkeyPatch) -> None:
+    """Clients that are refused over their budget send all the same."""
+    patch.setattr(stack_round, "_allowed", lambda present, allowed: present)
+
+
+@violation(lambda: local(clip=3.0), stage="noise", check="noise added")
+def forget_the_clip_in_the_noise(patch: pytest.MonkeyPatch) -> None:
+    """The noise multiplier is not multiplied by the clip."""
+    patch.setattr(
+        LocalGaussian, "deviation", property(lambda self: self.noise_multiplier[..., None])
+    )
+
+
+@violation(local, stage="noise", check="their size")
+def cut_the_tails(patch: pytest.MonkeyPatch) -> None:
+    """Noise is cut at two standard deviations."""
+    from fedaudit.training.mechanisms import gaussian_local
+
+    real = gaussian_local.unit_gaussian
+
+    def unit(*given: Any, **named: Any) -> Numbers:
+        found: Numbers = real(*given, **named).clip(-2.0, 2.0)
+        return found
+
+    patch.setattr(gaussian_local, "unit_gaussian", unit)
+
+
+@violation(lambda: fixed(noise="release"), stage="noise", check="secret noise")
+def take_secret_noise_from_the_seed(patch: pytest.MonkeyPatch) -> None:
+    """Noise for a release follows from the seed."""
+    real = WholeVectorLaplace.draw
+
+    def draw(self: Any, draws: Draws, *given: Any) -> Any:
+        return real(self, replace(draws, secret=False), *given)
+
+    patch.setattr(WholeVectorLaplace, "draw", draw)
+
+
+@violation(
+    lambda: in_turn(mechanism="laplace-l2", noise_multiplier=2.0, radius=0.4, clip=0.2),
+    stage="noise",
+    check="noise added",
+)
+def skip_the_end_of_a_vector(patch: pytest.MonkeyPatch) -> None:
+    """The last parameter of a vector that is noised part by part gets no noise."""
+    real = long_laplace.unit_laplace_vector
+
+    def unit(*given: Any, **named: Any) -> Numbers:
+        found = real(*given, **named)
+        found[-1] = 0.0
+        return found
+
+    patch.setattr(laplace_l2, "unit_laplace_vector", unit)

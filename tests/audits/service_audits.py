@@ -1,0 +1,42 @@
+"""Audits at a service, taken to their end by a worker in this process."""
+
+from typing import Any
+
+from infrastructure.queue import Queue
+from models.repositories import AuditRepository
+from models.tables.audits.audits import PredictionAudit
+from tests.api.service import Api
+from tests.audits.tables import asking
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+
+
+def row_of(api: Api, audit_id: str) -> PredictionAudit:
+    """The audit as it is stored."""
+    with api.database.read() as session:
+        row = AuditRepository(session, api.project_id).get(audit_id)
+    assert row is not None
+    return row
+
+
+def context_of(api: Api) -> WorkerContext:
+    """What a worker of the service has."""
+    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+
+
+def made(api: Api, **asked: Any) -> dict[str, Any]:
+    """An audit that a worker has taken to its end."""
+    answer = api.post("/v1/audits", json=asking(**asked))
+    assert answer.status_code == 202, answer.text
+    found = answer.json()
+    assert found["status"] == "queued"
+    run_unit(context_of(api), row_of(api, found["id"]).unit_id)
+    body: dict[str, Any] = api.get(f"/v1/audits/{found['id']}").json()
+    return body
+
+
+def report_of(api: Api, audit: dict[str, Any]) -> dict[str, Any]:
+    """The report of an audit that succeeded."""
+    assert audit["status"] == "succeeded", audit
+    report: dict[str, Any] = api.get(f"/v1/audits/{audit['id']}/report").json()
+    return report

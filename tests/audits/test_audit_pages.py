@@ -1,0 +1,116 @@
+"""Audits by a browser and by the Python client."""
+
+import io
+import threading
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedaudit_client import Client, ProblemError
+from tests.api.pages.browser import signed_in
+from tests.api.service import Api, served
+from tests.audits.service_audits import context_of, made, row_of
+from tests.audits.tables import asking, people, write
+from tests.html_forms import form_fields
+from workers.run_unit import run_unit
+
+NOBODY = "01890000-0000-7000-8000-000000000000"
+
+
+@pytest.fixture(scope="module")
+def audit(api: Api, sources: Path) -> dict[str, Any]:
+    write(sources, people())
+    return made(api, name="<b>hiring</b>", sensitive=["sex"])
+
+
+def test_the_list_leads_to_reports_and_marks_what_decides_nothing(
+    api: Api, sources: Path, audit: dict[str, Any]
+) -> None:
+    write(sources, people() | {"predicted": ["yes"] * 600}, "constant.csv")
+    constant = made(api, path="constant.csv", sensitive=["sex"])
+    failed = made(api, truth="absent")
+    browser = signed_in(api)
+    shown = browser.get("/audits").text
+    assert 'href="/audits" aria-current="page"' in shown
+    assert shown.count("model-degenerate") == 1
+    rows = {one["id"]: f'href="/audits/{one["id"]}"' in shown for one in (audit, constant, failed)}
+    assert rows == {audit["id"]: True, constant["id"]: True, failed["id"]: False}
+    assert "&lt;b&gt;hiring&lt;/b&gt;" in shown
+    assert "<code>/truth</code>" in shown
+    for path in ("/audits?cursor=nonsense", f"/audits/{failed['id']}", f"/audits/{NOBODY}"):
+        assert browser.get(path).status_code in (404, 422)
+
+
+def test_the_report_leads_to_its_verification_and_its_bundle(
+    api: Api, audit: dict[str, Any]
+) -> None:
+    path = f"/audits/{audit['id']}"
+    browser = signed_in(api)
+    report = browser.get(path)
+    assert "Audit of predictions" in report.text
+    assert "script" not in report.headers["content-security-policy"]
+    for link in ("/audits", f"{path}/verification", f"{path}/bundle.zip"):
+        assert f'href="{link}"' in report.text
+    checked = browser.get(f"{path}/verification").text
+    assert "The report is the one that was stored" in checked
+    assert "The rows are not here" in checked
+    assert zipfile.is_zipfile(io.BytesIO(browser.get(f"{path}/bundle.zip").content))
+
+
+def test_a_page_shows_what_the_key_opens(api: Api, audit: dict[str, Any]) -> None:
+    path = f"/audits/{audit['id']}"
+    reader = signed_in(api, "reports:read")
+    assert reader.get("/audits").status_code == 403
+    assert 'href="/audits"' not in reader.get(path).text
+    lister = signed_in(api, "experiments:read")
+    assert f'href="{path}"' not in lister.get("/audits").text
+    assert lister.get(path).status_code == 403
+
+
+def test_the_form_asks_once_and_tells_faults_at_their_fields(api: Api, sources: Path) -> None:
+    write(sources, people(seed=9), "formed.csv")
+    browser = signed_in(api)
+    fields = form_fields(browser.get("/audits/new").text, "/audits/new")
+    fields |= {"name": "by form", "path": "formed.csv", "truth": "hired", "sensitive": "sex, race"}
+    fields |= {"favourable": "yes", "score": "score", "threshold": "high"}
+    faulty = browser.post("/audits/new", fields)
+    assert faulty.status_code == 422
+    assert 'id="e-threshold"' in faulty.text
+    assert browser.post("/audits/new", fields | {"threshold": "nan"}).status_code == 422
+    kept = form_fields(faulty.text, "/audits/new")
+    assert kept["sensitive"] == "sex, race"
+    before = api.counts()["prediction_audits"]
+    for _ in range(2):
+        sent = browser.post("/audits/new", kept | {"threshold": "0.5"})
+        assert (sent.status_code, sent.headers["location"]) == (303, "/audits")
+    assert api.counts()["prediction_audits"] == before + 1
+    [audit] = [one for one in api.get("/v1/audits").json()["items"] if one["name"] == "by form"]
+    assert (audit["spec"]["sensitive"], audit["spec"]["threshold"]) == (["sex", "race"], 0.5)
+    assert browser.post("/audits/new", kept, csrf="0" * 64).status_code == 403
+    assert signed_in(api, "experiments:read").get("/audits/new").status_code == 403
+
+
+def test_the_client_asks_waits_and_takes_away(api: Api, sources: Path) -> None:
+    write(sources, people(seed=3), "asked.csv")
+    with served(api) as url, Client(url, api.key) as client:
+        spec = asking(path="asked.csv", sensitive=["sex"])
+        submitted = client.submit_audit(spec, idempotency_key="asked")
+        assert client.submit_audit(spec, idempotency_key="asked")["id"] == submitted["id"]
+        id_ = submitted["id"]
+        worker = threading.Thread(
+            target=run_unit, args=(context_of(api), row_of(api, id_).unit_id), daemon=True
+        )
+        worker.start()
+        audit = client.wait_audit(id_)
+        worker.join()
+        assert (audit["status"], audit) == ("succeeded", client.audit(id_))
+        assert id_ in {one["id"] for one in client.audits()}
+        assert client.audit_report(id_)["experiment"]["id"] == id_
+        assert "Audit of predictions" in client.audit_report_page(id_)
+        assert client.audit_verification(id_)["valid"]
+        client.download_audit_bundle(id_, file := io.BytesIO())
+        assert "report.json" in zipfile.ZipFile(file).namelist()
+        with pytest.raises(ProblemError):
+            client.wait_audit(NOBODY)

@@ -1,0 +1,176 @@
+"""What the report of an audit says: Fairlearn's figures, and nothing of privacy."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fairlearn.metrics import (
+    demographic_parity_difference,
+    equalized_odds_difference,
+    equalized_odds_ratio,
+)
+
+from fedaudit.audits.audit_page import render_audit
+from tests.audits.tables import audited, people, write
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("tables")
+    write(found, people())
+    return found
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path) -> dict[str, Any]:
+    """With intersections, labels and gates."""
+    return audited(
+        folder,
+        intersections=[["sex", "race"]],
+        labels={"sex": {"F": "women", "M": "men"}},
+        favourable={"op": "in", "value": ["yes"], "label": "hired"},
+        gates=[
+            {"figure": "equalized_odds_difference", "op": "le", "value": 0.9},
+            {"figure": "epsilon_max", "op": "le", "value": 100},
+            {"figure": "participations_max", "op": "le", "value": 1e9},
+        ],
+    )
+
+
+def test_gaps_are_fairlearns(report: dict[str, Any]) -> None:
+    table = people()
+    truth, predicted = (np.array(table[name]) == "yes" for name in ("hired", "predicted"))
+    for section in report["fairness"]:
+        parts = section["intersection_of"] or [section["attribute"]]
+        groups = [", ".join(row) for row in zip(*(table[name] for name in parts), strict=True)]
+        for name, theirs in {
+            "demographic_parity_difference": demographic_parity_difference,
+            "equalized_odds_difference": equalized_odds_difference,
+            "equalized_odds_ratio": equalized_odds_ratio,
+        }.items():
+            found = theirs(truth, predicted, sensitive_features=groups)
+            assert section["metrics"][name]["value"] == pytest.approx(found, abs=1e-12)
+        assert section["cross_check"]["library"] == "fairlearn"
+        assert section["metrics"]["equalized_odds_difference"]["interval"]["method"] == (
+            "bootstrap-rows"
+        )
+    assert report["utility"]["accuracy"] == pytest.approx((truth == predicted).mean())
+
+
+def test_every_missing_figure_has_a_reason_and_nothing_reads_like_a_guarantee(
+    report: dict[str, Any],
+) -> None:
+    assert report["guarantee"]["kind"] == "none"
+    for name in ("guarantee", "privacy", "utility"):
+        section = report[name]
+        nulls = {field for field, value in section.items() if value is None}
+        assert nulls <= section["reasons"].keys(), name
+    assert all(
+        value in (None, []) for name, value in report["privacy"].items() if name != "reasons"
+    )
+    for section in report["fairness"]:
+        assert section["favourable"] == "hired (hired = yes)"
+        assert all(one["value"] is not None or one["reason"] for one in section["metrics"].values())
+    assert {group["label"] for group in report["fairness"][0]["groups"]} == {"women", "men"}
+    assert "concerns fairness alone" in report["verdict_parts"]["release"]
+    assert "no privacy cost is stated" in report["verdict_parts"]["cost"]
+
+
+def test_gates_on_privacy_lack_evidence(report: dict[str, Any]) -> None:
+    outcomes = {gate["figure"]: gate["outcome"] for gate in report["gates"]}
+    assert outcomes == {
+        "equalized_odds_difference": "pass",
+        "epsilon_max": "insufficient_evidence",
+        "participations_max": "insufficient_evidence",
+    }
+    assert report["gate_outcome"] == "insufficient_evidence"
+    assert "training is not known here" in report["gates"][1]["reason"]
+
+
+def test_the_page_escapes_and_shows_labels(report: dict[str, Any], folder: Path) -> None:
+    page = render_audit(report)
+    assert "women" in page
+    assert "Nothing is guaranteed" in page
+    table = people() | {"race": ["<b>x", *people()["race"][1:]]}
+    write(folder, table, "odd.csv")
+    odd = render_audit(audited(folder, path="odd.csv", name="<script>"))
+    assert "<script" not in odd
+    assert "<b>x" not in odd
+
+
+def test_clients_are_drawn_where_they_are_known(folder: Path) -> None:
+    report = audited(folder, client_key="town")
+    assert report["data"]["clients"] == 30
+    interval = report["fairness"][0]["metrics"]["equalized_odds_difference"]["interval"]
+    assert interval["method"] == "bootstrap-clients"
+    assert report["fairness"][0]["client_averaged"] is not None
+
+
+def test_rounded_counts_are_multiples(folder: Path) -> None:
+    section = audited(folder, rounding={"base": 5})["fairness"][0]
+    exact = audited(folder)["fairness"][0]
+    assert section["cross_check"] is None
+    for mine, theirs in zip(section["groups"], exact["groups"], strict=True):
+        assert mine["selection_rate"] == pytest.approx(theirs["selection_rate"], abs=0.05)
+    assert section["groups"] != exact["groups"]
+
+
+def test_one_answer_for_everybody_is_called_so(tmp_path: Path) -> None:
+    table = people()
+    write(tmp_path, table | {"predicted": ["yes"] * len(table["town"])})
+    gates = [{"figure": "demographic_parity_difference", "op": "le", "value": 0.1}]
+    report = audited(tmp_path, gates=gates)
+    assert report["utility"]["degenerate"] is True
+    assert "decide nothing" in report["verdict_parts"]["release"]
+    assert report["gate_outcome"] == "insufficient_evidence"
+
+
+def test_predictions_that_equal_the_truth_are_called_so(tmp_path: Path) -> None:
+    table = people()
+    write(tmp_path, table | {"predicted": table["hired"]})
+    report = audited(tmp_path)
+    assert report["predictions"]["equal_truth"] is True
+    assert "predictions equal the truth in every row" in report["verdict"]
+    assert any("predictions equal the truth in every row" in limit for limit in report["limits"])
+
+
+def test_a_score_shows_its_threshold_and_what_others_would_have_shown(folder: Path) -> None:
+    report = audited(folder, prediction=None, score="score", threshold=0.5)
+    same = audited(folder)["fairness"][0]
+    assert report["fairness"][0]["groups"] == same["groups"]
+    threshold = report["predictions"]["threshold"]
+    assert threshold["value"] == 0.5
+    assert [one["threshold"] for one in threshold["others"]] == [
+        0.1,
+        0.2,
+        0.3,
+        0.4,
+        0.6,
+        0.7,
+        0.8,
+        0.9,
+    ]
+    other = audited(folder, prediction=None, score="score", threshold=0.7)["fairness"][0]
+    at = next(one for one in threshold["others"] if one["threshold"] == 0.7)
+    for name, value in at["metrics"]["sex"].items():
+        assert value == other["metrics"][name]["value"]
+
+
+def test_small_groups_are_suppressed_with_what_gives_them_away(tmp_path: Path) -> None:
+    table = people()
+    write(tmp_path, table | {"race": ["D"] * 7 + table["race"][7:]})
+    groups = audited(tmp_path)["fairness"][1]["groups"]
+    hidden = [group["value"] for group in groups if group["suppressed"]]
+    assert "D" in hidden
+    assert len(hidden) == 2
+    assert all(group["selection_rate"] is None for group in groups if group["suppressed"])
+
+
+def test_rows_left_out_are_counted(tmp_path: Path) -> None:
+    table = people()
+    write(tmp_path, table | {"hired": ["", "", "", *table["hired"][3:]]})
+    report = audited(tmp_path, missing="drop-row")
+    assert report["predictions"]["rows_left_out"] == 3
+    assert report["data"]["rows"] == 597
+    assert any("3 of 600 rows were left out" in limit for limit in report["limits"])

@@ -1,0 +1,216 @@
+"""Audits at a service: made by a worker, remembered, signed, and no oracle."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.reports.verification.report_signature import report_envelope
+from models.repositories import UnitRepository, fail_unit
+from models.values import ReclaimedUnit
+from tests.api.service import Api
+from tests.audits.service_audits import context_of, made, report_of, row_of
+from tests.audits.tables import asking, audited, people, write
+from workers.audits import audit_unit
+from workers.run_unit import run_unit
+
+
+def is_shown(section: dict[str, Any]) -> list[bool]:
+    return [not group["suppressed"] for group in section["groups"]]
+
+
+def test_the_service_reports_what_the_command_line_does(api: Api, sources: Path) -> None:
+    write(sources, people(), "same.csv")
+    asked = {"path": "same.csv", "client_key": "town", "sensitive": ["sex"]}
+    audit = made(api, **asked)
+    served, here = report_of(api, audit), audited(sources, **asked)
+    for section in ("fairness", "utility", "data", "privacy", "guarantee", "verdict_parts", "spec"):
+        assert served[section] == json.loads(json.dumps(here[section])), section
+    envelope = report_envelope(served)
+    assert envelope is not None
+    key = context_of(api).signing_key.public
+    assert envelope.key_id == key.key_id
+    assert key.verifies(envelope.signature, envelope.message)
+    ratios = api.get(f"/v1/audits/{audit['id']}/report?reading=impact-ratio").json()
+    rates = [group["selection_rate"] for group in served["fairness"][0]["groups"]]
+    assert ratios["tables"][0]["highest_rate"] == max(rates)
+    assert "held-out" not in json.dumps(ratios)
+    page = api.get(f"/v1/audits/{audit['id']}/report", headers={"Accept": "text/html"})
+    assert page.headers["content-type"].startswith("text/html")
+    assert "Audit of predictions" in page.text
+    assert api.get(f"/v1/audits/{audit['id']}/report.html").text == page.text
+    assert audit["id"] in {one["id"] for one in api.get("/v1/audits").json()["items"]}
+
+
+def test_two_audits_that_differ_in_few_rows_do_not_give_them_away(api: Api, sources: Path) -> None:
+    ages = [30] * 290 + [83] * 6 + [90] * 304
+    write(sources, people() | {"age": ages}, "ages.csv")
+    asked = {"path": "ages.csv", "sensitive": ["age"]}
+    first = report_of(api, made(api, **asked, edges={"age": [83]}))
+    assert is_shown(first["fairness"][0]) == [True, True]
+    second = report_of(api, made(api, **asked, edges={"age": [84]}))
+    assert is_shown(second["fairness"][0]) == [False, False]
+    assert "earlier report" in second["fairness"][0]["groups"][0]["reasons"]["selection_rate"]
+    assert second["fairness"][0]["metrics"]["demographic_parity_difference"]["value"] is None
+    again = report_of(api, made(api, **asked, edges={"age": [83]}))
+    assert again["fairness"][0]["groups"] == first["fairness"][0]["groups"]
+
+
+def test_a_file_less_a_few_rows_does_not_give_them_away(api: Api, sources: Path) -> None:
+    table = people(seed=11)
+    write(sources, table, "full.csv")
+    write(sources, {name: column[:-5] for name, column in table.items()}, "less.csv")
+    shuffled = np.random.default_rng(1).permutation(600)
+    write(sources, {name: [column[at] for at in shuffled] for name, column in table.items()},
+          "shuffled.csv")  # fmt: skip
+    write(sources, people(seed=12), "others.csv")
+    first, less, same, others = (
+        report_of(api, made(api, path=f"{name}.csv", sensitive=["sex"]))["fairness"][0]
+        for name in ("full", "less", "shuffled", "others")
+    )
+    assert is_shown(first) == [True, True]
+    assert is_shown(less) == [False, False]
+    assert "earlier report" in less["groups"][0]["reasons"]["selection_rate"]
+    assert same["groups"][0]["selection_rate"] == first["groups"][0]["selection_rate"]
+    assert is_shown(others) == [True, True]
+
+
+def test_naming_another_prediction_does_not_avoid_the_comparison(api: Api, sources: Path) -> None:
+    table = people(seed=21)
+    # All that tells rows apart may be predicted by, too.
+    write(sources, table, "decisions.csv")
+    write(sources, {name: column[:-5] for name, column in table.items()}, "scored.csv")
+    asked = {"sensitive": ["sex"]}
+    by_score = {"prediction": None, "score": "score", "threshold": 0.5}
+    first = report_of(api, made(api, path="decisions.csv", **asked))["fairness"][0]
+    less = report_of(api, made(api, path="scored.csv", **asked, **by_score))["fairness"][0]
+    assert is_shown(first) == [True, True]
+    assert is_shown(less) == [False, False]
+    assert "earlier report" in less["groups"][0]["reasons"]["selection_rate"]
+    # Few corrections would be given away; another model's predictions of the same rows are not.
+    other = {"yes": "no", "no": "yes"}
+    for changed, shown in ((6, False), (300, True)):
+        kept, turned = table["predicted"][changed:], table["predicted"][:changed]
+        corrected = {**table, "predicted": [other[one] for one in turned] + kept}
+        write(sources, corrected, f"corrected-{changed}.csv")
+        after = report_of(api, made(api, path=f"corrected-{changed}.csv", **asked))
+        assert is_shown(after["fairness"][0]) == [shown, shown]
+
+
+def test_other_thresholds_of_the_same_scores_are_counted(api: Api, sources: Path) -> None:
+    write(sources, people(seed=4), "scores.csv")
+    asked = {"path": "scores.csv", "prediction": None, "score": "score", "sensitive": ["sex"]}
+    counted = [
+        report_of(api, made(api, **asked, threshold=at))["predictions"]["threshold"]
+        for at in (0.5, 0.6, 0.5)
+    ]
+    assert [one["earlier_audits"] for one in counted] == [0, 1, 1]
+
+
+def test_faults_are_told_to_those_who_may_read_data_alone(api: Api, sources: Path) -> None:
+    write(sources, people() | {"predicted": ["1"] * 600}, "odd.csv")
+    audit = made(api, path="odd.csv")
+    assert (audit["status"], audit["status_reason"]) == ("failed", "invalid-data")
+    assert audit["errors"][0]["pointer"] == "/prediction"
+    assert "never has: '1'" in audit["errors"][0]["message"]
+    key = api.key_with("experiments:read")
+    [shown] = api.get(f"/v1/audits/{audit['id']}", key=key).json()["errors"]
+    assert shown["pointer"] == "/prediction"
+    assert "'1'" not in shown["message"]
+    assert "federations:read" in shown["message"]
+    assert api.get(f"/v1/audits/{audit['id']}/report").status_code == 404
+
+
+def test_without_the_scope_a_file_has_to_be_registered(api: Api, sources: Path) -> None:
+    write(sources, people(seed=6), "unregistered.csv")
+    key = api.key_with("experiments:write")
+    answer = api.post("/v1/audits", json=asking(path="unregistered.csv"), key=key)
+    assert answer.status_code == 422
+    [fault] = answer.json()["errors"]
+    assert fault["pointer"] == "/path"
+    assert "is not registered" in fault["message"]
+
+
+def test_a_registered_federation_is_audited_within_its_policy(api: Api, sources: Path) -> None:
+    write(sources, people(seed=7), "registered.csv")
+    registration = {
+        "name": "people",
+        "federation": {
+            "source": "table",
+            "path": "registered.csv",
+            "client_key": "town",
+            "target": "hired",
+            "features": [{"name": "predicted", "kind": "categorical", "categories": ["yes", "no"]}],
+        },
+        "fairness": {"sensitive": ["sex"], "favourable": {"op": "in", "value": ["yes"]}},
+    }
+    federation = api.post("/v1/federations", json=registration).json()["id"]
+    with api.database.read() as session:
+        [unit] = [one for one in UnitRepository(session).stale_waiting(-1) if one.kind == "profile"]
+    run_unit(context_of(api), unit.id)
+    assert api.get(f"/v1/federations/{federation}").json()["status"] == "ready"
+    asked = {"path": None, "id": federation, "client_key": "town"}
+    limited = api.key_with("experiments:write")
+    refused = api.post("/v1/audits", json=asking(**asked), key=limited)
+    assert [one["pointer"] for one in refused.json()["errors"]] == ["/sensitive/1"]
+    taken = api.post("/v1/audits", json=asking(**asked, sensitive=["sex"]), key=limited)
+    assert taken.status_code == 202
+    api.request(
+        "PUT",
+        f"/v1/federations/{federation}/disclosure",
+        json={"minimum_group_size": 50, "minimum_group_clients": 5, "sensitive": ["sex"]},
+    )
+    faults = api.post("/v1/audits", json=asking(path="registered.csv")).json()["errors"]
+    assert {one["pointer"] for one in faults} == {
+        "/minimum_group_size",
+        "/client_key",
+        "/sensitive/1",
+    }
+    kept = {"minimum_group_size": 50, "minimum_group_clients": 5, "sensitive": ["sex"]}
+    assert made(api, **asked, **kept)["status"] == "succeeded"
+
+
+def test_the_same_request_starts_one_audit(api: Api, sources: Path) -> None:
+    write(sources, people(), "once.csv")
+    headers = {"Idempotency-Key": "one"}
+    first, second = (
+        api.post("/v1/audits", json=asking(path="once.csv"), headers=headers).json()
+        for _ in range(2)
+    )
+    assert first["id"] == second["id"]
+
+
+def test_a_missing_file_is_refused_and_a_changed_one_fails(api: Api, sources: Path) -> None:
+    answer = api.post("/v1/audits", json=asking(path="nowhere.csv"))
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["pointer"] == "/path"
+    write(sources, people(), "changing.csv")
+    found = api.post("/v1/audits", json=asking(path="changing.csv")).json()
+    write(sources, people(seed=9), "changing.csv")
+    run_unit(context_of(api), row_of(api, found["id"]).unit_id)
+    audit = api.get(f"/v1/audits/{found['id']}").json()
+    assert (audit["status"], audit["errors"][0]["pointer"]) == ("failed", "/path")
+
+
+def test_a_lost_worker_fails_the_audit_and_an_error_is_tried_again(
+    api: Api, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(sources, people(), "lost.csv")
+    first, second = (
+        row_of(api, api.post("/v1/audits", json=asking(path="lost.csv")).json()["id"])
+        for _ in range(2)
+    )
+    with api.database.write() as session:
+        taken = ReclaimedUnit(first.unit_id, api.project_id, "cpu", "failed", 3, "worker lost")
+        assert fail_unit(session, taken, price=leakage) == []
+    assert row_of(api, first.id).status_reason == "worker-lost"
+    with monkeypatch.context() as patched:
+        patched.setattr(audit_unit, "sign_report", lambda *_: 1 / 0)
+        run_unit(context_of(api), second.unit_id)
+    between = row_of(api, second.id)
+    assert (between.status, between.report) == ("running", None)
+    run_unit(context_of(api), second.unit_id)
+    assert row_of(api, second.id).status == "succeeded"

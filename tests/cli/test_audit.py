@@ -1,0 +1,58 @@
+"""`fedaudit audit`: a file of predictions, in this process and without a service."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedaudit.audits.audit_document import AuditReport
+from tests.audits.tables import people, write
+
+COLUMNS = ("--truth", "hired", "--prediction", "predicted", "--sensitive", "sex")
+
+
+@pytest.fixture
+def audit(command, tmp_path: Path):
+    """Runs the command on a table of people."""
+    table = write(tmp_path, people(300))
+
+    def call(*arguments: object):
+        return command("audit", table, *COLUMNS, "--favourable", "yes", *arguments)
+
+    return call
+
+
+def test_the_report_is_printed_and_written(audit, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("gates: [{figure: demographic_parity_difference, op: le, value: 0.99}]")
+    done = audit("--json", "--out", tmp_path / "out", "--client-key", "town", "--policy", policy)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["gate_outcome"] == "pass"
+    assert AuditReport.model_validate(report).data.clients == 30
+    assert json.loads((tmp_path / "out" / "report.json").read_text()) == report
+    assert "Audit of predictions" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("figure", "bound", "code"),
+    [
+        ("demographic_parity_difference", 0.001, 1),
+        ("epsilon_max", 10, 3),
+    ],
+)
+def test_the_gates_of_a_policy_decide_the_exit_code(
+    audit, tmp_path: Path, figure: str, bound: float, code: int
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"gates: [{{figure: {figure}, op: le, value: {bound}}}]")
+    done = audit("--policy", policy)
+    assert done.returncode == code, done.stderr
+    assert "concerns fairness alone" in " ".join(done.stdout.split())
+
+
+def test_faults_name_column_and_remedy(audit) -> None:
+    done = audit("--sensitive", "gender")
+    assert done.returncode == 2
+    assert "/sensitive/1" in done.stderr
+    assert "no column 'gender'" in done.stderr

@@ -1,0 +1,152 @@
+"""`list`, `show`, `cancel`, `retry` and `budget`, and how `submit` ends, against a real service."""
+
+import json
+
+import pytest
+
+from fedaudit.reports.document.verdict_parts import PART_TITLES
+
+
+@pytest.fixture
+def call(command, service):
+    """Runs a command against the module's service; `env` sets variables."""
+
+    def run(*arguments, stdin="", **env):
+        return command(*arguments, stdin=stdin, env={**service.environment, **env})
+
+    return run
+
+
+@pytest.fixture
+def waited(call, small_spec):
+    """Submits a variant of the small spec and waits; the same name runs once."""
+
+    def submit(name, **parts):
+        spec = {**small_spec, "gates": [], **parts, "name": name}
+        done = call("submit", "-", "--wait", "--idempotency-key", name, stdin=json.dumps(spec))
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return submit
+
+
+@pytest.fixture
+def protected(waited):
+    """The end of a run with a leakage, as `submit --wait` prints it, and its id."""
+    done = waited("protected [by noise]")
+    return done, done.stdout.split()[0]
+
+
+@pytest.fixture
+def endless(call, small_spec):
+    """The id of an experiment that is cancelled."""
+    spec = {**small_spec, "name": "endless"}
+    spec["training"] = {**spec["training"], "rounds": 100_000}
+    found = call("submit", "-", "--json", "--idempotency-key", "e", stdin=json.dumps(spec))
+    return json.loads(found.stdout)["id"]
+
+
+def test_submit_ends_with_the_verdict_and_a_link(call, protected, service, command):
+    done, id_ = protected
+    report = json.loads(call("report", id_).stdout)
+    _, *verdict, link = done.stdout.splitlines()
+    assert verdict[::2] == list(PART_TITLES.values())
+    assert " ".join(map(str.strip, verdict[1::2])) == report["verdict"]
+    assert link == f"report: {service.url}/experiments/{id_}/report"
+    again = call("watch", id_)
+    assert again.stdout == done.stdout
+    made = command(
+        *("keys", "create", "--scope", "experiments:read", "--json"),
+        *("--data-dir", service.data_dir),
+    )
+    reader = json.loads(made.stdout)["key"]
+    blind = call("watch", id_, FEDAUDIT_API_KEY=reader)
+    assert (blind.returncode, len(blind.stdout.splitlines())) == (0, 2)
+    assert link in blind.stdout
+    assert "may not read reports" in blind.stderr
+
+
+def test_a_list_for_people_fits_their_terminal(call, protected, waited):
+    _, id_ = protected
+    waited("unprotected", privacy={"mechanism": "none"})
+    for columns in (80, 200):
+        shown = call("list", COLUMNS=str(columns)).stdout
+        assert max(map(len, shown.splitlines())) <= columns
+        assert id_ in shown
+        assert "protected [by noise]" in shown
+        assert "leakage" in shown
+        assert "unbounded" in shown
+    reports = call("reports", COLUMNS="80").stdout
+    assert max(map(len, reports.splitlines())) <= 80
+    [line] = [line for line in reports.splitlines() if "unbounded" in line]
+    assert line.split() == ["leakage_max", "unbounded"]
+
+
+def test_colours_are_for_terminals(call, protected):
+    shown = call("report", protected[1], "--format", "text", NO_COLOR="").stdout
+    assert "May it be released?" in shown
+    assert "\x1b" not in shown
+
+
+def test_lists_are_filtered_as_over_http(call, protected):
+    _, id_ = protected
+    asked = ("--status", "succeeded", "--mechanism", "laplace-l2", "--name", "protected [by noise]")
+    found = json.loads(call("list", *asked, "--where", "leakage_max>=0", "--json").stdout)
+    assert [one["id"] for one in found] == [id_]
+    nothing = call("list", "--tag", "nobody")
+    assert (nothing.returncode, nothing.stdout) == (0, "")
+    assert "no experiment fits" in nothing.stderr
+    assert "more experiments than the 1" in call("list", "--most", "1").stderr
+    wrong = call("list", "--where", "beauty<=1", "--where", "charm<=1")
+    assert wrong.returncode == 2
+    for name in ("beauty", "charm"):
+        assert wrong.stderr.count(name) == 1  # each fault once
+
+
+def test_cancel_and_retry(call, endless):
+    assert endless in call("cancel", endless).stderr
+    assert call("watch", endless).returncode == 1
+    shown = call("show", endless).stdout
+    assert "status              cancelled: cancelled-by-caller\n" in shown
+    assert f"/experiments/{endless}\n" in shown
+    assert call("cancel", endless).returncode == 0  # once more does no harm
+    again = json.loads(call("retry", endless, "--json").stdout)
+    assert again["retry_of"] == endless
+    assert json.loads(call("cancel", again["id"], "--json").stdout)["id"] == again["id"]
+    listed = json.loads(call("list", "--name", "endless", "--json").stdout)
+    assert [one["id"] for one in listed] == [again["id"], endless]
+
+
+def test_budgets_are_for_release_unless_asked_otherwise(call, protected):
+    federation = json.loads(call("show", protected[1], "--json").stdout)["federation_id"]
+    done = call("budget", federation, "--set", "leakage=40", "--json")
+    assert done.returncode == 0, done.stderr
+    totals = {one["book"]: one["total"] for one in json.loads(done.stdout)}
+    assert totals == {"release": 40, "simulation": None}
+    assert "40 of 40" in call("budget", federation).stdout
+    epsilon = ("--delta", "1e-5", "--adjacency", "replace-one", "--observer", "server")
+    both = call("budget", federation, "--set", "epsilon=3", *epsilon)
+    assert "epsilon and leakage have totals for runs with release noise" in both.stderr
+    for setting in (("leakage=none",), ("epsilon=none", *epsilon)):
+        assert call("budget", federation, "--set", *setting).returncode == 0
+    simulated = ("--set", "leakage=4000", "--noise", "simulation", "--json")
+    totals = {
+        one["book"]: one["total"]
+        for one in json.loads(call("budget", federation, *simulated).stdout)
+    }
+    assert totals["simulation"] == 4000
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--set", "beauty=3"), "--set: 'beauty' is not one of leakage"),
+        (("--set", "leakage=nan"), "--set: 'nan' is no number"),
+        (("--set", "leakage"), "--set: '' is no number"),
+        (("--set", "leakage=3", "--radius", "far"), "--radius: 'far' is neither"),
+        (("--unit-key", "row"), "--unit-key goes with --set"),
+    ],
+)
+def test_what_is_no_budget_is_named(command, options, named):
+    done = command("budget", "some-id", *options)
+    assert (done.returncode, named in done.stderr) == (2, True)

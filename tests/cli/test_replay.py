@@ -1,0 +1,78 @@
+"""`fedaudit replay`: a spec beside its neighbour, in a process of its own."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import yaml
+
+from fedaudit.attacks.replay.replay_finding import ReplayFinding, ReplayReport
+from fedaudit.cli.failures import ExitCode
+from tests.training.specs import groups_spec
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def small(**changes: Any) -> str:
+    privacy = {"mechanism": "gaussian-central", "noise_multiplier": 2, "clip": 0.1, "delta": 1e-4}
+    given = {
+        "privacy": privacy,
+        "training__clustering": {"method": "reported"},
+        "training__cohort": {"clients": 6},
+        "training__rounds": 4,
+        **changes,
+    }
+    return yaml.safe_dump(groups_spec(**given))
+
+
+def test_a_spec_without_a_fault_is_replayed_and_nothing_is_found(command: Command) -> None:
+    done = command("replay", "-", "--json", stdin=small())
+    assert done.returncode == ExitCode.DONE, done.stderr
+    report = json.loads(done.stdout)
+    assert report["findings"] == []
+    assert report["broken"] is None
+    assert report["rounds"] == 4
+    assert report["checks"]["distance of neighbouring sums"] == 4
+    assert "validation_loss, of those held out" in report["unprotected"]
+    told = command("replay", "-", "--rounds", "2", stdin=small())
+    assert told.returncode == ExitCode.DONE, told.stderr
+    said = " ".join(told.stdout.split())
+    assert "2 rounds beside a neighbour in which a client that trains has other values" in said
+    assert "Nothing found" in said
+
+
+def test_a_spec_that_does_not_hold_together_is_a_fault_of_the_caller(command: Command) -> None:
+    done = command("replay", "-", stdin=small(training__rounds=0))
+    assert done.returncode == ExitCode.USAGE
+    assert "/training/rounds" in done.stderr
+
+
+def test_a_finding_has_an_exit_code_of_its_own(
+    monkeypatch: Any, capsys: Any, tmp_path: Any
+) -> None:
+    from fedaudit.attacks.replay import replay as replays
+    from fedaudit.cli.replays.replay_command import replay_command
+
+    finding = ReplayFinding(
+        stage="noise", check="noise added", round=3, allowed="1", measured="0.5", times=2
+    )
+    report = ReplayReport(
+        findings=(finding,),
+        mechanism="gaussian-central",
+        neighbours="a client that trains has other values",
+        rounds=4,
+        checks={"noise added": 4},
+        unprotected=(),
+        tests=3,
+    )
+    monkeypatch.setattr(replays, "replay", lambda *_, **__: report)
+    (tmp_path / "spec.yaml").write_text(small())
+    for as_json in (True, False):
+        code = replay_command(
+            str(tmp_path / "spec.yaml"), as_json=as_json, rounds=4, sources_dir=None, artifacts=[]
+        )
+        assert code is ExitCode.FOUND
+        said = capsys.readouterr().out
+        assert "noise added" in said
+        assert ('"broken": "noise"' if as_json else "Broken at: noise") in said

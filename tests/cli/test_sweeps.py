@@ -1,0 +1,113 @@
+"""`fedaudit sweep` and the group `sweeps`, against a real service."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+EXAMPLE = Path(__file__).parents[2] / "examples/sweep.yaml"
+NU = "privacy.noise_multiplier"
+
+
+@pytest.fixture
+def call(command, service):
+    """Runs a command against the module's service; `env` sets variables."""
+
+    def run(*arguments, stdin="", **env):
+        return command(*arguments, stdin=stdin, env={**service.environment, **env})
+
+    return run
+
+
+@pytest.fixture
+def example(call):
+    """The end of the example as JSON; every test may ask for it, and it runs once."""
+    done = call("sweep", EXAMPLE, "--json", "--idempotency-key", "example")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def small_sweep(small_spec):
+    """A sweep of two cells of a second."""
+    return {"name": "small sweep", "base": {**small_spec, "gates": []}, "grid": {NU: [1, 3]}}
+
+
+def test_the_example_ends_in_a_table(call, example, service):
+    asked = yaml.safe_load(EXAMPLE.read_text())
+    cells = asked["repeats"] * len(asked["grid"][NU]) * len(asked["grid"]["training.hypotheses"])
+    assert example["progress"]["statuses"] == {"succeeded": cells}
+    assert [row["succeeded"] for row in example["table"]["rows"]] == [asked["repeats"]] * 4
+    id_ = example["id"]
+    shown = call("sweeps", "watch", id_)
+    assert shown.returncode == 0, shown.stderr
+    text = " ".join(shown.stdout.split())
+    assert "What the sweep costs together" in text
+    assert "simulated noise" in text
+    assert "the figures of a row that was chosen for them look better than they are" in text
+    assert text.endswith(f"page: {service.url}/sweeps/{id_}")
+    listed = json.loads(call("sweeps", "list", "--json").stdout)
+    assert id_ in {one["id"] for one in listed}
+    cells_shown = call("sweeps", "show", id_).stdout
+    assert all(cell["experiment_id"] in cells_shown for cell in example["cells"])
+
+
+def test_the_table_in_every_form(call, example, tmp_path):
+    id_ = example["id"]
+    assert json.loads(call("sweeps", "table", id_, "--format", "json").stdout) == example["table"]
+    lines = list(
+        csv.DictReader(io.StringIO(call("sweeps", "table", id_, "--format", "csv").stdout))
+    )
+    assert [json.loads(line[NU]) for line in lines] == [1, 1, 3, 3]
+    saved = call("sweeps", "table", id_, "--format", "markdown", "--out", tmp_path / "table.md")
+    assert (saved.returncode, saved.stdout) == (0, "")
+    assert (tmp_path / "table.md").read_text().startswith(f"| {NU}")
+    narrow = call("sweeps", "table", id_, "--all", COLUMNS="70").stdout
+    assert max(map(len, narrow.splitlines())) <= 70
+    for name in ("leakage_max", "validation_loss", "[group]"):
+        assert name in narrow
+    assert call("sweeps", "table", id_, "--all", "--format", "csv").returncode == 2
+
+
+def test_a_dry_run_tells_cells_and_costs_and_starts_nothing(call, small_sweep):
+    before = call("sweeps", "list", "--json").stdout
+    said = call("sweep", "-", "--dry-run", stdin=yaml.safe_dump(small_sweep))
+    assert said.returncode == 0, said.stderr
+    assert f"2  {NU} 3" in said.stdout
+    assert "leakage: at most" in said.stdout
+    told = json.loads(
+        call("sweep", "-", "--dry-run", "--json", stdin=json.dumps(small_sweep)).stdout
+    )
+    assert (told["cells"], told["values"]) == (2, [{NU: 1}, {NU: 3}])
+    assert call("sweeps", "list", "--json").stdout == before
+
+
+def test_cells_that_did_not_succeed_are_told_and_tried_again(call, small_sweep):
+    small_sweep["base"]["training"]["rounds"] = 100_000
+    started = call("sweep", "-", "--no-wait", "--json", stdin=json.dumps(small_sweep))
+    assert started.returncode == 0, started.stderr
+    id_ = json.loads(started.stdout)["id"]
+    assert call("sweeps", "cancel", id_).returncode == 0
+    ended = call("sweeps", "watch", id_)
+    assert ended.returncode == 1
+    assert "of 2 cells 2 cancelled" in ended.stderr
+    assert f"fedaudit sweeps retry {id_}" in ended.stderr
+    again = json.loads(call("sweeps", "retry", id_, "--json").stdout)
+    assert again["progress"]["cells"] == 2
+    assert call("sweeps", "cancel", id_, "--json").returncode == 0
+
+
+def test_faults_are_told_before_anything_is_sent(command, small_sweep):
+    nowhere = {"FEDAUDIT_URL": "http://127.0.0.1:9", "FEDAUDIT_API_KEY": "k"}
+    small_sweep["grid"] = {NU: [1, -1]}
+    wrong = command("sweep", "-", stdin=json.dumps(small_sweep), env=nowhere)
+    assert wrong.returncode == 2
+    assert f"/grid/{NU}: with -1: must be greater than 0" in wrong.stderr
+    one = command("sweep", "-", stdin=json.dumps(small_sweep["base"]), env=nowhere)
+    assert one.returncode == 2
+    assert "fedaudit submit" in one.stderr
+    small_sweep["grid"] = {NU: [1]}
+    assert command("sweep", "-", stdin=json.dumps(small_sweep), env=nowhere).returncode == 4

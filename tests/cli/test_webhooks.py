@@ -1,0 +1,84 @@
+"""`fedaudit webhooks`, and the receiver of docs/webhooks.md as it is shown."""
+
+import json
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import sleep
+
+import pytest
+from typer.testing import CliRunner
+
+from fedaudit.cli.main import app
+from tests.api.service import running_api, served, settings_for
+from tests.api.webhooks.webhooks import deliver
+from workers.webhooks.courier import Courier
+
+PAGE = Path(__file__).parents[2] / "docs/webhooks.md"
+
+
+@contextmanager
+def shown_receiver(secret: str, port: int) -> Iterator[subprocess.Popen[str]]:
+    """The receiver that the page shows, ready."""
+    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    environment = {"WEBHOOK_SECRET": secret, "PORT": str(port)}
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            while process.poll() is None:
+                with socket.socket() as attempt:
+                    if attempt.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                sleep(0.02)
+            yield process
+        finally:
+            process.terminate()
+
+
+def test_from_registration_to_redelivery(
+    sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    def call(*words: str) -> str:
+        done = CliRunner().invoke(app, ["webhooks", *words])
+        assert done.exit_code == 0, (done.output, done.exception)
+        return done.stdout
+
+    settings = settings_for(sqlite_url, tmp_path, webhooks_allow_private=True)
+    with running_api(settings) as api, served(api) as url:
+        monkeypatch.setenv("FEDAUDIT_URL", url)
+        monkeypatch.setenv("FEDAUDIT_API_KEY", api.key)
+        courier = Courier(api.settings, api.database)
+        address = f"http://127.0.0.1:{port}/"
+        made = json.loads(call("add", address, "--event", "gate.failed", "--json"))
+        id_ = made["id"]
+        changed = call("change", id_, "--event", "budget.low", "--description", "pipeline")
+        assert "budget.low" in changed
+        assert "secret" not in json.loads(call("list", "--json"))[0]
+        rotated = json.loads(call("rotate-secret", id_, "--json"))
+        call("test", id_)
+        [sent] = deliver(api, courier, made)
+        assert (sent["state"], sent["status_code"]) == ("waiting", None)
+        assert "Connection refused" in call("deliveries", id_)
+        with shown_receiver(rotated["secret"], port) as receiver:
+            call("redeliver", id_, sent["id"])
+            [sent] = deliver(api, courier, made)
+            assert (sent["state"], sent["status_code"], sent["attempts"]) == ("delivered", 204, 2)
+            assert receiver.stdout is not None
+            line = receiver.stdout.readline()
+        assert line.startswith(f"{sent['message_id']} webhook.test {{'project': 'hospital'")
+        with shown_receiver("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", port):
+            call("test", id_)
+            assert deliver(api, courier, made)[0]["status_code"] == 401
+        call("change", id_, "--disable")
+        assert "disabled by tests" in call("list")
+        call("remove", id_, "--yes")
+        assert call("list") == ""

@@ -1,0 +1,37 @@
+"""A real service that adapters declare to."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fedaudit_client import Client
+from tests.api.service import Api, running_api, served, settings_for
+
+
+@pytest.fixture
+def api(sqlite_url: str, tmp_path: Path) -> Iterator[Api]:
+    with running_api(settings_for(sqlite_url, tmp_path)) as api:
+        yield api
+
+
+@pytest.fixture
+def client(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    """Its client, which `Client()` makes too."""
+    with served(api) as url, Client(url, api.key) as client:
+        monkeypatch.setenv("FEDAUDIT_URL", url)
+        monkeypatch.setenv("FEDAUDIT_API_KEY", api.key)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def there(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Api, str]]:
+    """One for all trainings of a file, and its address."""
+    folder = tmp_path_factory.mktemp("service")
+    shutil.copyfile(sqlite_template, folder / "fedaudit.db")
+    settings = settings_for(f"sqlite:///{folder / 'fedaudit.db'}", folder)
+    with running_api(settings) as api, served(api) as url:
+        yield api, url

@@ -1,0 +1,82 @@
+"""Trainings in the simulators of other frameworks, each in a process of its own."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import dp_accounting
+from dp_accounting.rdp import RdpAccountant
+
+from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from tests.api.service import Api
+from tests.cli.service import clean_environment
+from tests.house import ROOT
+
+CENTRAL: dict[str, Any] = {
+    "name": "in a simulator",
+    "mechanism": "gaussian-central",
+    "observer": "final_model",
+    "unit": "client",
+    "adjacency": "replace-one",
+    "accountant": "rdp",
+    "delta": 1e-5,
+    "population": 4,
+}
+LOCAL = {**CENTRAL, "mechanism": "gaussian-local", "observer": "server"}
+EVENT = {"kind": "gaussian", "noise_multiplier": 3.0}
+
+
+def run_training(
+    framework: str, there: tuple[Api, str], folder: Path, asked: dict[str, Any], **variables: str
+) -> tuple[dict[str, Any], dict[int, list[str]]]:
+    """What came of a training, and who trained in which round: each client leaves a file in
+    `folder` for each round in which it trained."""
+    api, url = there
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            f"tests.client.adapters.{framework}_training",
+            json.dumps({"folder": str(folder), **asked}),
+        ],
+        env=clean_environment(FEDAUDIT_URL=url, FEDAUDIT_API_KEY=api.key, **variables),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    trained: dict[int, list[str]] = {}
+    for path in sorted(folder.iterdir()):
+        round_, _, name = path.name.partition("-")
+        trained.setdefault(int(round_), []).append(name)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told, trained
+
+
+def manual_snippet(framework: str) -> str:
+    """The lines that the manual tells a user of a framework to add."""
+    [found] = re.findall(
+        rf"```python\n(from fedaudit_client import Client\nfrom \S+{framework} .*?)```",
+        (ROOT / "docs" / "elsewhere.md").read_text(),
+        re.DOTALL,
+    )
+    assert len([line for line in found.splitlines() if line]) <= 5
+    return str(found)
+
+
+def library(multipliers: list[float]) -> float:
+    """By dp-accounting alone, for a client that is replaced: both ends move."""
+    accountant = RdpAccountant(list(RDP_ORDERS), dp_accounting.NeighboringRelation.REPLACE_ONE)
+    for one in multipliers:
+        accountant.compose(dp_accounting.GaussianDpEvent(one / 2))
+    return float(accountant.get_epsilon(1e-5))
+
+
+def entries(api: Api, ledger: str) -> Any:
+    """The lines of a ledger."""
+    return api.get(f"/v1/ledgers/{ledger}/privacy-ledger").json()["items"]

@@ -1,0 +1,118 @@
+"""A training by Opacus that declares its steps to a real service."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from opacus import PrivacyEngine
+from opacus.accountants import RDPAccountant
+from torch.utils.data import DataLoader, TensorDataset
+
+from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit_client import Client
+from fedaudit_client.adapters.opacus import attach
+from fedaudit_client.adapters.plain import Ledger, RoundRefused
+from tests.api.ledgers.trainings import epsilon
+from tests.api.service import Api
+from tests.house import ROOT
+
+RECORDS: dict[str, Any] = {
+    "name": "by Opacus",
+    "mechanism": "gaussian",
+    "observer": "server",
+    "unit": "record",
+    "adjacency": "add-or-remove-one",
+    "accountant": "rdp",
+    "delta": 1e-5,
+    "population": 64,
+}
+
+
+class Silo:
+    """Eight batches an epoch, of 64 rows."""
+
+    def __init__(self, accountant: str, *, noise: float = 1.1, poisson: bool = True) -> None:
+        torch.manual_seed(3)
+        rows = torch.randn(64, 3)
+        self.engine = PrivacyEngine(accountant=accountant)
+        model = torch.nn.Linear(3, 1)
+        self.model, self.optimizer, self.loader = self.engine.make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            data_loader=DataLoader(TensorDataset(rows, rows.sum(1, keepdim=True)), batch_size=8),
+            noise_multiplier=noise,
+            max_grad_norm=1.0,
+            poisson_sampling=poisson,
+        )
+
+    def epoch(self) -> None:
+        for rows, targets in self.loader:
+            self.optimizer.zero_grad()
+            torch.nn.functional.mse_loss(self.model(rows), targets).backward()
+            self.optimizer.step()
+
+
+def test_epsilon_is_that_of_opacus(api: Api, client: Client) -> None:
+    # With this noise the best order is a whole number: between those dp-accounting interpolates,
+    # and gives a little more than Opacus.
+    by_rdp, by_prv = Silo("rdp", noise=3.0), Silo("prv", noise=3.0)
+    found = []
+    for silo, accountant in ((by_rdp, "rdp"), (by_prv, "pld")):
+        ledger = Ledger.open(client, {**RECORDS, "accountant": accountant})
+        with attach(silo.optimizer, silo.loader, ledger, subject="silo", steps_per_round=6):
+            silo.epoch()
+            silo.epoch()
+        shown = api.get(f"/v1/ledgers/{ledger.id}").json()
+        assert (shown["rounds"], shown["population"]) == (3, 64)
+        found.append(epsilon(api, ledger.id))
+    assert isinstance(by_rdp.engine.accountant, RDPAccountant)
+    orders = list(RDP_ORDERS)
+    theirs = by_rdp.engine.accountant.get_epsilon(1e-5, alphas=orders)
+    assert found[0] == pytest.approx(theirs, rel=1e-9)
+    # What `prv` gives is its estimate and 0.01, within which the truth lies.
+    assert found[1] == pytest.approx(by_prv.engine.get_epsilon(1e-5) - 0.01, abs=0.01)
+
+
+def test_without_poissons_coins_nothing_is_amplified(api: Api, client: Client) -> None:
+    silo = Silo("rdp", poisson=False)
+    ledger = Ledger.open(client, RECORDS)
+    with attach(silo.optimizer, silo.loader, ledger, subject="silo"):
+        silo.epoch()
+    whole = Ledger.open(client, RECORDS)
+    with whole.round(
+        event={"kind": "gaussian", "noise_multiplier": 1.1, "steps": 8}, participants=["silo"]
+    ):
+        pass
+    assert epsilon(api, ledger.id) == epsilon(api, whole.id)
+    assert epsilon(api, ledger.id) > 2 * silo.engine.get_epsilon(1e-5)
+
+
+def test_the_step_without_room_changes_nothing(api: Api, client: Client) -> None:
+    [snippet] = re.findall(
+        r"```python\n(from fedaudit_client import Client\nfrom \S+opacus .*?)```",
+        Path(ROOT / "docs" / "elsewhere.md").read_text(),
+        re.DOTALL,
+    )
+    probe, silo = Silo("rdp"), Silo("rdp")
+    probe.epoch()
+    budget = {"epsilon": probe.engine.accountant.get_epsilon(1e-5, alphas=list(RDP_ORDERS)) + 1e-9}
+    models: list[Any] = []
+
+    def train() -> None:
+        for _ in range(2):
+            silo.epoch()
+            models.append([one.detach().clone() for one in silo.model.parameters()])
+
+    names = {"terms": {**RECORDS, "budget": budget}, "train": train}
+    with pytest.raises(RoundRefused, match="round 2 is refused"):
+        exec(snippet, {**names, "optimizer": silo.optimizer, "data_loader": silo.loader})
+    assert len(models) == 1
+    assert all(map(torch.equal, models[0], silo.model.parameters()))
+    [ledger] = api.get("/v1/ledgers").json()["items"]
+    assert ledger["rounds"] == 1
+    # The optimizer is the accountant's alone again.
+    assert len(silo.engine.accountant.history) == 1
+    silo.optimizer.step_hook(silo.optimizer)
+    assert silo.engine.accountant.history[0][2] == 9

@@ -1,0 +1,95 @@
+"""Alerts and the dashboard: every figure in them is exported, and every alert is explained."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from api.metrics import metric_names as names
+from tests.api.metrics.scrapes import scrape
+from tests.api.service import running_api, settings_for
+
+ROOT = Path(__file__).parents[2]
+ALERTS = yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text())
+DASHBOARD = json.loads((ROOT / "deploy/grafana/dashboard.json").read_text())
+RULES = [rule for group in ALERTS["groups"] for rule in group["rules"]]
+EXPRESSIONS = [rule["expr"] for rule in RULES] + [
+    target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]
+]
+OF_PROMETHEUS = {"up"}
+
+
+@pytest.fixture(scope="module")
+def exported(
+    sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, set[frozenset[str]]]:
+    """The labels of each figure that an API exports."""
+    folder = tmp_path_factory.mktemp("deploy")
+    (folder / "fedaudit.db").write_bytes(sqlite_template.read_bytes())
+    settings = settings_for(f"sqlite:///{folder / 'fedaudit.db'}", folder)
+    with running_api(settings) as api:
+        federation_id = api.submit()["federation_id"]
+        budget = {"book": "simulation", "figure": "leakage", "total": 16.0}
+        api.request("PUT", f"/v1/federations/{federation_id}/budget", json=budget)
+        found: dict[str, set[frozenset[str]]] = {}
+        for name, labels in scrape(api):
+            found.setdefault(name, set()).add(frozenset(label for label, _ in labels))
+        return found
+
+
+def selectors(node: Any) -> Iterator[Any]:
+    """Every selector of a figure within an expression."""
+    match node:
+        case promql_parser.VectorSelector():
+            yield node
+        case promql_parser.MatrixSelector():
+            yield from selectors(node.vector_selector)
+        case promql_parser.AggregateExpr() | promql_parser.ParenExpr():
+            yield from selectors(node.expr)
+        case promql_parser.BinaryExpr():
+            yield from selectors(node.lhs)
+            yield from selectors(node.rhs)
+        case promql_parser.Call():
+            for argument in node.args:
+                yield from selectors(argument)
+        case promql_parser.NumberLiteral() | promql_parser.StringLiteral():
+            return
+        case _:
+            raise TypeError(f"{type(node).__name__}: say where its figures are")
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_every_figure_is_exported_with_its_labels(
+    exported: dict[str, set[frozenset[str]]], expression: str
+) -> None:
+    found = list(selectors(promql_parser.parse(expression)))
+    assert found
+    for selector in found:
+        if selector.name in OF_PROMETHEUS:
+            continue
+        asked = {one.name for one in selector.matchers.matchers}
+        assert selector.name in exported, selector.name
+        assert any(asked <= labels for labels in exported[selector.name])
+
+
+def test_every_figure_is_watched(exported: dict[str, set[frozenset[str]]]) -> None:
+    used = {one.name for text in EXPRESSIONS for one in selectors(promql_parser.parse(text))}
+    for name in vars(names).values():
+        if isinstance(name, str) and name.startswith("fedaudit_"):
+            endings = ("", "_total", "_count")
+            assert any(f"{name}{ending}" in used for ending in endings), name
+
+
+def test_every_alert_is_explained() -> None:
+    page = (ROOT / "docs/operations.md").read_text()
+    assert len({rule["alert"] for rule in RULES}) == len(RULES)
+    for rule in RULES:
+        assert f"\n### {rule['alert']}\n" in page
+        assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+        assert rule["labels"]["severity"] in ("page", "ticket")
+    headings = [line[4:] for line in page.splitlines() if line.startswith("### Fedaudit")]
+    assert headings == [rule["alert"] for rule in RULES]

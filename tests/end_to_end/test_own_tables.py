@@ -1,0 +1,197 @@
+"""From a file of one's own to a signed-off report: by the pages without a script, and by commands.
+
+One service for all; few rounds each. The browser walks one of the tables in tests/browser.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from fedaudit.cli.main import main
+from fedaudit_client.client import Client
+from models.scopes import PROJECT_SCOPES
+from tests.cli.service import Service, running
+from tests.end_to_end.own_tables import OWN_TABLES, OwnTable
+from tests.html_forms import form_fields
+
+_ROUNDS = 40
+_TRAINED = {
+    "/model/start": "zeros",
+    "/training/hypotheses": "1",
+    "/training/rounds": str(_ROUNDS),
+    "/training/stopping/patience": "",
+    "/privacy/mechanism": "none",
+    "/fairness/minimum_group_size": "10",
+}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(data_dir=tmp_path_factory.mktemp("own") / "data") as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def key(service: Service) -> str:
+    """A key with every scope, of a person."""
+    with httpx.Client(base_url=service.url) as client:
+        asked = {"name": "ada", "scopes": list(PROJECT_SCOPES), "person": {"name": "Ada Lovelace"}}
+        bearer = {"Authorization": f"Bearer {service.api_key}"}
+        answer = client.post("/v1/api-keys", json=asked, headers=bearer)
+    assert answer.status_code == 201, answer.text
+    found: str = answer.json()["key"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def client(service: Service, key: str) -> Iterator[Client]:
+    with Client(service.url, key) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def visitor(service: Service, key: str) -> Iterator["Visitor"]:
+    headers = {"Origin": service.url, "Accept": "text/html"}
+    with httpx.Client(base_url=service.url, headers=headers, timeout=60) as pages:
+        signed = pages.post("/sign-in", data={"key": key, "next": "/"})
+        assert signed.status_code == 303, signed.text
+        yield Visitor(pages)
+
+
+class Visitor:
+    """Somebody at a browser without scripts."""
+
+    def __init__(self, pages: httpx.Client) -> None:
+        self._pages = pages
+
+    def see(self, path: str) -> str:
+        answer = self._pages.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    def form(self, path: str, action: str = "") -> dict[str, str]:
+        return form_fields(self.see(path), action or path.partition("?")[0])
+
+    def send(self, path: str, fields: dict[str, Any], **options: Any) -> str:
+        """Where the form leads, once it was accepted."""
+        answer = self._pages.post(path, data=fields, **options)
+        assert answer.status_code == 303, re.findall(
+            r'class="faults">.*?</ul>|<h1>.*?</h1>', answer.text, re.DOTALL
+        )
+        return str(answer.headers["location"]).partition("#")[0]
+
+
+def registered(visitor: Visitor, table: OwnTable) -> str:
+    """The path of the federation, after the corrections a person makes."""
+    # The word of the session comes before the file, as the form has them.
+    word = visitor.form("/federations/new")["csrf"]
+    parts: list[Any] = [
+        ("csrf", (None, word)),
+        ("file", (f"{table.name}.csv", table.content(), "text/csv")),
+    ]
+    address = visitor.send("/federations/new", {}, files=parts)
+    form = visitor.form(address)
+    for column, texts in table.columns.items():
+        [name] = [one for one in form if one.endswith("-name") and form[one] == column]
+        form |= {name.replace("-name", f"-{part}"): text for part, text in texts.items()}
+    return visitor.send(address, {**form, **table.typed, "action": "register"})
+
+
+@pytest.mark.parametrize("name", OWN_TABLES)
+def test_by_the_pages(visitor: Visitor, client: Client, name: str) -> None:
+    table = OWN_TABLES[name]
+    federation = registered(visitor, table)
+    ready = client.profiled(federation.rpartition("/")[2])
+    assert ready["status"] == "ready", ready["errors"]
+    [link] = re.findall(r'href="(/experiments/new\?federation_id=[\w-]+)"', visitor.see(federation))
+    form = visitor.form(link)
+    assert form["/federation/source"] == ready["id"]
+    assert form["/model/kind"] == ("linear" if table.number else "logistic")
+    trained = {**form, **_TRAINED, "/training/local/step_size": str(table.step_size)}
+    trained["action"] = "submit"
+    experiment = visitor.send("/experiments/new", trained)
+    experiment_id = experiment.rpartition("/")[2]
+    ended = client.wait(experiment_id)
+    assert ended["status"] == "succeeded", ended["status_detail"]
+    report = visitor.see(f"{experiment}/report")
+    listed = visitor.see("/reports")
+    row = listed.partition(f"{experiment}/report")[2].partition("</tr>")[0]
+    assert ("model-degenerate" in row) is table.degenerate
+    check(client, experiment_id, table)
+    assert all(word in report for word in table.said)
+    form = visitor.form(f"{experiment}/report", f"{experiment}/sign-offs")
+    decision = {"decision": "rejected", "note": "No guarantee."}
+    visitor.send(f"{experiment}/sign-offs", {**form, **decision})
+    assert "by Ada Lovelace" in visitor.see(f"{experiment}/report")
+
+
+@pytest.mark.parametrize("name", OWN_TABLES)
+def test_by_commands(
+    service: Service,
+    key: str,
+    client: Client,
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table = OWN_TABLES[name]
+    monkeypatch.setenv("FEDAUDIT_URL", service.url)
+    monkeypatch.setenv("FEDAUDIT_API_KEY", key)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> str:
+        monkeypatch.setattr("sys.argv", ["fedaudit", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert ended.value.code in (0, None), said.err
+        return said.out
+
+    Path("table.csv").write_bytes(table.content(seed=1))
+    call("federations", "scaffold", "table.csv", "--out", "table.yaml")
+    registration = yaml.safe_load(Path("table.yaml").read_text())
+    table.registration(registration)
+    Path("table.yaml").write_text(yaml.safe_dump(registration))
+    added = call("federations", "add", "table.csv", "--registration", "table.yaml", "--wait",
+                 "--json")  # fmt: skip
+    federation = json.loads(added)
+    assert federation["status"] == "ready", federation["errors"]
+    spec = {
+        "name": f"{name} by commands",
+        "federation": {"id": federation["id"], "validation_fraction": 0.5},
+        "model": {"kind": "linear" if table.number else "logistic", "start": "zeros"},
+        "training": {
+            "loss": "rmse" if table.number else "cross-entropy",
+            "hypotheses": 1,
+            "rounds": _ROUNDS,
+            "cohort": {"clients": 10},
+            "local": {"step_size": table.step_size},
+        },
+        "privacy": {"mechanism": "none"},
+        "fairness": {"minimum_group_size": 10},
+    }
+    Path("spec.yaml").write_text(yaml.safe_dump(spec))
+    experiment_id = json.loads(call("submit", "spec.yaml", "--wait", "--json"))["id"]
+    assert json.loads(call("report", experiment_id))["experiment"]["id"] == experiment_id
+    found = {one["experiment"]["id"]: one for one in json.loads(call("reports", "--json"))}
+    assert (found[experiment_id]["degenerate"] is True) is table.degenerate
+    useless = sum(one["degenerate"] is True for one in found.values())
+    assert call("reports").count("DEGENERATE") == useless
+    check(client, experiment_id, table)
+    call("sign-off", experiment_id, "--decision", "rejected", "--note", "No guarantee.")
+    assert "Ada Lovelace" in call("sign-off", experiment_id)
+
+
+def check(client: Client, experiment_id: str, table: OwnTable) -> None:
+    """The report says what the table is, and of a useless model that it is one."""
+    report = client.report(experiment_id)
+    assert [one["attribute"] for one in report["fairness"]] == list(table.sensitive)
+    assert report["utility"]["degenerate"] in ((True,) if table.degenerate else (False, None))
+    assert ("decides nothing" in report["verdict"]) is table.degenerate

@@ -1,0 +1,1 @@
+"""Registrations that are proposed."""

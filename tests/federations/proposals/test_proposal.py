@@ -1,0 +1,145 @@
+"""A registration proposed for a table: it parses as it is, and says why it says what it says."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fedaudit.federations.proposals.proposal import Proposal
+from fedaudit.federations.proposals.proposal_yaml import proposal_yaml
+from fedaudit.federations.proposals.propose_file import propose_file
+from fedaudit.federations.reading.source_files import Files, open_path
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.parse import decode_text
+from fedaudit.spec.registration import parse_uploaded
+from tests.federations.proposals.tables import TABLES
+from tests.federations.registering import profile_in
+
+
+def proposed(folder: Path, text: str, **known: Any) -> Proposal:
+    (folder / "data.csv").write_text(text)
+    known = {"most_rows": 10_000, **known}
+    with open_path("data.csv", files=Files(folder), pointer="/federation/path") as file:
+        return propose_file(file, name="data.csv", **known)
+
+
+def names(proposal: Proposal) -> list[str]:
+    return [
+        one if isinstance(one, str) else one["name"]
+        for one in proposal.registration["federation"]["features"]
+    ]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_it_is_profiled_as_it_is(tmp_path: Path, name: str) -> None:
+    found = proposed(tmp_path, TABLES[name])
+    read = decode_text(proposal_yaml(found))
+    assert parse_uploaded(read, file_name="data.csv") == parse_uploaded(
+        found.registration, file_name="data.csv"
+    )
+    source = {**found.registration["federation"], "path": "data.csv"}
+    profile = profile_in(tmp_path, {**found.registration, "federation": source})
+    assert profile["rows"] > 90
+    assert set(profile["attributes"]) == set(found.candidates["sensitive"])
+
+
+def test_codes_bad_outcomes_and_outcomes_that_give_it_away(tmp_path: Path) -> None:
+    found = proposed(tmp_path, TABLES["coded"])
+    federation = found.registration["federation"]
+    assert (federation["client_key"], federation["target"]) == ("county", "two_year_recid")
+    assert federation["positive"] == "0"
+    assert "sounds bad for people" in found.guesses["/federation/positive"]
+    assert names(found) == ["priors_count"]
+    assert "identifier" in found.left_out["id"]
+    assert "give it away" in found.left_out["is_recid"]
+    assert found.candidates["sensitive"] == ["SEX", "RAC1P"]
+    assert found.codes == {
+        "two_year_recid": ["0", "1"],
+        "SEX": ["1", "2"],
+        "RAC1P": ["1", "2", "3", "4"],
+    }
+    text = proposal_yaml(found)
+    assert '#   SEX: {"1": ..., "2": ...}' in text
+    chosen = proposed(tmp_path, TABLES["coded"], target="is_recid", client_key="RAC1P")
+    assert chosen.registration["federation"]["target"] == "is_recid"
+    assert chosen.registration["federation"]["client_key"] == "RAC1P"
+
+
+def test_gaps_texts_and_missing_clients_get_their_rules(tmp_path: Path) -> None:
+    found = proposed(tmp_path, TABLES["text-age"])
+    federation = found.registration["federation"]
+    assert federation["missing_values"] == ["?", "NA"]
+    assert federation["positive"] == "good"
+    savings, purpose = federation["features"]
+    assert (savings["missing"], purpose["missing"]) == ("constant", "constant")
+    assert purpose["categories"] == ["car", "tv"]
+    assert "edges" not in found.registration["fairness"]
+    keys = proposed(tmp_path, TABLES["missing-keys"]).registration
+    assert keys["federation"]["missing_client"] == "drop-row"
+    assert keys["federation"]["missing_target"] == "drop-row"
+    assert keys["fairness"]["edges"] == {"age": [30.0, 50.0]}
+
+
+def test_one_attribute_in_several_columns_is_offered_to_be_joined(tmp_path: Path) -> None:
+    found = proposed(tmp_path, TABLES["one-hot"])
+    groups = {"Race_Black": "Black", "Race_White": "White", "Race_Asian": "Asian"}
+    assert found.joinable == {"Race": groups}
+    assert "#   Race: {columns: {Race_Black: Black, " in proposal_yaml(found)
+
+
+def test_without_a_column_of_clients_rows_are_dealt_and_it_says_so(tmp_path: Path) -> None:
+    found = proposed(tmp_path, TABLES["nobody"])
+    assert found.registration["federation"]["partition"] == {"method": "iid", "clients": 10}
+    assert "better name a column" in found.guesses["/federation/partition"]
+    assert "no column's name sounds sensitive" in proposal_yaml(found)
+
+
+def test_the_first_rows_alone_are_read_where_there_are_more(tmp_path: Path) -> None:
+    found = proposed(tmp_path, TABLES["coded"], most_rows=50)
+    assert (found.rows, found.complete) == (50, False)
+    assert "Only the first 50 rows were read" in proposal_yaml(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "pointer"),
+    [
+        ("a,b\n1,1\n1,1\n", {}, "/federation/target"),
+        ("a,y\n1,0\n1,1\n", {}, "/federation/features"),
+        (TABLES["nobody"], {"target": "w"}, "/federation/target"),
+        (TABLES["nobody"], {"client_key": "w"}, "/federation/client_key"),
+        ("", {}, "/federation/path"),
+    ],
+)
+def test_a_table_that_cannot_be_proposed_says_where(
+    tmp_path: Path, text: str, known: dict[str, str], pointer: str
+) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        proposed(tmp_path, text, **known)
+    assert [fault.pointer for fault in refused.value.errors] == [pointer]
+
+
+_CELLS = st.sampled_from(["", "?", "1", "2.5", "-3", "yes", "no", "a: b", "# c", "{x}", "'", "1e9"])
+_NAMES = st.sampled_from(
+    ["id", "SEX", "age", "hospital", "y", "x # 1", "a: b", "no", "null", "é", "-", "[z]", "1"]
+)
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data())
+def test_whatever_a_table_holds_its_yaml_is_the_registration(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    head = data.draw(st.lists(_NAMES, min_size=3, max_size=6, unique=True))
+    row = st.lists(_CELLS, min_size=len(head), max_size=len(head))
+    rows = data.draw(st.lists(row, min_size=4, max_size=30))
+    text = "\n".join(",".join(one) for one in [head, *rows]) + "\n"
+    try:
+        found = proposed(tmp_path, text)
+    except InvalidInputError:
+        return
+    read = decode_text(proposal_yaml(found))
+    assert parse_uploaded(read, file_name="d") == parse_uploaded(found.registration, file_name="d")

@@ -1,0 +1,258 @@
+"""What the service is never made to call, however it is written, resolved or redirected."""
+
+import ipaddress
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpcore
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from infrastructure.outbound.addresses import AddressRefusedError, check_address, check_url
+from infrastructure.outbound.checked_connections import (
+    Answer,
+    CheckedBackend,
+    UnansweredError,
+    post,
+)
+from infrastructure.outbound.retry_after import retry_after
+from tests.workers.receiver import Receiver, receiving
+
+PUBLIC = "93.184.215.14"
+INNER = ("127.0.0.1", "::1", "10.0.0.1", "172.16.3.4", "192.168.1.1", "fc00::1", "fd12::1")
+"""Admitted where private networks are."""
+NEVER = (
+    "0.0.0.0",
+    "::",
+    "169.254.169.254",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fd00:ec2::254",
+    "100.64.0.1",
+    "100.100.100.200",
+    "192.0.0.1",
+    "192.0.2.1",
+    "198.18.0.1",
+    "224.0.0.1",
+    "240.0.0.1",
+    "255.255.255.255",
+    "ff02::1",
+    "ff0e::1",
+    "fec0::1",
+    "::ffff:127.0.0.1",
+    "::ffff:10.0.0.1",
+    "::ffff:93.184.215.14",
+    "::127.0.0.1",
+    "64:ff9b::7f00:1",
+    "64:ff9b:1::7f00:1",
+    "2002:7f00:1::",
+    "2001:0:7f00:1::",
+    "2001:db8::1",
+)
+WRITTEN_OTHERWISE = (
+    "http://127.0.0.1/",
+    "http://2130706433/",
+    "http://0177.0.0.1/",
+    "http://0x7f.1/",
+    "http://127.1/",
+    "http://0/",
+    "http://[::1]/",
+    "http://[::ffff:127.0.0.1]:8080/",
+    "http://[::ffff:7f00:1]/",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://localhost/",
+    "http://LOCALHOST./",
+    "http://hooks.localhost:6379/",
+    "http://127。0。0。1/",
+)
+
+
+def test_only_the_open_internet_is_called() -> None:
+    for address in (PUBLIC, "8.8.8.8", "2606:4700::1111"):
+        check_address(address, allow_private=False)
+    for address in (*INNER, *NEVER):
+        with pytest.raises(AddressRefusedError):
+            check_address(address, allow_private=False)
+    for address in INNER:
+        check_address(address, allow_private=True)
+    for address in NEVER:
+        with pytest.raises(AddressRefusedError):
+            check_address(address, allow_private=True)
+
+
+def test_addresses_in_other_clothes_are_known_when_they_are_given() -> None:
+    for url in WRITTEN_OTHERWISE:
+        with pytest.raises(AddressRefusedError):
+            check_url(url, allow_private=False)
+    check_url("https://hooks.example.org:8443/a?b=c", allow_private=False)
+
+
+class _NoSockets(httpcore.SyncBackend):
+    """Notes where a connection would have gone."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def connect_tcp(self, host: str, *_: object, **__: object) -> httpcore.NetworkStream:
+        self.asked.append(host)
+        raise httpcore.ConnectError("no network here")
+
+
+def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sockets = _NoSockets()
+    monkeypatch.setattr(httpcore, "SyncBackend", lambda: sockets)
+    answers = [[PUBLIC], ["127.0.0.1"], ["169.254.169.254"]]
+    asked: list[str] = []
+
+    def resolve(host: str, _port: int) -> Sequence[str]:
+        asked.append(host)
+        return answers.pop(0)
+
+    options = {"headers": {}, "body": b"{}", "seconds": 5.0, "allow_private": False}
+    with pytest.raises(UnansweredError):
+        post("http://changes.example.org/", resolve=resolve, **options)
+    assert (asked, sockets.asked) == (["changes.example.org"], [PUBLIC])
+    # The name's next addresses are refused before anything is connected.
+    for _ in range(2):
+        with pytest.raises(AddressRefusedError):
+            post("http://changes.example.org/", resolve=resolve, **options)
+    assert sockets.asked == [PUBLIC]
+    # One inner address among others refuses the name.
+    backend = CheckedBackend(
+        allow_private=False, seconds=5.0, resolve=lambda *_: [PUBLIC, "10.0.0.1"]
+    )
+    with pytest.raises(AddressRefusedError):
+        backend.connect_tcp("both.example.org", 80)
+    assert sockets.asked == [PUBLIC]
+
+
+def test_the_name_is_kept_in_the_request_and_no_proxy_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    with receiving() as receiver:
+        assert _post_to(receiver, "hooks.example.org").status == 204
+        [(headers, body)] = receiver.received
+        assert headers["host"].startswith("hooks.example.org:")
+        assert body == b"{}"
+        receiver.answers = [302]
+        assert _post_to(receiver, "hooks.example.org").status == 302
+        assert len(receiver.received) == 2
+
+
+def _post_to(receiver: Receiver, name: str) -> Answer:
+    return post(
+        receiver.url.replace("127.0.0.1", name),
+        headers={},
+        body=b"{}",
+        seconds=10.0,
+        allow_private=True,
+        resolve=lambda *_: ["127.0.0.1"],
+    )
+
+
+def test_the_certificate_is_that_of_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pem = _certificate(tmp_path, "hooks.example.org")
+    monkeypatch.setenv("SSL_CERT_FILE", str(pem))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    with receiving(tls=context) as receiver:
+        assert _post_to(receiver, "hooks.example.org").status == 204
+        with pytest.raises(UnansweredError, match="certificate"):
+            _post_to(receiver, "others.example.org")
+        assert len(receiver.received) == 1
+
+
+def _certificate(folder: Path, name: str) -> Path:
+    """A certificate of its own authority, with its key."""
+    key = generate_private_key(SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path = folder / "certificate.pem"
+    path.write_bytes(made.public_bytes(Encoding.PEM) + private)
+    return path
+
+
+def test_a_peer_that_sends_a_byte_now_and_then_ends_with_the_time() -> None:
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                while not stop.wait(0.05):
+                    try:
+                        peer.sendall(b"H")
+                    except OSError:
+                        return
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        port = listener.getsockname()[1]
+        with pytest.raises(UnansweredError):
+            post(
+                f"http://127.0.0.1:{port}/",
+                headers={},
+                body=b"{}",
+                seconds=0.5,
+                allow_private=True,
+            )
+        stop.set()
+        thread.join()
+
+
+def test_every_special_network_of_the_registries_is_refused() -> None:
+    """None of what Python knows as not global, or as multicast, gets through."""
+    networks = ("0.0.0.0/8", "100.64.0.0/10", "224.0.0.0/4", "240.0.0.0/4", "::/3", "4000::/2")
+    for network in map(ipaddress.ip_network, networks):
+        for place in (1, network.num_addresses // 3, network.num_addresses - 2):
+            with pytest.raises(AddressRefusedError):
+                check_address(str(network[place]), allow_private=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (b"0", 0.0),
+        (b" 120 ", 120.0),
+        (b"Mon, 23 Nov 2026 00:02:00 GMT", 120.0),
+        (b"Sun, 22 Nov 2026 00:00:00 GMT", 0.0),
+        (b"9" * 5000, float("inf")),
+        (b"-1", None),
+        (b"1.5", None),
+        ("²".encode("latin-1"), None),
+        (b"soon", None),
+        (b"Mon, 99 Nov 2026 00:02:00 GMT", None),
+        (b"", None),
+    ],
+)
+def test_retry_after_is_whole_seconds_or_a_date(value: bytes, seconds: float | None) -> None:
+    now = datetime(2026, 11, 23, tzinfo=UTC)
+    headers = [(b"Content-Type", b"text/plain"), (b"Retry-After", value)]
+    assert retry_after(headers, now=now) == seconds
+    assert retry_after(headers[:1], now=now) is None

@@ -1,0 +1,65 @@
+"""The client alone: what its distribution asks for, and what its import brings."""
+
+import subprocess
+import sys
+import tomllib
+
+from fedaudit import __version__ as of_the_service
+from fedaudit_client.version import __version__
+from tests.cli.service import clean_environment
+from tests.house import PLACES, ROOT
+
+CLIENT = PLACES["fedaudit_client"]
+PROJECT = tomllib.loads((CLIENT / "pyproject.toml").read_text())["project"]
+
+# Imports the client where neither the service nor what is heavy can be imported, and calls
+# something, so that what is imported late is imported too.
+PROGRAM = """
+import sys
+for name in {blocked}:
+    sys.modules[name] = None
+sys.path.insert(0, {place!r})
+from fedaudit_client import AsyncClient, Client, Retries, UnreachableError
+with Client("http://127.0.0.1:1", "k", retries=Retries(attempts=1)) as client:
+    for call in (client.keys, lambda: list(client.list()), lambda: client.submit({{}})):
+        try:
+            call()
+        except UnreachableError:
+            continue
+        raise AssertionError("somebody answered")
+"""
+HEAVY = (
+    "alembic", "celery", "fastapi", "numpy", "orjson", "pandas", "pyarrow", "pydantic", "redis",
+    "scipy", "sqlalchemy", "torch", "typer", "yaml",
+)  # fmt: skip
+
+
+def test_it_asks_for_two_libraries_and_for_nothing_of_ours():
+    names = [one.split(">")[0] for one in PROJECT["dependencies"]]
+    assert names == ["httpx", "tenacity"]
+
+
+def test_the_service_asks_for_this_client():
+    server = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    [asked] = [one for one in server["dependencies"] if one.startswith("fedaudit-client")]
+    assert asked == "fedaudit-client>=0.1,<0.2"
+    assert __version__.split(".")[:2] == of_the_service.split(".")[:2] == ["0", "1"]
+
+
+def test_every_folder_of_the_package_is_packed():
+    settings = tomllib.loads((CLIENT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {path.parent.relative_to(CLIENT) for path in CLIENT.glob("fedaudit_client/**/*.py")}
+    assert set(settings["packages"]) == {".".join(folder.parts) for folder in folders}
+
+
+def test_it_works_without_the_service_and_without_heavy_libraries():
+    ours = set(PLACES) - {"fedaudit_client"}
+    program = PROGRAM.format(blocked=sorted({*HEAVY, *ours}), place=str(CLIENT))
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env=clean_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,88 @@
+"""`make demo` and `make test` each make the environment that they need, and no other."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TARGETS = ("demo", "test")
+PROJECTS = ("pyproject.toml", "clients/python/pyproject.toml")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A folder with the Makefile, where the active Python has nothing installed."""
+    (tmp_path / "clients" / "python").mkdir(parents=True)
+    for name in ("Makefile", *PROJECTS):
+        # With its time: an environment made by the Makefile is newer than what it was made from.
+        shutil.copy2(ROOT / name, tmp_path / name)
+    active = tmp_path / "active"
+    active.mkdir()
+    bare = Path(sys.base_prefix) / "bin" / "python3"
+    (active / "python3").write_text(f'#!/bin/sh\nexec "{bare}" -S "$@"\n')
+    (active / "python3").chmod(0o755)
+    return tmp_path
+
+
+def planned(checkout, target, *settings):
+    """What `make` would run, without running it."""
+    names = ("PYTHON", "VENV", "MAKEFLAGS", "MAKELEVEL")
+    environment = {name: value for name, value in os.environ.items() if name not in names}
+    environment["PATH"] = f"{checkout / 'active'}:/usr/bin:/bin"
+    done = subprocess.run(
+        ["make", "--dry-run", target, *settings],
+        cwd=checkout,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_on_a_fresh_machine_the_environment_is_made_first(checkout, target):
+    lines = planned(checkout, target)
+    made, installed = lines.index("-m venv .venv"), lines.index("install --quiet --editable")
+    assert made < installed < lines.index(".venv/bin/python", installed + 1)
+
+
+@pytest.mark.parametrize("changed", PROJECTS)
+def test_what_is_installed_is_installed_again_only_when_a_project_changed(checkout, changed):
+    stamp = checkout / ".venv" / ".fedaudit-installed"
+    stamp.parent.mkdir()
+    stamp.touch()
+    for name in PROJECTS:
+        os.utime(checkout / name, (1, 1))
+    assert "pip install" not in planned(checkout, "test")
+    os.utime(checkout / changed)
+    os.utime(stamp, (2, 2))
+    assert "pip install --quiet --editable clients/python --editable" in planned(checkout, "test")
+
+
+def test_an_environment_from_before_the_client_was_a_distribution_is_made_anew(checkout):
+    older = checkout / "older"
+    older.mkdir()
+    for name in ("fedaudit", "pytest", "torch"):
+        (older / f"{name}.py").touch()
+    bare = Path(sys.base_prefix) / "bin" / "python3"
+    active = checkout / "active" / "python3"
+    active.write_text(f'#!/bin/sh\nPYTHONPATH="{older}" exec "{bare}" -S "$@"\n')
+    assert "pip install" in planned(checkout, "test")
+    (older / "fedaudit_client.py").touch()
+    assert "pip install" not in planned(checkout, "test")
+
+
+def test_an_environment_that_has_it_all_is_used_as_it_is(checkout):
+    here = Path(sys.prefix)
+    assert "pip install" not in planned(checkout, "test", f"VENV={here}")
+    chosen = planned(checkout, "test", f"PYTHON={sys.executable}")
+    assert chosen.startswith(f"{sys.executable} -m pytest")
+    (checkout / "active" / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (checkout / "active" / "python3").chmod(0o755)
+    assert planned(checkout, "test").startswith("python3 -m pytest")

@@ -1,0 +1,49 @@
+"""What sampled releases tell of one unit: bounds from below and from above."""
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+
+from fedaudit.privacy.accounting.privacy_events import Adjacency
+from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
+
+SAMPLED = ReleaseLaw(ratio=0.5, rate=0.2, compositions=20, adjacency="add-or-remove-one")
+
+
+def test_a_sampled_epsilon_is_from_below_and_tight() -> None:
+    accountant = PLDAccountant(value_discretization_interval=1e-4)
+    gaussian = dp_accounting.GaussianDpEvent(1 / SAMPLED.ratio)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(0.2, gaussian), 20)
+    above = accountant.get_epsilon(1e-5)
+    assert 0.98 * above < SAMPLED.epsilon(1e-5) <= above
+
+
+@pytest.mark.parametrize("adjacency", ["add-or-remove-one", "replace-one"])
+def test_a_rate_near_one_is_in_full_view(adjacency: Adjacency) -> None:
+    full = ReleaseLaw(ratio=0.5, rate=1.0, compositions=3, adjacency=adjacency)
+    near = ReleaseLaw(ratio=0.5, rate=1 - 1e-9, compositions=3, adjacency=adjacency)
+    assert near.epsilon(1e-5) == pytest.approx(full.epsilon(1e-5), rel=5e-3)
+    for power in (1e-3, 0.1, 0.5, 0.9):
+        assert near.curve()(power) <= full.curve()(power) + 1e-9
+        assert near.curve()(power) == pytest.approx(full.curve()(power), rel=2e-2)
+
+
+def test_no_test_passes_the_curve() -> None:
+    generator = np.random.default_rng(0)
+    entered = generator.random((20_000, 20)) < SAMPLED.rate
+    absent = generator.standard_normal((2, 20_000, 20)) / SAMPLED.ratio
+    present = absent[0] + entered
+    curve = SAMPLED.curve()
+    for cut in (5.0, 15.0, 25.0):
+        power = float((present.sum(-1) > cut).mean())
+        alarms = float((absent[1].sum(-1) > cut).mean())
+        # Three standard deviations of a share of 20,000.
+        assert alarms + 3 * (alarms / 20_000) ** 0.5 >= curve(power - 0.011)
+
+
+def test_a_ratio_is_found_by_its_epsilon() -> None:
+    for law in (SAMPLED, ReleaseLaw(ratio=1, rate=1, compositions=4, adjacency="replace-one")):
+        ratio = law.ratio_of_epsilon(2.0, 1e-5)
+        assert law.with_ratio(ratio).epsilon(1e-5) == pytest.approx(2.0, rel=1e-3)
+    assert SAMPLED.with_ratio(0.0).epsilon(1e-5) == 0.0

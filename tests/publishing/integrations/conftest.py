@@ -1,0 +1,98 @@
+"""A service with two experiments that have ended, to publish them elsewhere."""
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedaudit_client.client import Client
+from tests.cli.service import Service, clean_environment, running
+
+SECONDS = 240
+SPEC: dict[str, Any] = {
+    "spec_version": 1,
+    "name": "small",
+    "seed": 3,
+    "federation": {
+        "source": "synthetic-groups",
+        "clients_per_group": [80, 20],
+        "rows_per_client": 10,
+        "validation_fraction": 0.5,
+    },
+    "model": {"kind": "linear"},
+    "training": {"loss": "rmse", "hypotheses": 2, "rounds": 12, "cohort": {"clients": 10}},
+    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3},
+    "fairness": {
+        "sensitive": ["group"],
+        "favourable": [
+            {"group": {"group": "g1"}, "op": "ge", "value": 0},
+            {"group": {"group": "g2"}, "op": "le", "value": 15},
+        ],
+        "intervals": {"samples": 100},
+    },
+    "gates": [
+        {"figure": "participations_max", "op": "le", "value": 12},
+        {"figure": "leakage_max", "op": "le", "value": 40},
+        {"figure": "equalized_odds_difference", "op": "le", "value": 0.0},
+    ],
+}
+"""A gate that passes, one that lacks evidence, since the noise is simulated, and one that fails."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What there is to publish."""
+
+    service: Service
+    client: Client
+    simulated: str
+    """The experiment whose model may not leave."""
+    released: str
+    """The one whose model may."""
+
+
+@pytest.fixture(scope="session")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Published]:
+    """A service and its experiments."""
+    released = copy.deepcopy(SPEC)
+    released["name"] = "released: 1/2"
+    released["privacy"] |= {"radius": 1.0, "clip": 0.5, "noise": "release"}
+    with (
+        running(data_dir=tmp_path_factory.mktemp("service") / "data") as service,
+        Client(service.url, service.api_key) as client,
+    ):
+        ended = [client.wait(client.submit(spec)["id"]) for spec in (SPEC, released)]
+        assert [one["status"] for one in ended] == ["succeeded"] * 2, ended
+        yield Published(service, client, ended[0]["id"], ended[1]["id"])
+
+
+@pytest.fixture
+def publish(there: Published, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """Runs `fedaudit publish ... --json` away from the checkout and gives what it printed."""
+    return partial(called, there, tmp_path)
+
+
+def called(
+    there: Published, folder: Path, *arguments: object, **environment: str
+) -> dict[str, Any]:
+    """What `fedaudit publish ... --json` printed, run in a folder."""
+    command = [sys.executable, "-P", "-m", "fedaudit.cli.main", "publish"]
+    done = subprocess.run(
+        [*command, *map(str, arguments), "--json"],
+        env=clean_environment(**there.service.environment, **environment),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed

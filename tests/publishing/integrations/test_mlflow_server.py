@@ -1,0 +1,164 @@
+"""Reports in a real MLflow tracking server, with SQLite behind it."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+pytest.importorskip("mlflow.server", reason="needs the extra `integrations`: MLflow's server")
+
+import mlflow
+
+from fedaudit.publishing.mlflow_runs import publish_to_mlflow
+from fedaudit.publishing.publication_sources import from_service
+from tests.publishing.integrations.conftest import called
+
+pytestmark = pytest.mark.integrations
+
+STARTED_SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def tracking_uri(tmp_path_factory):
+    """The address of a running `mlflow server`."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = {
+        "--host": "127.0.0.1",
+        "--port": port,
+        "--workers": 1,
+        "--backend-store-uri": f"sqlite:///{folder}/mlflow.db",
+        "--artifacts-destination": folder / "artifacts",
+    }
+    arguments = [str(part) for pair in options.items() for part in pair]
+    environment = {
+        **os.environ,
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
+    log = folder / "server.log"
+    with (
+        log.open("wb") as said,
+        subprocess.Popen(
+            [sys.executable, "-m", "mlflow", "server", *arguments],
+            env=environment,
+            cwd=folder,
+            stdout=said,
+            stderr=said,
+        ) as server,
+    ):
+        try:
+            _wait(server, port, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(timeout=60)
+
+
+def _wait(server, port, log):
+    end = time.monotonic() + STARTED_SECONDS
+    while time.monotonic() < end and server.poll() is None:
+        try:
+            if httpx.get(f"http://127.0.0.1:{port}/health", trust_env=False).is_success:
+                return
+        except httpx.TransportError:
+            time.sleep(0.3)
+    raise AssertionError(log.read_text())
+
+
+@pytest.fixture
+def server(tracking_uri, monkeypatch):
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    return mlflow.MlflowClient(tracking_uri)
+
+
+@pytest.fixture(scope="module")
+def printed(there, tracking_uri, tmp_path_factory):
+    """What the command says of a run that it made."""
+    options = ("--tracking-uri", tracking_uri)
+    return called(there, tmp_path_factory.mktemp("mlflow"), "mlflow", there.simulated, *options)
+
+
+def test_a_run_with_figures_by_round_spec_report_and_readings(there, printed, server):
+    assert printed["created"]
+    run = server.get_run(printed["run_id"])
+    document = there.client.report(there.simulated)
+    rounds = list(there.client.rows(there.simulated, "rounds"))
+    tags, metrics = run.data.tags, run.data.metrics
+    assert (run.info.run_name, run.info.status) == ("small", "FINISHED")
+    assert metrics["utility/validation_loss"] == document["utility"]["validation_loss"]
+    losses = server.get_metric_history(printed["run_id"], "rounds/utility/validation_loss")
+    assert [(one.step, one.value) for one in losses] == [
+        (line["round"], line["validation_loss"]) for line in rounds
+    ]
+    # The noise was simulated: whoever sorts runs by what is proven does not find it.
+    assert metrics["privacy_not_in_force/leakage_max"] == document["privacy"]["leakage_max"]
+    assert not any(name.startswith(("privacy/", "rounds/privacy/")) for name in metrics)
+    assert tags["fedaudit.privacy_cost"].startswith("heuristic, not in force: ")
+    assert tags["fedaudit.gate.2"].startswith("insufficient_evidence: leakage_max <= 40: ")
+    assert tags["fedaudit.missing.utility/accuracy"] == document["utility"]["reasons"]["accuracy"]
+    assert run.data.params["privacy.noise_multiplier"] == "3.0"
+    # A confidential ledger is not there unless it was asked for.
+    names = {one.path for one in server.list_artifacts(printed["run_id"])}
+    assert names == {"readings", "report.html", "report.json"}
+    assert tags["fedaudit.model"] == printed["model_reason"]
+    assert printed["model_id"] is None
+
+
+def test_publishing_again_writes_nothing_twice(there, publish, printed, server, tracking_uri):
+    again = publish("mlflow", there.simulated, "--tracking-uri", tracking_uri, "--with-ledger")
+    assert (again["run_id"], again["created"]) == (printed["run_id"], False)
+    assert (again["metrics_written"], again["files_written"]) == (0, 1)
+    name = "rounds/utility/validation_loss"
+    assert len(server.get_metric_history(printed["run_id"], name)) == 12
+    names = {one.path for one in server.list_artifacts(printed["run_id"])}
+    assert "ledger.ndjson" in names
+
+
+def test_what_an_interruption_left_out_is_added(there, server, tracking_uri):
+    with from_service(there.client, there.simulated) as found:
+        rest = found.figures.by_round[5:]
+        del found.figures.by_round[5:]
+        files, found.files = found.files, found.files[:1]
+        half = publish_to_mlflow(found, tracking_uri=tracking_uri, experiment="half")
+        found.figures.by_round += rest
+        found.files = files
+        whole = publish_to_mlflow(found, tracking_uri=tracking_uri, experiment="half")
+        assert whole.run_id == half.run_id
+        assert (whole.metrics, whole.files) == (len(rest), len(files) - 1)
+
+
+def test_a_model_is_there_where_it_may_leave(there, server, tracking_uri, tmp_path):
+    with from_service(there.client, there.released) as found:
+        written, again = (
+            publish_to_mlflow(found, tracking_uri=tracking_uri, experiment="models")
+            for _ in range(2)
+        )
+    assert again.model_id == written.model_id
+    model = server.get_logged_model(written.model_id)
+    assert (model.status, model.source_run_id) == ("READY", written.run_id)
+    sent = tmp_path / "sent"
+    with sent.open("wb") as file:
+        there.client.download_model(there.released, file)
+    fetched = mlflow.artifacts.download_artifacts(
+        model.tags["fedaudit.model_file"], tracking_uri=tracking_uri
+    )
+    with open(fetched, "rb") as file:
+        assert file.read() == sent.read_bytes()
+    # Models are found by the figures of their reports.
+    home = server.get_run(written.run_id).info.experiment_id
+    wanted = "metrics.`utility/validation_loss` < 1000"
+    found = server.search_logged_models([home], wanted)
+    assert [one.model_id for one in found] == [written.model_id]
+
+
+def test_a_server_that_is_not_there_is_told(there, publish):
+    address = "http://127.0.0.1:9"
+    with pytest.raises(AssertionError, match=f"MLflow at {address}: "):
+        publish("mlflow", there.simulated, "--tracking-uri", address)

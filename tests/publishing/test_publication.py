@@ -1,0 +1,155 @@
+"""What is published of a report: nothing more than it shows, and no evidence that it is not."""
+
+import json
+
+import pytest
+
+from fedaudit.publishing.evidence_sections import fairness_section, privacy_section
+from fedaudit.publishing.extras import PublishingError
+from fedaudit.publishing.openlineage_events import Lineage
+from fedaudit.publishing.publication import publication
+from fedaudit.publishing.publication_sources import from_file
+from fedaudit.publishing.published_figures import add_rounds
+from fedaudit.reports.assemble import assemble, report_hash
+from tests.reports.reading_documents import FIXED, NOTHING, gaussian
+
+
+@pytest.fixture
+def published(tmp_path):
+    """The publication of a report document."""
+
+    def make(document):
+        return publication(document, page="<html>", folder=tmp_path, origin="file")
+
+    return make
+
+
+def test_a_figure_is_named_by_what_it_is_worth(material, published):
+    """Sorting by `privacy/...` ranks proven costs of secret noise with one another alone."""
+    fixed = {**FIXED["privacy"], "noise": "release"}
+    alarm = {"claim": "an epsilon of 1", "evidence": "one of 2"}
+    alarmed = {
+        **{"kind": "canaries", "status": "done", "reason": None, "alarm": alarm},
+        **{"statement": "found", "capabilities": []},
+    }
+    for document, section, figure in (
+        (assemble(material()), "privacy_not_in_force", "leakage_max"),
+        (
+            assemble(material({"privacy": {**fixed, "radius": "adaptive"}})),
+            "privacy_heuristic",
+            "leakage_max",
+        ),
+        (assemble(material({"privacy": fixed})), "privacy_conditional", "leakage_max"),
+        (gaussian(material), "privacy", "epsilon_max"),
+        (gaussian(material, noise="simulation"), "privacy_not_in_force", "epsilon_max"),
+        ({**gaussian(material), "attacks": [alarmed]}, "privacy_contradicted", "epsilon_max"),
+    ):
+        found = published(document)
+        names = {one.name for one in found.figures.final if one.name.endswith(figure)}
+        assert names == {f"{section}/{figure}"}
+
+
+def test_no_protection_is_a_cost_without_bound_and_not_a_blank(material, published):
+    found = published(assemble(material(NOTHING)))
+    assert found.facts()["privacy_cost"] == "unbounded: nothing protects the clients"
+    assert "privacy_none/leakage_max" in found.figures.missing
+    assert not any(one.name.startswith("privacy") for one in found.figures.final)
+
+
+def test_gaps_of_a_model_that_decides_nothing_have_another_name(material, published):
+    document = assemble(material())
+    document["utility"] |= {"degenerate": True}
+    document["utility"]["reasons"]["degenerate"] = "one outcome for nearly all rows"
+    found = published(document)
+    gaps = {one.name.split("/")[0] for one in found.figures.final if "/group/" in one.name}
+    assert gaps == {"fairness_no_evidence"}
+    assert found.facts()["model_decides"] == "not shown: one outcome for nearly all rows"
+
+
+def test_what_the_report_withholds_is_not_published_round_by_round(material, published):
+    spec = {
+        "fairness": {
+            "sensitive": ["group"],
+            "favourable": {"op": "ge", "value": 0},
+            "minimum_group_size": 150,
+        }
+    }
+    document = assemble(material(spec))
+    found = published(document)
+    reason = document["fairness"][0]["metrics"]["equalized_odds_difference"]["reason"]
+    gap = {"attribute": "group", "metric": "equalized_odds_difference", "value": 0.25}
+    rounds = [
+        {"round": 1, "validation_loss": 3.0, "accuracy": 0.5, "reasons": {}},
+        {"round": 2, "validation_loss": None, "reasons": {"validation_loss": "not validated"}},
+        {"round": 3, "validation_loss": float("inf"), "leakage_max": 2.0, "reasons": {}},
+    ]
+    add_rounds(
+        found.figures,
+        document,
+        found.report,
+        rounds=rounds,
+        gaps=[{**gap, "round": number, "reason": None} for number in (1, 2)],
+    )
+    assert [(one.name, one.value, one.round) for one in found.figures.by_round] == [
+        ("rounds/utility/validation_loss", 3.0, 1),
+        ("rounds/privacy_not_in_force/leakage_max", 2.0, 3),
+    ]
+    missing = found.figures.missing
+    name = "rounds/fairness/group/equalized_odds_difference"
+    assert missing[name] == f"in every round: {reason}"
+    assert missing["rounds/utility/validation_loss"] == (
+        "in 2 of 3 rounds: not validated; the value is not finite"
+    )
+    # The report's target is a number, so that it has no accuracy.
+    assert missing["rounds/utility/accuracy"].startswith("in every round: ")
+
+
+def test_a_report_file_is_published_as_it_is(material, tmp_path):
+    document = assemble(material())
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(document))
+    with from_file(path) as found:
+        names = [one.relative_to(found.files[0].parent).as_posix() for one in found.files]
+        assert json.loads(found.files[0].read_text()) == document
+    assert names == [
+        "report.json",
+        "report.html",
+        "readings/registry.json",
+        "readings/nist-800-226.json",
+        "readings/impact-ratio.json",
+        "readings/model-card.md",
+    ]
+    assert found.facts()["report_hash"] == report_hash(document)
+    assert found.model_reason == document["model_reason"]
+
+
+@pytest.mark.parametrize(
+    ("content", "stated"),
+    [
+        ("", "no JSON"),
+        ("[]", "no audit report"),
+        ('{"report_version": 1}', "no audit report"),
+        ('{"report_version": 1, "utility": {"validation_loss": NaN}}', "no audit report"),
+    ],
+)
+def test_what_is_no_report_is_refused(content, stated, tmp_path):
+    path = tmp_path / "report.json"
+    path.write_text(content)
+    with pytest.raises(PublishingError, match=stated), from_file(path):
+        pass
+
+
+def test_what_a_trainer_declares_is_refused_and_never_named_as_proven(material, tmp_path):
+    document = assemble(material())
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({**document, "declared": True}))
+    with pytest.raises(PublishingError, match="the trainer's word"), from_file(path):
+        pass
+    # Were it let through by its guarantee alone, its figures would still have names of their own.
+    document["guarantee"] |= {"kind": "declared"}
+    assert privacy_section(document, "epsilon_max") == "privacy_declared"
+    assert fairness_section(document) == "fairness_declared"
+
+
+def test_lineage_has_no_field_for_numbers_of_rows_or_clients():
+    assert not {"rows", "clients"} & set(Lineage.__dataclass_fields__)

@@ -1,0 +1,149 @@
+"""What a report calls its groups and the favourable outcome."""
+
+import re
+
+import pytest
+
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.document.outcome_words import (
+    favourable_words,
+    for_readers,
+    group_label,
+    group_words,
+)
+from fedaudit.reports.page.html import render
+from fedaudit.reports.readings.reading_choice import reading
+
+TABLE = {"source": "table", "path": "a.csv", "client_key": "who", "target": "two_year_recid"}
+CODES = {"SEX": {"1": "male", "2": "female"}, "two_year_recid": {"0": "not re-arrested"}}
+
+
+def report(favourable=None, *, labels=None, positive=None, sections=(), **data):
+    """As much of a report as words are made of."""
+    federation = {**TABLE, "positive": positive, "labels": labels or {}}
+    return {
+        "spec": {
+            "federation": federation,
+            "training": {"loss": "cross-entropy"},
+            "fairness": {"favourable": favourable},
+        },
+        "data": data,
+        "fairness": list(sections),
+    }
+
+
+def section(attribute, *values, of=None):
+    return {
+        "attribute": attribute,
+        "intersection_of": of,
+        "groups": [{"value": value} for value in values],
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (report({"op": "in", "value": ["0"]}), "two_year_recid = 0"),
+        (report({"op": "in", "value": [0.0, 1.5, "a"]}), "two_year_recid = 0, 1.5 or a"),
+        (
+            report({"op": "in", "value": ["0"]}, labels=CODES),
+            "not re-arrested (two_year_recid = 0)",
+        ),
+        (
+            report({"op": "in", "value": ["0"], "label": "stays free"}, labels=CODES),
+            "stays free (two_year_recid = 0)",
+        ),
+        (report({"op": "in", "value": ["0", "1"]}, labels=CODES), "two_year_recid = 0 or 1"),
+        (report({"op": "le", "value": 7000.0}), "two_year_recid <= 7000"),
+        (report({"op": "ge", "value": 0.5}), "two_year_recid >= 0.5"),
+        (
+            report({"op": "in", "value": [str(one) for one in range(12)]}),
+            "two_year_recid = 0, 1, 2, 3, 4, 5, 6, 7 or 4 others",
+        ),
+        (
+            report(
+                [
+                    {"group": {"SEX": "1"}, "op": "ge", "value": 0},
+                    {"group": {"SEX": "3"}, "op": "le", "value": 15, "label": "cheap"},
+                ],
+                labels=CODES,
+            ),
+            "for male: two_year_recid >= 0; for SEX 3: cheap (two_year_recid <= 15)",
+        ),
+        (report(positive="0", labels=CODES), "not re-arrested (two_year_recid = 0)"),
+        (report(positive_class="1"), "two_year_recid = 1"),
+        (report(), "the positive class"),
+        ({"spec": {"fairness": {"favourable": {"op": "in", "value": ["0"]}}}}, "the target = 0"),
+        ({"spec": {"fairness": {"favourable": {"op": "near", "value": 3}}}}, None),
+        ({"spec": {"training": {"loss": "rmse"}}}, None),
+        ({}, None),
+    ],
+)
+def test_the_favourable_outcome_is_said_with_its_rule(found, words):
+    assert favourable_words(found, attribute="SEX") == words
+
+
+def test_groups_are_called_by_their_labels_and_codes_by_their_attribute():
+    found = report(labels=CODES, sections=[section("SEX", "1", "2"), section("age", "<30")])
+    assert group_words(found, attribute="SEX", value="1") == "male"
+    assert group_words(found, attribute="SEX", value="9") == "SEX 9"
+    assert group_words(found, attribute="age", value="<30") == "age <30"
+    assert group_words(found, attribute="race", value="Black") == "Black"
+    assert group_label(found, attribute="age", value="<30") is None
+    assert group_words(found, attribute="SEX", value="1.0") == "male"
+
+
+def test_a_combination_is_called_by_the_labels_of_its_parts():
+    sections = [
+        section("SEX", "1", "2"),
+        section("race", "Black", "1, 2"),
+        section("SEX_race", "1, Black", "1, 1, 2", of=["SEX", "race"]),
+    ]
+    found = report(labels={"SEX": {"1": "male", "2": "female"}}, sections=sections)
+    assert group_label(found, attribute="SEX_race", value="1, Black") == "male, Black"
+    assert group_words(found, attribute="SEX_race", value="1, 1, 2") == "male, race 1, 2"
+    assert group_label(found, attribute="SEX_race", value="1, 1, 2") == "male, race 1, 2"
+    plain = report(sections=sections)
+    assert group_label(plain, attribute="SEX_race", value="1, Black") is None
+    assert group_words(plain, attribute="SEX_race", value="1, Black") == "SEX 1, Black"
+
+
+def test_whoever_shows_a_report_shows_labels_and_the_json_keeps_codes(material):
+    source = {
+        "source": "synthetic-groups",
+        "clients_per_group": [40, 20],
+        "labels": {"group": {"g1": "majority"}},
+    }
+    rule = {"op": "ge", "value": 0, "label": "granted"}
+    fairness = {"sensitive": ["group"], "favourable": rule}
+    document = assemble(material({"federation": source, "fairness": fairness}))
+    (by_group,) = document["fairness"]
+    assert [(one["value"], one.get("label")) for one in by_group["groups"]] == [
+        ("g1", "majority"),
+        ("g2", None),
+    ]
+    assert by_group["favourable"] == "granted (y >= 0)"
+    page = render(document)
+    assert "Favourable outcome: granted (y &gt;= 0)" in page
+    assert re.search(r"<th scope=\"row\">majority</th>", page)
+    assert not re.search(r"<th scope=\"row\">g1</th>", page)
+    (table,) = reading(document, "impact-ratio")["tables"]
+    assert [(one["category"], one["value"]) for one in table["categories"]] == [
+        ("majority", "g1"),
+        ("g2", "g2"),
+    ]
+    card = reading(document, "model-card")
+    assert "| majority |" in card
+    assert "granted (y >= 0)" in card.replace("\\", "")
+    assert "favourable: granted" in str(reading(document, "nist-800-226"))
+    assert [one["value"] for one in for_readers(document)["fairness"][0]["groups"]] == [
+        "majority",
+        "g2",
+    ]
+
+
+def test_without_a_favourable_outcome_the_report_says_why(material):
+    fairness = {"sensitive": ["group"], "minimum_group_size": 150, "favourable": None}
+    (section_,) = assemble(material({"fairness": fairness}))["fairness"]
+    assert section_["favourable"] is None
+    assert section_["favourable_reason"] == "no favourable outcome was declared"

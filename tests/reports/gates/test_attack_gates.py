@@ -1,0 +1,144 @@
+"""Gates on what attacks found, and how somebody who is judged would get past them."""
+
+from typing import Any
+
+import pytest
+
+from fedaudit.reports.gates.gate_evaluation import evaluate
+from fedaudit.spec.gates import Gate
+
+REPORT: dict[str, Any] = {
+    "fairness": [],
+    "privacy": {"noise_multiplier": 1.0, "reasons": {}},
+    "utility": {"stopped_by": "rounds"},
+    "guarantee": {"kind": "formal"},
+}
+DONE = {"status": "done", "reason": None, "alarm": None}
+
+
+def canaries(*bounds: tuple[float, float | None]) -> dict[str, Any]:
+    """An audit with lower bounds on epsilon, each with its power."""
+    return {
+        **DONE,
+        "kind": "canaries",
+        "bounds": [{"epsilon_lower_bound": bound, "power": power} for bound, power in bounds],
+    }
+
+
+def membership(
+    tpr: float | None, *, high: float = 0.1, level: float = 0.95, method: str = "likelihood-ratio"
+) -> dict[str, Any]:
+    """An attack that finds this share of members at 1 % of false accusations."""
+    rates = [
+        {"fpr": 0.1, "tpr": 0.9, "interval": {"low": 0.8, "high": 1.0}, "reason": None},
+        {"fpr": 0.01, "tpr": tpr, "interval": {"low": 0.0, "high": high}, "reason": "too few"},
+    ]
+    return {
+        **DONE,
+        "kind": "membership",
+        "method": method,
+        "confidence": level,
+        "tpr_at_fpr": rates,
+    }
+
+
+def leakage(*results: tuple[float, float, float], **found: Any) -> dict[str, Any]:
+    """Noise multiplier, recovered share and the upper end of its interval."""
+    return {
+        **DONE,
+        "kind": "gradient-leakage",
+        "results": [
+            {
+                "noise_multiplier": noise,
+                "recovered_share": share,
+                "recovered_interval": {"level": 0.95, "low": 0.0, "high": high},
+            }
+            for noise, share, high in results
+        ],
+        **found,
+    }
+
+
+PROTECTED = {"nu_protecting": 1.0, "nu_protecting_interval": {"level": 0.95, "low": 0, "high": 0.2}}
+NOT_DONE = {**DONE, "status": "not-done", "reason": "no images", "kind": "canaries"}
+
+
+def judged(figure: str, value: float, *attacks: dict[str, Any], op: str = "le") -> dict[str, Any]:
+    """The gate's outcome on a report with these attacks."""
+    gate = Gate.model_validate({"figure": figure, "op": op, "value": value})
+    [found] = evaluate([gate], {**REPORT, "attacks": list(attacks)})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("figure", "attacks", "outcome"),
+    [
+        # An attack with power decides, by its worst bound.
+        ("epsilon_lower_bound", [canaries((0.5, 0.9), (1.5, 0.1))], "pass"),
+        ("epsilon_lower_bound", [canaries((0.5, 0.9), (2.5, 0.1))], "fail"),
+        # One that could find nothing passes nothing, and what it finds all the same counts.
+        ("epsilon_lower_bound", [canaries((0.0, 0.79))], "insufficient_evidence"),
+        ("epsilon_lower_bound", [canaries((0.0, None))], "insufficient_evidence"),
+        ("epsilon_lower_bound", [canaries((3.0, 0.01))], "fail"),
+        ("epsilon_lower_bound", [canaries()], "insufficient_evidence"),
+        # Neither leaving the attack out nor one that was not done.
+        ("epsilon_lower_bound", [], "insufficient_evidence"),
+        ("epsilon_lower_bound", [NOT_DONE], "insufficient_evidence"),
+        ("epsilon_lower_bound", [canaries((0.5, 0.9)), NOT_DONE], "insufficient_evidence"),
+        ("epsilon_lower_bound", [canaries((3.0, 0.9)), NOT_DONE], "fail"),
+        ("epsilon_lower_bound", [canaries((0.5, 0.9)), canaries((3.0, 0.9))], "fail"),
+        ("membership_tpr_at_1pct", [membership(0.02)], "pass"),
+        ("membership_tpr_at_1pct", [membership(3.0)], "fail"),
+        ("membership_tpr_at_1pct", [membership(0.02, high=2.1)], "insufficient_evidence"),
+        ("membership_tpr_at_1pct", [membership(0.02, level=0.5)], "insufficient_evidence"),
+        ("membership_tpr_at_1pct", [membership(None)], "insufficient_evidence"),
+        ("membership_tpr_at_1pct", [membership(0.0, method="threshold")], "insufficient_evidence"),
+        ("membership_tpr_at_1pct", [canaries((0.0, 1.0))], "insufficient_evidence"),
+        # At the run's own noise multiplier of 1, or a smaller one; larger ones say nothing of it.
+        ("recovered_share", [leakage((0.0, 1.0, 1.0), (1.0, 0.5, 0.9))], "pass"),
+        ("recovered_share", [leakage((0.0, 3.0, 3.0), (5.0, 0.0, 0.0))], "fail"),
+        ("recovered_share", [leakage((5.0, 0.0, 0.1))], "insufficient_evidence"),
+        ("recovered_share", [leakage((0.0, 1.0, 1.0), (1.0, 0.5, 2.1))], "insufficient_evidence"),
+        # An attack that recovers nothing without noise says nothing of noise.
+        ("recovered_share", [leakage((0.0, 0.1, 0.2), (1.0, 0.0, 0.1))], "insufficient_evidence"),
+        ("recovered_share", [leakage((1.0, 0.0, 0.1))], "insufficient_evidence"),
+        ("nu_protecting", [leakage((0.0, 1.0, 1.0), **PROTECTED)], "pass"),
+        ("nu_protecting", [leakage((1.0, 0.0, 0.1), **PROTECTED)], "insufficient_evidence"),
+        (
+            "nu_protecting",
+            [leakage((0.0, 1.0, 1.0), nu_protecting=None, nu_protecting_reason="none did")],
+            "insufficient_evidence",
+        ),
+        (
+            "nu_protecting",
+            [
+                leakage(
+                    (0.0, 1.0, 1.0),
+                    nu_protecting=1.0,
+                    nu_protecting_interval={"level": 0.95, "low": 0, "high": 0.6},
+                )
+            ],
+            "insufficient_evidence",
+        ),
+    ],
+)
+def test_at_most_two(figure: str, attacks: list[dict[str, Any]], outcome: str) -> None:
+    """Values above 1 are no shares: they only stand beyond the bound of 2 in one table."""
+    found = judged(figure, 2.0, *attacks)
+    assert found["outcome"] == outcome, found
+    assert found["reason"]
+
+
+def test_reasons_say_what_to_do() -> None:
+    assert "no attack of the kind canaries" in judged("epsilon_lower_bound", 1)["reason"]
+    weak = judged("epsilon_lower_bound", 1, canaries((0.0, 0.2)))
+    assert "its power is 0.2, and 0.8 is needed; plant more canaries" in weak["reason"]
+    few = judged("recovered_share", 0.1, leakage((0.0, 1.0, 1.0), (1.0, 0.0, 0.21)))
+    assert "by its interval it may be 0.21" in few["reason"]
+    assert few["value"] == 0.0
+
+
+def test_a_bound_from_below_needs_power_too() -> None:
+    weak, strong = canaries((1.0, 0.2)), canaries((1.0, 0.9))
+    assert judged("epsilon_lower_bound", 0.5, weak, op="ge")["outcome"] == "insufficient_evidence"
+    assert judged("epsilon_lower_bound", 0.5, strong, op="ge")["outcome"] == "pass"

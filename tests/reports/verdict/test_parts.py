@@ -1,0 +1,307 @@
+"""Figures in, sentences out; and no sentence without its figure."""
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedaudit.privacy.cost_scale import DEPLOYMENTS, cost_level, cost_words, guess_words, odds_words
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.verdict.verdict import verdict, verdict_parts
+from tests.reports.conftest import SPEC
+
+RELEASED = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5.0, "radius": 1.0,
+                        "clip": 0.5, "noise": "release"}}  # fmt: skip
+ONE = {"training": {**SPEC["training"], "hypotheses": 1}}
+PASSING = {
+    "gates": [
+        {"figure": "equalized_odds_difference", "op": "le", "value": 0.9},
+        {"figure": "log_ratio_max", "op": "le", "value": 10},
+    ]
+}
+
+
+@pytest.fixture
+def good(material) -> dict[str, Any]:
+    """A report that nothing stands against."""
+    return assemble(material({**RELEASED, **ONE, **PASSING}))
+
+
+def parts_with(report: dict[str, Any], **changes: Any) -> Any:
+    """The parts after `section__name=value` changes."""
+    changed = copy.deepcopy(report)
+    for path, value in changes.items():
+        section, name = path.split("__")
+        changed[section][name] = value
+    return verdict_parts(changed)
+
+
+def test_the_four_parts_make_the_verdict(good):
+    parts = good["verdict_parts"]
+    assert list(parts) == ["release", "cost", "fairness", "next"]
+    assert good["verdict"] == " ".join(parts.values()) == verdict(verdict_parts(good))
+
+
+# -- may it be released ---------------------------------------------------------------------------
+
+
+def test_yes_needs_all_of_it(good):
+    release = good["verdict_parts"]["release"]
+    assert release.startswith("Yes, by the gates that were set: 2 passed.")
+    assert "The guarantee is formal and in force." in release
+    assert "Training ended with round 41, when its patience ran out." in release
+    assert "with a validation loss of 0.5." in release
+    assert "Always predicting the same number, the best there is, has a loss of 1." in release
+
+
+@pytest.mark.parametrize(
+    ("changes", "stated"),
+    [
+        ({"guarantee__in_force": False}, "No: the noise was simulated"),
+        ({"guarantee__kind": "none"}, "No: there is no privacy guarantee"),
+        ({"utility__degenerate": True}, "No: the model is degenerate, it decides nothing: "),
+        ({"utility__degenerate": None}, "No: the report does not say whether"),
+        ({"utility__stopped_by": "diverged"}, "No: training diverged"),
+        ({"privacy__log_ratio_max": 182.0}, "its bound is so large that it excludes practically"),
+    ],
+)
+def test_each_objection_alone_makes_it_a_no(good, changes, stated):
+    release = parts_with(good, **changes).release
+    assert release.startswith("No: ")
+    assert stated in release
+
+
+@pytest.mark.parametrize(
+    ("privacy", "stated"),
+    [
+        (
+            {"radius": 1e-9, "clip": None},
+            "No: the guarantee is formal within the radius",
+        ),
+        ({"radius": "adaptive", "clip": None}, "No: the guarantee is heuristic and bounds some"),
+    ],
+)
+def test_a_guarantee_that_is_not_proven_needs_a_gate_that_says_it_will_do(
+    material, privacy, stated
+):
+    """The radius is free, and with it the figure: gates on other figures say nothing of it."""
+    tiny = {"privacy": {**RELEASED["privacy"], "noise_multiplier": 1e9, **privacy}}
+    beside = {"gates": [{"figure": "participations_max", "op": "le", "value": 1e9}]}
+    parts = assemble(material({**tiny, **ONE, **beside}))["verdict_parts"]
+    assert parts["release"].startswith(stated)
+    assert "strong protection" not in parts["cost"]
+    allowing = {"figure": "leakage_max", "op": "le", "value": 1, "allow_heuristic": True,
+                "allow_conditional": True}  # fmt: skip
+    allowed = assemble(material({**tiny, **ONE, "gates": [allowing]}))["verdict_parts"]["release"]
+    assert allowed.startswith("Yes, by the gates")
+    assert "Gates of the spec say allow_heuristic, allow_conditional." in allowed
+
+
+def test_gates_on_other_figures_say_nothing_of_privacy(material):
+    beside = {"gates": [{"figure": "participations_max", "op": "le", "value": 1e9}]}
+    release = assemble(material({**RELEASED, **ONE, **beside}))["verdict_parts"]["release"]
+    assert release.startswith("Nobody has said how private this model must be")
+
+
+def test_a_delta_that_gives_somebody_away_is_no_protection(good):
+    parts = parts_with(good, guarantee__delta=0.5)
+    assert parts.release.startswith("No: a delta of 0.5 allows somebody's data to be handed over")
+    assert "protects nobody in particular" in parts.cost
+
+
+def test_a_failed_gate_is_named_with_its_figure(material):
+    failing = {"gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 0.01}]}
+    report = assemble(material({**RELEASED, **ONE, **failing}))
+    assert report["verdict_parts"]["release"].startswith(
+        "No: the gates failed: 1 failed; equalized_odds_difference"
+    )
+    assert "is not at most 0.01" in report["verdict_parts"]["release"]
+    assert "equalized_odds_difference has to be le 0.01: " in report["verdict_parts"]["next"]
+    assert "two hypotheses" in report["verdict_parts"]["next"]
+
+
+def test_without_gates_nobody_has_said_what_it_must_meet(material):
+    parts = assemble(material({**RELEASED, **ONE, "gates": []}))["verdict_parts"]
+    assert parts["release"].startswith("Nobody has said what this model must meet: no gate was set")
+    assert parts["next"].startswith("Set gates")
+
+
+def test_training_that_led_nowhere(good):
+    release = parts_with(good, utility__improved=False).release
+    assert "No round was better than the start: noise drowned what there was to learn." in release
+    assert "No round was better" not in good["verdict_parts"]["release"]
+
+
+# -- what was spent -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("exponent", "level", "words"),
+    [
+        (0.5, "strong", "right at most 63% of the time"),
+        (1.0, "strong", "right at most 74% of the time"),
+        (2.7, "reasonable", "right at most 94% of the time"),
+        (10.0, "reasonable", "right at most 99.996% of the time"),
+        (14.0, "weak", "right at most 99.99992% of the time"),
+        (182.0, "nothing", "by a factor of e^182, which excludes practically nothing"),
+        (720.0, "nothing", "by a factor of e^720"),
+        (None, "unbounded", "Nothing bounds"),
+        (float("inf"), "unbounded", "Nothing bounds"),
+    ],
+)
+def test_every_cost_has_its_measure(exponent, level, words):
+    assert cost_level(exponent) == level
+    assert words in cost_words(exponent, guessed="x")
+
+
+def test_a_measure_is_never_rounded_down():
+    for exponent in np.linspace(0.01, 19.9, 200):
+        stated = float(guess_words(exponent, delta=1e-6).rstrip("%")) / 100
+        assert stated >= (np.exp(exponent) + 1e-6) / (np.exp(exponent) + 1) - 1e-12
+        if exponent <= 12:
+            assert float(odds_words(exponent).replace(",", "")) >= np.exp(exponent) - 1e-9
+
+
+def test_deployments_name_their_sources():
+    documented = (Path(__file__).parents[3] / "docs" / "guarantees.md").read_text()
+    for one in DEPLOYMENTS:
+        assert 0 < one.epsilon[0] <= one.epsilon[1]
+        stated = " to ".join(f"{end:g}" for end in dict.fromkeys(one.epsilon))
+        line = f"| {one.name} | {stated} | {one.delta:g} | {one.unit} | {one.source} |"
+        assert line in documented
+
+
+def test_a_bound_that_is_not_in_force_or_not_proven_is_measured_as_what_it_would_be(material):
+    heuristic = assemble(material())["verdict_parts"]["cost"]
+    assert "How much that protects cannot be said: it holds between updates within a" in heuristic
+    assert "That is" not in heuristic
+    huge = {**SPEC["privacy"], "noise_multiplier": 0.1}
+    unproven = assemble(material({"privacy": huge}))["verdict_parts"]["cost"]
+    assert "Were it proven and were the noise secret, that would be practically no" in unproven
+    proven = assemble(material({**RELEASED, **ONE}))["verdict_parts"]["cost"]
+    assert "That is reasonable protection: a guess at which of two datasets a client has" in proven
+
+
+def test_without_a_guarantee_the_cost_is_unbounded_and_never_none(material):
+    none = {"privacy": {"mechanism": "none"}}
+    parts = assemble(material(none))["verdict_parts"]
+    assert parts["cost"].startswith("There is no privacy guarantee, so the cost is unbounded:")
+    assert parts["next"].startswith("Choose a privacy mechanism")
+
+
+# -- who is worst off -----------------------------------------------------------------------------
+
+
+def section_of(report, **rates) -> dict[str, Any]:
+    """The report with these rates, two groups each."""
+    changed = copy.deepcopy(report)
+    for name, values in rates.items():
+        for group, value in zip(changed["fairness"][0]["groups"], values, strict=True):
+            group[name] = value
+    return changed
+
+
+def test_the_worst_off_are_named_with_direction_and_figures(good):
+    report = section_of(good, true_positive_rate=(0.4, 0.9), false_positive_rate=(0.2, 0.3))
+    fairness = verdict_parts(report).fairness
+    assert fairness.startswith("The favourable outcome is y >= 0.")
+    assert "By group, g1 are worst off: 40% of g1 who truly have it" in fairness
+    assert "are predicted to have it, and 90% of " in fairness
+    assert "equalized_odds_difference by group is 0.03 (95% interval" in fairness
+
+
+def test_the_wider_of_two_gaps_decides_who_is_named(good):
+    report = section_of(good, true_positive_rate=(0.9, 0.8), false_positive_rate=(0.1, 0.7))
+    fairness = verdict_parts(report).fairness
+    assert "10% of " in fairness
+    assert "who truly lack it are predicted to have it, and 70% of " in fairness
+
+
+def test_with_a_reference_group_the_gap_to_it_is_told(good):
+    report = section_of(good, true_positive_rate=(0.9, 0.5), false_positive_rate=(0.1, 0.1))
+    report["fairness"][0]["reference_group"] = "g2"
+    assert "50% of " in verdict_parts(report).fairness
+
+
+def test_the_reference_group_is_not_worst_off_where_others_are_below_it(good):
+    report = copy.deepcopy(good)
+    groups = report["fairness"][0]["groups"]
+    groups.append({**copy.deepcopy(groups[0]), "value": "g3"})
+    for group, rate in zip(groups, (0.3, 0.5, 0.9), strict=True):
+        group |= {"true_positive_rate": rate, "false_positive_rate": 0.1}
+    report["fairness"][0]["reference_group"] = "g2"
+    fairness = verdict_parts(report).fairness
+    assert "g3 are furthest from the reference group g2: 90% of g3" in fairness
+    assert "worst off" not in fairness
+
+
+def test_chance_is_said_only_where_the_gap_may_be_chance(good):
+    for p_value, said in ((0.4, True), (0.01, False)):
+        report = copy.deepcopy(good)
+        metric = report["fairness"][0]["metrics"]["equalized_odds_difference"]
+        metric["null"] = {**metric["null"], "p_value": p_value}
+        fairness = verdict_parts(report).fairness
+        assert ("It may be chance: 40% of random assignments" in fairness) == said
+
+
+def test_a_wider_gap_in_accuracy_is_told_too(good):
+    report = section_of(good, accuracy=(0.633, 0.917))
+    metric = report["fairness"][0]["metrics"]["accuracy_difference"]
+    assert "accuracy" not in verdict_parts(report).fairness
+    metric |= {"value": 0.284, "reason": None}
+    fairness = verdict_parts(report).fairness
+    assert "their accuracy is 63%, and 92% for" in fairness
+
+
+def test_without_an_interval_how_sure_is_said_not_to_be_known(good):
+    report = copy.deepcopy(good)
+    metric = report["fairness"][0]["metrics"]["equalized_odds_difference"]
+    metric |= {"interval": None, "interval_reason": "18 clients have rows; an interval needs 20"}
+    assert "how sure that is, is not known: 18 clients" in verdict_parts(report).fairness
+
+
+def test_several_attributes_come_with_the_widest_first(good):
+    report = copy.deepcopy(good)
+    other = copy.deepcopy(report["fairness"][0])
+    other["attribute"] = "age"
+    other["metrics"]["equalized_odds_difference"]["value"] = 0.5
+    report["fairness"].append(other)
+    fairness = verdict_parts(report).fairness
+    assert fairness.index("By age") < fairness.index("0.03 by group")
+
+
+def test_no_attribute_no_sentence_about_groups(material):
+    report = assemble(material({**RELEASED, **ONE, **PASSING}))
+    report["fairness"] = []
+    assert verdict_parts(report).fairness.startswith("No groups were compared")
+
+
+# -- what to do next ------------------------------------------------------------------------------
+
+
+def test_what_to_do_follows_from_the_figures(good):
+    assert good["verdict_parts"]["next"] == "Read what this report does not show, and sign off."
+    huge = parts_with(good, privacy__log_ratio_max=182.0).next
+    # 5 * 182 / 10
+    assert "a noise_multiplier of 91 instead of 5" in huge
+    assert "`noise: release`" in parts_with(good, guarantee__in_force=False).next
+    assert "step_size below 0.1" in parts_with(good, utility__stopped_by="diverged").next
+    unsure = parts_with(good, utility__degenerate=None).next
+    assert unsure.startswith("Hold out more than 30 clients")
+    useless = parts_with(good, utility__degenerate=True).next
+    assert "a noise_multiplier below 5" in useless
+
+
+def test_small_groups_come_before_a_signature(good):
+    report = copy.deepcopy(good)
+    report["fairness"][0]["groups"][0]["suppressed"] = True
+    assert verdict_parts(report).next.startswith("Some groups are suppressed")
+
+
+def test_sentences_stay_when_a_run_has_no_losses(material):
+    result = replace(material().result, validation_loss=float("nan"), selection_loss=float("nan"))
+    parts = assemble(material({**RELEASED, **ONE}, result=result))["verdict_parts"]
+    assert "validation loss of" not in parts["release"]

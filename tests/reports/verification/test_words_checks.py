@@ -1,0 +1,43 @@
+"""What a report calls its groups and the favourable outcome follows from its spec."""
+
+from typing import Any
+
+import pytest
+
+from fedaudit.reports.assemble import assemble
+from fedaudit.reports.verification.words_checks import words_checks
+
+
+@pytest.fixture
+def report(material: Any) -> dict[str, Any]:
+    source = {
+        "source": "synthetic-groups",
+        "clients_per_group": [40, 20],
+        "labels": {"group": {"g1": "majority"}},
+    }
+    return assemble(material({"federation": source}))
+
+
+def outcomes(report: dict[str, Any]) -> list[str]:
+    return [one.outcome for one in words_checks(report)]
+
+
+def test_words_of_the_spec_pass_and_a_report_without_words_is_not_judged(
+    report: dict[str, Any],
+) -> None:
+    assert outcomes(report) == ["pass"]
+    del report["fairness"][0]["favourable"]
+    assert outcomes(report) == []
+
+
+def test_an_outcome_or_group_by_another_name_is_found(report: dict[str, Any]) -> None:
+    section = report["fairness"][0]
+    for changed in (
+        {**section, "favourable": "denied"},
+        {**section, "favourable": None},
+        {**section, "groups": [{**section["groups"][0], "label": "minority"}]},
+        {**section, "groups": [{**one, "label": None} for one in section["groups"]]},
+        {**section, "groups": [{"label": "majority"}]},
+        {**section, "groups": None},
+    ):
+        assert outcomes({**report, "fairness": [changed]}) == ["fail"], changed

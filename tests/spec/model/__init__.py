@@ -1,0 +1,1 @@
+"""Tests of fedaudit/spec/model."""

@@ -1,0 +1,108 @@
+"""What runs cost together: only what one theorem composes over all of them has a figure."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedaudit.ledger.composition import composed_epsilon
+from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.runs.booked_costs import RunCost
+from fedaudit.sweeps.sweep_costs import sweep_costs
+
+CURVE = 0.01 * np.array(RDP_ORDERS)
+FACTS = {"cost_kinds": ["epsilon"], "noises": ["release"], "guarantees": ["formal"]}
+LEAKAGE = {**FACTS, "cost_kinds": ["leakage"]}
+ONE = RunCost(
+    experiment_id="a",
+    federation_id="f",
+    figure="epsilon",
+    observer="server",
+    terms="replace-one",
+    unit="client",
+    unit_key="",
+    delta=1e-5,
+    amount=0.3,
+    curve=CURVE,
+)
+
+
+def test_runs_on_the_same_people_compose() -> None:
+    costs = sweep_costs([ONE, replace(ONE, experiment_id="b")], runs=["a", "b"], facts=FACTS)
+    [found] = costs["epsilon"]
+    assert found["value"] == pytest.approx(composed_epsilon(2 * CURVE, 1e-5))
+
+
+def test_runs_on_other_people_cost_what_the_dearest_does() -> None:
+    other = replace(ONE, experiment_id="b", federation_id="g", amount=0.1)
+    [found] = sweep_costs([ONE, other], runs=["a", "b"], facts=FACTS)["epsilon"]
+    assert found["value"] == 0.3
+
+
+def test_the_smallest_delta_makes_the_statement() -> None:
+    other = replace(ONE, experiment_id="b", delta=1e-7)
+    [found] = sweep_costs([ONE, other], runs=["a", "b"], facts=FACTS)["epsilon"]
+    assert found["delta"] == 1e-7
+    assert found["value"] == pytest.approx(composed_epsilon(2 * CURVE, 1e-7))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"terms": "add-or-remove-one"},
+        {"unit": "record"},
+        {"observer": "final_model"},
+        {"unit_key": "other"},
+    ],
+)
+def test_guarantees_of_other_kinds_are_no_bound_together(changes: dict[str, str]) -> None:
+    other = replace(ONE, experiment_id="b", **changes)  # type: ignore[arg-type]
+    costs = sweep_costs([ONE, other], runs=["a", "b"], facts=FACTS)
+    assert costs["epsilon"] == []
+    assert "no theorem" in costs["reasons"]["epsilon"]
+
+
+def test_a_run_that_booked_nothing_leaves_no_bound() -> None:
+    assert sweep_costs([ONE], runs=["a", "b"], facts=FACTS)["epsilon"] == []
+    of_leakage = replace(ONE, figure="leakage", curve=None)
+    costs = sweep_costs([of_leakage], runs=["a", "b"], facts=LEAKAGE)
+    assert costs["leakage"] is None
+    assert costs["log_ratio_max"] is None
+
+
+def test_clients_that_are_dealt_anew_have_no_sum() -> None:
+    booked = [
+        replace(ONE, figure=figure, experiment_id=run, unit_key=f"seed {run}", curve=None)
+        for run in "ab"
+        for figure in ("leakage", "log_ratio")
+    ]
+    costs = sweep_costs(booked, runs=["a", "b"], facts=LEAKAGE)
+    assert (costs["leakage"], costs["log_ratio_max"]) == (None, None)
+    assert "clients of the same data" in costs["reasons"]["log_ratio_max"]
+
+
+def test_rounds_that_were_charged_again_count() -> None:
+    more = replace(ONE, curve=3 * CURVE, enlarged=True)
+    [found] = sweep_costs([more], runs=["a"], facts=FACTS)["epsilon"]
+    assert found["value"] == found["cell_max"] == composed_epsilon(3 * CURVE, 1e-5) > 0.3
+
+
+def test_without_a_clip_the_reason_is_the_clip() -> None:
+    of_leakage = replace(ONE, figure="leakage", curve=None)
+    costs = sweep_costs([of_leakage], runs=["a"], facts=LEAKAGE)
+    assert "clip" in costs["reasons"]["log_ratio_max"]
+
+
+def test_simulated_noise_beside_secret_noise_leaves_no_bound() -> None:
+    facts = {**FACTS, "noises": ["release", "simulation"]}
+    costs = sweep_costs([ONE, replace(ONE, experiment_id="b")], runs=["a", "b"], facts=facts)
+    assert costs["epsilon"] == []
+    assert "simulated" in costs["reasons"]["epsilon"]
+
+
+def test_what_reports_reveal_of_the_held_out_is_counted_apart() -> None:
+    told = replace(ONE, observer="report", amount=0.5)
+    unprotected = {**FACTS, "cost_kinds": ["unbounded"]}
+    costs = sweep_costs([ONE, told], runs=["a"], facts=unprotected)
+    assert [one["observer"] for one in costs["epsilon"]] == ["report"]
+    assert costs["reasons"]["epsilon"]

@@ -1,0 +1,117 @@
+"""Spread over seeds, the best row, the front."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fedaudit.sweeps.seed_spread import spread
+from fedaudit.sweeps.sweep_table import ONE_SEED, SURVIVORS, CellFigures, direction, sweep_table
+from fedaudit.sweeps.table_lines import as_csv, as_markdown
+
+FINITE = st.integers(-1_000_000, 1_000_000).map(float)
+
+
+def cells(
+    losses: dict[int, Sequence[float | None]], *, degenerate: frozenset[int] = frozenset()
+) -> list[CellFigures]:
+    """By nu, the losses of its seeds; the cost falls with nu."""
+    return [
+        CellFigures(
+            experiment_id=f"{nu}-{seed}",
+            values={"privacy.noise_multiplier": nu, "seed": seed},
+            succeeded=loss is not None,
+            degenerate=nu in degenerate,
+            figures={} if loss is None else {"validation_loss": loss, "leakage_max": 10 / nu},
+            cost_terms={"leakage": "radius adaptive"},
+        )
+        for nu, of_seeds in losses.items()
+        for seed, loss in enumerate(of_seeds)
+    ]
+
+
+@given(st.lists(FINITE, min_size=2, max_size=30))
+def test_the_interval_is_students(values: list[float]) -> None:
+    found = spread("validation_loss", values)
+    if len(set(values)) == 1:
+        assert found["low"] == pytest.approx(found["high"])
+        return
+    low, high = stats.t.interval(
+        0.95, len(values) - 1, loc=math.fsum(values) / len(values), scale=stats.sem(values)
+    )
+    assert found["low"] == pytest.approx(low, rel=1e-6, abs=1e-6)
+    assert found["high"] == pytest.approx(high, rel=1e-6, abs=1e-6)
+
+
+def test_one_seed_has_no_interval_and_none_no_mean() -> None:
+    assert spread("validation_loss", [2.0]) == {
+        "n": 1,
+        "mean": 2.0,
+        "standard_deviation": None,
+        "low": None,
+        "high": None,
+    }
+    assert spread("validation_loss", [])["mean"] is None
+    assert spread("validation_loss", [math.inf, 1.0])["n"] == 1
+
+
+def test_best_is_what_lies_beyond_every_other_interval() -> None:
+    table = sweep_table(cells({1: [1.0, 1.01, 0.99], 3: [2.0, 2.01, 1.99], 9: [1.5, 9.0, 4.0]}))
+    best = [row["figures"]["validation_loss"]["best"] for row in table["rows"]]
+    # The interval of the third row reaches over both.
+    assert best == [False, False, False]
+    table = sweep_table(cells({1: [1.0, 1.01, 0.99], 3: [2.0, 2.01, 1.99]}))
+    assert [row["figures"]["validation_loss"]["best"] for row in table["rows"]] == [True, False]
+
+
+@pytest.mark.parametrize("losses", [{1: [1.0], 3: [2.0]}, {1: [1.0, 1.1], 3: [2.0]}])
+def test_without_intervals_nothing_is_best(losses: dict[int, list[float | None]]) -> None:
+    table = sweep_table(cells(losses))
+    assert not any(row["figures"]["validation_loss"]["best"] for row in table["rows"])
+    assert (ONE_SEED in table["notes"]) is (len(losses[1]) == 1)
+
+
+def test_a_degenerate_row_is_neither_best_nor_on_the_front() -> None:
+    losses: dict[int, Sequence[float | None]] = {1: [1.0, 1.01], 3: [2.0, 2.01], 9: [0.1, 0.11]}
+    table = sweep_table(cells(losses, degenerate=frozenset({9})))
+    assert not any(row["figures"]["validation_loss"]["best"] for row in table["rows"])
+    # Nor does it hide the others, which it would dominate.
+    assert [row["front"] for row in table["rows"]] == [True, True, False]
+    assert [row["degenerate"] for row in table["rows"]] == [0, 0, 2]
+
+
+def test_the_front_is_what_nothing_dominates() -> None:
+    table = sweep_table(cells({1: [1.0], 3: [2.0], 9: [3.0], 10: [9.0], 11: [4.0]}))
+    assert table["front_figures"] == ["leakage_max", "validation_loss"]
+    # The fourth leaks more than the fifth, and predicts worse.
+    assert [row["front"] for row in table["rows"]] == [True, True, True, False, True]
+
+
+def test_cells_that_did_not_end_count_as_seeds_without_figures() -> None:
+    table = sweep_table(cells({1: [1.0, None, 1.2]}))
+    [row] = table["rows"]
+    assert (row["seeds"], row["succeeded"], row["figures"]["validation_loss"]["n"]) == (3, 2, 2)
+
+
+def test_survivors_are_not_best() -> None:
+    table = sweep_table(cells({1: [1.0, 1.01, None], 3: [2.0, 2.01, 1.99]}))
+    assert not any(row["figures"]["validation_loss"]["best"] for row in table["rows"])
+    assert [row["front"] for row in table["rows"]] == [False, True]
+    assert SURVIVORS in table["notes"]
+
+
+def test_directions() -> None:
+    assert direction("accuracy") == direction("demographic_parity_ratio[sex]") == "higher"
+    assert direction("epsilon_max") == direction("equalized_odds_difference[sex]") == "lower"
+    assert direction("prediction_share") is None
+
+
+def test_text_from_data_is_no_formula_and_no_markup() -> None:
+    table = sweep_table(
+        [CellFigures("a", {"federation.path": "=1+1|x"}, True, False, {"accuracy": 0.5}, {})]
+    )
+    assert "'=1+1|x" in as_csv(table)
+    assert "=1+1|x" not in as_markdown(table)

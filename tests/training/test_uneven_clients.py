@@ -1,0 +1,221 @@
+"""Clients with very different numbers of rows: computed by length, they learn what each learns."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedaudit.federations.federation import Federation
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base import length_classes as length_classes_module
+from fedaudit.training.base.cell import Cell, is_by_length
+from fedaudit.training.base.length_classes import are_even, length_classes
+from fedaudit.training.base.round_records import FinalResult, RoundRecord
+from fedaudit.training.by_length import length_part
+from fedaudit.training.records.personalised import PersonalisedStack
+from fedaudit.training.stack import Stack
+from fedaudit.training.stack_key import stack_digest
+from tests.training.federations import TABLE, federation, one_by_one, table_cell
+from tests.training.gaussian import MECHANISMS
+from tests.training.one_by_one.test_client_by_client import VARIANTS, assert_alike, classifying
+from tests.training.personalised import play, records_spec
+from tests.training.test_algorithm import compare
+from tests.training.test_layout import fingerprint
+
+COUNTS = [1, 2, 9, 10, 30, 64, 65, 90, 130, 200, 300, 301, 700, *[5] * 12]
+RULE = {"sensitive": ["group"], "favourable": {"op": "ge", "value": 0.2}}
+
+
+def uneven(counts: list[int], *, classes: int = 0, seed: int = 1) -> Federation:
+    """Clients with these numbers of rows, of two distributions and in two groups, in any order."""
+    random = np.random.default_rng(seed)
+    counts = [counts[place] for place in random.permutation(len(counts))]
+    slopes = random.normal(size=(2, 3, max(classes, 1)))
+    features = [random.normal(size=(count, 3)) for count in counts]
+    outputs = [
+        inputs @ slopes[client % 2] + 0.1 * random.normal(size=(len(inputs), 1))
+        for client, inputs in enumerate(features)
+    ]
+    return federation(
+        features,
+        [one.argmax(1) if classes else one[:, 0] for one in outputs],
+        classes=tuple(f"class-{index}" for index in range(classes)),
+        groups=[random.integers(-1, 2, count) for count in counts],
+    )
+
+
+# -- classes --------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(1, 1_000), min_size=1, max_size=60))
+def test_no_more_than_twice_the_rows_are_computed(counts: list[int]) -> None:
+    lengths = np.array(counts)
+    found = length_classes(lengths)
+    together = np.concatenate([one.clients for one in found])
+    assert np.sort(together).tolist() == list(range(len(counts)))
+    for one in found:
+        own = lengths[one.clients]
+        assert one.rows == own.max()
+        assert one.rows * len(own) <= 2 * own.sum() or one.rows <= 64
+    assert (len(found) == 1) == are_even(lengths)
+
+
+# -- a plain loop ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    long=st.lists(st.integers(150, 600), min_size=1, max_size=4),
+    others=st.lists(st.integers(1, 40), min_size=14, max_size=20),
+    loss=st.sampled_from(["rmse", "mse"]),
+    model=st.sampled_from([{"kind": "linear"}, {"kind": "mlp", "hidden": [4]}]),
+    epochs=st.integers(1, 3),
+    k=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+def test_rounds_are_those_of_a_plain_loop(
+    long: list[int],
+    others: list[int],
+    loss: str,
+    model: dict[str, Any],
+    epochs: int,
+    k: int,
+    seed: int,
+) -> None:
+    data = uneven([*long, *others], seed=seed)
+    cell = table_cell(
+        data,
+        model=model,
+        seed=seed,
+        training__loss=loss,
+        training__hypotheses=k,
+        training__rounds=3,
+        training__local={"epochs": epochs, "step_size": 0.02},
+        training__clustering={"method": "reported"},
+        training__cohort={"clients": 8},
+    )
+    assert is_by_length(cell) == (not are_even(data.counts))
+    compare(cell)
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+def test_one_client_after_the_other_gives_the_same(changes: dict[str, Any]) -> None:
+    data = uneven(COUNTS, classes=3)
+    changed = classifying(**{"training__cohort": {"clients": 10}, **changes})
+    results = []
+    for form in (data, one_by_one(data)):
+        cell = table_cell(form, **changed)
+        assert is_by_length(cell) == (form is data)
+        results.append(played(cell))
+    (one, result), (other, expected) = results
+    for pair in zip(one, other, strict=True):
+        assert_alike(*pair)
+    np.testing.assert_allclose(result.hypotheses, expected.hypotheses, rtol=1e-3, atol=1e-4)
+    assert np.array_equal(result.fairness["group"], expected.fairness["group"])
+    assert np.array_equal(result.scores["group"].rows, expected.scores["group"].rows)
+    np.testing.assert_allclose(
+        result.scores["group"].loss, expected.scores["group"].loss, rtol=1e-3
+    )
+    assert np.array_equal(result.predicted["group"].truth, expected.predicted["group"].truth)
+    assert result.single_row_clients == expected.single_row_clients
+
+
+def played(cell: Cell, cuts: int = 5) -> tuple[list[RoundRecord], FinalResult]:
+    """The rounds of a cell, played so many at a time, and its result."""
+    stack = Stack([cell])
+    records: list[RoundRecord] = []
+    while stack.active:
+        records += stack.advance(cuts)[0]
+    return records, stack.result(0)
+
+
+# -- the same bits --------------------------------------------------------------------------------
+
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "batches": {"training__local": {"epochs": 2, "batch_size": 16, "step_size": 0.02}},
+    "coins": MECHANISMS["coins"],
+    "laplace": {
+        "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 1.0},
+        "model": {"kind": "mlp", "hidden": [24]},
+        "training__stopping": {"validation_clients": 4, "patience": 3},
+    },
+}
+
+
+@pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS)
+def test_threads_cuts_and_interruptions_do_not_matter(changes: dict[str, Any]) -> None:
+    longest = 4_000 if "training__local" in changes else 40_000
+    cell = table_cell(uneven([*COUNTS, longest]), fairness=RULE, **changes)
+    assert is_by_length(cell)
+    whole = fingerprint(played(cell)[0])
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3 - threads if threads < 3 else 1)
+        assert fingerprint(played(cell, cuts=1)[0]) == whole
+    finally:
+        torch.set_num_threads(threads)
+    first = Stack([cell])
+    records = first.advance(3)[0]
+    resumed = Stack([cell], checkpoints=[first.checkpoint(0)])
+    while resumed.active:
+        records += resumed.advance(2)[0]
+    assert fingerprint(records) == whole
+
+
+def test_how_many_clients_are_computed_at_once_does_not_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cell = table_cell(uneven(COUNTS), model={"kind": "mlp", "hidden": [24]})
+    whole = played(cell)[1].hypotheses
+    monkeypatch.setattr(length_part, "_NUMBERS_TOGETHER", 1)
+    np.testing.assert_allclose(played(cell)[1].hypotheses, whole, rtol=1e-4, atol=1e-5)
+
+
+def test_such_a_cell_is_trained_alone() -> None:
+    data = uneven(COUNTS)
+    cells = [table_cell(data, seed=seed) for seed in (0, 1)]
+    assert stack_digest(cells[0]) is None
+    with pytest.raises(ValueError, match="one shape"):
+        Stack(cells)
+
+
+# -- records with budgets of their own ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+def test_steps_record_by_record_are_the_same_however_clients_are_padded(
+    unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = {**TABLE, "validation_fraction": 0.3, "validation_unit": unit}
+    spec = parse_spec(records_spec(federation=source, fairness=RULE))
+    cell = Cell(spec, uneven([1_000, *COUNTS]))
+    by_length = play(PersonalisedStack([cell]))
+    monkeypatch.setattr(length_classes_module, "are_even", lambda counts: True)
+    together = play(PersonalisedStack([cell]))
+    for one, other in zip(by_length, together, strict=True):
+        assert one.subjects.tobytes() == other.subjects.tobytes()
+        assert one.selection_loss == pytest.approx(other.selection_loss, rel=1e-12)
+        assert one.fairness["group"].tobytes() == other.fairness["group"].tobytes()
+    assert len(length_classes(cell.federation.counts)) == 1
+
+
+# -- what used to be refused ----------------------------------------------------------------------
+
+
+def test_one_long_client_beside_many_short_ones_takes_no_more_memory_than_its_rows() -> None:
+    counts = [60_000, *[10] * 1_500]
+    cell = table_cell(uneven(counts), fairness=RULE, training__rounds=2)
+    tracemalloc.start()
+    try:
+        records, result = played(cell)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(records) == 2
+    assert result.fairness["group"].sum() > 0
+    # Padded, a single byte for each row would be 90 MB.
+    assert peak < 60e6

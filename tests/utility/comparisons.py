@@ -1,0 +1,32 @@
+"""Comparisons with a constant that tests of other rooms hand to reports."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedaudit.utility.constant_comparison import (
+    ConstantByGroup,
+    ConstantComparison,
+    RowGains,
+)
+
+
+def useful_model(
+    clients: int, *, by_group: Mapping[str, ConstantByGroup] | None = None
+) -> ConstantComparison:
+    """Clients of ten rows each, on whom a regression is twice as good as the constant."""
+    rows = 10 * clients
+    return ConstantComparison(
+        constant="number",
+        rows=np.full(clients, 10),
+        correct=None,
+        constant_correct=None,
+        loss=np.full(clients, 0.5),
+        constant_loss=np.full(clients, 1.0),
+        weights=np.ones(clients),
+        outcomes=np.array([[3, 2], [2, 3]]) * clients,
+        true_outcomes=np.array([5, 5]) * clients,
+        gains={"loss": RowGains(total=float(rows), squares=float(rows))},
+        outcome_gain=None,
+        by_group=by_group or {},
+    )

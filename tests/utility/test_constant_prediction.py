@@ -1,0 +1,150 @@
+"""The best constant, beside the dummies of scikit-learn and every other constant."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.dummy import DummyClassifier
+from sklearn.metrics import accuracy_score, log_loss
+
+from fedaudit.utility.constant_comparison import compare_with_constant
+from fedaudit.utility.constant_prediction import best_constant
+from fedaudit.utility.measured_rows import LossShape, MeasuredRows
+from fedaudit.utility.over_constant import judge_comparison
+
+
+def rows_of(client, target, predicted=None, values=None, **changes) -> MeasuredRows:
+    target = np.asarray(target, dtype=np.float64)
+    _, numbered = np.unique(client, return_inverse=True)
+    return MeasuredRows(
+        **{
+            "client": numbered,
+            "clients": int(numbered.max()) + 1,
+            "target": target,
+            "predicted": target if predicted is None else np.asarray(predicted, dtype=np.float64),
+            "values": np.zeros(len(target)) if values is None else values,
+            "outcome": None,
+            "true_outcome": None,
+            "hypothesis": np.zeros(len(target), dtype=np.int64),
+            "groups": {},
+            **changes,
+        }
+    )
+
+
+def validation_loss(shape, rows, values) -> float:
+    losses = shape.of_clients(values, rows)
+    return float(np.average(losses, weights=shape.client_weights(rows)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), min_size=1, max_size=40))
+def test_a_class_is_that_of_the_dummy_classifier(pairs):
+    client, target = np.array(pairs).T
+    rows = rows_of(client, target)
+    shape = LossShape(row="log", classes=3, root_mean=False, by_client=False)
+    found = best_constant(rows, shape)
+    dummy = DummyClassifier(strategy="prior").fit(np.zeros((len(target), 1)), target)
+    guesses = dummy.predict(np.zeros((len(target), 1)))
+    assert found.correct.mean() == pytest.approx(accuracy_score(target, guesses))
+    shares = dummy.predict_proba(np.zeros((len(target), 1)))
+    expected = log_loss(target, shares, labels=dummy.classes_) if len(dummy.classes_) > 1 else 0.0
+    assert validation_loss(shape, rows, found.values) == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.floats(-9, 9, width=32)), min_size=1, max_size=30),
+    st.floats(-9, 9),
+    st.booleans(),
+)
+def test_no_other_number_has_a_smaller_mean_squared_loss(pairs, other, by_client):
+    client, target = zip(*pairs, strict=True)
+    rows = rows_of(client, target)
+    shape = LossShape(row="squared", classes=0, root_mean=False, by_client=by_client)
+    best = validation_loss(shape, rows, best_constant(rows, shape).values)
+    assert best <= validation_loss(shape, rows, (rows.target - other) ** 2) + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=30),
+    st.lists(st.floats(0.05, 1), min_size=3, max_size=3),
+    st.sampled_from(["log", "squared"]),
+)
+def test_no_other_probabilities_have_a_smaller_loss(pairs, weights, kind):
+    client, target = np.array(pairs).T
+    rows = rows_of(client, target)
+    shape = LossShape(row=kind, classes=3, root_mean=False, by_client=True)
+    best = validation_loss(shape, rows, best_constant(rows, shape).values)
+    shares = np.array(weights) / sum(weights)
+    hot = np.eye(3)[target]
+    other = -np.log(shares[target]) if kind == "log" else ((shares - hot) ** 2).sum(1) / 3
+    assert best <= validation_loss(shape, rows, other) + 1e-9
+
+
+def test_outcomes_are_counted_by_the_hypothesis_that_predicted_them():
+    rows = rows_of(
+        [0, 0, 1, 1],
+        [0, 1, 1, 1],
+        outcome=np.array([1, 1, 0, -1]),
+        true_outcome=np.array([0, 1, 1, -1]),
+        hypothesis=np.array([0, 0, 1, 1]),
+        groups={"sex": (2, np.array([0, 1, -1, 1]))},
+    )
+    shape = LossShape(row="log", classes=2, root_mean=False, by_client=True)
+    found = compare_with_constant(rows, shape)
+    assert found.outcomes.tolist() == [[0, 2], [1, 0]]
+    assert found.true_outcomes.tolist() == [1, 2]
+    by_sex = found.by_group["sex"]
+    assert by_sex.rows.tolist() == [[1, 1], [0, 1]]
+    assert by_sex.rows.sum() == 3
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.floats(-9, 9, width=32)), min_size=1, max_size=30),
+    st.floats(-9, 9),
+)
+def test_no_other_number_has_a_smaller_mean_of_root_means(pairs, other):
+    client, target = zip(*pairs, strict=True)
+    rows = rows_of(client, target)
+    shape = LossShape(row="squared", classes=0, root_mean=True, by_client=True)
+    best = validation_loss(shape, rows, best_constant(rows, shape).values)
+    assert best <= validation_loss(shape, rows, (rows.target - other) ** 2) + 1e-6
+
+
+@pytest.mark.parametrize("classes", [0, 2])
+def test_a_model_of_one_constant_a_hypothesis_is_no_better_than_the_constants(classes):
+    random = np.random.default_rng(5)
+    client = np.repeat(np.arange(60), 10)
+    kind = np.repeat(random.integers(0, 2, 60), 10)
+    target = (random.random(600) < 0.2 + 0.6 * kind).astype(float)
+    if not classes:
+        target = target * 2 - 1 + random.normal(0, 0.1, 600)
+    predicted = kind.astype(float) if classes else np.where(kind == 1, 0.6, -0.6)
+    shape = LossShape(row="squared", classes=classes, root_mean=not classes, by_client=True)
+    values = (target - predicted) ** 2
+    rows = rows_of(client, target, predicted, values, hypothesis=kind)
+    compared = compare_with_constant(rows, shape)
+    judged = judge_comparison(compared, seed=1)
+    assert judged.degenerate is not False
+    # One constant for all would have been beaten easily.
+    alone = rows_of(client, target, predicted, values)
+    over = judge_comparison(compare_with_constant(alone, shape), seed=1)
+    assert over.degenerate is False
+
+
+def test_luck_on_few_clients_is_not_shown():
+    useful = 0
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        target = (random.random(300) < 0.5).astype(float)
+        predicted = (random.random(300) < 0.5).astype(float)
+        values = np.where(predicted == target, 0.6, 0.8)
+        rows = rows_of(np.repeat(np.arange(10), 30), target, predicted, values)
+        shape = LossShape(row="log", classes=2, root_mean=False, by_client=True)
+        compared = compare_with_constant(rows, shape)
+        useful += judge_comparison(compared, seed=1).degenerate is False
+    # At 2.5 %, 15 or more of 200 come about in fewer than one of a thousand repetitions.
+    assert useful < 15

@@ -1,0 +1,235 @@
+"""Attacks in a worker: as here, under its lease, cancelled, given back and not tried for ever."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery.worker import state as celery_state
+
+import fedaudit.attacks.feasibility
+import workers.attacks.attack_watch
+from fedaudit.cli.local_run import run_locally
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.parse import parse_spec
+from infrastructure.queue import Queue
+from models.repositories import EventRepository, UnitRepository
+from tests.api.pages.browser import signed_in
+from tests.api.service import Api, running_api, settings_for, spec
+from tests.attacks.doubles import ALARM, ATTACK, Looks, offer_looks
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+
+ATTACKED = spec(attacks=[ATTACK], training={"rounds": 3})
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    return offer_looks(monkeypatch)
+
+
+@pytest.fixture
+def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
+    settings = settings_for(
+        sqlite_url, tmp_path, signing_key_file=signing_key_file, webhooks_allow_private=True
+    )
+    with running_api(settings) as found:
+        yield found
+    celery_state.should_stop = None
+
+
+def work(api: Api, experiment_id: str) -> None:
+    """One attempt of a worker at the experiment's unit."""
+    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+    run_unit(context, api.stored(experiment_id).unit_id)
+
+
+def report_of(api: Api, experiment_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = api.get(f"/v1/experiments/{experiment_id}/report.json").json()
+    return found
+
+
+def text_of(answer: Any) -> str:
+    return " ".join(re.sub("<[^>]*>", " ", answer.text).split())
+
+
+def events_of(api: Api, experiment_id: str) -> list[str]:
+    with api.database.read() as session:
+        events = EventRepository(session).after(experiment_id)
+    return [one.type for one in events if one.type.startswith(("attack", "alarm"))]
+
+
+def test_the_service_finds_what_is_found_here(api: Api, looks: Looks) -> None:
+    id_ = api.submit(ATTACKED)["id"]
+    work(api, id_)
+    here = run_locally(
+        parse_spec(ATTACKED), sources_dir=None, device="cpu", progress=lambda _: None
+    )
+    report = report_of(api, id_)
+    assert report["attacks"] == here.report["attacks"]
+    assert report["integrity"]["ledger_hash"] == here.report["integrity"]["ledger_hash"]
+    assert events_of(api, id_) == ["attack.started", "attack.completed"]
+    [attack] = api.get(f"/v1/experiments/{id_}/attacks").json()["items"]
+    assert attack["section"] == report["attacks"][0]
+    [file] = attack["files"]
+    assert (file["name"], attack["files_reason"]) == ("scores.csv", None)
+    answer = api.get(file["href"])
+    assert answer.content == here.attacks[0].files["scores.csv"]
+    assert (answer.headers["cache-control"], len(answer.content)) == (
+        "no-store",
+        file["size_bytes"],
+    )
+    assert api.get(f"/v1/experiments/{id_}").json()["alarms"] == 0
+
+
+def test_files_are_confidential_and_their_export_is_on_record(api: Api, looks: Looks) -> None:
+    id_ = api.submit(ATTACKED)["id"]
+    path = f"/v1/experiments/{id_}/attacks"
+    assert api.get(path).status_code == 404
+    work(api, id_)
+    reader = api.key_with("reports:read", "experiments:read")
+    for one in (path, f"{path}/0/scores.csv"):
+        assert api.get(one, key=reader).status_code == 403
+        assert api.get(one, key=api.key_with("ledger:read", project="elsewhere")).status_code == 404
+    for one in ("0/other.csv", "1/scores.csv", "0/..%2Fscores.csv"):
+        assert api.get(f"{path}/{one}").status_code == 404
+    assert api.get(f"{path}/-1/scores.csv").status_code == 422
+    assert api.get(f"{path}/0/scores.csv", key=api.key_with("ledger:read")).status_code == 200
+    [entry, *_] = api.get("/v1/audit-log?action=ledger.exported").json()["items"]
+    assert entry["details"]["form"] == "attacks/0/scores.csv"
+    # No page that readers of reports see leads to it.
+    page = api.get(f"/v1/experiments/{id_}/report.html", key=reader).text
+    assert "scores.csv" not in page
+
+
+def test_an_alarm_is_told_wherever_somebody_listens_or_looks(api: Api, looks: Looks) -> None:
+    body = {"url": "http://127.0.0.1:9/", "events": ["alarm.raised"]}
+    webhook = api.post("/v1/webhooks", json=body).json()
+    quiet = api.submit(ATTACKED)["id"]
+    work(api, quiet)
+    looks.alarm = ALARM
+    loud = api.submit({**ATTACKED, "name": "loud", "attacks": [ATTACK, ATTACK]})["id"]
+    work(api, loud)
+    plain = api.submit(spec(name="plain"))["id"]
+    work(api, plain)
+    report = report_of(api, loud)
+    assert report["attacks"][1]["alarm"] == ALARM.model_dump()
+    assert events_of(api, loud)[-2:] == ["alarm.raised"] * 2
+    [told] = api.get(f"/v1/webhooks/{webhook['id']}/deliveries").json()["items"]
+    assert told["event"] == "alarm.raised"
+
+    def listed(query: str) -> list[str]:
+        return [one["id"] for one in api.get(f"/v1/experiments?{query}").json()["items"]]
+
+    assert listed("alarm=true") == [loud]
+    assert listed("alarm=false") == [plain, quiet]
+    alarms = {one["id"]: one["alarms"] for one in api.get("/v1/experiments").json()["items"]}
+    assert alarms == {quiet: 0, loud: 2, plain: None}
+    gate = {"figure": "participations_max", "op": "le", "value": 100}
+    bound = {"figure": "leakage_max", "op": "le", "value": 1e9}
+    allowed = {"allow_heuristic": True, "allow_conditional": True, "allow_simulation": True}
+    judged = api.post(
+        "/v1/gates/evaluations",
+        json={"experiment_id": loud, "gates": [gate, {**bound, **allowed}]},
+    ).json()
+    assert [one["outcome"] for one in judged["gates"]] == ["pass", "insufficient_evidence"]
+    checks = api.get(f"/v1/experiments/{loud}/report/verification").json()["checks"]
+    assert [one for one in checks if one["outcome"] == "failed"] == []
+
+
+def test_cancelling_is_seen_while_an_attack_goes_on(
+    api: Api, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id_ = api.submit(ATTACKED)["id"]
+
+    def cancel() -> None:
+        assert api.post(f"/v1/experiments/{id_}/cancel").status_code == 200
+
+    looks.between = cancel
+    monkeypatch.setattr(workers.attacks.attack_watch, "_LOOK_SECONDS", 0.0)
+    work(api, id_)
+    body = api.get(f"/v1/experiments/{id_}").json()
+    assert (body["status"], body["status_reason"]) == ("cancelled", "cancelled-by-caller")
+    assert body["progress"]["round"] == 3
+    assert api.get(f"/v1/experiments/{id_}/attacks").status_code == 404
+
+
+def test_a_worker_that_is_stopped_gives_back_and_the_next_attacks_anew(
+    api: Api, looks: Looks
+) -> None:
+    id_ = api.submit(ATTACKED)["id"]
+    looks.between = lambda: setattr(celery_state, "should_stop", 0)
+    work(api, id_)
+    assert api.stored(id_).status == "running"
+    assert events_of(api, id_) == ["attack.started", "attack.stopped"]
+    celery_state.should_stop = None
+    looks.between = lambda: None
+    work(api, id_)
+    assert api.stored(id_).status == "succeeded"
+    assert report_of(api, id_)["attacks"][0]["status"] == "done"
+
+
+def test_an_attack_under_which_workers_are_lost_is_not_tried_for_ever(
+    api: Api, looks: Looks
+) -> None:
+    """A killed process says nothing: its unit is taken back, and only the events tell of it."""
+    id_ = api.submit(ATTACKED)["id"]
+
+    def die() -> None:
+        raise SystemExit
+
+    looks.between = die
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            work(api, id_)
+        with api.database.write() as session:
+            units = UnitRepository(session)
+            unit = units.get(api.stored(id_).unit_id)
+            assert unit is not None
+            units.release(unit.id, unit.fence, count_attempt=True)
+    looks.between = lambda: None
+    work(api, id_)
+    assert api.stored(id_).status == "succeeded"
+    [section] = report_of(api, id_)["attacks"]
+    assert section["status"] == "not-done"
+    assert "2 workers that carried it out were lost" in section["reason"]
+
+
+def test_what_cannot_be_carried_out_is_refused_before_it_costs_anything(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        fedaudit.attacks.feasibility,
+        "_faults",
+        lambda attack, _cell, *, at: [FieldError(f"{at}/kind", f"too few for {attack.kind}")],
+    )
+    asked = {**ATTACKED, "attacks": [ATTACK, ATTACK]}
+    for path in ("/v1/experiments", "/v1/experiments?validate_only=true"):
+        answer = api.post(path, json=asked, key=api.key_with("experiments:write"))
+        assert answer.status_code == 422, answer.text
+        assert [one["pointer"] for one in answer.json()["errors"]] == [
+            "/attacks/0/kind",
+            "/attacks/1/kind",
+        ]
+    assert api.counts()["experiments"] == 0
+    with pytest.raises(InvalidInputError, match="/attacks/0/kind"):
+        run_locally(parse_spec(asked), sources_dir=None, device="cpu", progress=lambda _: None)
+
+
+def test_people_find_an_alarm_on_every_page(api: Api, looks: Looks) -> None:
+    looks.alarm = ALARM
+    id_ = api.submit(ATTACKED)["id"]
+    work(api, id_)
+    visitor = signed_in(api)
+    assert "1 alarm" in text_of(visitor.get("/"))
+    assert "1 attack raised an alarm" in text_of(visitor.get(f"/experiments/{id_}"))
+    page = visitor.get(f"/experiments/{id_}/report")
+    assert "An attack raised an alarm." in text_of(page)
+    file = f"/experiments/{id_}/attacks/0/scores.csv"
+    assert f'href="{file}"' in page.text
+    assert visitor.get(file).content.startswith(b"largest")
+    assert "No experiment fits" in visitor.get("/?alarm=false").text
+    reader = signed_in(api, "reports:read")
+    assert "scores.csv" not in reader.get(f"/experiments/{id_}/report").text
+    assert reader.get(file).status_code == 403

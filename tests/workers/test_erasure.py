@@ -1,0 +1,314 @@
+"""Erasing a federation: what tells of people goes, what was spent and signed stays."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from fedaudit.ledger.bundle import opened_bundle
+from fedaudit.ledger.ed25519 import PublicKey
+from fedaudit.ledger.envelope import Envelope
+from fedaudit.reports.verification.verification import verify
+from infrastructure.queue import Queue
+from infrastructure.storage import Storage, StorageError
+from models.repositories import ServiceStateRepository
+from models.tables import Base
+from models.tables.ledger import Ledger
+from models.tables.lifecycle.erasures import ErasedLedger
+from tests.api.ledgers.trainings import GAUSSIAN, declared, opened, post, reserve
+from tests.api.service import Api, running_api, settings_for
+from tests.workers.epsilon_specs import by_record, central, local
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+from workers.sweeper import Sweeper
+
+NAMES = [f"Klinik-Nord-{number}" for number in range(12)]
+ROWS = [
+    f"{NAMES[row % 12]},{'FM'[row // 12 % 2]},{row % 7},{row % 7 + row % 3}" for row in range(240)
+]
+CONTENT = "\n".join(["who,sex,x,y", *ROWS, ""]).encode()
+FEDERATION: dict[str, Any] = {"source": "table", "client_key": "who", "target": "y"}
+FAIRNESS = {"sensitive": ["sex"], "favourable": {"op": "ge", "value": 4}, "minimum_group_size": 2}
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
+    """An API, with the settings of its workers; the test runs once on each kind of database."""
+    settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
+    with running_api(settings) as api:
+        yield api
+
+
+@pytest.fixture
+def context(api: Api) -> WorkerContext:
+    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+
+
+@pytest.fixture
+def sweeper(api: Api, context: WorkerContext) -> Sweeper:
+    return Sweeper(api.settings, api.database, context.queue)
+
+
+def register(api: Api, context: WorkerContext) -> str:
+    """The id of the federation, uploaded and profiled."""
+    described = json.dumps({"name": "clinics", "federation": FEDERATION, "fairness": FAIRNESS})
+    answer = api.post(
+        "/v1/federations",
+        files=[
+            ("registration", (None, described, "application/json")),
+            ("file", ("clinics.csv", CONTENT, "text/csv")),
+        ],
+    )
+    assert answer.status_code in (200, 202), answer.text
+    id_ = str(answer.json()["id"])
+    with api.database.read() as session:
+        unit_id = session.scalar(
+            select(Base.metadata.tables["federations"].c.unit_id).where(
+                Base.metadata.tables["federations"].c.id == id_
+            )
+        )
+    run_unit(context, str(unit_id))
+    assert api.get(f"/v1/federations/{id_}").json()["status"] == "ready"
+    return id_
+
+
+def spec_on(federation_id: str, spec: dict[str, Any], **federation: Any) -> dict[str, Any]:
+    source = {**FEDERATION, "id": federation_id, "validation_fraction": 0.25, **federation}
+    return {**spec, "federation": source, "fairness": FAIRNESS}
+
+
+def ran(api: Api, context: WorkerContext, spec: dict[str, Any]) -> str:
+    id_ = str(api.submit(spec)["id"])
+    run_unit(context, api.stored(id_).unit_id)
+    assert api.stored(id_).status == "succeeded", api.stored(id_).status_detail
+    return id_
+
+
+def released(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec, "privacy": {**spec["privacy"], "noise": "release"}}
+
+
+def erase(api: Api, federation_id: str) -> Any:
+    return api.post(f"/v1/federations/{federation_id}/erasure", json={"reference": "2026-117"})
+
+
+def kept_text(api: Api) -> str:
+    """All that the database holds, as text."""
+    with api.database.read() as session:
+        rows = [
+            session.execute(select(table)).mappings().all() for table in Base.metadata.sorted_tables
+        ]
+    return "\n".join(str({**row}) for table in rows for row in table)
+
+
+def verdict(api: Api, context: WorkerContext, path: Path, experiment_id: str) -> Any:
+    path.write_bytes(api.get(f"/v1/experiments/{experiment_id}/bundle").content)
+    trusted: list[PublicKey] = [context.signing_key.public]
+    with opened_bundle(path) as evidence:
+        return verify(evidence, trusted=trusted)
+
+
+def test_names_models_and_counts_go_and_spending_and_proofs_stay(
+    api: Api, context: WorkerContext, sweeper: Sweeper, tmp_path: Path
+) -> None:
+    federation = register(api, context)
+    model = ran(api, context, spec_on(federation, released(central())))
+    by_silo = spec_on(federation, released(by_record()), validation_unit="record")
+    records = ran(api, context, by_silo)
+    clients = ran(api, context, spec_on(federation, released(local())))
+    sweeper.tick()
+    path = f"/v1/federations/{federation}"
+    spent = api.get(f"{path}/budget").json()
+    report = api.get(f"/v1/experiments/{model}/report.json").json()
+    assert "Klinik-Nord" in kept_text(api)
+
+    answer = erase(api, federation)
+    assert (answer.status_code, answer.json()["status"]) == (202, "erasing"), answer.text
+    assert api.get(f"/v1/experiments/{model}/privacy-ledger").status_code == 409, "names are shown"
+    sweeper.tick()
+    done = api.get(f"{path}/erasure").json()
+    assert (done["status"], done["files_left"]) == ("erased", 0)
+
+    assert "Klinik-Nord" not in kept_text(api)
+    assert [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()] == []
+    for gone in (f"{model}/model", f"{records}/record-table"):
+        refused = api.get(f"/v1/experiments/{gone}")
+        assert (refused.status_code, refused.json()["reason"]) == (410, "erased"), gone
+    assert api.get(path).json()["status"] == "erased"
+    api.client.post("/sign-in", data={"key": api.key, "next": "/"})
+    assert "The federation was erased" in api.client.get(f"/federations/{federation}").text
+    for page in ("", "/report"):
+        assert "The trained model was erased" in api.client.get(f"/experiments/{model}{page}").text
+    assert api.get(f"{path}/budget").json() == spent
+    assert api.get(f"/v1/experiments/{model}/report.json").json() == report
+    for experiment in (model, records, clients):
+        found = verdict(api, context, tmp_path / f"{experiment}.zip", experiment)
+        assert [one for one in found.checks if one.outcome != "pass"] == []
+        assert found.verdict == "valid"
+    envelope = Envelope.from_dict(done["receipt"])
+    assert context.signing_key.public.verifies(envelope.signature, envelope.message)
+    receipt = json.loads(envelope.payload)
+    assert (receipt["reference"], receipt["removed"]["models"]) == ("2026-117", 3)
+    assert sorted(receipt["ledgers"]) == sorted([model, clients])
+    actions = [one["action"] for one in api.get("/v1/audit-log").json()["items"]]
+    actions = [one for one in actions if one != "ledger.exported"]
+    assert actions[:2] == ["erasure.completed", "federation.erased"]
+
+    # Whoever may use the data again finds what was spent on them, and their old ledgers nameless.
+    assert register(api, context) == federation
+    assert api.get(f"{path}/budget").json() == spent
+    ran(api, context, spec_on(federation, released(central())))
+    lines = api.get(f"/v1/experiments/{clients}/privacy-ledger").json()["items"]
+    assert {line["subject"].partition("-")[0] for line in lines} == {"erased"}
+
+
+def test_an_erased_ledger_that_is_altered_afterwards_is_told(
+    api: Api, context: WorkerContext, sweeper: Sweeper, tmp_path: Path
+) -> None:
+    federation = register(api, context)
+    experiment = ran(api, context, spec_on(federation, released(local())))
+    erase(api, federation)
+    sweeper.tick()
+    with api.database.write() as session:
+        [row] = session.scalars(
+            select(Ledger).where(Ledger.round == 2, Ledger.observer == "server")
+        )
+        row.releases = row.releases + 1
+    found = verdict(api, context, tmp_path / "bundle.zip", experiment)
+    assert found.verdict == "altered"
+    assert "fail" in {one.outcome for one in found.checks if one.name == "erasure.ledger"}
+    with api.database.write() as session:
+        session.delete(session.get_one(ErasedLedger, experiment))
+    found = verdict(api, context, tmp_path / "bundle.zip", experiment)
+    assert "ledger.digests" in {one.name for one in found.checks if one.outcome == "fail"}
+
+
+def test_what_still_needs_the_federation_refuses_the_erasure_and_changes_nothing(
+    api: Api, context: WorkerContext
+) -> None:
+    federation = register(api, context)
+    waiting = api.submit(spec_on(federation, released(central())))["id"]
+    before = api.counts()
+    refused = erase(api, federation)
+    assert (refused.status_code, refused.json()["needed_by"]) == (409, [waiting])
+    assert api.counts() == before
+    assert api.get(f"/v1/federations/{federation}").json()["status"] == "ready"
+    others = api.key_with("federations:read", "federations:write", "experiments:read")
+    body: dict[str, Any] = {"json": {}, "key": others}
+    assert api.post(f"/v1/federations/{federation}/erasure", **body).status_code == 403
+
+
+def test_a_sweeper_that_is_killed_between_any_two_steps_loses_nothing(
+    api: Api, context: WorkerContext, sweeper: Sweeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = register(api, context)
+    ran(api, context, spec_on(federation, released(central())))
+    stored = Base.metadata.tables["federations"].c
+    with api.database.read() as session:
+        kept = session.scalar(select(stored.storage_key).where(stored.id == federation))
+    erase(api, federation)
+    delete = Storage.delete
+
+    def fails(self: Storage, key: str) -> None:
+        if key == kept:
+            raise StorageError("away")
+        delete(self, key)
+
+    monkeypatch.setattr(Storage, "delete", fails)
+    sweeper.tick()
+    waiting = api.get(f"/v1/federations/{federation}/erasure").json()
+    assert (waiting["status"], waiting["receipt"]) == ("erasing", None)
+    with api.database.read() as session:
+        assert ServiceStateRepository(session).state().erasure_oldest_seconds > 0
+    again = api.post(
+        "/v1/federations",
+        files=[
+            (
+                "registration",
+                (None, json.dumps({"name": "x", "federation": FEDERATION}), "application/json"),
+            ),
+            ("file", ("clinics.csv", CONTENT, "text/csv")),
+        ],
+    )
+    assert again.status_code == 409, "registered while it is being erased"
+    monkeypatch.undo()
+    Sweeper(api.settings, api.database, context.queue).tick()
+    # The duty is the first one's until it ends.
+    sweeper.resign()
+    Sweeper(api.settings, api.database, context.queue).tick()
+    done = api.get(f"/v1/federations/{federation}/erasure").json()
+    assert (done["status"], done["files_left"]) == ("erased", 0)
+    assert erase(api, federation).status_code == 200, "an erasure is repeated without harm"
+
+
+def test_projects_that_share_the_data_are_told_and_keep_theirs(
+    api: Api, context: WorkerContext, sweeper: Sweeper
+) -> None:
+    assert api.settings.sources_dir is not None
+    (api.settings.sources_dir / "clinics.csv").write_bytes(CONTENT)
+    other = api.key_with(
+        "experiments:write",
+        "experiments:read",
+        "ledger:read",
+        "federations:read",
+        "admin",
+        project="another",
+    )
+    spec = spec_on("", local())
+    shared = {**spec, "federation": {**spec["federation"], "id": None, "path": "clinics.csv"}}
+    theirs = api.submit(shared, key=other)["id"]
+    run_unit(context, api.stored(theirs).unit_id)
+    federation = register(api, context)
+    mine = ran(api, context, spec_on(federation, local()))
+    answer = erase(api, federation).json()
+    sweeper.tick()
+    assert (answer["other_projects"], "other-projects" in answer["remains"]) == (1, True)
+    [told] = [
+        one
+        for one in api.get("/v1/audit-log", key=other).json()["items"]
+        if one["action"] == "federation.erased-elsewhere"
+    ]
+    assert told["subject"] == api.stored(theirs).federation_id
+    shown = [
+        {line["subject"][:6] for line in api.get(f"{path}/privacy-ledger", key=key).json()["items"]}
+        for path, key in ((f"/v1/experiments/{theirs}", other), (f"/v1/experiments/{mine}", ""))
+    ]
+    assert shown == [{"Klinik"}, {"erased"}]
+
+
+def test_a_ledger_of_a_training_elsewhere_loses_its_names_and_takes_no_more_rounds(
+    api: Api, context: WorkerContext, sweeper: Sweeper, tmp_path: Path
+) -> None:
+    federation = register(api, context)
+    ledger = opened(api, federation_id=federation)
+    path = f"/v1/ledgers/{ledger}"
+    assert reserve(api, ledger, 1, NAMES[:4])["admitted"] == NAMES[:4]
+    answer = post(api, ledger, declared(1, NAMES[:3]), declared(2, NAMES[2:6]))
+    assert answer.status_code in (200, 201), answer.text
+    refused = erase(api, federation)
+    assert (refused.status_code, refused.json()["needed_by"]) == (409, [ledger])
+    sweeper.tick()
+    assert erase(api, federation).status_code == 202
+    gone = post(api, ledger, declared(3, NAMES[:2]))
+    assert (gone.status_code, gone.json()["type"]) == (410, "/problems/gone")
+    assert api.get(f"{path}/bundle").status_code == 409, "names are shown"
+    sweeper.tick()
+    assert "Klinik-Nord" not in kept_text(api)
+    file = tmp_path / "ledger.zip"
+    file.write_bytes(api.get(f"{path}/bundle").content)
+    with opened_bundle(file) as evidence:
+        found = verify(evidence, trusted=[context.signing_key.public])
+    assert [one for one in found.checks if one.outcome != "pass"] == []
+    assert found.verdict == "valid"
+    assert register(api, context) == federation
+    assert post(api, ledger, declared(3, NAMES[:2])).status_code == 410, "it is taken up again"
+    assert reserve_status(api, ledger) == 410
+
+
+def reserve_status(api: Api, ledger: str) -> int:
+    body = {"event": GAUSSIAN, "participants": NAMES[:2]}
+    answer = api.post(f"/v1/ledgers/{ledger}/rounds/9/reservation", json=body)
+    return int(answer.status_code)

@@ -1,0 +1,154 @@
+"""Files whose time is over: removed, told of, and never what somebody still needs."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+
+from infrastructure.queue import Queue
+from infrastructure.storage import Storage, StorageError
+from models.clock import utc_now
+from models.repositories import CheckpointRepository, IdempotencyRepository
+from models.tables.checkpoints import Checkpoint
+from models.tables.experiments import Experiment
+from models.tables.idempotency import IdempotencyKey
+from models.tables.uploads.artifacts import Artifact
+from tests.api.service import Api, running_api, settings_for
+from tests.workers.admission import spec_with
+from tests.workers.epsilon_specs import by_record, central
+from workers.context import WorkerContext
+from workers.lifecycle.expiry import Expiry
+from workers.run_unit import run_unit
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
+    settings = settings_for(
+        database_url,
+        tmp_path,
+        signing_key_file=signing_key_file,
+        keep_results_days=30,
+        keep_artifacts_days=30,
+    )
+    with running_api(settings) as api:
+        yield api
+
+
+@pytest.fixture
+def context(api: Api) -> WorkerContext:
+    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+
+
+def expire(api: Api, context: WorkerContext) -> None:
+    """A sweeper's turn."""
+    Expiry(api.settings, api.database, context.storage).expire()
+
+
+def released(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec, "privacy": {**spec["privacy"], "noise": "release"}}
+
+
+def ran(api: Api, context: WorkerContext, spec: dict[str, Any]) -> str:
+    id_ = str(api.submit(spec)["id"])
+    run_unit(context, api.stored(id_).unit_id)
+    assert api.stored(id_).status == "succeeded", api.stored(id_).status_detail
+    return id_
+
+
+def age(api: Api, *ids: str, days: int = 31) -> None:
+    """These experiments ended so long ago."""
+    with api.database.write() as session:
+        ended = utc_now() - timedelta(days=days)
+        session.execute(update(Experiment).where(Experiment.id.in_(ids)).values(finished_at=ended))
+
+
+def brought(api: Api, content: bytes) -> str:
+    headers = {"Content-Type": "application/octet-stream"}
+    answer = api.post("/v1/artifacts", content=content, headers=headers)
+    assert answer.status_code in (200, 201), answer.text
+    return str(answer.json()["id"])
+
+
+def test_old_results_expire_and_say_so_and_reports_stay(
+    api: Api, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, records = ran(api, context, released(central())), ran(api, context, by_record())
+    none, new = ran(api, context, spec_with()), ran(api, context, released(central()))
+    report = api.get(f"/v1/experiments/{model}/report.json").content
+    age(api, model, records, none)
+    delete = Storage.delete
+    monkeypatch.setattr(Storage, "delete", lambda *_: (_ for _ in ()).throw(StorageError("away")))
+    expire(api, context)
+    monkeypatch.setattr(Storage, "delete", delete)
+    for path in (f"{model}/model", f"{records}/record-table"):
+        gone = api.get(f"/v1/experiments/{path}")
+        assert (gone.status_code, gone.json()["reason"]) == (410, "expired"), gone.text
+        assert "30 days (FEDAUDIT_KEEP_RESULTS_DAYS)" in gone.json()["detail"]
+    left = [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()]
+    expire(api, context)
+    after = [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()]
+    assert len(left) - len(after) == 2, "what the storage refused is removed later"
+    api.client.post("/sign-in", data={"key": api.key, "next": "/"})
+    for page in ("", "/report"):
+        shown = api.client.get(f"/experiments/{model}{page}").text
+        assert "The trained model expired on" in shown
+        assert "Save the model" not in shown
+    assert api.get(f"/v1/experiments/{new}/model").status_code == 200
+    assert api.get(f"/v1/experiments/{none}/model").status_code == 409, "there never was one"
+    assert api.get(f"/v1/experiments/{model}/report.json").content == report
+    assert api.get(f"/v1/experiments/{model}/report/verification").json()["valid"]
+    entries = [
+        (one["subject"], one["details"]["files"])
+        for one in api.get("/v1/audit-log", params={"action": "files.expired"}).json()["items"]
+    ]
+    assert sorted(entries) == [("model", 1), ("record-table", 1)]
+
+
+def test_parameters_that_somebody_starts_from_stay(api: Api, context: WorkerContext) -> None:
+    model = ran(api, context, released(central()))
+    content = api.get(f"/v1/experiments/{model}/model").content
+    artifact = brought(api, content)
+    spec = central()
+    spec = {**spec, "model": {**spec["model"], "start": {"artifact": artifact}}}
+    waiting = api.submit(spec)["id"]
+    with api.database.write() as session:
+        session.execute(update(Artifact).values(created_at=utc_now() - timedelta(days=31)))
+    expire(api, context)
+    run_unit(context, api.stored(waiting).unit_id)
+    assert api.stored(waiting).status == "succeeded", "its parameters expired under it"
+    expire(api, context)
+    assert api.get(f"/v1/artifacts/{artifact}").status_code == 200, "used a moment ago"
+    age(api, waiting)
+    expire(api, context)
+    gone = api.get(f"/v1/artifacts/{artifact}")
+    assert (gone.status_code, gone.json()["reason"]) == (410, "expired")
+    assert api.post("/v1/experiments", json=spec).status_code in (410, 422)
+    assert brought(api, content) == artifact
+    expire(api, context)
+    assert api.get(f"/v1/artifacts/{artifact}").status_code == 200, "brought again"
+    assert api.post("/v1/experiments", json=spec).status_code == 202
+
+
+def test_checkpoints_of_runs_that_ended_and_old_repeats_are_forgotten(
+    api: Api, context: WorkerContext
+) -> None:
+    ended, running = ran(api, context, spec_with()), api.submit(spec_with())["id"]
+    age(api, ended, days=8)
+    with api.database.write() as session:
+        for id_ in (ended, running):
+            CheckpointRepository(session).put(id_, api.project_id, round=1, data=b"state")
+        key_id = api.get("/v1/api-keys").json()["items"][0]["id"]
+        for name in ("old", "new"):
+            IdempotencyRepository(session).add(
+                project_id=api.project_id, api_key_id=key_id, route="r", key=name, body_hash="x"
+            )
+        long_ago = utc_now() - timedelta(days=31)
+        old = IdempotencyKey.key == "old"
+        session.execute(update(IdempotencyKey).where(old).values(created_at=long_ago))
+    expire(api, context)
+    with api.database.read() as session:
+        assert list(session.scalars(select(Checkpoint.experiment_id))) == [running]
+        assert session.scalar(select(func.count()).select_from(IdempotencyKey)) == 1

@@ -1,0 +1,134 @@
+"""The signing key is exchanged under running processes; one that leaked is told."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedaudit.ledger.bundle import opened_bundle
+from fedaudit.ledger.ed25519 import PublicKey, SigningKey, public_keys_in
+from fedaudit.reports.verification.verification import verify
+from infrastructure.queue import Queue
+from infrastructure.secrets_key import SecretBox, SecretsKeyError
+from infrastructure.signing_keys import ROUNDING, main, public_file, rotate_key_file
+from models.keys import create_key
+from models.signing_keys import main as mark
+from tests.api.service import Api, running_api, settings_for
+from tests.workers.admission import spec_with
+from workers.context import WorkerContext
+from workers.proof.checkpoint_signing import announce_key
+from workers.run_unit import run_unit
+from workers.sweeper import Sweeper
+from workers.webhooks.reencryption import encrypt_anew
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    path = tmp_path / "keys" / "signing.pem"
+    path.parent.mkdir()
+    assert main(["create", "--file", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def api(sqlite_url: str, tmp_path: Path, key_file: Path) -> Iterator[Api]:
+    with running_api(settings_for(sqlite_url, tmp_path, signing_key_file=key_file)) as api:
+        yield api
+
+
+@pytest.fixture
+def context(api: Api) -> WorkerContext:
+    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+
+
+def ran(api: Api, context: WorkerContext) -> str:
+    id_ = str(api.submit(spec_with(training__rounds=2))["id"])
+    run_unit(context, api.stored(id_).unit_id)
+    return id_
+
+
+def verdict(api: Api, path: Path, experiment_id: str, trusted: list[PublicKey]) -> Any:
+    path.write_bytes(api.get(f"/v1/experiments/{experiment_id}/bundle").content)
+    with opened_bundle(path) as evidence:
+        return verify(evidence, trusted=trusted)
+
+
+def test_a_running_worker_takes_the_new_key_up_and_old_reports_verify(
+    api: Api, context: WorkerContext, key_file: Path, tmp_path: Path
+) -> None:
+    sweeper = Sweeper(api.settings, api.database, context.queue)
+    old, before = context.signing_key.key_id, ran(api, context)
+    rounding = context.signing_key.derived_secret(ROUNDING)
+    retired = rotate_key_file(key_file)
+    after = ran(api, context)
+    new = context.signing_key
+    assert new.key_id != old
+    assert new.derived_secret(ROUNDING) == rounding, "the same counts would be rounded anew"
+    assert SigningKey.from_pem(retired.read_bytes()).key_id == old
+    assert (os.stat(key_file).st_mode | os.stat(retired).st_mode) & 0o077 == 0
+    sweeper.tick()
+    assert sweeper.key.key_id == new.key_id
+    trusted = public_keys_in(public_file(key_file).read_bytes())
+    assert [one.key_id for one in trusted] == [new.key_id, old]
+    for id_ in (before, after):
+        assert verdict(api, tmp_path / "bundle.zip", id_, trusted).verdict == "valid"
+    listed = {
+        one["key_id"]: one["retired_at"] for one in api.get("/v1/signing-keys").json()["items"]
+    }
+    assert (listed[new.key_id], listed[old] is None) == (None, False)
+    rotate_key_file(key_file)
+    assert context.signing_key.derived_secret(ROUNDING) == rounding, "of the third key"
+
+
+def test_what_a_leaked_key_signed_is_never_valid_again(
+    api: Api,
+    context: WorkerContext,
+    key_file: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    experiment, leaked = ran(api, context), context.signing_key
+    url = ["--database-url", api.settings.database_url]
+    assert mark(["compromised", *url, "--key-id", "0" * 64]) == 1
+    since = "2026-01-31T12:00:00+00:00"
+    arguments = ["compromised", *url, "--key-id", leaked.key_id, "--since", since]
+    assert mark([*arguments, "--note", "laptop stolen"]) == 0
+    assert json.loads(capsys.readouterr().out)["compromised_at"] == since
+    later = ["compromised", *url, "--key-id", leaked.key_id, "--since", "2026-06-01T00:00:00Z"]
+    assert mark(later) == 0
+    [listed] = api.get("/v1/signing-keys").json()["items"]
+    assert listed["compromised_at"].startswith("2026-01-31"), "it was taken back in part"
+    found = verdict(api, tmp_path / "bundle.zip", experiment, [leaked.public])
+    assert found.verdict == "consistent, signer untrusted"
+    [told] = [one for one in found.checks if one.name == "keys.compromised"]
+    assert "2026-01-31" in told.detail
+    with pytest.raises(SystemExit, match="compromised"):
+        announce_key(api.database, leaked)
+
+
+def test_secrets_are_encrypted_anew_all_or_none(
+    api: Api, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = {"url": "https://hooks.example.org/x", "events": ["experiment.finished"]}
+    made = api.post("/v1/webhooks", json=body)
+    assert made.status_code == 201, made.text
+    key_file = api.settings.secrets_key_file
+    assert key_file is not None
+    old = key_file.read_bytes()
+    other = create_key(  # a second project, whose secret is replaced as well
+        api.settings.database_url, project="another", scopes=["admin"], name="ops"
+    )
+    assert api.post("/v1/webhooks", json=body, key=str(other["key"])).status_code == 201
+    key_file.write_bytes(b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n" + old)
+    assert encrypt_anew(api.settings, api.database) == 2
+    key_file.write_bytes(b"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n")
+    rotated = api.post(f"/v1/webhooks/{made.json()['id']}/rotate-secret")
+    assert rotated.status_code == 200
+    assert encrypt_anew(api.settings, api.database) == 2
+    key_file.write_bytes(old)
+    with pytest.raises(SecretsKeyError):
+        encrypt_anew(api.settings, api.database)
+    assert SecretBox(api.settings)

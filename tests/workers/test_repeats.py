@@ -1,0 +1,166 @@
+"""One spec with several seeds: a report that says how far its figures are chance in training."""
+
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+from celery.worker import state as celery_state
+
+import workers.run_loop
+from fedaudit.cli.local_run import run_locally
+from fedaudit.reports.page.html import render
+from fedaudit.spec.parse import parse_spec
+from models.repositories import ReportRepository, SweepRepository
+from tests.api.service import Api, running_api, settings_for, spec
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+
+SEEDS = 3
+REPEATED = spec(
+    repeats=SEEDS,
+    training={"rounds": 6},
+    gates=[
+        {"figure": "sweep_log_ratio_max", "op": "le", "value": 1e9},
+        {"figure": "sweep_log_ratio_max", "op": "le", "value": 1e9, "allow_simulation": True},
+        {"figure": "sweep_epsilon_max", "op": "le", "value": 1e9},
+    ],
+)
+
+
+@pytest.fixture
+def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Any:
+    settings = settings_for(sqlite_url, tmp_path, signing_key_file=signing_key_file)
+    with running_api(settings) as found:
+        yield found
+
+
+def worker(api: Api) -> WorkerContext:
+    from infrastructure.queue import Queue
+
+    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+
+
+def document(api: Api, id_: str) -> dict[str, Any]:
+    with api.database.read() as session:
+        report = ReportRepository(session, api.project_id).get(id_)
+    assert report is not None
+    return dict(report.document)
+
+
+def test_the_report_speaks_of_all_seeds(api: Api) -> None:
+    made = api.submit(REPEATED)
+    [sweep] = api.get("/v1/sweeps").json()["items"]
+    assert sweep["progress"]["cells"] == SEEDS
+    run_unit(worker(api), api.stored(made["id"]).unit_id)
+    body = api.get(f"/v1/sweeps/{sweep['id']}").json()
+    assert body["progress"]["statuses"] == {"succeeded": SEEDS}
+    ids = [cell["experiment_id"] for cell in body["cells"]]
+    assert ids[0] == made["id"]
+    report, others = document(api, ids[0]), [document(api, id_) for id_ in ids[1:]]
+    repeats = report["repeats"]
+    assert (repeats["seeds"], repeats["asked"]) == ([7, 8, 9], SEEDS)
+    assert repeats["experiment_ids"] == ids
+    losses = [one["utility"]["validation_loss"] for one in (report, *others)]
+    found = repeats["metrics"]["validation_loss"]
+    assert found["mean"] == pytest.approx(fmean(losses))
+    assert found["standard_deviation"] == pytest.approx(stdev(losses))
+    assert found["low"] < found["mean"] < found["high"]
+    assert "equalized_odds_difference[group]" in repeats["metrics"]
+    # A mean of costs is no bound.
+    assert not {"leakage_max", "log_ratio_max", "epsilon_max"} & repeats["metrics"].keys()
+    assert "Over 3 seeds its mean is" in report["verdict"]
+    assert all(one["repeats"] is None and one["repeats_reason"] for one in others)
+    # What all of them cost is in the report of each, and no gate takes it for less.
+    assert report["sweep"]["id"] == sweep["id"]
+    assert "costs that of all together" in report["verdict_parts"]["cost"]
+    assert "if it was chosen among them" in others[0]["verdict_parts"]["cost"]
+    assert [one["outcome"] for one in report["gates"]] == ["insufficient_evidence"] * 3
+    verified = api.get(f"/v1/experiments/{ids[0]}/report/verification").json()
+    assert [one for one in verified["checks"] if one["outcome"] == "failed"] == []
+    assert verified["verdict"] != "altered"
+    page = api.get(f"/v1/experiments/{ids[0]}/report.html").text
+    assert 'id="other-runs"' in page
+    assert 'id="other-runs"' not in render({**report, "sweep": None, "repeats": None})
+
+
+def test_a_repeated_run_here_is_that_of_the_service(api: Api) -> None:
+    made = api.submit(REPEATED)
+    run_unit(worker(api), api.stored(made["id"]).unit_id)
+    there = document(api, made["id"])
+    here = run_locally(parse_spec(REPEATED), sources_dir=None, device="cpu", progress=_ignored)
+    assert here.report["repeats"]["metrics"] == there["repeats"]["metrics"]
+    figures = ("sweep_log_ratio_max", "sweep_leakage", "sweep_epsilon_max")
+    assert [here.report["sweep"][one] for one in figures] == [
+        there["sweep"][one] for one in figures
+    ]
+    assert here.report["integrity"]["ledger_hash"] == there["integrity"]["ledger_hash"]
+
+
+def _ignored(_: int) -> None:
+    pass
+
+
+def test_a_worker_that_stops_and_goes_on_reports_the_same(
+    api: Api, monkeypatch: pytest.MonkeyPatch, not_stopping: None
+) -> None:
+    """The run that was asked for ends first, and its report waits for the others."""
+    made = api.submit({**REPEATED, "training": {**REPEATED["training"], "rounds": 4}})
+    context, unit_id = worker(api), api.stored(made["id"]).unit_id
+    monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
+    flush = workers.run_loop.RunLoop._flush
+    flushes = iter(range(100))
+
+    def stopping(self: Any, records: Any) -> None:
+        flush(self, records)
+        if next(flushes) == 2:
+            celery_state.should_stop = 0
+
+    monkeypatch.setattr(workers.run_loop.RunLoop, "_flush", stopping)
+    run_unit(context, unit_id)
+    assert api.stored(made["id"]).status == "running"
+    celery_state.should_stop = None
+    run_unit(context, unit_id)
+    assert document(api, made["id"])["repeats"]["metrics"]["validation_loss"]["n"] == SEEDS
+
+
+def test_seeds_that_fail_are_missing_with_a_reason(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = api.submit(REPEATED)
+    with api.database.read() as session:
+        sweep, _ = SweepRepository(session, api.project_id).cell_of(made["id"]) or (None, None)
+        assert sweep is not None
+        cells = SweepRepository(session, api.project_id).cells(sweep.id)
+    assert api.post(f"/v1/experiments/{cells[1].experiment.id}/cancel").status_code == 200
+    run_unit(worker(api), api.stored(made["id"]).unit_id)
+    repeats = document(api, made["id"])["repeats"]
+    assert repeats["seeds"] == [7, 9]
+    assert repeats["reasons"]["seeds"].startswith("1 of 3 seeds have no report")
+
+
+def test_what_cannot_be_repeated_is_refused(api: Api) -> None:
+    noised = spec(
+        repeats=2,
+        fairness={
+            **spec()["fairness"],
+            "noise": {"mechanism": "discrete-laplace", "epsilon": 1.0, "unit": "record"},
+        },
+        gates=[],
+    )
+    response = api.post("/v1/experiments", json=noised)
+    assert response.status_code == 422
+    assert "/repeats" in [one["pointer"] for one in response.json()["errors"]], response.text
+    checked = api.post("/v1/experiments?validate_only=true", json=REPEATED).json()
+    assert any("3 seeds are asked for" in one for one in checked["warnings"])
+    assert api.counts()["experiments"] == 0
+
+
+def test_seeds_that_diverge_are_missing_here_too() -> None:
+    wild = {**spec(repeats=2, gates=[]), "privacy": {"mechanism": "none"}}
+    local = {"step_size": 1e6}
+    wild["training"] |= {"loss": "mse", "rounds": 100, "hypotheses": 1, "local": local}
+    done = run_locally(parse_spec(wild), sources_dir=None, device="cpu", progress=_ignored)
+    assert done.report["utility"]["stopped_by"] == "diverged"
+    assert done.report["repeats"]["seeds"] == [7]
+    assert done.report["repeats"]["reasons"]["seeds"].startswith("1 of 2 seeds")

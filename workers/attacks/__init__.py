@@ -1,0 +1,1 @@
+"""Attacks on runs that came to their end."""

@@ -1,0 +1,155 @@
+"""A unit that audits predictions: the table is read once, and its report stored or refused."""
+
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from sqlalchemy.orm import Session
+
+from fedaudit.audits.audit_report import AuditRequest, audit_report
+from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.reports.assemble import report_hash
+from fedaudit.reports.sections.disagreement import FiguresDisagreeError
+from fedaudit.reports.verification.report_signature import sign_report
+from fedaudit.spec.audits.audit_spec import parse_audit
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from infrastructure.signing_keys import ROUNDING
+from models.repositories import AuditRepository
+from models.tables.audits.audits import PredictionAudit
+from workers.audits.audit_memory import decide, memories_of, remember
+from workers.claimed_unit import ClaimedUnit
+from workers.proof.checkpoint_signing import use_key
+from workers.uploaded_files import ProjectFiles
+
+if TYPE_CHECKING:
+    from fedaudit.audits.audited_rows import AuditedRows
+
+log = structlog.get_logger()
+
+_MAX_FAULTS = 100
+_LEFT = "the audit failed through no fault of the data; ask for it again"
+
+
+class _StopAskedError(Exception):
+    """A signal asked this worker to stop."""
+
+
+class AuditRun(ClaimedUnit):
+    """The audit of one claimed unit."""
+
+    def run(self) -> None:
+        """Make the report, or give the unit back when the worker must stop."""
+        log.info("audit claimed", attempt=self._claim.attempts)
+        row = self._writer.write(self._start)
+        if row is None:
+            self._writer.write(lambda session: self._finish(session, "done"))
+            return
+        try:
+            report, key = self._report(row)
+        except _StopAskedError:
+            self._give_back()
+        except InvalidInputError as error:
+            faults = [_stored(fault) for fault in error.errors[:_MAX_FAULTS]]
+            log.warning("audit refused", audit_id=row.id, faults=len(error.errors))
+            self._writer.write(lambda session: self._refuse(session, row, "invalid-data", faults))
+        except FiguresDisagreeError as error:
+            fault = {"pointer": "", "message": str(error)}
+            log.error("figures disagree", audit_id=row.id)
+            self._writer.write(
+                lambda session: self._refuse(session, row, "figures-disagree", [fault])
+            )
+        else:
+            self._writer.write(lambda session: self._succeed(session, row, report, key))
+            log.info("audit done", audit_id=row.id)
+
+    def _start(self, session: Session) -> PredictionAudit | None:
+        audits = self._audits(session)
+        row = audits.of_unit(self._claim.unit_id)
+        if row is None:
+            return None
+        audits.start(row.id)
+        return audits.get(row.id)
+
+    def _report(self, row: PredictionAudit) -> tuple[dict[str, Any], SigningKey]:
+        """The signed report, and the key that signed it: its file may be exchanged meanwhile."""
+        # Imported here because it loads pyarrow.
+        from fedaudit.audits.audit_table import read_audit
+
+        rows = read_audit(
+            parse_audit(row.spec),
+            files=ProjectFiles(self._context, self._claim.project_id).files,
+            progress=self._progressed,
+            contents=True,
+        )
+        if rows.federation.fingerprint != row.fingerprint:
+            message = "the file changed since the audit was asked for; ask for it again"
+            raise InvalidInputError([FieldError("/path", message, of_spec=True)])
+        withheld = self._settle(row, rows)
+        self._progressed()
+        key = self._context.signing_key
+        with self._context.database.read() as session:
+            earlier = self._audits(session).other_thresholds(row)
+        asked = AuditRequest(
+            audit_id=row.id,
+            started_at=row.started_at or row.created_at,
+            key_id=key.key_id,
+            withheld=withheld,
+            rounding_key=key.derived_secret(ROUNDING),
+            earlier_audits=earlier,
+        )
+        return sign_report(audit_report(rows, asked), key), key
+
+    def _settle(self, row: PredictionAudit, rows: "AuditedRows") -> frozenset[str]:
+        """The attributes of which nothing is said; remembers what is disclosed of the others.
+
+        As for runs (`workers.disclosure_memory`), which remember the same sets of the same data.
+        """
+        if row.withheld is not None:
+            return frozenset(row.withheld)
+        memories = memories_of(self._claim.project_id, row.fingerprint, rows)
+        with self._context.database.read() as session:
+            known = [memory.earlier(session) for memory in memories]
+        decisions = decide(memories, known)
+        self._progressed()
+
+        def settle(session: Session) -> frozenset[str]:
+            audits = self._audits(session)
+            found = audits.get(row.id)
+            if found is not None and found.withheld is not None:
+                return frozenset(found.withheld)
+            withheld = remember(session, memories, known, decisions)
+            audits.withhold(row.id, sorted(withheld))
+            return withheld
+
+        return self._writer.write(settle)
+
+    def _progressed(self) -> None:
+        self._lease.progressed()
+        if self._context.stopping():
+            raise _StopAskedError
+
+    def _succeed(
+        self, session: Session, row: PredictionAudit, report: dict[str, Any], key: SigningKey
+    ) -> None:
+        use_key(session, key)
+        self._audits(session).succeed(row.id, report, report_hash=report_hash(report))
+        self._finish(session, "done")
+
+    def _refuse(
+        self, session: Session, row: PredictionAudit, reason: str, faults: list[dict[str, Any]]
+    ) -> None:
+        self._audits(session).fail(row.id, reason, faults)
+        self._finish(session, "done")
+
+    def _fail(self, session: Session, detail: str) -> None:
+        audits = self._audits(session)
+        row = audits.of_unit(self._claim.unit_id)
+        if row is not None:
+            audits.fail(row.id, "worker-error", [{"pointer": "", "message": _LEFT}])
+        self._finish(session, "failed", error=detail)
+
+    def _audits(self, session: Session) -> AuditRepository:
+        return AuditRepository(session, self._claim.project_id)
+
+
+def _stored(fault: FieldError) -> dict[str, Any]:
+    return {"pointer": fault.pointer, "message": fault.message, "of_spec": fault.of_spec}

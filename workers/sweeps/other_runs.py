@@ -1,0 +1,56 @@
+"""The sweep of an experiment, and the figures of its other seeds, as they stand in the database."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
+from fedaudit.sweeps.named_figures import named_figures
+from fedaudit.sweeps.repeats import SeedFigures, repeats_section, shown_figures
+from fedaudit.sweeps.report_section import CellPlace, sweep_section
+from fedaudit.sweeps.sweep_costs import sweep_costs
+from models.repositories import ReportListRepository, SweepRepository
+from workers.running_experiment import RunningExperiment
+
+
+def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | None:
+    """What its sweep costs; None where it is a cell of none."""
+    sweeps = SweepRepository(session, experiment.project_id)
+    found = sweeps.cell_of(experiment.id)
+    if found is None:
+        return None
+    sweep, cell = found
+    costs = sweep_costs(sweeps.booked(sweep.id), runs=sweeps.tries(sweep.id), facts=sweep.facts)
+    place = CellPlace(
+        sweep_id=sweep.id,
+        name=sweep.name,
+        cells=sweep.cells,
+        position=cell.position,
+        values=cell.values,
+        facts=sweep.facts,
+    )
+    return sweep_section(place, costs)
+
+
+def repeats_of(
+    session: Session, experiment: RunningExperiment, document: Mapping[str, Any]
+) -> RepeatsSection | None:
+    """The figures over the seeds that have a report, its own document among them; None where it is
+    not repeated."""
+    asked = experiment.run.spec.repeats
+    sweeps = SweepRepository(session, experiment.project_id)
+    found = sweeps.cell_of(experiment.id)
+    if asked < 2 or found is None:
+        return None
+    own = SeedFigures(experiment.run.spec.seed, experiment.id, shown_figures(document))
+    others = [
+        cell.experiment
+        for cell in sweeps.cells(found[0].id)
+        if cell.experiment.id != experiment.id and cell.experiment.status == "succeeded"
+    ]
+    figures = ReportListRepository(session, experiment.project_id).figures(
+        [one.id for one in others]
+    )
+    found_others = [SeedFigures(one.seed, one.id, named_figures(figures[one.id])) for one in others]
+    return repeats_section([own, *found_others], asked=asked)

@@ -1,0 +1,1 @@
+"""Sending what webhooks tell of."""
