@@ -1,8 +1,12 @@
 """Which service the commands speak of."""
 
+import signal
+import sys
+
 import pytest
 
 from fedaudit.cli.failures import CommandError
+from fedaudit.cli.service import installation
 from fedaudit.cli.service.installation import Installation, last_lines
 
 
@@ -85,3 +89,11 @@ def test_the_error_of_a_traceback_is_what_remains_of_it():
     text = "noise\nTraceback (most recent call last):\n  File x\nmodule.SomeError: it broke\n  so"
     assert last_lines(text) == "  module.SomeError: it broke\n    so"
     assert last_lines("a\nb") == "  a\n  b"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_migration_that_a_signal_ends_says_so(tmp_path, monkeypatch, number):
+    ended = (sys.executable, "-c", f"import os; os.kill(os.getpid(), {int(number)})")
+    monkeypatch.setattr(installation, "python_module", lambda *_: ended)
+    with pytest.raises(CommandError, match=r"^stopped before the service was ready$"):
+        Installation.choose(tmp_path).migrate()

@@ -6,6 +6,7 @@ They start the service's own modules as processes: this library imports none of 
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,9 @@ SCOPES = (
     "metrics:read",
 )
 """What keys may allow."""
+STOPPED_EARLY = "stopped before the service was ready"
 
+_STOPPED = {-number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 _LAST_LINES = 12
 _TRACEBACK = "Traceback (most recent call last)"
 _ERROR = re.compile(r"[A-Za-z_][\w.]*: ")
@@ -199,6 +202,10 @@ def _finish(
     )
     if done.returncode == 0:
         return done.stdout
+    if done.returncode in _STOPPED:
+        # The signal was faster than the new session. Only `up` comes here: it catches what ends
+        # every other command.
+        raise CommandError(STOPPED_EARLY)
     code = ExitCode.USAGE if done.returncode == ExitCode.USAGE else ExitCode.FAILED
     raise CommandError(f"{what}:\n{last_lines(done.stderr or done.stdout)}", code)
 

@@ -15,6 +15,7 @@ from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.cli.service.installation import (
     SCOPES,
+    STOPPED_EARLY,
     Installation,
     last_lines,
     make_private_folder,
@@ -219,7 +220,7 @@ def _wait_until_ready(url: str, supervisor: Supervisor, stopping: threading.Even
     deadline = monotonic() + _START_SECONDS
     while stopping.is_set() or _status(f"{url}/health/ready") != 200:
         if stopping.wait(_TEND_SECONDS):
-            raise CommandError("stopped before the service was ready")
+            raise CommandError(STOPPED_EARLY)
         if (code := supervisor.exit_code("api")) is not None:
             raise CommandError(f"the API ended with exit code {code}{_end_of_log(supervisor)}")
         if monotonic() > deadline:

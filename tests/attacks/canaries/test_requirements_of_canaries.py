@@ -21,7 +21,7 @@ def _faults(cell: Cell, count: int, unit: CanaryUnit = "client") -> list[tuple[s
 def test_no_more_canaries_than_there_are() -> None:
     [(pointer, message)] = _faults(canary_cell(CENTRAL), 51)
     assert pointer == "/attacks/0/count"
-    assert "there are 50" in message
+    assert "more than the clients that train; lower `count`" in message
     assert _faults(canary_cell(CENTRAL), 50) == []
     [(_, message)] = _faults(record_cell(), 5000, "record")
     assert "records" in message
