@@ -132,7 +132,14 @@ screenshots: $(ENVIRONMENT)
 	FEDAUDIT_SCREENSHOTS="$(abspath docs/screenshots)" FEDAUDIT_TEST_BROWSER=required \
 		$(PYTHON) -m pytest tests/browser/test_every_page.py $(PYTEST_ARGS)
 
+# Those of hours are left out: unipen-table-2.yaml, unipen-figure-8.yaml.
+LONG_SWEEPS = examples/papers/unipen-table-2.yaml examples/papers/unipen-figure-8.yaml
+SWEEPS ?= $(filter-out $(LONG_SWEEPS),$(wildcard examples/papers/*.yaml))
+REPRODUCED ?= reproduced
+
 reproduce: $(ENVIRONMENT)
+	$(PYTHON) -m benchmarks.reproductions.played_sweeps --data $(DATA) --out $(REPRODUCED) $(SWEEPS)
+	$(PYTHON) -m benchmarks.reproductions.side_by_side $(REPRODUCED)
 	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 100
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20 --cohort 7

@@ -101,6 +101,13 @@ class GradientLeakageSpec(AttackPart):
                 f"{attacked.federation.source} are none; leave the attack to `images` and "
                 "`femnist`",
             )
+        if not attacked.training.compares_classes:
+            yield refuse_at(
+                "/training/loss",
+                "gradient-leakage knows the gradients of a cross-entropy alone, and its failure "
+                f"would say nothing of {attacked.training.loss}; use `cross-entropy`, or leave the "
+                "attack out",
+            )
         if attacked.privacy.mechanism not in ("laplace-l2", "none"):
             yield refuse_at(
                 f"{pointer}/kind",

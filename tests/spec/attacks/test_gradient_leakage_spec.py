@@ -9,6 +9,7 @@ from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from tests.attacks.gradient_leakage.small_images import CONVOLUTIONAL, LAPLACE, small_cell
+from tests.spec.documents import IMAGES, changed
 from tests.training.specs import groups_spec
 
 MLP = {"kind": "mlp", "hidden": [4]}
@@ -67,6 +68,11 @@ def test_an_attack_that_contradicts_itself_is_refused(asked: dict[str, Any], fie
 def test_rows_that_are_no_images_are_refused() -> None:
     found = refused(parse_spec(groups_spec()))
     assert "rows of synthetic-groups are none" in found["/attacks/2/kind"]
+
+
+def test_gradients_of_another_loss_are_refused() -> None:
+    found = refused(parse_spec(changed(IMAGES, {"training.loss": "rmse"})))
+    assert "its failure would say nothing of rmse" in found["/training/loss"]
 
 
 def test_other_mechanisms_are_refused() -> None:
