@@ -15,6 +15,7 @@ from fedaudit.reports.gates.gate_evidence import (
     alarm_doubt,
     declared_doubt,
     declared_words,
+    delta_doubt,
     doubt,
     model_doubt,
     sweep_doubt,
@@ -105,6 +106,7 @@ def _judge(
         or alarm_doubt(gate, report, met=_is_met(value, gate))
         or attack_doubt(gate, report, meets=_is_met)
         or (None if figure is None else doubt(gate, figure, report))
+        or delta_doubt(gate, report)
         or noise_doubt(gate, report, meets=_is_met)
         or model_doubt(gate, report)
     )
