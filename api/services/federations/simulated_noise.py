@@ -52,8 +52,8 @@ def refuse_what_is_not_secret(
     across: BudgetsAcross,
 ) -> None:
     """Raises ProblemError where the federation, or with budgets across the service the owner of
-    its content, forbids simulation and the plan's noise is not secret, or there is none; in the
-    caller's write transaction."""
+    its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
+    publishes what no noise protects; in the caller's write transaction."""
     federations = FederationRepository(session, project_id, across=across)
     federations.lock(federation_id)
     if not federations.forbids_simulation(federation_id):
@@ -70,6 +70,13 @@ def refuse_what_is_not_secret(
             federation_id,
             "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
             "privacy.noise to `release`",
+        )
+    telling = [attack.kind for attack in planned.spec.attacks if attack.tells_of_people]
+    if telling:
+        raise _forbidden(
+            federation_id,
+            f"what the attack `{telling[0]}` finds follows from people's data, and no secret noise "
+            "protects it; leave it out of `attacks`",
         )
 
 
