@@ -9,8 +9,9 @@ from fedaudit.reports.document.sweep_document import SweepEpsilonSection, SweepS
 from fedaudit.sweeps.sweep_costs import SweepCosts
 
 _AS_BOOKED = (
-    "of all {cells} cells together{at_delta}, as they had booked it {when}, "
-    "and of the data that pay most where cells ran on several; cells that are tried again add to it"
+    "of all {cells} cells together{at_delta}, as they had booked it {when}; files are taken to be "
+    "about the same people, and of made-up data those that pay most count; cells that are tried "
+    "again add to it"
 )
 
 

@@ -168,6 +168,19 @@ def test_an_epsilon_whose_delta_gives_somebody_away_is_no_evidence(material, fig
     assert outcome(report, figure=figure, allow_conditional=True, allow_heuristic=True) == expected
 
 
+def test_a_gate_says_that_it_looked_at_models_which_do_not_leave(material):
+    report = assemble(material(FIXED))
+    gates = [
+        Gate(figure=name, op="le", value=1e9, allow_degenerate=True, allow_simulation=True)
+        for name in ("validation_loss", "demographic_parity_difference", "log_ratio_max")
+    ]
+    told = "of models that held-out clients made of their own rows (fine-tuning)"
+    assert not any(told in found["reason"] for found in evaluate(gates, report))
+    report["utility"]["method"] = {"kind": "fine-tuning", "personalised": "x", "sent": "updates"}
+    said = [told in found["reason"] for found in evaluate(gates, report)]
+    assert said == [True, True, False]
+
+
 def test_a_report_of_before_the_figure_lacks_it(material):
     report = assemble(material())
     del report["fairness"][0]["metrics"]["equalized_odds_ratio"]
