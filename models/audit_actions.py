@@ -9,6 +9,8 @@ AuditAction = Literal[
     "experiment.submitted",
     "experiment.retried",
     "experiment.cancelled",
+    "experiment.attacked",
+    "attacks.cancelled",
     "federation.registered",
     "federation.removed",
     "federation.erased",
