@@ -318,7 +318,7 @@ class RunLoop:
         watch = LeasedAttacks(self._context, self._lease, self._writer, experiment)
         attacked = AttackedRun(experiment.run, result, self._context.device)
         with span("fedaudit.attacks", {"fedaudit.experiment_id": experiment.id}):
-            return carry_out(attacked, watch=watch)
+            return list(carry_out(attacked, watch=watch))
 
     def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:
         """Ends an experiment without a report; interrupted rounds are entered in its ledger."""
