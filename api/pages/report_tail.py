@@ -12,6 +12,7 @@ from api.pages.spec_form.sheet import new_once
 from api.pages.templates import fragment
 from api.schemas.attack_bodies import AttackList
 from api.schemas.sign_offs import SignOffList
+from api.services.attacks.judged_reports import judged_document
 from api.services.base.lookups import find_report
 from api.services.reports.sign_offs import sign_offs_of
 from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
@@ -47,7 +48,7 @@ def report_tail(
         once=new_once(),
         sign_offs=found,
         report_hash=report.report_hash,
-        concerns=concerns_of(report.document),
+        concerns=concerns_of(judged_document(session, report)),
         concern_words=CONCERN_WORDS,
         draft=draft or {},
         fault=fault,

@@ -12,9 +12,10 @@ from api.pages.report_csv import report_csv
 from api.pages.report_filters import asked_for, whole_days
 from api.pages.session import LedgerVisitor, ReportsVisitor
 from api.pages.templates import page
+from api.services.attacks.judged_reports import find_judged
 from api.services.attacks.stored_attacks import attack_file, file_response
 from api.services.audit_log.ledger_exports import note_export
-from api.services.base.lookups import find_experiment, find_report
+from api.services.base.lookups import find_experiment
 from api.services.reports.bundles import bundle_of
 from api.shared.resources import Shared
 from fedaudit.reports.readings.reading_choice import READINGS, reading
@@ -35,7 +36,7 @@ def reading_file(
     if chosen is None or name not in READINGS or chosen not in forms_of(READINGS[name]):
         raise not_found("file")
     with resources.database.read() as session:
-        document = find_report(session, visitor.caller, experiment_id).document
+        document = find_judged(session, visitor.caller, experiment_id)
     return Response(
         written(reading(document, name), chosen),
         media_type=MEDIA_TYPES[chosen],

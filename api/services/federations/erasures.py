@@ -118,8 +118,8 @@ def _refuse(
         raise ProblemError(
             409,
             "conflict",
-            f"{len(needing)} experiments, attacks or audits that have not ended need the federation or a "
-            "model of it; cancel them, or wait for their end, and ask again",
+            f"{len(needing)} experiments, attacks or audits that have not ended need the "
+            "federation or a model of it; cancel them, or wait for their end, and ask again",
             needed_by=needing[:_SHOWN],
         )
     unsigned = [

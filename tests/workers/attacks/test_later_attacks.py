@@ -1,0 +1,188 @@
+"""Attacks on a run whose report is signed: beside it, and as binding as an attack of its spec."""
+
+import pytest
+from celery.worker import state as celery_state
+
+import workers.attacks.attack_watch
+from fedaudit.ledger.envelope import Envelope
+from fedaudit.reports.later.later_statement import statement_in, statement_of
+from tests.api.service import Api, spec
+from tests.attacks.doubles import ALARM, ATTACK, Looks
+from tests.workers.attacks.attacked_service import (
+    ask,
+    attack_later,
+    events_of,
+    later_of,
+    report_of,
+    work,
+    work_later,
+)
+
+BOUND = {"figure": "leakage_max", "op": "le", "value": 1e9}
+ALLOWED = {"allow_heuristic": True, "allow_conditional": True, "allow_simulation": True}
+QUIET = spec(training={"rounds": 3}, gates=[{**BOUND, **ALLOWED}])
+
+
+@pytest.fixture
+def ended(api: Api, looks: Looks) -> str:
+    """The id of a run that has succeeded, without attacks."""
+    id_: str = api.submit(QUIET)["id"]
+    work(api, id_)
+    return id_
+
+
+def test_a_finished_run_is_repeated_and_attacked_beside_its_report(
+    api: Api, looks: Looks, ended: str
+) -> None:
+    before = report_of(api, ended)
+    found = attack_later(api, ended, ATTACK)
+    assert (found["status"], found["number"], found["basis"]) == ("succeeded", 1, "repeated")
+    [attacked] = looks.looked
+    assert attacked.run.ledger.head.hex() == before["integrity"]["chain_head"]
+    assert report_of(api, ended) == before
+    [attack] = found["items"]
+    assert attack["section"]["status"] == "done"
+    [file] = attack["files"]
+    assert api.get(file["href"]).content.startswith(b"largest")
+    reader = api.key_with("reports:read", "experiments:read")
+    assert api.get(file["href"], key=reader).status_code == 403
+    assert api.get("/v1/audit-log?action=ledger.exported").json()["items"]
+    [entry] = api.get("/v1/audit-log?action=experiment.attacked").json()["items"]
+    assert entry["details"]["kinds"] == ["cluster-membership"]
+    body = api.get(f"/v1/experiments/{ended}").json()
+    assert (body["alarms"], body["gate_outcome"]) == (0, "pass")
+    # The same of a run whose spec asked for it.
+    asked = api.submit({**QUIET, "name": "asked", "attacks": [ATTACK]})["id"]
+    work(api, asked)
+    assert report_of(api, asked)["attacks"] == [attack["section"]]
+
+
+def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(
+    api: Api, looks: Looks, ended: str
+) -> None:
+    webhook = api.post(
+        "/v1/webhooks",
+        json={"url": "http://127.0.0.1:9/", "events": ["alarm.raised", "gate.failed"]},
+    ).json()
+    looks.alarm = ALARM
+    assert attack_later(api, ended, ATTACK)["alarms"] == 1
+    looks.alarm = None
+    # Whoever tries again until nothing is found has not won.
+    assert attack_later(api, ended, ATTACK)["alarms"] == 0
+    body = api.get(f"/v1/experiments/{ended}").json()
+    assert (body["alarms"], body["gate_outcome"]) == (1, "insufficient_evidence")
+    assert [one["id"] for one in api.get("/v1/experiments?alarm=true").json()["items"]] == [ended]
+    assert events_of(api, ended).count("alarm.raised") == 1
+    told = api.get(f"/v1/webhooks/{webhook['id']}/deliveries").json()["items"]
+    assert sorted(one["event"] for one in told) == ["alarm.raised", "gate.failed"]
+    judged = api.post("/v1/gates/evaluations", json={"experiment_id": ended}).json()
+    assert judged["outcome"] == "insufficient_evidence"
+    [listed] = api.get("/v1/reports").json()["items"]
+    assert listed["verdict"].startswith("No")
+    signer = api.key_with("reports:sign")
+    unnoted = api.post(
+        f"/v1/experiments/{ended}/sign-offs", json={"decision": "approved"}, key=signer
+    )
+    assert unnoted.status_code == 403  # the key names nobody
+    checks = api.get(f"/v1/experiments/{ended}/report/verification").json()["checks"]
+    assert [one for one in checks if one["outcome"] == "fail"] == []
+
+
+def test_statements_are_signed_and_each_names_the_one_before(
+    api: Api, looks: Looks, ended: str
+) -> None:
+    first, second = (attack_later(api, ended, ATTACK) for _ in range(2))
+    envelopes = [Envelope.from_dict(one["envelope"]) for one in (first, second)]
+    statements = [statement_in(envelope) for envelope in envelopes]
+    assert [one.number for one, _ in statements] == [1, 2]
+    assert statements[0][1] == statements[0][0].report_hash == first["report_hash"]
+    assert statements[1][1] != statements[0][1]
+    assert statement_of(statements[0][0].fields()) == statements[0][0]
+    checks = api.get(f"/v1/experiments/{ended}/report/verification").json()["checks"]
+    assert "later_attacks.chain" in {one["name"] for one in checks if one["outcome"] == "pass"}
+
+
+def test_a_run_that_comes_out_otherwise_is_not_attacked(
+    api: Api, looks: Looks, ended: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As another backend would: the last bits of the losses differ.
+    repeat = workers.attacks.attacked_experiment.new_run
+
+    def otherwise(cell, **options):  # type: ignore[no-untyped-def]
+        changed = cell.spec.model_copy(update={"seed": cell.spec.seed + 1})
+        return repeat(type(cell)(changed, cell.federation), **options)
+
+    monkeypatch.setattr(workers.attacks.attacked_experiment, "new_run", otherwise)
+    found = attack_later(api, ended, ATTACK)
+    assert (found["status"], found["status_reason"]) == ("failed", "not-repeated")
+    assert found["status_detail"].startswith("the run could not be repeated exactly: its ledger")
+    assert looks.looked == []
+    assert api.get(f"/v1/experiments/{ended}").json()["alarms"] is None
+    listed = api.get(f"/v1/experiments/{ended}/attacks/later").json()["items"]
+    assert [one["status"] for one in listed] == ["failed"]
+
+
+def test_an_end_that_is_asked_for_hides_nothing(
+    api: Api, looks: Looks, ended: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers.attacks.attack_watch, "_LOOK_SECONDS", 0.0)
+    looks.alarm = ALARM
+    asked = ask(api, ended, ATTACK, ATTACK).json()
+    path = f"/v1/experiments/{ended}/attacks/later/{asked['id']}/cancel"
+
+    def cancel_the_second() -> None:
+        if len(looks.looked) == 2:
+            assert api.post(path).json()["status"] == "cancelling"
+
+    looks.between = cancel_the_second
+    found = work_later(api, asked["id"])
+    assert (found["status"], found["alarms"]) == ("cancelled", 1)
+    assert [one["section"]["status"] for one in found["items"]] == ["done", "not-done"]
+    assert api.get(f"/v1/experiments/{ended}").json()["alarms"] == 1
+    assert api.post(path).status_code == 200
+    # Before a worker has it, nothing was tried.
+    looks.between = lambda: None
+    waiting = ask(api, ended, ATTACK).json()["id"]
+    cancelled = api.post(f"/v1/experiments/{ended}/attacks/later/{waiting}/cancel").json()
+    assert (cancelled["status"], cancelled["items"]) == ("cancelled", [])
+    assert work_later(api, waiting)["status"] == "cancelled"
+
+
+def test_a_worker_that_is_stopped_gives_the_attacks_to_another(
+    api: Api, looks: Looks, ended: str
+) -> None:
+    asked = ask(api, ended, ATTACK).json()["id"]
+    looks.between = lambda: setattr(celery_state, "should_stop", 0)
+    assert work_later(api, asked)["status"] == "running"
+    celery_state.should_stop = None
+    looks.between = lambda: None
+    assert work_later(api, asked)["status"] == "succeeded"
+
+
+def test_what_cannot_be_attacked_is_refused_with_its_reason(
+    api: Api, looks: Looks, ended: str
+) -> None:
+    key = {"headers": {"Idempotency-Key": "once"}}
+    first, again = (ask(api, ended, ATTACK, **key) for _ in range(2))
+    assert first.json()["id"] == again.json()["id"]
+    assert first.headers["location"].endswith(first.json()["id"])
+    other = ask(api, ended, ATTACK)
+    assert (other.status_code, other.json()["attacks_id"]) == (409, first.json()["id"])
+    assert work_later(api, first.json()["id"])["status"] == "succeeded"
+    faulty = ask(api, ended, {**ATTACK, "noise": 1}, {"kind": "other"})
+    assert faulty.status_code == 422
+    assert {one["pointer"] for one in faulty.json()["errors"]} == {
+        "/attacks/0/noise",
+        "/attacks/1/kind",
+    }
+    images = ask(api, ended, {"kind": "gradient-leakage"})
+    assert images.json()["errors"][0]["pointer"] == "/attacks/0/kind"
+    assert ask(api, ended).json()["errors"][0]["pointer"] == "/attacks"
+    waiting = api.submit()["id"]
+    assert "is queued; only one that has succeeded" in ask(api, waiting, ATTACK).json()["detail"]
+    assert ask(api, ended, ATTACK, key=api.key_with("reports:read")).status_code == 403
+    elsewhere = api.key_with("experiments:write", project="elsewhere")
+    assert ask(api, ended, ATTACK, key=elsewhere).status_code == 404
+    missing = f"/v1/experiments/{waiting}/attacks/later/{first.json()['id']}"
+    assert api.get(missing).status_code == 404
+    assert later_of(api, ended, first.json()["id"])["number"] == 1
