@@ -17,6 +17,7 @@ from fedaudit.ledger.chain import ledger_hash
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.reports.document.endings import known_ending
 from fedaudit.reports.later.later_statement import Basis
+from fedaudit.runs.held_out_groups import is_remembered
 from fedaudit.runs.run import Run, cell_ledger_context, new_run, training_subjects
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.round_records import FinalResult
@@ -99,9 +100,10 @@ class AttackedExperiment:
 
     def _as_published(self, run: Run) -> None:
         """Of whom nothing was reported nothing is told now, and counts are rounded as they were."""
-        withheld = self.row.withheld_attributes
-        # Null where it was never decided: then nothing is told of any group.
-        run.withheld = frozenset(self.row.attributes if withheld is None else withheld)
+        if is_remembered(self.cell):
+            withheld = self.row.withheld_attributes
+            # Null of a run before it was decided: then nothing is told of any group.
+            run.withheld = frozenset(self.row.attributes if withheld is None else withheld)
         run.rounding_key = self.context.signing_key.derived_secret(ROUNDING)
 
     def _hypotheses(self) -> NDArray[np.float32]:

@@ -69,6 +69,25 @@ def attack_file_of(
     return file_response(found, f"{experiment_id}-{position}-{name}")
 
 
+@router.get("/experiments/{experiment_id}/attacks/later/{later_id}/{position}/{name}")
+def later_attack_file_of(
+    *,
+    experiment_id: str,
+    later_id: str,
+    position: Annotated[int, Path(ge=0, le=19)],
+    name: Annotated[str, Path(max_length=100)],
+    visitor: LedgerVisitor,
+    resources: Shared,
+) -> Response:
+    """The same of an attack after the report was signed."""
+    found = attack_file(
+        resources, visitor.caller, experiment_id, position=position, name=name, later_id=later_id
+    )
+    form = f"attacks/later/{later_id}/{position}/{name}"
+    note_export(resources, visitor.caller, experiment_id, form)
+    return file_response(found, f"{experiment_id}-{later_id}-{position}-{name}")
+
+
 @router.get("/signing-keys")
 def signing_keys_page(request: Request, visitor: ReportsVisitor, resources: Shared) -> HTMLResponse:
     """The public keys and their ids, to be compared with what another source says."""

@@ -15,6 +15,7 @@ from api.pages.spec_form.sheet import ONCE, is_once
 from api.pages.templates import has_template, page
 from api.schemas.sign_offs import SignOffRequest
 from api.services.attacks.judged_reports import find_judged
+from api.services.attacks.later_bodies import later_list
 from api.services.attacks.stored_attacks import attack_list
 from api.services.base.gone_files import gone_words
 from api.services.base.idempotency import IdempotentRequest
@@ -148,12 +149,19 @@ def _shown(
     draft: dict[str, str] | None = None,
     fault: str | None = None,
 ) -> HTMLResponse:
-    attacks = None
+    attacks = later = None
     if visitor.may("ledger:read"):
         attacks = attack_list(resources, visitor.caller, experiment_id)
+        later = later_list(resources, visitor.caller, experiment_id)
     with resources.database.read() as session:
         tail = report_tail(
-            session, visitor, experiment_id, draft=draft, fault=fault, attacks=attacks
+            session,
+            visitor,
+            experiment_id,
+            draft=draft,
+            fault=fault,
+            attacks=attacks,
+            later=later,
         )
     base = f"/experiments/{experiment_id}"
     links = [

@@ -12,15 +12,14 @@ from api.routers.attacks.attack_results import FILE_RESPONSES
 from api.schemas.attack_bodies import AttacksRequest, LaterAttacksBody, LaterAttacksList
 from api.schemas.base import IdempotencyHeader
 from api.services.attacks.later_attacks import ask_for_attacks, cancel_attacks
-from api.services.attacks.later_bodies import later_body
+from api.services.attacks.later_bodies import later_body, later_list
 from api.services.attacks.stored_attacks import attack_file, file_response
 from api.services.audit_log.ledger_exports import note_export
 from api.services.base.dispatch import dispatch
 from api.services.base.idempotency import IdempotentRequest
-from api.services.base.lookups import find_later_attacks, find_report
+from api.services.base.lookups import find_later_attacks
 from api.shared.resources import Shared
 from api.shared.security import ExperimentsWriter, LedgerReader, ReportsReader
-from models.repositories import LaterAttacksRepository
 
 router = APIRouter(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
 
@@ -75,10 +74,7 @@ def list_later_attacks(
     experiment_id: str, caller: ReportsReader, resources: Shared
 ) -> LaterAttacksList:
     """Every request for attacks after the report was signed, whatever became of it."""
-    with resources.database.read() as session:
-        find_report(session, caller, experiment_id)
-        rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
-        return LaterAttacksList(items=[later_body(resources, session, caller, row) for row in rows])
+    return later_list(resources, caller, experiment_id)
 
 
 @router.get("/later/{later_id}", responses=problems(404))

@@ -3,17 +3,27 @@
 from sqlalchemy.orm import Session
 
 from api.schemas.actors import ActorBody
-from api.schemas.attack_bodies import LaterAttacksBody
+from api.schemas.attack_bodies import LaterAttacksBody, LaterAttacksList
 from api.services.attacks.stored_attacks import attack_bodies, stored_files
 from api.services.base.gone_files import gone_words
+from api.services.base.lookups import find_report
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.attack_files import AttackFile
 from infrastructure.storage import StorageError
+from models.repositories import LaterAttacksRepository
 from models.tables.attacks.later_attacks import LaterAttacks
 
 _NOT_READABLE = "files of attacks are read with the scope ledger:read"
+
+
+def later_list(resources: Resources, caller: Caller, experiment_id: str) -> LaterAttacksList:
+    """Every request, oldest first. Raises ProblemError where the experiment has no report."""
+    with resources.database.read() as session:
+        find_report(session, caller, experiment_id)
+        rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
+        return LaterAttacksList(items=[later_body(resources, session, caller, row) for row in rows])
 
 
 def later_body(

@@ -6,6 +6,7 @@ from celery.worker import state as celery_state
 import workers.attacks.attack_watch
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.reports.later.later_statement import statement_in, statement_of
+from tests.api.people.keys import key_of
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks
 from tests.workers.attacks.attacked_service import (
@@ -79,11 +80,12 @@ def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(
     assert judged["outcome"] == "insufficient_evidence"
     [listed] = api.get("/v1/reports").json()["items"]
     assert listed["verdict"].startswith("No")
-    signer = api.key_with("reports:sign")
-    unnoted = api.post(
-        f"/v1/experiments/{ended}/sign-offs", json={"decision": "approved"}, key=signer
-    )
-    assert unnoted.status_code == 403  # the key names nobody
+    signer = key_of(api, "Ada", "reports:sign")
+    path = f"/v1/experiments/{ended}/sign-offs"
+    assert api.post(path, json={"decision": "approved"}, key=signer).status_code == 422
+    noted = {"decision": "approved", "note": "The alarm is being looked into."}
+    signed = api.post(path, json=noted, key=signer).json()
+    assert "attack-raised-alarm" in signed["concerns"]
     checks = api.get(f"/v1/experiments/{ended}/report/verification").json()["checks"]
     assert [one for one in checks if one["outcome"] == "fail"] == []
 
