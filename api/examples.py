@@ -88,7 +88,9 @@ _EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     GatesRequest: {"experiment_id": "0199c0de-0000-7000-8000-000000000000", "gates": _GATES},
     PolicyRequest: {"description": "Before a model leaves.", "gates": _GATES},
     ProposalRequest: {"path": "incomes.csv", "target": "income"},
-    AttacksRequest: {"attacks": [{"kind": "membership"}, {"kind": "canaries", "count": 1000}]},
+    AttacksRequest: {
+        "attacks": [{"kind": "membership"}, {"kind": "canaries", "unit": "client", "count": 1000}]
+    },
     SignOffRequest: {"decision": "approved", "note": "Read with the data owner."},
     WebhookRequest: {
         "url": "https://hooks.example.org/fedaudit",

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from infrastructure.queue import Queue
-from models.repositories import EventRepository, LaterAttacksRepository
+from models.repositories import EventRepository, LaterAttacksRepository, UnitRepository
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ATTACK
 from workers.context import WorkerContext
@@ -25,6 +25,17 @@ def work_later(api: Api, later_id: str) -> dict[str, Any]:
     assert row is not None
     run_unit(_context(api), row.unit_id)
     return later_of(api, row.experiment_id, later_id)
+
+
+def give_back(api: Api, later_id: str) -> None:
+    """What the sweeper does once the lease of a lost worker has run out."""
+    with api.database.write() as session:
+        row = LaterAttacksRepository(session, api.project_id).get(later_id)
+        assert row is not None
+        units = UnitRepository(session)
+        unit = units.get(row.unit_id)
+        assert unit is not None
+        units.release(unit.id, unit.fence, count_attempt=True)
 
 
 def later_of(api: Api, experiment_id: str, later_id: str) -> dict[str, Any]:

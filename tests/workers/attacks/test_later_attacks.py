@@ -1,11 +1,18 @@
 """Attacks on a run whose report is signed: beside it, and as binding as an attack of its spec."""
 
+import numpy as np
 import pytest
+import safetensors.numpy
 from celery.worker import state as celery_state
 
 import workers.attacks.attack_watch
 from fedaudit.ledger.envelope import Envelope
+from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.reports.later.later_statement import statement_in, statement_of
+from infrastructure.storage import Storage
+from models.repositories import ExpiredFileRepository, LaterAttacksRepository, fail_unit
+from models.values import ReclaimedUnit
+from tests.api.pages.browser import signed_in
 from tests.api.people.keys import key_of
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ALARM, ATTACK, Looks
@@ -13,12 +20,16 @@ from tests.workers.attacks.attacked_service import (
     ask,
     attack_later,
     events_of,
+    give_back,
     later_of,
     report_of,
+    text_of,
     work,
     work_later,
 )
+from workers.lifecycle.expiry import Expiry
 
+CANARIES = {"kind": "canaries", "unit": "client", "count": 10}
 BOUND = {"figure": "leakage_max", "op": "le", "value": 1e9}
 ALLOWED = {"allow_heuristic": True, "allow_conditional": True, "allow_simulation": True}
 QUIET = spec(training={"rounds": 3}, gates=[{**BOUND, **ALLOWED}])
@@ -148,6 +159,93 @@ def test_an_end_that_is_asked_for_hides_nothing(
     cancelled = api.post(f"/v1/experiments/{ended}/attacks/later/{waiting}/cancel").json()
     assert (cancelled["status"], cancelled["items"]) == ("cancelled", [])
     assert work_later(api, waiting)["status"] == "cancelled"
+
+
+def test_attacks_under_which_workers_are_lost_are_carried_out_by_another(
+    api: Api, looks: Looks, ended: str
+) -> None:
+    """A killed process says nothing: its lease runs out, and its unit is taken back."""
+    asked = ask(api, ended, ATTACK).json()["id"]
+
+    def die() -> None:
+        raise SystemExit
+
+    looks.between = die
+    with pytest.raises(SystemExit):
+        work_later(api, asked)
+    give_back(api, asked)
+    looks.between = lambda: None
+    assert work_later(api, asked)["items"][0]["section"]["status"] == "done"
+    # In every attempt: it has failed, and stays on the list.
+    lost = ask(api, ended, ATTACK).json()["id"]
+    with api.database.write() as session:
+        [row] = LaterAttacksRepository(session, api.project_id).list(ended)[1:]
+        taken = ReclaimedUnit(row.unit_id, row.project_id, "cpu", "failed", 3, "worker lost")
+        fail_unit(session, taken, price=leakage)
+    found = later_of(api, ended, lost)
+    assert (found["status"], found["status_reason"]) == ("failed", "worker-lost")
+    assert ask(api, ended, ATTACK).status_code == 202
+
+
+def test_noise_that_cannot_be_drawn_again_leaves_what_is_stored(api: Api, looks: Looks) -> None:
+    central = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}
+    released = spec(
+        privacy={**central, "noise": "release"}, training={"hypotheses": 1, "rounds": 2}, gates=[]
+    )
+    id_ = api.submit(released)["id"]
+    work(api, id_)
+    model = api.get(f"/v1/experiments/{id_}/model").content
+    found = attack_later(api, id_, {"kind": "membership"})
+    assert (found["status"], found["basis"]) == ("succeeded", "stored-model")
+    [attacked] = looks.looked
+    stored = np.concatenate([one.ravel() for one in safetensors.numpy.load(model).values()])
+    assert sorted(attacked.result.hypotheses.ravel()) == sorted(stored)
+    assert attacked.run.ledger.entries == report_of(api, id_)["integrity"]["entries"]
+    with api.database.write() as session:
+        ExpiredFileRepository(session, api.project_id).note(
+            "model", id_, reason="expired", kept_days=1
+        )
+    refused = ask(api, id_, CANARIES, {"kind": "membership"})
+    [fault] = refused.json()["errors"]
+    assert fault["pointer"] == "/attacks/1/kind"
+    assert "cannot be repeated" in fault["message"]
+    assert "expired on" in fault["message"]
+    assert attack_later(api, id_, CANARIES)["basis"] == "companions"
+
+
+def test_people_find_a_later_alarm_on_every_page(api: Api, looks: Looks, ended: str) -> None:
+    signer = key_of(api, "Ada", "reports:sign", "reports:read")
+    allowed = {"decision": "approved", "note": "As it stands."}
+    assert api.post(f"/v1/experiments/{ended}/sign-offs", json=allowed, key=signer).is_success
+    looks.alarm = ALARM
+    later = attack_later(api, ended, ATTACK)["id"]
+    visitor = signed_in(api)
+    assert "1 alarm" in text_of(visitor.get("/"))
+    experiment = text_of(visitor.get(f"/experiments/{ended}"))
+    assert "1 attack raised an alarm" in experiment
+    page = visitor.get(f"/experiments/{ended}/report")
+    text = text_of(page)
+    assert "An attack after the report was signed raised an alarm." in text
+    assert "Gates that are judged otherwise now" in text
+    assert "An attack raised an alarm after this was signed off." in text
+    file = f"/experiments/{ended}/attacks/later/{later}/0/scores.csv"
+    assert f'href="{file}"' in page.text
+    assert visitor.get(file).content.startswith(b"largest")
+    reading = visitor.get(f"/experiments/{ended}/readings/model-card").text
+    assert "ALARM" in reading
+    reader = signed_in(api, "reports:read")
+    assert "scores.csv" not in reader.get(f"/experiments/{ended}/report").text
+
+
+def test_files_of_later_attacks_expire_by_themselves(api: Api, looks: Looks, ended: str) -> None:
+    later = attack_later(api, ended, ATTACK)["id"]
+    [file] = later_of(api, ended, later)["items"][0]["files"]
+    settings = api.settings.model_copy(update={"keep_results_days": 0})
+    Expiry(settings, api.database, Storage(settings.storage_url)).expire()
+    assert api.get(file["href"]).status_code == 410
+    [attack] = later_of(api, ended, later)["items"]
+    assert (attack["files"], attack["section"]["status"]) == ([], "done")
+    assert "expired on" in attack["files_reason"]
 
 
 def test_a_worker_that_is_stopped_gives_the_attacks_to_another(
