@@ -37,6 +37,10 @@ NEEDED = {
 def _needed(method: str, path: str) -> str:
     if path == "/v1/audits/{audit_id}/bundle":
         return "reports:read"  # It has no ledger, and nothing that the report does not say.
+    if method == "POST" and "/attacks" in path:
+        return "experiments:write"
+    if path.endswith(("/attacks/later", "/attacks/later/{later_id}")):
+        return "reports:read"
     confidential = "/privacy-ledger" in path or "/attacks" in path
     if confidential or path.endswith(("/bundle", "/record-table")):
         return "ledger:read"
