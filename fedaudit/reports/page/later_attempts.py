@@ -6,7 +6,7 @@ from typing import Any
 
 from fedaudit.reports.later.judged_later import judged_later
 from fedaudit.reports.later.later_statement import Basis
-from fedaudit.reports.page.attack_tables import ShownAttack, attack_tables
+from fedaudit.reports.page.attack_tables import ShownAttack, attack_tables, false_alarm_chance
 
 BASIS_WORDS: dict[Basis, str] = {
     "repeated": "The run was repeated from its spec, and its ledger came out the same.",
@@ -48,6 +48,8 @@ class LaterAttempts:
     """What the verdict says of releasing the model now; None where the report cannot be judged."""
     gates: Sequence[Mapping[str, Any]]
     """Those that are judged otherwise than in the report."""
+    false_alarm_chance: str | None
+    """Of any alarm, of the report's attacks and of all these."""
 
 
 def later_attempts(
@@ -63,4 +65,5 @@ def later_attempts(
         sum(section.get("alarm") is not None for section in sections),
         (judged.get("verdict_parts") or {}).get("release"),
         [gate for gate in judged["gates"] if gate not in report["gates"]],
+        false_alarm_chance(judged.get("attacks") or []),
     )
