@@ -49,7 +49,7 @@ class EpsilonBudgetRepository(BudgetRows):
         Figures of clients and of records are composed apart, and so are those of clients that are
         told apart otherwise; the largest one is shown: no theorem covers them together.
         """
-        shown = replace(budget, spent=0.0, reserved=0.0)
+        shown = replace(budget, spent=0.0, reserved=0.0, declared=0.0)
         counted = self._counted(federation_id, budget)
         ledgers = self._declared_ledgers(federation_id) if counted else frozenset()
         for whose in _groups(counted):
@@ -145,11 +145,12 @@ class EpsilonBudgetRepository(BudgetRows):
 
         Of what is charged by histories and not by equal compositions. `spent`: None leaves it as it
         is. `price`: None books it whether there is room or not, as for what has happened; otherwise
-        False, and nothing changed, where a budget has no room. True where nothing is held.
+        False, and nothing changed, where a budget has no room, or is passed already. True where
+        nothing is held.
         """
         mine = self.held(experiment_id)
         most = np.minimum(held, _UNBOUNDED)
-        if price is not None and not all(self._has_room(one, most, price) for one in mine):
+        if price is not None and not all(self._bears(one, most, price) for one in mine):
             return False
         values: dict[str, object] = {"curve": most}
         if spent is not None:
@@ -233,6 +234,9 @@ class EpsilonBudgetRepository(BudgetRows):
         """Whether every budget can bear it if this held reservation has another curve."""
         if np.array_equal(curve, _curve(mine)):
             return True
+        return self._bears(mine, curve, price)
+
+    def _bears(self, mine: Reservation, curve: Curve, price: Price) -> bool:
         self._lock(mine.federation_id)
         for budget in self._bounded(mine.federation_id, mine.book):
             counted = [

@@ -18,7 +18,7 @@ from api.http.problems import ProblemError, not_found
 from api.schemas.ledger_bodies import RefusedSubject, ReservationBody
 from api.services.base.subject_names import refuse_erased
 from api.services.ledgers.beforehand import TRIES, Prepared, composes_losses, seen
-from api.services.ledgers.federation_charges import has_room
+from api.services.ledgers.federation_charges import give_back, hold_more
 from api.services.ledgers.ledger_shown import epsilon_bodies, read_event
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
@@ -49,7 +49,6 @@ from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.declared.declared_rounds import DeclaredReservation
 
 LASTS = timedelta(days=1)
-_NO_ROOM = "the budget of the ledger's federation has no room for the round"
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +108,9 @@ def _reserve(  # noqa: PLR0917 in the order of `reserve_round`
         ):
             return None
         answer = _decide(state.terms, before, asked)
-        if answer.admitted and not has_room(resources, session, row, state.terms, answer.held):
-            answer = _none(before, asked, _NO_ROOM)
+        if answer.admitted:
+            why = hold_more(resources, session, row, state.terms, answer.held)
+            answer = answer if why is None else _none(before, asked, why)
         if answer.refused:
             told = AnnouncementRepository(session, caller.project_id)
             told.ledger_round_refused(ledger_id, round_=number)
@@ -210,7 +210,7 @@ def release_round(resources: Resources, caller: Caller, ledger_id: str, number: 
         if state is not None and row.federation_id is not None:
             others = parts.open_reservations(ledger_id, utc_now())
             held = held_by(state.terms, state.histories, others)
-            has_room(resources, session, row, state.terms, held)
+            give_back(resources, session, row, state.terms, held)
 
 
 def held_by(

@@ -8,15 +8,17 @@ owner and none can raise what the owner has set. Whoever reserves locks the cont
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
-from sqlalchemy import ColumnElement, and_, select, update
+from sqlalchemy import ColumnElement, and_, func, select, update
 from sqlalchemy.orm import Session
 
 from models.leakage_terms import LeakageTerms
 from models.repositories.base import ScopedRepository
 from models.repositories.contents.budget_pools import Pool, Sharing
+from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.federations import Content, Federation
 from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
 from models.values import Budget, BudgetFigure, BudgetsAcross
@@ -48,9 +50,9 @@ class BudgetRows(ScopedRepository):
         pools: dict[tuple[object, ...], list[FederationBudget]] = defaultdict(list)
         for row in self._rows(sharing):
             pools[_values(row, _POOL)].append(row)
-        busy = self._busy(sharing)
+        busy, declared = self._busy(sharing), self._declared(sharing)
         return [
-            budget
+            replace(budget, declared=_of_clients(declared[key], budget.unit_key))
             for key, rows in pools.items()
             for budget in Pool(rows, sharing).budgets(busy[key])
         ]
@@ -143,6 +145,20 @@ class BudgetRows(ScopedRepository):
             found[tuple(pool)].add(unit_key)
         return found
 
+    def _declared(self, sharing: Sharing) -> defaultdict[tuple[object, ...], dict[str, float]]:
+        """By pool and key of the clients, what ledgers of trainings elsewhere spent of sums."""
+        columns = [Reservation.__table__.c[name] for name in (*_POOL, "unit_key")]
+        rows = self.session.execute(
+            select(*columns, func.sum(Reservation.spent))
+            .join(DeclaredLedger, DeclaredLedger.id == Reservation.experiment_id)
+            .where(Reservation.federation_id.in_(sharing.ids))
+            .group_by(*columns)
+        )
+        found: defaultdict[tuple[object, ...], dict[str, float]] = defaultdict(dict)
+        for *pool, unit_key, spent in rows:
+            found[tuple(pool)][unit_key] = spent
+        return found
+
     def _pool(self, key: dict[str, object]) -> Pool:
         """All that counts together with a budget of this project."""
         sharing = self._sharing(str(key["federation_id"]))
@@ -201,6 +217,11 @@ def counts_together(across: BudgetsAcross) -> bool:
 def of_figure(budgets: Iterable[Budget], book: str, figure: BudgetFigure) -> list[Budget]:
     """Those of one book and figure."""
     return [one for one in budgets if (one.book, one.figure) == (book, figure)]
+
+
+def _of_clients(amounts: Mapping[str, float], unit_key: str | None) -> float:
+    """What counts for the clients of a key: theirs, and nobody's in particular."""
+    return sum(amount for key, amount in amounts.items() if key in (unit_key or "", ""))
 
 
 def check_amount(field: str, amount: float) -> None:
