@@ -1,4 +1,4 @@
-"""A ledger of metric privacy: the leakage that its federation's budget counts, and what it shows."""
+"""A ledger of metric privacy: what its federation's budget counts of it, and what it shows."""
 
 from typing import Any
 
