@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sqlalchemy import select, update
 
 from models.epsilon_costs import EpsilonCost, EpsilonRefusal, Shortage
-from models.repositories.contents.budget_pools import ROUNDING
+from models.repositories.contents.budget_pools import ROUNDING, Sharing
 from models.repositories.contents.budget_rows import (
     HELD,
     SETTLED,
@@ -254,19 +254,24 @@ class EpsilonBudgetRepository(BudgetRows):
         """The reservations that a budget counts: one of each experiment that it can count, of every
         project whose spending counts."""
         sharing = self._sharing(federation_id)
-        rows = self._all(
+        rows = [] if sharing is None else self._of_epsilon(sharing, budget, counts_for(budget))
+        rows = [one for one in rows if _agree(budget.for_clients, one.unit_key)]
+        # The observer that the budget names comes last, and so takes the other one's place.
+        rows.sort(key=lambda one: (one.experiment_id, -counts_for(budget).index(one.observer)))
+        return list({one.experiment_id: one for one in rows}.values())
+
+    def _of_epsilon(
+        self, sharing: Sharing, budget: Budget, observers: Sequence[str]
+    ) -> list[Reservation]:
+        return self._all(
             select(Reservation).where(
-                Reservation.federation_id.in_(() if sharing is None else sharing.ids),
+                Reservation.federation_id.in_(sharing.ids),
                 Reservation.book == budget.book,
                 Reservation.figure == _FIGURE,
                 Reservation.adjacency == budget.adjacency,
-                Reservation.observer.in_(counts_for(budget)),
+                Reservation.observer.in_(observers),
             )
         )
-        # The observer that the budget names comes last, and so takes the other one's place.
-        rows = [one for one in rows if _agree(budget.for_clients, one.unit_key)]
-        rows.sort(key=lambda one: (one.experiment_id, -counts_for(budget).index(one.observer)))
-        return list({one.experiment_id: one for one in rows}.values())
 
     def _declared_ledgers(self, federation_id: str) -> frozenset[str]:
         """Those that draw on this content, of every project whose spending counts."""
