@@ -188,6 +188,9 @@ def _outcome(experiment: Mapping[str, Any]) -> ExitCode:
         ended = {"cancelled": "was cancelled"}.get(experiment["status"], experiment["status"])
         say(f"fedaudit: the experiment {ended} ({reason})")
         return ExitCode.FAILED
+    if alarms := experiment["alarms"]:
+        say(f"{alarms} of its attacks raised an alarm; see fedaudit report {experiment['id']}")
+        return ExitCode.FAILED
     outcome = experiment["gate_outcome"]
     if outcome not in (None, "pass"):
         say(f"its gates: {outcome.replace('_', ' ')}; see fedaudit gate {experiment['id']}")

@@ -25,7 +25,7 @@ from fedaudit.reports.document.outcome_words import favourable_words, for_reader
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.participation import participation_label
 from fedaudit.reports.document.verdict_parts import PART_TITLES
-from fedaudit.reports.page.attack_tables import attack_tables
+from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.verdict.worst_off import headline_metric
@@ -67,6 +67,7 @@ def render(
             charts=charts_of(shown, series),
             tables=fairness_tables(shown["fairness"]),
             attacks=attack_tables(shown.get("attacks") or []),
+            false_alarm_chance=false_alarm_chance(shown.get("attacks") or []),
             links=links,
             tail=tail,
         )
