@@ -27,6 +27,8 @@ AuditAction = Literal[
     "webhook.changed",
     "webhook.secret-rotated",
     "webhook.deleted",
+    "webhook.secrets-encrypted",
+    "signing-key.compromised",
     "ledger.opened",
     "ledger.exported",
     "audit.queued",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, exists, func, or_, select, update
+from sqlalchemy import delete, exists, func, literal, or_, select, tuple_, update
 
 from models.clock import utc_now
 from models.person import Actor
@@ -26,6 +26,7 @@ from models.tables.rounds import Round
 from models.tables.units import Unit
 from models.tables.uploads.artifacts import Artifact
 from models.tables.uploads.pending_uploads import PendingUpload
+from models.values import Cursor, Page
 
 _ENDED = ("cancelled", "succeeded", "failed")
 
@@ -59,6 +60,35 @@ class ErasureRepository(ScopedRepository):
         """The federation's last one."""
         mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
         return self._one(mine.order_by(Erasure.number.desc()).limit(1))
+
+    def get(self, federation_id: str, number: int) -> Erasure | None:
+        """One of a federation's."""
+        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
+        return self._one(mine.where(Erasure.number == number))
+
+    def of(self, federation_id: str) -> Sequence[Erasure]:
+        """All of a federation's, newest first."""
+        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
+        return self._all(mine.order_by(Erasure.number.desc()))
+
+    def page(self, *, cursor: Cursor | None, limit: int) -> Page[tuple[Erasure, str]]:
+        """Newest first, with the names of their federations; the cursor is (requested_at,
+        federation_id, number)."""
+        columns = table_of(Erasure).c
+        key = (columns.requested_at, columns.federation_id, columns.number)
+        statement = (
+            select(Erasure, Federation.name)
+            .join(Federation, Federation.id == columns.federation_id)
+            .where(columns.project_id == self.project_id)
+            .order_by(*(one.desc() for one in key))
+        )
+        if cursor is not None:
+            before = (literal(value, one.type) for value, one in zip(cursor, key, strict=True))
+            statement = statement.where(tuple_(*key) < tuple_(*before))
+        items = [(row, name) for row, name in self.session.execute(statement.limit(limit + 1))]
+        last = items[limit - 1][0] if len(items) > limit else None
+        more = None if last is None else (last.requested_at, last.federation_id, last.number)
+        return Page(items[:limit], more)
 
     def pending(self, federation_id: str) -> bool:
         """Whether one is not done yet."""

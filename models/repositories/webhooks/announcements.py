@@ -63,6 +63,10 @@ class AnnouncementRepository(ScopedRepository):
         """`ledger.round_refused`: a round of a training run elsewhere was not admitted in full."""
         self._tell("ledger.round_refused", {"ledger_id": ledger_id, "round": round_})
 
+    def erasure_completed(self, federation_id: str, *, number: int) -> None:
+        """`erasure.completed`: names and files are gone, and the receipt is signed."""
+        self._tell("erasure.completed", {"federation_id": federation_id, "number": number})
+
     def tells(self, event: WebhookEvent) -> bool:
         """Whether anybody has subscribed: finding out what to tell may be costly."""
         return any(event in one.events for one in self._enabled(lock=False))
