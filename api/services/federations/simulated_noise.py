@@ -1,5 +1,7 @@
 """Whether a federation admits runs whose noise is not secret, and what such runs do to budgets."""
 
+from collections.abc import Sequence
+
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
@@ -9,6 +11,7 @@ from api.services.federations.near_copy_warnings import near_copy_warnings
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.privacy import Noise
 from models.repositories import FederationRepository, SettingChangeRepository
 from models.tables.federations import Federation
@@ -71,12 +74,31 @@ def refuse_what_is_not_secret(
             "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
             "privacy.noise to `release`",
         )
-    telling = [attack.kind for attack in planned.spec.attacks if attack.tells_of_people]
+    _refuse_telling(federation_id, planned.spec.attacks)
+
+
+def refuse_attacks_that_tell(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    attacks: Sequence[AttackSpec],
+    *,
+    across: BudgetsAcross,
+) -> None:
+    """The same of attacks that are asked for after a run; in the caller's write transaction."""
+    federations = FederationRepository(session, project_id, across=across)
+    federations.lock(federation_id)
+    if federations.forbids_simulation(federation_id):
+        _refuse_telling(federation_id, attacks)
+
+
+def _refuse_telling(federation_id: str, attacks: Sequence[AttackSpec]) -> None:
+    telling = [attack for attack in attacks if attack.tells_of_people]
     if telling:
         raise _forbidden(
             federation_id,
-            f"what the attack `{telling[0]}` finds follows from people's data, and no secret noise "
-            "protects it; leave it out of `attacks`",
+            f"what the attack `{telling[0].kind}` finds follows from people's data, and no secret "
+            "noise protects it; leave it out of `attacks`",
         )
 
 

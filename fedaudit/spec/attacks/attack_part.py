@@ -31,6 +31,11 @@ class AttackPart(SpecPart):
     """Whether what it finds follows from people's data, which no noise then protects. One that
     finds out about the noise alone has to say so."""
 
+    @property
+    @abstractmethod
+    def needs_hypotheses(self) -> bool:
+        """Whether it attacks what the run itself has trained, rather than runs beside it alone."""
+
     @abstractmethod
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """Every fault between the attack and the rest of the spec, with its field and the remedy.
