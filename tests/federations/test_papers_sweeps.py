@@ -54,5 +54,5 @@ def test_every_sweep_can_be_asked_for_and_its_costs_projected(
 def test_every_sweep_has_its_table_and_is_named_in_the_docs() -> None:
     stems = [path.stem for path in FILES]
     documentation = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    assert sorted(TABLES) == stems
+    assert set(TABLES) == set(stems)
     assert [stem for stem in stems if f"{stem}.yaml" not in documentation] == []
