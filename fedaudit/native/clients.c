@@ -67,7 +67,7 @@ INLINE void cells_of(int64_t *cells, int64_t first, int64_t used, int64_t client
 /* The hypothesis with the smallest mean loss on each lane's rows. */
 INLINE void choose(Room *room, const Network *net, int64_t k, int64_t rows, int64_t *chosen)
 {
-    float smallest[LANES] = {0};
+    float smallest[LANES] = {0}, which[LANES] = {0};
     for (int64_t j = 0; j < k; j++) {
         forward(net, room->theta + j * net->parameters * LANES, &room->lanes, room->between, rows);
         const float *outputs = room->between[net->layers - 1][0];
@@ -79,12 +79,13 @@ INLINE void choose(Room *room, const Network *net, int64_t k, int64_t rows, int6
         fold_float(room->products, rows);
         for (int64_t l = 0; l < LANES; l++) {
             float loss = without_nan_float(room->products[l]) / room->lanes.count[l];
-            if (j == 0 || loss < smallest[l]) {
-                smallest[l] = loss;
-                chosen[l] = j;
-            }
+            int taken = j == 0 || loss < smallest[l];
+            smallest[l] = taken ? loss : smallest[l];
+            which[l] = taken ? (float)j : which[l];
         }
     }
+    for (int64_t l = 0; l < LANES; l++)
+        chosen[l] = (int64_t)which[l];
 }
 
 /* The gradient of each lane's loss at its own parameters. */
@@ -203,25 +204,61 @@ KERNEL int64_t fedaudit_learn(int64_t layers, const int64_t *sizes, int64_t inte
     return 0;
 }
 
-/* Each row's loss under each hypothesis, in double precision and 0 on padding, and their sums. */
-INLINE void measure(Room *room, const Network *net, int64_t k, int64_t rows)
+/* Each row's loss under each hypothesis, in double precision and 0 on padding, and their sums.
+   Only the first `real` rows are computed: no lane has more. */
+INLINE void measure(Room *room, const Network *net, int64_t k, int64_t rows, int64_t real)
 {
     double folded[MAX_ROWS * LANES];
+    for (int64_t at = real * LANES; at < rows * LANES; at++)
+        room->products[at] = 0.0f;
     for (int64_t j = 0; j < k; j++) {
         float *outputs = room->outputs + j * rows * LANES;
         double *values = room->values + j * rows * LANES;
-        forward(net, room->theta + j * net->parameters * LANES, &room->lanes, room->between, rows);
+        forward(net, room->theta + j * net->parameters * LANES, &room->lanes, room->between, real);
         const float *found = room->between[net->layers - 1][0];
-        for (int64_t at = 0; at < rows * LANES; at++) {
+        for (int64_t at = 0; at < real * LANES; at++) {
             float residual = found[at] - room->lanes.target[at];
             float value = residual * residual;
             outputs[at] = found[at];
-            values[at] = room->lanes.mask[at] > 0.0f ? (double)value : 0.0;
-            folded[at] = values[at];
+            room->products[at] = room->lanes.mask[at] > 0.0f ? value : 0.0f;
         }
+        for (int64_t at = 0; at < rows * LANES; at++)
+            folded[at] = values[at] = (double)room->products[at];
         fold_double(folded, rows, LANES);
         for (int64_t l = 0; l < LANES; l++)
             room->sums[j * LANES + l] = without_nan(folded[l]);
+    }
+}
+
+/* A row's value and prediction by the hypothesis that is best on its client's other rows. Numbers of
+   one width at a time, so that a compiler takes many at once. */
+INLINE void take_best(const Room *room, int64_t k, int64_t rows, int64_t r, double *own,
+                      float *predicted)
+{
+    double best[LANES], which[LANES];
+    float narrow[LANES];
+    for (int64_t l = 0; l < LANES; l++) {
+        double value = room->values[r * LANES + l];
+        best[l] = without_nan(room->sums[l] - value);
+        own[l] = value;
+        which[l] = 0.0;
+    }
+    for (int64_t j = 1; j < k; j++) {
+        const double *value = room->values + (j * rows + r) * LANES;
+        for (int64_t l = 0; l < LANES; l++) {
+            double others = without_nan(room->sums[j * LANES + l] - value[l]);
+            int taken = others < best[l];
+            best[l] = taken ? others : best[l];
+            own[l] = taken ? value[l] : own[l];
+            which[l] = taken ? (double)j : which[l];
+        }
+    }
+    for (int64_t l = 0; l < LANES; l++)
+        narrow[l] = (float)which[l];
+    for (int64_t j = 0; j < k; j++) {
+        const float *output = room->outputs + (j * rows + r) * LANES;
+        for (int64_t l = 0; l < LANES; l++)
+            predicted[l] = narrow[l] == (float)j ? output[l] : predicted[l];
     }
 }
 
@@ -229,7 +266,7 @@ INLINE void measure(Room *room, const Network *net, int64_t k, int64_t rows)
 
    largest [cells]: the hypothesis of clients with one row. Writes the losses of each client, with
    the smallest hypothesis and with the rows' own, [cells][clients]; their means [cells]; and
-   predictions [cells][clients][rows]. Returns 0, or -1 without memory. */
+   predictions [cells][clients][rows], 0 on padding. Returns 0, or -1 without memory. */
 KERNEL int64_t fedaudit_evaluate(int64_t layers, const int64_t *sizes, int64_t intercept,
                                  int64_t parameters, const float *packed, const float *count,
                                  int64_t stride, int64_t rows, const float *theta, int64_t k,
@@ -243,7 +280,7 @@ KERNEL int64_t fedaudit_evaluate(int64_t layers, const int64_t *sizes, int64_t i
     Room *room = enter(&net, k, rows);
     if (room == NULL)
         return -1;
-    double best[LANES] = {0}, own[MAX_ROWS * LANES];
+    double own[MAX_ROWS * LANES];
     float predicted[MAX_ROWS * LANES];
     for (int64_t first = 0; first < cells * clients; first += LANES) {
         int64_t used = cells * clients - first < LANES ? cells * clients - first : LANES;
@@ -251,26 +288,22 @@ KERNEL int64_t fedaudit_evaluate(int64_t layers, const int64_t *sizes, int64_t i
         cells_of(of, first, used, clients);
         take_lanes(&room->lanes, &from, columns + first, used);
         take_hypotheses(room->theta, theta, k * parameters, of);
-        measure(room, &net, k, rows);
-        for (int64_t r = 0; r < rows; r++) {
-            for (int64_t j = 0; j < k; j++) {
-                const double *value = room->values + (j * rows + r) * LANES;
-                const float *output = room->outputs + (j * rows + r) * LANES;
-                for (int64_t l = 0; l < LANES; l++) {
-                    double others = without_nan(room->sums[j * LANES + l] - value[l]);
-                    int taken = j == 0 || others < best[l];
-                    best[l] = taken ? others : best[l];
-                    own[r * LANES + l] = taken ? value[l] : own[r * LANES + l];
-                    predicted[r * LANES + l] = taken ? output[l] : predicted[r * LANES + l];
-                }
-            }
-            for (int64_t l = 0; l < LANES; l++)
-                if (k > 1 && room->lanes.count[l] == 1.0f) {
-                    int64_t at = (largest[of[l]] * rows + r) * LANES + l;
-                    own[r * LANES + l] = room->values[at];
-                    predicted[r * LANES + l] = room->outputs[at];
-                }
+        int64_t real = 1;
+        for (int64_t l = 0; l < LANES; l++)
+            real = (int64_t)room->lanes.count[l] > real ? (int64_t)room->lanes.count[l] : real;
+        measure(room, &net, k, rows, real);
+        for (int64_t r = 0; r < real; r++)
+            take_best(room, k, rows, r, own + r * LANES, predicted + r * LANES);
+        for (int64_t at = real * LANES; at < rows * LANES; at++) {
+            own[at] = 0.0;
+            predicted[at] = 0.0f;
         }
+        for (int64_t l = 0; l < LANES; l++)
+            if (k > 1 && room->lanes.count[l] == 1.0f) {
+                int64_t at = largest[of[l]] * rows * LANES + l;
+                own[l] = room->values[at];
+                predicted[l] = room->outputs[at];
+            }
         for (int64_t l = 0; l < used; l++)
             for (int64_t r = 0; r < rows; r++)
                 predictions[(first + l) * rows + r] = predicted[r * LANES + l];

@@ -80,8 +80,8 @@ INLINE void find_nearest(const Round *of, const float *centroids, int64_t *neare
 {
     for (int64_t first = 0; first < of->clients; first += LANES) {
         const float *block = of->columns + first * of->n;
-        float smallest[LANES] = {0};
-        int64_t found[LANES] = {0};
+        float smallest[LANES] = {0}, which[LANES] = {0};
+        int64_t found[LANES];
         for (int64_t j = 0; j < of->k; j++) {
             for (int64_t p = 0; p < of->n; p++)
                 for (int64_t l = 0; l < LANES; l++) {
@@ -94,9 +94,11 @@ INLINE void find_nearest(const Round *of, const float *centroids, int64_t *neare
                 int taken = j == 0 || square < smallest[l] ||
                             (square != square && smallest[l] == smallest[l]);
                 smallest[l] = taken ? square : smallest[l];
-                found[l] = taken ? j : found[l];
+                which[l] = taken ? (float)j : which[l];
             }
         }
+        for (int64_t l = 0; l < LANES; l++)
+            found[l] = (int64_t)which[l];
         int64_t left = of->clients - first;
         memcpy(nearest + first, found, (left < LANES ? left : LANES) * sizeof(int64_t));
     }
