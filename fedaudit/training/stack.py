@@ -151,7 +151,8 @@ class Stack:
             allowed = np.ones(clients.shape, np.bool_) if block.drawn is None else block.drawn[step]
         else:
             allowed = np.ones(clients.shape, dtype=np.bool_)
-            for row, position in enumerate(self._running):
+            bounded = any(cap is not None for cap in self._caps)
+            for row, position in enumerate(self._running if bounded else ()):
                 allowed[row] = self._admit(position, uses[row], clients[row])
         return Cohort(
             rounds=block.rounds[step],
