@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from api.http.bodies import JsonBody, validated
 from api.openapi import problems, request_body
 from api.schemas.gates import GatesEvaluation, GatesRequest
+from api.services.attacks.judged_reports import judged_document
 from api.services.base.lookups import find_experiment, find_gate_policy
 from api.services.ledgers.ledger_evidence import report_of
 from api.shared.resources import Resources, Shared
@@ -76,4 +77,4 @@ def _evaluated(
     report = ReportRepository(session, caller.project_id).get(experiment.id)
     if report is None:
         return without_report(gates, f"the experiment has no report: it is {experiment.status}")
-    return evaluate(gates, report.document)
+    return evaluate(gates, judged_document(session, report))

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, known_guarantee_kind
 from fedaudit.reports.document.attacks.raised_alarms import alarm_words, raised_alarms
-from fedaudit.reports.document.guarantee_facts import condition_of, is_in_force
+from fedaudit.reports.document.guarantee_facts import beyond_radius, condition_of, is_in_force
 from fedaudit.reports.document.usefulness import is_compared, why_not_useful
 from fedaudit.spec.gate_figures import GateFigure, Proof
 from fedaudit.spec.gates import Gate
@@ -37,7 +37,8 @@ def doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | No
         case "none":
             return "there is no guarantee, so the figure bounds nothing"
         case "declared":
-            return None  # `declared_doubt` has asked
+            # `declared_doubt` has asked for the trainer's word; this asks what its word bounds.
+            return _beyond_radius(gate, report)
         case "heuristic":
             return _not_in_force(gate, report) or _heuristic(gate, figure)
         case "formal":
@@ -134,6 +135,19 @@ def _not_in_force(gate: Gate, report: Mapping[str, Any]) -> str | None:
     return (
         "the noise was simulated, so the guarantee is not in force and this run protects nobody; "
         "use `noise: release`, or set allow_simulation for research"
+    )
+
+
+def _beyond_radius(gate: Gate, report: Mapping[str, Any]) -> str | None:
+    """Why a declared leakage bounds some datasets only, by its own figures."""
+    if gate.figure not in ("leakage_max", "leakage_median") or gate.allow_conditional:
+        return None
+    why = beyond_radius(report["privacy"])
+    if why is None:
+        return None
+    return (
+        f"{why}; use a gate on log_ratio_max, which needs a fixed radius and a clip, or set "
+        "allow_conditional"
     )
 
 

@@ -28,6 +28,11 @@ class AttackPart(SpecPart):
     question: ClassVar[str]
     """Its name and what it asks, as a title for people."""
 
+    @property
+    @abstractmethod
+    def needs_hypotheses(self) -> bool:
+        """Whether it attacks what the run itself has trained, rather than runs beside it alone."""
+
     @abstractmethod
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """Every fault between the attack and the rest of the spec, with its field and the remedy.

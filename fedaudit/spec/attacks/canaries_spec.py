@@ -30,6 +30,11 @@ class CanariesSpec(AttackPart):
     significance: Annotated[float, Field(gt=0, le=0.05)] = 0.01
     """The chance of a bound above the truth, over all bounds of the attack together."""
 
+    @property
+    def needs_hypotheses(self) -> bool:
+        """See `AttackPart`."""
+        return False
+
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """See `AttackPart`."""
         privacy, method = attacked.privacy, attacked.training.method

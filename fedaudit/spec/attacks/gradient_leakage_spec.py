@@ -85,6 +85,17 @@ class GradientLeakageSpec(AttackPart):
             case _:
                 assert_never(self.method)
 
+    @property
+    def needs_hypotheses(self) -> bool:
+        """See `AttackPart`."""
+        match self.hypothesis:
+            case "initial":
+                return False
+            case "trained":
+                return True
+            case _:
+                assert_never(self.hypothesis)
+
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """See `AttackPart`."""
         yield from self._check_itself(pointer)

@@ -80,6 +80,14 @@ def test_other_mechanisms_are_refused() -> None:
     assert "protected by gaussian-local" in found["/attacks/2/kind"]
 
 
+@pytest.mark.parametrize("method", ["q-ffl", "local-only"])
+def test_methods_whose_clients_send_no_plain_updates_are_refused(method: str) -> None:
+    plain = small_cell(privacy={"mechanism": "none"}).spec
+    training = plain.training.model_dump() | {"method": {"kind": method}}
+    other = plain.model_copy(update={"training": type(plain.training).model_validate(training)})
+    assert "`training.method`" in refused(other)["/attacks/2/kind"]
+
+
 def test_networks_that_a_method_cannot_take_are_refused_with_the_reason() -> None:
     rough = refused(small_cell(model=MLP).spec)
     assert "the ReLU of `mlp` has jumps" in rough["/attacks/2/method"]
