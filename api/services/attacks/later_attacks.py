@@ -15,6 +15,7 @@ from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment, find_later_attacks
 from api.services.experiments.bound_data import load_for
 from api.services.federations.disclosure_policies import refuse_below_floor, refuse_departures
+from api.services.federations.simulated_noise import refuse_attacks_that_tell
 from api.services.quotas.project_quotas import refuse_over_running
 from api.shared.data_faults import faults_for
 from api.shared.load_pool import stop_if_given_up
@@ -82,6 +83,13 @@ def ask_for_attacks(
             caller.project_id,
             experiment.federation_id,
             spec,
+            across=resources.settings.budgets_across,
+        )
+        refuse_attacks_that_tell(
+            session,
+            caller.project_id,
+            experiment.federation_id,
+            spec.attacks,
             across=resources.settings.budgets_across,
         )
         message = queue_unit(

@@ -36,6 +36,19 @@ def label_of(report: Mapping[str, Any]) -> str:
     return str(guarantee["kind"])
 
 
+def delta_gives_data_away(report: Mapping[str, Any], *, delta: float | None = None) -> bool:
+    """Whether delta is so large that somebody's data may be handed over whole: one in as many
+    units as train, or more. `delta`: that of the guarantee unless given."""
+    guarantee = report["guarantee"]
+    if report.get("declared"):
+        units = report["terms"]["population"]
+    else:
+        data = report["data"]
+        units = data["rows"] if guarantee["unit"] == "record" else data["training_clients"]
+    held = guarantee["delta"] if delta is None else delta
+    return bool((held or 0.0) * units >= 1)
+
+
 def guarantee_words(guarantee: Mapping[str, Any]) -> str:
     """The label of a section, or of its copy in a list, and whether it is not in force."""
     label = str(guarantee.get("label") or guarantee["kind"])

@@ -22,6 +22,7 @@ class CanariesSpec(AttackPart):
     """Bounds the privacy loss of the run's mechanism from below."""
 
     question = "Canaries: is the noise as large as claimed?"
+    tells_of_people = False  # what clients sent is taken off before anything is looked at
     kind: Literal["canaries"] = "canaries"
     unit: CanaryUnit
     """Whose presence the coins decide; it has to be the unit of the guarantee that is tested."""

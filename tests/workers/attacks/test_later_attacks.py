@@ -101,6 +101,17 @@ def test_an_alarm_that_is_found_later_counts_as_one_of_the_report(
     assert [one for one in checks if one["outcome"] == "fail"] == []
 
 
+def test_what_the_owner_forbids_is_not_found_out_later(api: Api, looks: Looks, ended: str) -> None:
+    federation = api.get(f"/v1/experiments/{ended}").json()["federation_id"]
+    path = f"/v1/federations/{federation}/simulation"
+    assert api.request("PUT", path, json={"simulation": "forbidden"}).status_code == 200
+    refused = ask(api, ended, ATTACK)
+    assert refused.status_code == 409
+    assert refused.json()["type"].endswith("/simulation-forbidden")
+    assert "the attack `cluster-membership`" in refused.json()["detail"]
+    assert ask(api, ended, CANARIES).status_code == 202
+
+
 def test_statements_are_signed_and_each_names_the_one_before(
     api: Api, looks: Looks, ended: str
 ) -> None:
