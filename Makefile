@@ -44,10 +44,11 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-integrations test-data mutation lint format bench reproduce screenshots
+.PHONY: help install native demo test test-slow test-integrations test-data mutation lint format bench reproduce screenshots
 
 help:
 	@echo "make install    make .venv, with fedaudit and its tools; the others do it by themselves"
+	@echo "make native     build the compiled kernels again, after a change to fedaudit/native"
 	@echo "make demo       start the service, audit two experiments, show both reports"
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
@@ -68,8 +69,11 @@ install:
 	@touch $(STAMP)
 	@echo "installed; for the command fedaudit: . $(VENV)/bin/activate"
 
-$(STAMP): pyproject.toml clients/python/pyproject.toml
+$(STAMP): pyproject.toml setup.py clients/python/pyproject.toml
 	@$(MAKE) --no-print-directory install
+
+native: $(ENVIRONMENT)
+	$(PYTHON) setup.py --quiet build_ext --inplace
 
 demo: $(ENVIRONMENT)
 	$(PYTHON) -P -m fedaudit.cli.demo --out demo-output \
