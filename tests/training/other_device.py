@@ -1,8 +1,8 @@
 """A device that is not the processor, for tests: what an accelerator would refuse, it refuses.
 
 Its tensors live in the processor's memory behind another device's name, and torch computes there.
-So figures are the same to the last bit, and what is tested is whether everything that belongs
-together lies on the device, and how often something leaves it.
+What is tested with it is whether everything that belongs together lies on the device, and how often
+something leaves it.
 """
 
 from collections import Counter

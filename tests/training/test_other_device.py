@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,11 +14,10 @@ from tests.training import other_device
 from tests.training.federations import image_cell, image_federation, one_by_one, table_cell
 from tests.training.gaussian import LAYERS, MECHANISMS
 from tests.training.methods.test_ledgers import SPECS, method_spec
-from tests.training.one_by_one.test_client_by_client import classifying
+from tests.training.one_by_one.test_client_by_client import assert_alike, classifying
 from tests.training.other_device import DEVICE, transfers
 from tests.training.personalised import records_spec
 from tests.training.specs import cell, groups_spec
-from tests.training.test_layout import fingerprint
 from tests.training.test_uneven_clients import COUNTS, RULE, uneven
 
 ROUNDS = 4
@@ -79,11 +79,14 @@ def _trained(made: Cell, device: str) -> tuple[list[RoundRecord], FinalResult]:
 
 
 @pytest.mark.parametrize("make", CELLS.values(), ids=CELLS)
-def test_runs_are_the_same_to_the_last_bit(make: Callable[[], Cell]) -> None:
-    expected, there = _trained(make(), "cpu"), _trained(make(), DEVICE)
+def test_runs_are_the_same_up_to_rounding(make: Callable[[], Cell]) -> None:
+    """The server's sums have another order there: the processor's loop is no work for a device."""
+    (expected, final), (there, other) = _trained(make(), "cpu"), _trained(make(), DEVICE)
     assert transfers.counted, "nothing was computed on the device"
-    assert fingerprint(there[0]) == fingerprint(expected[0])
-    assert there[1].hypotheses.tobytes() == expected[1].hypotheses.tobytes()
+    assert len(there) == len(expected)
+    for pair in zip(there, expected, strict=True):
+        assert_alike(*pair)
+    np.testing.assert_allclose(other.hypotheses, final.hypotheses, rtol=1e-4, atol=1e-5)
 
 
 def test_what_leaves_the_device_does_not_grow_with_the_clients() -> None:

@@ -93,6 +93,7 @@ class CompiledClients:
     ) -> CompiledEvaluation:
         """As `evaluation.evaluate`; `theta` and `columns` as for `learn`, `largest` [cells]."""
         theta, columns = theta.contiguous(), line(columns, np.int64)
+        largest = largest.contiguous()
         cells, clients = columns.shape
         rows = self._data.rows_needed(columns)
         of_clients = np.empty((2, cells, clients))
@@ -108,7 +109,7 @@ class CompiledClients:
                 cells,
                 clients,
                 self._root_mean,
-                address(largest.contiguous()),
+                address(largest),
                 place_of(of_clients[0]),
                 place_of(of_clients[1]),
                 place_of(losses[0]),

@@ -61,12 +61,15 @@ def compiled_separation(
         return None
     (cells, k, n), clients = theta.shape, uploads.shape[1]
     found = torch.empty(cells, dtype=torch.float64)
+    # Kept by name: the kernel is given only where they lie.
+    theta, uploads = theta.contiguous(), uploads.contiguous()
+    present, assigned = present.contiguous(), assigned.contiguous()
     done(
         library.fedaudit_separation(
-            address(theta.contiguous()),
-            address(uploads.contiguous()),
-            address(present.contiguous()),
-            address(assigned.contiguous()),
+            address(theta),
+            address(uploads),
+            address(present),
+            address(assigned),
             cells,
             clients,
             k,
