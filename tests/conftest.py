@@ -26,6 +26,8 @@ from benchmarks.servers import Server, start_postgres, start_valkey
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
 from models.tables import Base
+from tests.cli.service import Service, running
+from tests.house import ROOT
 
 _VALKEY_DATABASES = 16
 
@@ -178,6 +180,23 @@ def broker_url(valkey_server: Server) -> Iterator[str]:
         client.flushdb()
         yield url
         client.flushdb()
+
+
+@pytest.fixture(scope="session")
+def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One `fedaudit up` for the session, with the examples as its sources.
+
+    Who kills its processes, exchanges its keys or looks at the whole of it starts one of its own.
+    """
+    folder = tmp_path_factory.mktemp("running") / "data"
+    with running("--sources-dir", ROOT / "examples", data_dir=folder) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def service(running_service: Service, request: pytest.FixtureRequest) -> Service:
+    """The session's `fedaudit up`, in a project of this module."""
+    return running_service.in_project(request.module.__name__.rpartition(".")[2])
 
 
 @pytest.fixture(scope="session")
