@@ -36,12 +36,19 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
-# Whole services that are started, killed and waited for. A file runs on one process, so those that
-# take minutes go first: begun last, one would keep a single process busy while the others idle.
+# Whole services that are started, killed and waited for, and what mypy reads. A file runs on one
+# process, so those that take a minute go first: begun last, one would keep a single process busy
+# while the others idle.
 _LONG_FILES = (
     "tests/cli/test_up.py",
-    "tests/cli/test_remote.py",
+    "tests/test_closed_unions.py",
     "tests/workers/test_processes.py",
+    "tests/api/http/test_fuzz.py",
+    "tests/browser/test_every_page.py",
+    "tests/attacks/zoo/",
+    "tests/attacks/membership/",
+    "tests/training/test_layout.py",
+    "tests/training/test_uneven_clients.py",
     "tests/workers/test_broker_outage.py",
     "tests/end_to_end/",
     "tests/browser/",
