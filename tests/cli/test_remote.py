@@ -15,6 +15,12 @@ from fedaudit_client.client import Client
 from tests.client.generated import PACKAGE, generate
 
 
+@pytest.fixture(scope="module")
+def service(running_service):
+    """In the project that keys are of unless another is named."""
+    return running_service
+
+
 @pytest.fixture
 def call(command, service):
     """Runs a command against the module's service."""
