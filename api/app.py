@@ -48,7 +48,7 @@ from api.routers import (
     webhook_deliveries,
     webhooks,
 )
-from api.routers.attacks import attack_results
+from api.routers.attacks import attack_results, later_attacks
 from api.shared.resources import Resources
 from infrastructure.settings import Settings
 from infrastructure.tracing import is_tracing_asked_for
@@ -61,6 +61,8 @@ _VERSIONED = (
     sweeps,
     events,
     reports,
+    # Before those whose paths have a number in this place.
+    later_attacks,
     attack_results,
     sign_offs,
     queries,

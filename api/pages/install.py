@@ -11,6 +11,7 @@ from api.pages.routers import (
     artifacts,
     audits,
     compare,
+    erasures,
     experiment,
     experiments,
     federations,
@@ -42,6 +43,7 @@ MODULES: tuple[ModuleType, ...] = (
     artifacts,
     new_federation,
     federations,
+    erasures,
     webhooks,
 )
 """The more special path first: `/experiments/new` before `/experiments/{experiment_id}`."""

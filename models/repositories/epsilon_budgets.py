@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sqlalchemy import select, update
 
 from models.epsilon_costs import EpsilonCost, EpsilonRefusal, Shortage
-from models.repositories.contents.budget_pools import ROUNDING
+from models.repositories.contents.budget_pools import ROUNDING, Sharing
 from models.repositories.contents.budget_rows import (
     HELD,
     SETTLED,
@@ -49,7 +49,7 @@ class EpsilonBudgetRepository(BudgetRows):
         Figures of clients and of records are composed apart, and so are those of clients that are
         told apart otherwise; the largest one is shown: no theorem covers them together.
         """
-        shown = replace(budget, spent=0.0, reserved=0.0)
+        shown = replace(budget, spent=0.0, reserved=0.0, declared=0.0)
         counted = self._counted(federation_id, budget)
         ledgers = self._declared_ledgers(federation_id) if counted else frozenset()
         for whose in _groups(counted):
@@ -145,11 +145,12 @@ class EpsilonBudgetRepository(BudgetRows):
 
         Of what is charged by histories and not by equal compositions. `spent`: None leaves it as it
         is. `price`: None books it whether there is room or not, as for what has happened; otherwise
-        False, and nothing changed, where a budget has no room. True where nothing is held.
+        False, and nothing changed, where a budget has no room, or is passed already. True where
+        nothing is held.
         """
         mine = self.held(experiment_id)
         most = np.minimum(held, _UNBOUNDED)
-        if price is not None and not all(self._has_room(one, most, price) for one in mine):
+        if price is not None and not all(self._bears(one, most, price) for one in mine):
             return False
         values: dict[str, object] = {"curve": most}
         if spent is not None:
@@ -233,6 +234,9 @@ class EpsilonBudgetRepository(BudgetRows):
         """Whether every budget can bear it if this held reservation has another curve."""
         if np.array_equal(curve, _curve(mine)):
             return True
+        return self._bears(mine, curve, price)
+
+    def _bears(self, mine: Reservation, curve: Curve, price: Price) -> bool:
         self._lock(mine.federation_id)
         for budget in self._bounded(mine.federation_id, mine.book):
             counted = [
@@ -250,19 +254,24 @@ class EpsilonBudgetRepository(BudgetRows):
         """The reservations that a budget counts: one of each experiment that it can count, of every
         project whose spending counts."""
         sharing = self._sharing(federation_id)
-        rows = self._all(
+        rows = [] if sharing is None else self._of_epsilon(sharing, budget, counts_for(budget))
+        rows = [one for one in rows if _agree(budget.for_clients, one.unit_key)]
+        # The observer that the budget names comes last, and so takes the other one's place.
+        rows.sort(key=lambda one: (one.experiment_id, -counts_for(budget).index(one.observer)))
+        return list({one.experiment_id: one for one in rows}.values())
+
+    def _of_epsilon(
+        self, sharing: Sharing, budget: Budget, observers: Sequence[str]
+    ) -> list[Reservation]:
+        return self._all(
             select(Reservation).where(
-                Reservation.federation_id.in_(() if sharing is None else sharing.ids),
+                Reservation.federation_id.in_(sharing.ids),
                 Reservation.book == budget.book,
                 Reservation.figure == _FIGURE,
                 Reservation.adjacency == budget.adjacency,
-                Reservation.observer.in_(counts_for(budget)),
+                Reservation.observer.in_(observers),
             )
         )
-        # The observer that the budget names comes last, and so takes the other one's place.
-        rows = [one for one in rows if _agree(budget.for_clients, one.unit_key)]
-        rows.sort(key=lambda one: (one.experiment_id, -counts_for(budget).index(one.observer)))
-        return list({one.experiment_id: one for one in rows}.values())
 
     def _declared_ledgers(self, federation_id: str) -> frozenset[str]:
         """Those that draw on this content, of every project whose spending counts."""

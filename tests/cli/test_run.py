@@ -206,3 +206,20 @@ def test_the_baseline_without_noise_has_clients_and_no_epsilon(run, people, tmp_
     lines = [json.loads(line) for line in text.splitlines()]
     assert {line["subject_kind"] for line in lines} == {"client"}
     assert {line["epsilon"] for line in lines} == {None}
+
+
+def test_an_alarm_exits_with_one_whatever_the_gates_say(monkeypatch, capsys, tmp_path, small_spec):
+    from fedaudit.cli.failures import ExitCode
+    from fedaudit.cli.run import run_command
+    from tests.attacks.doubles import ALARM, ATTACK, offer_looks
+
+    looks = offer_looks(monkeypatch)
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump({**small_spec, "gates": [], "attacks": [ATTACK]}))
+    for alarm, code in ((None, ExitCode.DONE), (ALARM, ExitCode.FAILED)):
+        looks.alarm = alarm
+        ended = run_command(
+            str(path), as_json=True, out=None, sources_dir=None, device="cpu", artifacts=[]
+        )
+        assert ended is code
+        assert json.loads(capsys.readouterr().out)["gate_outcome"] is None

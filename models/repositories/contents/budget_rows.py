@@ -8,22 +8,47 @@ owner and none can raise what the owner has set. Whoever reserves locks the cont
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
-from sqlalchemy import ColumnElement, and_, select, update
+from sqlalchemy import ColumnElement, and_, case, func, select, update
 from sqlalchemy.orm import Session
 
 from models.leakage_terms import LeakageTerms
 from models.repositories.base import ScopedRepository
 from models.repositories.contents.budget_pools import Pool, Sharing
+from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.federations import Content, Federation
 from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
 from models.values import Budget, BudgetFigure, BudgetsAcross
 
 HELD, SETTLED = "held", "settled"
 _LEAKAGE: BudgetFigure = "leakage"
-_POOL = ("book", "figure", "delta", "adjacency", "observer")
+POOL = ("book", "figure", "delta", "adjacency", "observer")
+
+
+class Spending:
+    """By pool, the keys of the clients for whom there are reservations, and how much of what was
+    spent by them trainers elsewhere declare (of sums; an epsilon is composed)."""
+
+    def __init__(self) -> None:
+        self._declared: defaultdict[tuple[object, ...], defaultdict[str, float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
+
+    def add(self, pool: tuple[object, ...], unit_key: str, *, declared: float) -> None:
+        """A reservation, or several of one pool and key."""
+        self._declared[pool][unit_key] += declared
+
+    def keys(self, pool: tuple[object, ...]) -> set[str]:
+        """For whom there are any."""
+        return set(self._declared[pool])
+
+    def declared(self, pool: tuple[object, ...], unit_key: str | None) -> float:
+        """What counts for the clients of a key: theirs, and nobody's in particular."""
+        mine = self._declared[pool].items()
+        return sum(amount for key, amount in mine if key in (unit_key or "", ""))
 
 
 class BudgetRows(ScopedRepository):
@@ -47,12 +72,12 @@ class BudgetRows(ScopedRepository):
             return []
         pools: dict[tuple[object, ...], list[FederationBudget]] = defaultdict(list)
         for row in self._rows(sharing):
-            pools[_values(row, _POOL)].append(row)
-        busy = self._busy(sharing)
+            pools[_values(row, POOL)].append(row)
+        spending = self._spending(sharing)
         return [
-            budget
+            replace(budget, declared=spending.declared(key, budget.unit_key))
             for key, rows in pools.items()
-            for budget in Pool(rows, sharing).budgets(busy[key])
+            for budget in Pool(rows, sharing).budgets(spending.keys(key))
         ]
 
     def forbids_simulation(self, federation_id: str) -> bool:
@@ -117,30 +142,32 @@ class BudgetRows(ScopedRepository):
             return None
         content = self._one(select(Content).where(Content.fingerprint == own.fingerprint))
         if content is None or not counts_together(self._across):
-            # Made-up data is nobody's, and has no content that is shared.
-            return Sharing(own.id, own.id, (own.id,), "project")
-        same = select(Federation.id, Federation.project_id).where(
+            return sharing_of(own.id, by_project=None, owner=None, across=self._across)
+        same = select(Federation.project_id, Federation.id).where(
             Federation.fingerprint == own.fingerprint
         )
-        by_project = {project: id_ for id_, project in self.session.execute(same)}
+        by_project = dict(self.session.execute(same).all())
         owner = content.owner_project_id
-        owner_id = None if owner is None else by_project.get(owner)
-        return Sharing(own.id, owner_id, tuple(sorted(by_project.values())), "service")
+        return sharing_of(own.id, by_project=by_project, owner=owner, across=self._across)
 
     def _rows(self, sharing: Sharing) -> list[FederationBudget]:
         mine = FederationBudget.federation_id.in_(sharing.ids)
-        order = [FederationBudget.__table__.c[name] for name in (*_POOL, "unit_key")]
+        order = [FederationBudget.__table__.c[name] for name in (*POOL, "unit_key")]
         return self._all(select(FederationBudget).where(mine).order_by(*order))
 
-    def _busy(self, sharing: Sharing) -> defaultdict[tuple[object, ...], set[str]]:
-        """By pool, the keys of the clients for whom there are reservations."""
-        columns = [Reservation.__table__.c[name] for name in (*_POOL, "unit_key")]
+    def _spending(self, sharing: Sharing) -> Spending:
+        """For whom there are reservations, and what ledgers of trainings elsewhere spent."""
+        columns = [Reservation.__table__.c[name] for name in (*POOL, "unit_key")]
+        declared = case((DeclaredLedger.id.is_not(None), Reservation.spent), else_=0.0)
         rows = self.session.execute(
-            select(*columns).where(Reservation.federation_id.in_(sharing.ids)).distinct()
+            select(*columns, func.sum(declared))
+            .outerjoin(DeclaredLedger, DeclaredLedger.id == Reservation.experiment_id)
+            .where(Reservation.federation_id.in_(sharing.ids))
+            .group_by(*columns)
         )
-        found: defaultdict[tuple[object, ...], set[str]] = defaultdict(set)
-        for *pool, unit_key in rows:
-            found[tuple(pool)].add(unit_key)
+        found = Spending()
+        for *pool, unit_key, spent in rows:
+            found.add(tuple(pool), unit_key, declared=spent)
         return found
 
     def _pool(self, key: dict[str, object]) -> Pool:
@@ -148,8 +175,8 @@ class BudgetRows(ScopedRepository):
         sharing = self._sharing(str(key["federation_id"]))
         if sharing is None:
             raise LookupError(f"federation {key['federation_id']}: not of this project")
-        wanted = tuple(key[name] for name in _POOL)
-        rows = [row for row in self._rows(sharing) if _values(row, _POOL) == wanted]
+        wanted = tuple(key[name] for name in POOL)
+        rows = [row for row in self._rows(sharing) if _values(row, POOL) == wanted]
         return Pool(rows, sharing)
 
     def _lock(self, federation_id: str) -> None:
@@ -186,6 +213,24 @@ class BudgetRows(ScopedRepository):
         empty = {"project_id": self.project_id, "total": None, "reserved": 0.0, "spent": 0.0}
         self._insert_absent(FederationBudget, {**key, **empty})
         return key
+
+
+def sharing_of(
+    own_id: str,
+    *,
+    by_project: Mapping[str, str] | None,
+    owner: str | None,
+    across: BudgetsAcross,
+) -> Sharing:
+    """The federations that count together with one.
+
+    `by_project`: those of the same content; None for made-up data, which is nobody's. `owner`: the
+    project that owns the content.
+    """
+    if by_project is None or not counts_together(across):
+        return Sharing(own_id, own_id, (own_id,), "project")
+    owner_id = None if owner is None else by_project.get(owner)
+    return Sharing(own_id, owner_id, tuple(sorted(by_project.values())), "service")
 
 
 def counts_together(across: BudgetsAcross) -> bool:

@@ -37,14 +37,16 @@ NEEDED = {
 def _needed(method: str, path: str) -> str:
     if path == "/v1/audits/{audit_id}/bundle":
         return "reports:read"  # It has no ledger, and nothing that the report does not say.
-    confidential = "/privacy-ledger" in path or "/attacks" in path
+    found_later = path.endswith(("/attacks/later", "/attacks/later/{later_id}"))
+    of_attacks = "/attacks" in path and method == "GET" and not found_later
+    confidential = "/privacy-ledger" in path or of_attacks
     if confidential or path.endswith(("/bundle", "/record-table")):
         return "ledger:read"
     if path.endswith("/sign-offs"):
         return "reports:read" if method == "GET" else "reports:sign"
     if path.endswith("/erasure"):
         return "federations:read" if method == "GET" else "admin"
-    if "/report" in path or path.endswith(("/model", "/table")):
+    if found_later or "/report" in path or path.endswith(("/model", "/table")):
         return "reports:read"
     reads, writes = next(scopes for begin, scopes in NEEDED.items() if path.startswith(begin))
     return reads if method == "GET" else writes
