@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ("demo", "test")
-PROJECTS = ("pyproject.toml", "clients/python/pyproject.toml")
+PROJECTS = ("pyproject.toml", "setup.py", "clients/python/pyproject.toml")
 
 
 @pytest.fixture
