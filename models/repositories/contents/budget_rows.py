@@ -8,15 +8,16 @@ owner and none can raise what the owner has set. Whoever reserves locks the cont
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
-from sqlalchemy import ColumnElement, and_, select, update
+from sqlalchemy import ColumnElement, Select, and_, exists, select, update
 from sqlalchemy.orm import Session
 
 from models.leakage_terms import LeakageTerms
 from models.repositories.base import ScopedRepository
-from models.repositories.contents.budget_pools import Pool, Sharing
+from models.repositories.contents.budget_pools import BookedBudget, Pool, Sharing
+from models.repositories.contents.held_contents import held_contents
 from models.tables.federations import Content, Federation
 from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
 from models.values import Budget, BudgetFigure, BudgetsAcross
@@ -24,6 +25,11 @@ from models.values import Budget, BudgetFigure, BudgetsAcross
 HELD, SETTLED = "held", "settled"
 _LEAKAGE: BudgetFigure = "leakage"
 _POOL = ("book", "figure", "delta", "adjacency", "observer")
+_BUDGET = FederationBudget.__table__.c
+_ROWS = select(
+    *(_BUDGET[name] for name in (*BUDGET_KEY, "total", "reserved", "spent")),
+    exists().where(*(Reservation.__table__.c[name] == _BUDGET[name] for name in BUDGET_KEY)),
+)
 
 
 class BudgetRows(ScopedRepository):
@@ -45,26 +51,15 @@ class BudgetRows(ScopedRepository):
         sharing = self._sharing(federation_id)
         if sharing is None:
             return []
-        pools: dict[tuple[object, ...], list[FederationBudget]] = defaultdict(list)
+        pools: dict[tuple[object, ...], list[BookedBudget]] = defaultdict(list)
         for row in self._rows(sharing):
-            pools[_values(row, _POOL)].append(row)
-        busy = self._busy(sharing)
-        return [
-            budget
-            for key, rows in pools.items()
-            for budget in Pool(rows, sharing).budgets(busy[key])
-        ]
+            pools[row.pool].append(row)
+        return [budget for rows in pools.values() for budget in Pool(rows, sharing).budgets()]
 
     def forbids_simulation(self, federation_id: str) -> bool:
         """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
         sharing = self._sharing(federation_id)
-        if sharing is None:
-            return False
-        forbid = select(Federation.id).where(
-            Federation.id.in_({sharing.own_id, sharing.owner_id} - {None}),
-            Federation.simulation == "forbidden",
-        )
-        return self.session.scalars(forbid.limit(1)).first() is not None
+        return sharing is not None and sharing.forbids_simulation
 
     def set_budget(
         self,
@@ -108,40 +103,85 @@ class BudgetRows(ScopedRepository):
             unknown["adjacency"] = ""
             self._execute(update(FederationBudget).where(is_budget(unknown)).values(total=None))
         self._execute(update(FederationBudget).where(is_budget(key)).values(total=total))
+        held_contents(self.session).forget()
         return self._pool(key).budget(unit_key or "")
+
+    def hold(self, federation_id: str) -> Federation | None:
+        """Locks a federation and its content until the transaction ends: nobody else reserves of
+        it, sets a budget on it, deletes or erases it.
+
+        The federation before the content, everywhere, so that nobody waits in a circle. None where
+        this project has no such federation; the row is as it was when the lock was got.
+        """
+        held = held_contents(self.session)
+        found = held.federations.get(federation_id)
+        if found is None:
+            found = self._hold(self._select(Federation).where(Federation.id == federation_id))
+        return found if found is not None and found.project_id == self.project_id else None
+
+    def hold_data(self, fingerprint: str) -> Federation | None:
+        """Like `hold`, of the federation with these data."""
+        return self._hold(self._select(Federation).where(Federation.fingerprint == fingerprint))
+
+    def _hold(self, mine: Select[Federation]) -> Federation | None:
+        # The weaker lock: it does not stop rows from being added that refer to this one.
+        found = self._one(mine.with_for_update(key_share=True))
+        if found is None:
+            return None
+        content = select(Content).where(Content.fingerprint == found.fingerprint)
+        owner = self._one(content.with_for_update())
+        held = held_contents(self.session)
+        held.federations[found.id] = found
+        held.ids.add(found.id)
+        sharing = self._shared(found, owner)
+        held.ids.update(sharing.ids)
+        held.sharings[self.project_id, self._across, found.id] = sharing
+        return found
 
     def _sharing(self, federation_id: str) -> Sharing | None:
         """The federations that count together with one of this project; None without such a one."""
+        held, asked = held_contents(self.session), (self.project_id, self._across, federation_id)
+        if asked in held.sharings:
+            return held.sharings[asked]
         own = self._one(self._select(Federation).where(Federation.id == federation_id))
         if own is None:
             return None
         content = self._one(select(Content).where(Content.fingerprint == own.fingerprint))
+        sharing = self._shared(own, content)
+        if federation_id in held.ids:
+            held.sharings[asked] = sharing
+        return sharing
+
+    def _shared(self, own: Federation, content: Content | None) -> Sharing:
         if content is None or not counts_together(self._across):
             # Made-up data is nobody's, and has no content that is shared.
-            return Sharing(own.id, own.id, (own.id,), "project")
-        same = select(Federation.id, Federation.project_id).where(
+            forbids = own.simulation == "forbidden"
+            return Sharing(own.id, own.id, (own.id,), "project", forbids)
+        same = select(Federation.id, Federation.project_id, Federation.simulation).where(
             Federation.fingerprint == own.fingerprint
         )
-        by_project = {project: id_ for id_, project in self.session.execute(same)}
+        by_project, forbidding = dict[str, str](), set[str | None]()
+        for id_, project, simulation in self.session.execute(same):
+            by_project[project] = id_
+            if simulation == "forbidden":
+                forbidding.add(id_)
         owner = content.owner_project_id
         owner_id = None if owner is None else by_project.get(owner)
-        return Sharing(own.id, owner_id, tuple(sorted(by_project.values())), "service")
+        forbids = not forbidding.isdisjoint({own.id, owner_id})
+        return Sharing(own.id, owner_id, tuple(sorted(by_project.values())), "service", forbids)
 
-    def _rows(self, sharing: Sharing) -> list[FederationBudget]:
-        mine = FederationBudget.federation_id.in_(sharing.ids)
-        order = [FederationBudget.__table__.c[name] for name in (*_POOL, "unit_key")]
-        return self._all(select(FederationBudget).where(mine).order_by(*order))
+    def _rows(self, sharing: Sharing) -> list[BookedBudget]:
+        held, mine = held_contents(self.session), _BUDGET.federation_id
+        if not held.ids.issuperset(sharing.ids):
+            return _sorted(self._read_rows(mine.in_(sharing.ids)))
+        if missing := [one for one in sharing.ids if one not in held.rows]:
+            held.rows |= {one: [] for one in missing}
+            for row in self._read_rows(mine.in_(missing)):
+                held.rows[row.federation_id].append(row)
+        return _sorted(row for one in sharing.ids for row in held.rows[one])
 
-    def _busy(self, sharing: Sharing) -> defaultdict[tuple[object, ...], set[str]]:
-        """By pool, the keys of the clients for whom there are reservations."""
-        columns = [Reservation.__table__.c[name] for name in (*_POOL, "unit_key")]
-        rows = self.session.execute(
-            select(*columns).where(Reservation.federation_id.in_(sharing.ids)).distinct()
-        )
-        found: defaultdict[tuple[object, ...], set[str]] = defaultdict(set)
-        for *pool, unit_key in rows:
-            found[tuple(pool)].add(unit_key)
-        return found
+    def _read_rows(self, wanted: ColumnElement[bool]) -> list[BookedBudget]:
+        return [BookedBudget(*row) for row in self.session.execute(_ROWS.where(wanted))]
 
     def _pool(self, key: dict[str, object]) -> Pool:
         """All that counts together with a budget of this project."""
@@ -149,20 +189,11 @@ class BudgetRows(ScopedRepository):
         if sharing is None:
             raise LookupError(f"federation {key['federation_id']}: not of this project")
         wanted = tuple(key[name] for name in _POOL)
-        rows = [row for row in self._rows(sharing) if _values(row, _POOL) == wanted]
-        return Pool(rows, sharing)
+        return Pool([row for row in self._rows(sharing) if row.pool == wanted], sharing)
 
     def _lock(self, federation_id: str) -> None:
-        """Until the transaction ends nobody else reserves of this content, or sets a budget on it.
-
-        The federation before the content, everywhere, so that nobody waits in a circle.
-        """
-        mine = self._select(Federation).where(Federation.id == federation_id)
-        # The weaker lock: it does not stop rows from being added that refer to this one.
-        found = self._one(mine.with_for_update(key_share=True))
-        if found is not None:
-            content = select(Content).where(Content.fingerprint == found.fingerprint)
-            self._one(content.with_for_update())
+        """Nobody else reserves of this content, or sets a budget on it, while this lasts."""
+        self.hold(federation_id)
 
     def _claim(self, federation_id: str) -> None:
         """A content that nobody owns is this project's from now on."""
@@ -176,16 +207,30 @@ class BudgetRows(ScopedRepository):
             )
             .values(owner_project_id=self.project_id)
         )
+        held_contents(self.session).forget()
 
     def _key(self, federation_id: str, **rest: str | float) -> dict[str, object]:
         """The key of a budget, which exists from now on."""
-        mine = self._select(Federation).where(Federation.id == federation_id)
-        if self._one(mine) is None:
-            raise LookupError(f"federation {federation_id}: this project has no such federation")
         key: dict[str, object] = {"federation_id": federation_id, **rest}
+        held = held_contents(self.session)
+        if self._known(key) is not None:
+            return key
+        mine = self._select(Federation).where(Federation.id == federation_id)
+        if federation_id not in held.federations and self._one(mine) is None:
+            raise LookupError(f"federation {federation_id}: this project has no such federation")
         empty = {"project_id": self.project_id, "total": None, "reserved": 0.0, "spent": 0.0}
         self._insert_absent(FederationBudget, {**key, **empty})
+        if federation_id in held.rows:
+            held.rows[federation_id] += self._read_rows(is_budget(key))
         return key
+
+    def _known(self, key: Mapping[str, object]) -> BookedBudget | None:
+        """The row of a key, where it was read under the lock."""
+        rows = held_contents(self.session).rows
+        for row in rows.get(str(key["federation_id"]), ()):
+            if all(getattr(row, name) == value for name, value in key.items()):
+                return row
+        return None
 
 
 def counts_together(across: BudgetsAcross) -> bool:
@@ -225,5 +270,9 @@ def is_reservation(reservation: Reservation) -> ColumnElement[bool]:
     return and_(*(Reservation.__table__.c[name] == value for name, value in key.items()))
 
 
-def _values(row: FederationBudget | Reservation, names: Sequence[str]) -> tuple[object, ...]:
+def _sorted(rows: Iterable[BookedBudget]) -> list[BookedBudget]:
+    return sorted(rows, key=lambda row: (*row.pool, row.unit_key, row.federation_id))
+
+
+def _values(row: Reservation, names: Sequence[str]) -> tuple[object, ...]:
     return tuple(getattr(row, name) for name in names)
