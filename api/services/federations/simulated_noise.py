@@ -55,7 +55,7 @@ def refuse_what_is_not_secret(
     its content, forbids simulation and the plan's noise is not secret, or there is none; in the
     caller's write transaction."""
     federations = FederationRepository(session, project_id, across=across)
-    federations.lock(federation_id)
+    federations.hold(federation_id)
     if not federations.forbids_simulation(federation_id):
         return
     noise: Noise = planned.spec.privacy.noise

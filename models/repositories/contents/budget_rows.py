@@ -61,6 +61,11 @@ class BudgetRows(ScopedRepository):
         sharing = self._sharing(federation_id)
         return sharing is not None and sharing.forbids_simulation
 
+    def is_owner(self, federation_id: str) -> bool:
+        """Whether no other project's totals and policy hold for this one's federation."""
+        sharing = self._sharing(federation_id)
+        return sharing is None or sharing.is_owner
+
     def set_budget(
         self,
         federation_id: str,
@@ -121,6 +126,9 @@ class BudgetRows(ScopedRepository):
 
     def hold_data(self, fingerprint: str) -> Federation | None:
         """Like `hold`, of the federation with these data."""
+        for one in held_contents(self.session).federations.values():
+            if (one.project_id, one.fingerprint) == (self.project_id, fingerprint):
+                return one
         return self._hold(self._select(Federation).where(Federation.fingerprint == fingerprint))
 
     def _hold(self, mine: Select[Federation]) -> Federation | None:
