@@ -3,6 +3,11 @@
 
 FROM python:3.11-slim-bookworm AS wheel
 WORKDIR /source
+# A compiler for the kernels of `fedaudit/native`; one library serves every Python, those below too.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./clients/python .
 

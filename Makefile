@@ -44,10 +44,11 @@ DATA ?= ../shared/data
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-integrations test-data mutation lint format bench reproduce screenshots
+.PHONY: help install native demo test test-slow test-integrations test-data mutation lint format bench reproduce screenshots
 
 help:
 	@echo "make install    make .venv, with fedaudit and its tools; the others do it by themselves"
+	@echo "make native     build the compiled kernels again, after a change to fedaudit/native"
 	@echo "make demo       start the service, audit two experiments, show both reports"
 	@echo "make test       run the tests but the slow ones"
 	@echo "make test-slow  run the tests that take minutes"
@@ -68,8 +69,11 @@ install:
 	@touch $(STAMP)
 	@echo "installed; for the command fedaudit: . $(VENV)/bin/activate"
 
-$(STAMP): pyproject.toml clients/python/pyproject.toml
+$(STAMP): pyproject.toml setup.py clients/python/pyproject.toml
 	@$(MAKE) --no-print-directory install
+
+native: $(ENVIRONMENT)
+	$(PYTHON) setup.py --quiet build_ext --inplace
 
 demo: $(ENVIRONMENT)
 	$(PYTHON) -P -m fedaudit.cli.demo --out demo-output \
@@ -132,7 +136,14 @@ screenshots: $(ENVIRONMENT)
 	FEDAUDIT_SCREENSHOTS="$(abspath docs/screenshots)" FEDAUDIT_TEST_BROWSER=required \
 		$(PYTHON) -m pytest tests/browser/test_every_page.py $(PYTEST_ARGS)
 
+# Those of hours are left out: unipen-table-2.yaml, unipen-figure-8.yaml.
+LONG_SWEEPS = examples/papers/unipen-table-2.yaml examples/papers/unipen-figure-8.yaml
+SWEEPS ?= $(filter-out $(LONG_SWEEPS),$(wildcard examples/papers/*.yaml))
+REPRODUCED ?= reproduced
+
 reproduce: $(ENVIRONMENT)
+	$(PYTHON) -m benchmarks.reproductions.played_sweeps --data $(DATA) --out $(REPRODUCED) $(SWEEPS)
+	$(PYTHON) -m benchmarks.reproductions.side_by_side $(REPRODUCED)
 	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 100
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20 --cohort 7

@@ -4,6 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from api.schemas.attack_bodies import AttacksRequest
 from api.schemas.budget_bodies import BudgetSetting
 from api.schemas.erasures import ErasureRequest
 from api.schemas.federation_proposals import ProposalRequest
@@ -87,6 +88,9 @@ _EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
     GatesRequest: {"experiment_id": "0199c0de-0000-7000-8000-000000000000", "gates": _GATES},
     PolicyRequest: {"description": "Before a model leaves.", "gates": _GATES},
     ProposalRequest: {"path": "incomes.csv", "target": "income"},
+    AttacksRequest: {
+        "attacks": [{"kind": "membership"}, {"kind": "canaries", "unit": "client", "count": 1000}]
+    },
     SignOffRequest: {"decision": "approved", "note": "Read with the data owner."},
     WebhookRequest: {
         "url": "https://hooks.example.org/fedaudit",

@@ -13,6 +13,7 @@ from api.client_generators import fit_for_generators
 from api.examples import example_of
 from api.http.problems import MEDIA_TYPE, Problem
 from api.http.yaml_bodies import MEDIA_TYPES as YAML
+from api.schemas.attack_bodies import AttacksRequest
 from api.schemas.budget_bodies import BudgetSetting
 from api.schemas.erasures import ErasureRequest
 from api.schemas.federation_proposals import ProposalRequest
@@ -68,6 +69,7 @@ SENT: tuple[type[BaseModel], ...] = (
     PolicyRequest,
     KeyRequest,
     SignOffRequest,
+    AttacksRequest,
     WebhookRequest,
     WebhookChange,
     LedgerTerms,

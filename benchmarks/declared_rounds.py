@@ -1,9 +1,11 @@
 """Rounds of a training elsewhere, declared to a real server on Postgres, while others reserve.
 
 `python -m benchmarks.declared_rounds` starts Postgres and the API as processes, declares 1,000
-rounds with 1,000 clients each, one request a round, and asks all the while for reservations of a
-second ledger and of the same one. It prints how long the rounds took, and the percentiles of the
-reservations. The ledger is then verified and signed: every digest and link is computed anew.
+rounds with 1,000 clients each, one request a round, and asks all the while for reservations of the
+same ledger. It prints how long the rounds took, and the percentiles of the reservations; then how
+long reservations take by themselves, and how much of the API's processor time, which other
+processes on the machine change least. The ledger is then verified and signed: every digest and link
+is computed anew.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from models.database import Database
 from workers.proof.declared_signing import DeclaredLedgerSigner
 
 _SCOPES = ("experiments:read", "experiments:write", "reports:read", "ledger:read")
+_ALONE = 300
 _PAUSE_SECONDS = 0.02
 """Between two reservations: fifty a second."""
 
@@ -76,6 +79,7 @@ def measure(url: str, key: str, process: int, options: Any) -> None:
     stop.set()
     found = np.array(waits.get()) * 1000
     reserving.join()
+    _ask_alone(url, key, api, ledger, event, names, options.rounds)
     with http(url, key) as calls:
         shown = calls.get(f"/v1/ledgers/{ledger}").raise_for_status().json()
         began = monotonic()
@@ -90,6 +94,29 @@ def measure(url: str, key: str, process: int, options: Any) -> None:
     valid, entries = verification["valid"], verification["entries"]
     print(f"{entries} entries verified in {monotonic() - began:.1f} s: valid {valid}")
     print(f"epsilon {shown['epsilon'][0]['value']}")
+
+
+def _ask_alone(  # noqa: PLR0917 the same as `_reserve`
+    url: str,
+    key: str,
+    api: psutil.Process,
+    ledger: str,
+    event: dict[str, Any],
+    names: list[str],
+    rounds: int,
+) -> None:
+    """Reservations one after the other, and nothing beside them."""
+    path = f"/v1/ledgers/{ledger}/rounds/{rounds + 1}/reservation"
+    body, found = {"event": event, "participants": names}, []
+    with http(url, key) as calls:
+        before = sum(api.cpu_times()[:2])
+        for _ in range(_ALONE):
+            began = monotonic()
+            calls.post(path, json=body).raise_for_status()
+            found.append(1000 * (monotonic() - began))
+        busy = 1000 * (sum(api.cpu_times()[:2]) - before) / _ALONE
+    percentiles = ", ".join(f"p{level} {np.percentile(found, level):.1f} ms" for level in (50, 99))
+    print(f"{_ALONE} reservations alone: {busy:.1f} ms of processor time each, {percentiles}")
 
 
 def sign(database_url: str) -> None:

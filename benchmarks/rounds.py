@@ -28,7 +28,7 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
 
 AVERAGING: dict[str, Any] = {"hypotheses": 1, "noise_multiplier": None}
-STACKS = (24, 60)
+STACKS = (24, 60, 240)
 _SECONDS = 0.8
 _BLOCK = 64
 

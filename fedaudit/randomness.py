@@ -23,6 +23,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fedaudit.native.drawn_words import distinct, philox
+
 Words = NDArray[np.uint32]
 WideWords = NDArray[np.uint64]
 
@@ -139,6 +141,11 @@ class CounterSource:
             self._seed, np.asarray(round_, dtype=np.uint64), np.asarray(counters, dtype=np.uint64)
         )
         shape = seeds.shape
+        made = philox(
+            seeds.ravel(), rounds.ravel(), clients.ravel(), purpose=int(purpose), blocks=blocks
+        )
+        if made is not None:
+            return made.reshape(*shape, blocks * 4)[..., :count]
         flat = [np.repeat(part.ravel(), blocks) for part in (seeds, rounds, clients)]
         block = np.tile(np.arange(blocks, dtype=np.uint64), max(1, seeds.size))
         out = np.empty((len(block), 4), dtype=np.uint32)
@@ -313,6 +320,9 @@ def sample_without_replacement(
     draws = count + count // 4 + 16
     while True:
         words = source.words(purpose=purpose, round_=round_, counters=0, count=2 * draws)
+        compiled = distinct(words, population=population, count=count)
+        if compiled is not None:
+            return compiled
         wide = words[..., ::2].astype(np.uint64) << _SHIFT | words[..., 1::2]
         found = _first_distinct(wide % np.uint64(population), count)
         if found is not None:

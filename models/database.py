@@ -10,7 +10,9 @@ from typing import Any, Literal, cast
 from psycopg.pq import Format
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import ExecutionContext
+from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from models.arrays import register_arrays
 from models.json_text import from_json, to_json
@@ -21,6 +23,8 @@ _BUSY_TIMEOUT_MS = 10_000
 _PAUSE_SECONDS = 0.05
 _TRANSACTION_SECONDS = 60.0
 _TRANSACTION_TIMEOUT_SINCE = 170_000
+_RESTED_SECONDS = 1.0
+_RETURNED = "fedaudit.returned"
 
 
 class Database:
@@ -56,6 +60,10 @@ class Database:
         """A read-only session on one consistent state (SQLite) or one per statement (Postgres)."""
         with self._reader() as session:
             yield session
+            # A roll-back, with which closing it would end it, makes psycopg forget all prepared
+            # statements of the connection. Nothing is written: no row is the session's any more.
+            session.expunge_all()
+            session.commit()
 
     @contextmanager
     def write(self) -> Iterator[Session]:
@@ -104,7 +112,6 @@ def _create_engine(url: URL, transaction_seconds: float | None) -> Engine:
     connect = {"connect_timeout": 5, "application_name": "fedaudit"}
     engine = create_engine(
         url,
-        pool_pre_ping=True,
         pool_size=10,
         max_overflow=20,
         pool_timeout=10,
@@ -114,6 +121,8 @@ def _create_engine(url: URL, transaction_seconds: float | None) -> Engine:
     )
     event.listen(engine, "connect", partial(_configure_postgresql, seconds=transaction_seconds))
     event.listen(engine, "before_cursor_execute", _choose_form)
+    event.listen(engine, "checkin", _note_return)
+    event.listen(engine, "checkout", partial(_ask_after_rest, engine))
     return engine
 
 
@@ -145,6 +154,24 @@ def _begin_sqlite(connection: Connection) -> None:
     mode = connection.get_execution_options().get("sqlite_begin", "IMMEDIATE")
     connection.exec_driver_sql(f"PRAGMA query_only = {int(mode == 'DEFERRED')}")
     connection.exec_driver_sql(f"BEGIN {mode}")
+
+
+def _note_return(_connection: Any, record: ConnectionPoolEntry) -> None:
+    record.info[_RETURNED] = monotonic()
+
+
+def _ask_after_rest(
+    engine: Engine, connection: Any, record: ConnectionPoolEntry, _proxy: object
+) -> None:
+    """Whether a connection that nobody used for a while still answers; if not, the pool opens
+    another. One that was used just now is not asked: that costs as much as a statement."""
+    returned = record.info.get(_RETURNED)
+    if returned is None or monotonic() - returned < _RESTED_SECONDS:
+        return
+    try:
+        engine.dialect.do_ping(connection)
+    except engine.dialect.loaded_dbapi.Error as error:
+        raise InvalidatePoolError from error
 
 
 def _choose_form(

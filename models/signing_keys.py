@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from models.database import Database
-from models.repositories import SigningKeyRepository
+from models.repositories import AuditLogRepository, ProjectRepository, SigningKeyRepository
 
 
 def mark_compromised(
@@ -25,10 +26,14 @@ def mark_compromised(
     try:
         with database.write() as session:
             keys = SigningKeyRepository(session)
-            found = keys.mark_compromised(key_id, since=since, note=note)
-            if found is None or found.compromised_at is None:
+            marked = keys.mark_compromised(key_id, since=since, note=note)
+            if marked is None:
                 known = ", ".join(one.key_id for one in keys.list()) or "none"
                 raise LookupError(f"{key_id} is no key of this service; known are: {known}")
+            found, is_news = marked
+            assert found.compromised_at is not None
+            if is_news:
+                _enter(session, found.key_id, since=found.compromised_at)
             return {
                 "key_id": found.key_id,
                 "compromised_at": found.compromised_at.isoformat(),
@@ -37,6 +42,18 @@ def mark_compromised(
             }
     finally:
         database.dispose()
+
+
+def _enter(session: Session, key_id: str, *, since: datetime) -> None:
+    """In the log of every project: what the key signed is evidence in each of them."""
+    for project_id in ProjectRepository(session).ids():
+        AuditLogRepository(session, project_id).enter(
+            "signing-key.compromised",
+            key_id,
+            by=None,
+            origin="command-line",
+            since=since.isoformat(),
+        )
 
 
 def _time(text: str) -> datetime:

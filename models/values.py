@@ -29,10 +29,12 @@ FileKind = Literal["artifact", "attack-files", "model", "record-table"]
 GoneReason = Literal["expired", "erased"]
 Simulation = Literal["allowed", "forbidden"]
 """Whether a federation admits runs whose noise is drawn from the experiment's seed."""
-UnitKind = Literal["run", "profile", "audit"]
+UnitKind = Literal["run", "profile", "audit", "attacks"]
 """An experiment, or a stack of experiments of one shape; a federation to be read and described; an
-audit of predictions."""
+audit of predictions; attacks on an experiment that has ended."""
 AuditStatus = Literal["queued", "running", "succeeded", "failed"]
+LaterAttacksStatus = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
+"""`succeeded`: each was tried; what became of it is in its section. `failed`: none was tried."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,16 @@ class NewAudit:
     fingerprint: str
     scored: str
     threshold: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundLater:
+    """What attacks on an experiment with a report found, signed."""
+
+    statement: Mapping[str, Any]
+    """Under `attacks` the sections, one for each that was asked for."""
+    envelope: Mapping[str, Any]
+    alarms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +134,7 @@ class FinalFigures:
     equal_opportunity_difference: float | None = None
     gate_outcome: str | None = None
     alarms: int | None = None
-    """How many attacks raised an alarm; None where the spec asks for none."""
+    """How many attacks raised an alarm, later ones included; None where none was asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)

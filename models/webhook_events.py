@@ -8,6 +8,7 @@ WebhookEvent = Literal[
     "alarm.raised",
     "budget.low",
     "ledger.round_refused",
+    "erasure.completed",
 ]
 """What can be subscribed to."""
 WEBHOOK_EVENTS: tuple[WebhookEvent, ...] = get_args(WebhookEvent)

@@ -26,6 +26,8 @@ from benchmarks.servers import Server, start_postgres, start_valkey
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
 from models.tables import Base
+from tests.cli.service import Service, running
+from tests.house import ROOT
 
 _VALKEY_DATABASES = 16
 
@@ -34,12 +36,19 @@ hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
 
-# Whole services that are started, killed and waited for. A file runs on one process, so those that
-# take minutes go first: begun last, one would keep a single process busy while the others idle.
+# Whole services that are started, killed and waited for, and what mypy reads. A file runs on one
+# process, so those that take a minute go first: begun last, one would keep a single process busy
+# while the others idle.
 _LONG_FILES = (
     "tests/cli/test_up.py",
-    "tests/cli/test_remote.py",
+    "tests/test_closed_unions.py",
     "tests/workers/test_processes.py",
+    "tests/api/http/test_fuzz.py",
+    "tests/browser/test_every_page.py",
+    "tests/attacks/zoo/",
+    "tests/attacks/membership/",
+    "tests/training/test_layout.py",
+    "tests/training/test_uneven_clients.py",
     "tests/workers/test_broker_outage.py",
     "tests/end_to_end/",
     "tests/browser/",
@@ -178,6 +187,23 @@ def broker_url(valkey_server: Server) -> Iterator[str]:
         client.flushdb()
         yield url
         client.flushdb()
+
+
+@pytest.fixture(scope="session")
+def running_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One `fedaudit up` for the session, with the examples as its sources.
+
+    Who kills its processes, exchanges its keys or looks at the whole of it starts one of its own.
+    """
+    folder = tmp_path_factory.mktemp("running") / "data"
+    with running("--sources-dir", ROOT / "examples", data_dir=folder) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def service(running_service: Service, request: pytest.FixtureRequest) -> Service:
+    """The session's `fedaudit up`, in a project of this module."""
+    return running_service.in_project(request.module.__name__.rpartition(".")[2])
 
 
 @pytest.fixture(scope="session")

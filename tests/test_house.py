@@ -24,6 +24,7 @@ SAME_MEANING = {
     "audits": "audits of predictions",
     "artifacts": "files of parameters",
     "checkpoints": "where a run or its ledger stood",
+    "later_attacks": "attacks that are asked for after a report was signed",
     "ledger_reports": "reports of trainings elsewhere",
     "declared_entries": "entries of declared rounds",
     "declared_ledgers": "ledgers of trainings elsewhere",

@@ -84,10 +84,16 @@ def report_of(
     return sign_report(document, key), material.model
 
 
-def alarm_events(attacks: Sequence[Mapping[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
-    """An event for each attack that raised an alarm, with its position and kind."""
+def alarm_events(
+    attacks: Sequence[Mapping[str, Any]], *, later: int | None = None
+) -> list[tuple[str, dict[str, Any]]]:
+    """An event for each attack that raised an alarm, with its position and kind.
+
+    `later`: the number of the request, of attacks on an experiment that has ended.
+    """
+    of_later = {} if later is None else {"later": later}
     return [
-        (ALARM_RAISED, {"position": position, "kind": attack["kind"]})
+        (ALARM_RAISED, {**of_later, "position": position, "kind": attack["kind"]})
         for position, attack in enumerate(attacks)
         if attack["alarm"] is not None
     ]

@@ -23,6 +23,7 @@ from infrastructure.tracing import span
 from models.repositories import (
     BudgetRepository,
     EpsilonBudgetRepository,
+    ExperimentRepository,
     LedgerRepository,
     LowBudgetRepository,
     gathered_writes,
@@ -315,10 +316,22 @@ class RunLoop:
     def _attacked(self, experiment: RunningExperiment, result: FinalResult) -> list[AttackOutcome]:
         if not experiment.run.spec.attacks:
             return []
-        watch = LeasedAttacks(self._context, self._lease, self._writer, experiment)
+
+        def is_cancelled(session: Session) -> bool:
+            experiments = ExperimentRepository(session, experiment.project_id)
+            return experiments.progress(experiment.id, experiment.run.rounds_done)
+
+        watch = LeasedAttacks(
+            self._context,
+            self._lease,
+            self._writer,
+            experiment_id=experiment.id,
+            project_id=experiment.project_id,
+            is_cancelled=is_cancelled,
+        )
         attacked = AttackedRun(experiment.run, result, self._context.device)
         with span("fedaudit.attacks", {"fedaudit.experiment_id": experiment.id}):
-            return carry_out(attacked, watch=watch)
+            return list(carry_out(attacked, watch=watch))
 
     def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:
         """Ends an experiment without a report; interrupted rounds are entered in its ledger."""

@@ -14,6 +14,7 @@ from models.repositories import ExperimentRepository, UnitRepository, UnitStackR
 from models.repositories.experiments import ENDED
 from models.tables.experiments import Experiment
 from models.values import Claim, UnitKind
+from workers.attacks.later_attacks_unit import LaterAttacksRun
 from workers.audits.audit_unit import AuditRun
 from workers.claim import Lease, LeaseLostError
 from workers.claimed_unit import DETAIL_CHARACTERS, ClaimedUnit
@@ -199,4 +200,5 @@ _KINDS: dict[UnitKind, type[ClaimedUnit]] = {
     "run": UnitRun,
     "profile": ProfileRun,
     "audit": AuditRun,
+    "attacks": LaterAttacksRun,
 }

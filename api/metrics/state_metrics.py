@@ -8,9 +8,11 @@ import platform
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from time import monotonic
 from typing import Generic, TypeVar
 
+import numpy as np
 import structlog
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -18,10 +20,12 @@ from prometheus_client.registry import Collector
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.metrics import metric_names as names
-from api.services.budgets.reservation import counted_budgets
 from api.shared.resources import Resources
 from fedaudit import __version__
+from fedaudit.ledger.composition import composed_epsilon
 from models.repositories import ServiceStateRepository
+from models.repositories.epsilon_budgets import Price
+from models.repositories.operations.all_budgets import budgets_of_all
 from models.repositories.operations.service_state import ServiceState
 from models.schema import SchemaState, schema_state
 
@@ -29,11 +33,15 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-_STATE_SECONDS = 3.0
+_SECONDS = 3.0
 """Shorter than any sensible interval of scrapes. Otherwise a process that answers from memory could
 show less than another did before, and a counter that falls is taken for one that began anew."""
-_BUDGET_SECONDS = 60.0
+_SHARE = 0.02
+"""Of the time, for reading. What is kept of budgets may show room that was taken meanwhile, so it
+is kept no longer than reading it is worth."""
+_MOST_SECONDS = 60.0
 _MOST_FEDERATIONS = 200
+_KEPT_PRICES = 4096
 _EXPERIMENT_STATUSES = ("queued", "running", "cancelling", "cancelled", "succeeded", "failed")
 _DEVICES = ("auto", "cpu", "cuda")
 
@@ -49,19 +57,34 @@ class _Budgets:
 
 
 class _Kept(Generic[T]):
-    """A value that is read again once it is too old. One reader at a time; others wait for it."""
+    """A value that is read again once it is too old: after some seconds, or after as many as keep
+    reading to a share of the time. One reader at a time; others wait for it."""
 
-    def __init__(self, read: Callable[[], T], *, seconds: float) -> None:
-        self._read, self._seconds = read, seconds
+    def __init__(self, read: Callable[[], T], *, share: float = 1.0) -> None:
+        self._read, self._share = read, share
         self._lock = threading.Lock()
         self._value: tuple[float, T] | None = None
 
     def get(self) -> T:
         with self._lock:
-            if self._value is None or monotonic() - self._value[0] >= self._seconds:
+            if self._value is None or monotonic() >= self._value[0]:
                 self._value = None
-                self._value = (monotonic(), self._read())
+                began = monotonic()
+                found, now = self._read(), monotonic()
+                rest = min(max(_SECONDS, (now - began) / self._share), _MOST_SECONDS)
+                self._value = (now + rest, found)
             return self._value[1]
+
+
+def _kept_price() -> Price:
+    """`composed_epsilon`, remembered by the curve itself: most budgets are as they were a minute
+    ago, and one that is not has another curve."""
+
+    @lru_cache(maxsize=_KEPT_PRICES)
+    def kept(curve: bytes, delta: float) -> float:
+        return composed_epsilon(np.frombuffer(curve), delta)
+
+    return lambda curve, delta: kept(curve.tobytes(), delta)
 
 
 class StateMetrics(Collector):
@@ -69,8 +92,9 @@ class StateMetrics(Collector):
 
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
-        self._state = _Kept(self._read_state, seconds=_STATE_SECONDS)
-        self._budgets = _Kept(self._read_budgets, seconds=_BUDGET_SECONDS)
+        self._state = _Kept(self._read_state)
+        self._budgets = _Kept(self._read_budgets, share=_SHARE)
+        self._price = _kept_price()
 
     def collect(self) -> Iterator[Metric]:
         """Every figure; of a database that does not answer only that."""
@@ -104,13 +128,13 @@ class StateMetrics(Collector):
         with self._resources.database.read() as session:
             states = ServiceStateRepository(session)
             found = states.budgeted_federations(limit=_MOST_FEDERATIONS)
-            for project_id, federation_id in found:
-                for one in counted_budgets(session, project_id, federation_id, across=across):
-                    # A total of nothing was closed on purpose, and is not running out.
-                    if one.total and one.remaining is not None:
-                        key = (federation_id, one.book, one.figure)
-                        left[key] = min(one.remaining / one.total, left.get(key, 1.0))
-                        declared[key] = max(one.declared / one.total, declared.get(key, 0.0))
+            budgets = budgets_of_all(session, found, across=across, price=self._price)
+            for federation_id, one in budgets:
+                # A total of nothing was closed on purpose, and is not running out.
+                if one.total and one.remaining is not None:
+                    key = (federation_id, one.book, one.figure)
+                    left[key] = min(one.remaining / one.total, left.get(key, 1.0))
+                    declared[key] = max(one.declared / one.total, declared.get(key, 0.0))
             return _Budgets(left, declared, states.count_budgeted_federations() - len(found))
 
 

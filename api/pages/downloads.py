@@ -7,7 +7,7 @@ from typing import Any, Literal, assert_never
 import yaml
 
 from api.pages.session import Visitor
-from api.schemas.attack_bodies import AttackList
+from api.schemas.attack_bodies import AttackBody, AttackList, LaterAttacksList
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.reading_choice import READINGS
 
@@ -29,9 +29,15 @@ class Download:
     href: str
 
 
-def downloads(base: str, visitor: Visitor, *, attacks: AttackList | None = None) -> list[Download]:
-    """The files of the experiment at the path `base`, the report itself first. `attacks`: what may
-    be shown of them."""
+def downloads(
+    base: str,
+    visitor: Visitor,
+    *,
+    attacks: AttackList | None = None,
+    later: LaterAttacksList | None = None,
+) -> list[Download]:
+    """The files of the experiment at the path `base`, the report itself first. `attacks`, `later`:
+    what may be shown of them."""
     found = [
         Download("Report", "PDF", f"{base}/report.pdf"),
         Download("Report", "HTML", f"{base}/report.html"),
@@ -44,16 +50,24 @@ def downloads(base: str, visitor: Visitor, *, attacks: AttackList | None = None)
             Download("Bundle", "ZIP, confidential: for fedaudit verify", f"{base}/bundle.zip")
         )
     for attack in [] if attacks is None else attacks.items:
-        found += [
-            Download(
-                f"Attack {attack.position + 1}, {attack.section.kind}",
-                f"{one.name}, confidential",
-                f"{base}/attacks/{attack.position}/{one.name}",
-            )
-            for one in attack.files
-        ]
+        found += _attack_files(f"{base}/attacks", attack, "Attack")
+    for request in [] if later is None else later.items:
+        for attack in request.items:
+            what = f"Later attacks {request.number}, attack"
+            found += _attack_files(f"{base}/attacks/later/{request.id}", attack, what)
     found.append(Download("Public keys", "PEM", "/signing-keys.pem"))
     return found
+
+
+def _attack_files(base: str, attack: AttackBody, what: str) -> list[Download]:
+    return [
+        Download(
+            f"{what} {attack.position + 1}, {attack.section.kind}",
+            f"{one.name}, confidential",
+            f"{base}/{attack.position}/{one.name}",
+        )
+        for one in attack.files
+    ]
 
 
 def reading_downloads(base: str, one: ReportReading) -> list[Download]:

@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 
 from api.pages import docs, error_pages
 from api.pages.assets import Assets
@@ -11,6 +11,7 @@ from api.pages.routers import (
     artifacts,
     audits,
     compare,
+    erasures,
     experiment,
     experiments,
     federations,
@@ -26,7 +27,7 @@ from api.pages.routers import (
     webhooks,
 )
 
-_PAGES: tuple[ModuleType, ...] = (
+MODULES: tuple[ModuleType, ...] = (
     sign_in,
     experiments,
     new_experiment,
@@ -42,20 +43,18 @@ _PAGES: tuple[ModuleType, ...] = (
     artifacts,
     new_federation,
     federations,
+    erasures,
     webhooks,
 )
 """The more special path first: `/experiments/new` before `/experiments/{experiment_id}`."""
 
 
 def install(app: FastAPI) -> None:
-    """Serve the pages. Called behind `problems.install`, whose answers they show."""
+    """What the pages need beside their routes. Called behind `problems.install`, whose answers
+    they show."""
     app.state.failed_sign_ins = FailedAttempts()
-    pages = APIRouter(include_in_schema=False)
-    for module in _PAGES:
-        pages.include_router(module.router)
-    app.include_router(pages)
     app.mount("/assets", Assets(), name="assets")
     docs.install(app)
     error_pages.install(
-        app, [route.endpoint for module in _PAGES for route in module.router.routes]
+        app, [route.endpoint for module in MODULES for route in module.router.routes]
     )

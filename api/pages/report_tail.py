@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from markupsafe import Markup
 from sqlalchemy.orm import Session
@@ -10,11 +11,13 @@ from api.pages.downloads import downloads
 from api.pages.session import CSRF_FIELD, Visitor
 from api.pages.spec_form.sheet import new_once
 from api.pages.templates import fragment
-from api.schemas.attack_bodies import AttackList
+from api.schemas.attack_bodies import AttackList, LaterAttacksList
 from api.schemas.sign_offs import SignOffList
+from api.services.attacks.judged_reports import judged_document
 from api.services.base.lookups import find_report
 from api.services.reports.sign_offs import sign_offs_of
 from fedaudit.reports.verdict.concerns import CONCERN_WORDS, concerns_of
+from models.repositories import LaterAttacksRepository
 
 
 @dataclass(frozen=True)
@@ -33,9 +36,10 @@ def report_tail(
     draft: Mapping[str, str] | None = None,
     fault: str | None = None,
     attacks: AttackList | None = None,
+    later: LaterAttacksList | None = None,
 ) -> ReportTail:
     """Raises ProblemError without such a report. `draft`: what was typed and could not be taken.
-    `attacks`: what the visitor may see of them."""
+    `attacks`, `later`: what the visitor may see of their files."""
     report = find_report(session, visitor.caller, experiment_id)
     base = f"/experiments/{experiment_id}"
     found = SignOffList.of(sign_offs_of(session, visitor.caller, experiment_id))
@@ -47,13 +51,21 @@ def report_tail(
         once=new_once(),
         sign_offs=found,
         report_hash=report.report_hash,
-        concerns=concerns_of(report.document),
+        concerns=concerns_of(judged_document(session, report)),
         concern_words=CONCERN_WORDS,
         draft=draft or {},
         fault=fault,
-        files=downloads(base, visitor, attacks=attacks),
+        files=downloads(base, visitor, attacks=attacks, later=later),
+        alarm_at=_alarm_at(session, visitor, experiment_id),
     )
     return ReportTail(html, _state(found))
+
+
+def _alarm_at(session: Session, visitor: Visitor, experiment_id: str) -> datetime | None:
+    """When an attack first raised an alarm after the report was signed."""
+    rows = LaterAttacksRepository(session, visitor.caller.project_id).list(experiment_id)
+    raised = [row.finished_at for row in rows if row.alarms and row.finished_at is not None]
+    return min(raised, default=None)
 
 
 def _state(found: SignOffList) -> str:

@@ -9,8 +9,10 @@ from sqlalchemy.orm import Session
 from api.http.bodies import JsonBody, validated
 from api.openapi import problems, request_body
 from api.schemas.gates import GatesEvaluation, GatesRequest
+from api.services.attacks.judged_reports import judged_document
 from api.services.base.lookups import find_experiment, find_gate_policy
 from api.services.ledgers.ledger_evidence import report_of
+from api.services.sweeps.sweep_evidence import with_costs_of_now
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ReportsReader
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall, without_report
@@ -76,4 +78,5 @@ def _evaluated(
     report = ReportRepository(session, caller.project_id).get(experiment.id)
     if report is None:
         return without_report(gates, f"the experiment has no report: it is {experiment.status}")
-    return evaluate(gates, report.document)
+    document = judged_document(session, report)
+    return evaluate(gates, with_costs_of_now(session, caller, experiment.id, document))

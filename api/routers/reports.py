@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, schema_of
 from api.schemas.experiment_tables import Verification
+from api.services.attacks.judged_reports import find_judged
 from api.services.audit_log.ledger_exports import note_export
 from api.services.base.lookups import find_experiment, find_report
 from api.services.reports.bundles import bundle_of
@@ -166,8 +167,8 @@ def _reading(
     resources: Resources, caller: Caller, experiment_id: str, name: ReadingName
 ) -> Response:
     with resources.database.read() as session:
-        report = find_report(session, caller, experiment_id)
-    found = reading(report.document, name)
+        judged = find_judged(session, caller, experiment_id)
+    found = reading(judged, name)
     if isinstance(found, str):
         return Response(found, media_type="text/markdown")
     return JSONResponse(found)

@@ -25,9 +25,10 @@ class UncountedRuns(BaseModel):
     """
 
     mechanism: str
-    """The mechanism of the experiments; `profile` for published profiles."""
+    """The mechanism of the experiments, or of trainings elsewhere (`laplace-l2, declared`);
+    `profile` for published profiles."""
     runs: int
-    """How many experiments, or profiles."""
+    """How many experiments, ledgers or profiles."""
     why: str
 
 

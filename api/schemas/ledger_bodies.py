@@ -7,6 +7,7 @@ from pydantic import BaseModel
 
 from api.schemas.actors import ActorBody
 from api.schemas.base import Reasons
+from fedaudit.spec.declared.ledger_terms import MetricTerms
 
 
 class LedgerEpsilon(BaseModel):
@@ -38,6 +39,8 @@ class LedgerBody(BaseModel):
     subjects: int
     """Clients that rounds have named, or that were listed."""
     budget: dict[str, float] | None
+    metric: MetricTerms | None
+    """The radius and clip that every round has; null where the terms state none."""
     federation_id: str | None
     rounds: int
     """How many were declared."""

@@ -1,6 +1,7 @@
 """The attacks of a run, one after the other: one that fails is reported, and loses nothing else."""
 
 import logging
+from collections.abc import Iterator
 
 from fedaudit.attacks.attack import AttackedRun, AttackOutcome, Progress
 from fedaudit.attacks.attack_files import check_names
@@ -27,8 +28,8 @@ class AttackWatch:
         """It has come to its end, or failed."""
 
 
-def carry_out(attacked: AttackedRun, *, watch: AttackWatch) -> list[AttackOutcome]:
-    """What each attack of the run's spec found, in their order.
+def carry_out(attacked: AttackedRun, *, watch: AttackWatch) -> Iterator[AttackOutcome]:
+    """What each attack of the run's spec found, in their order, as soon as it has ended.
 
     None is tried where training diverged. Raises what `watch` raised. An attack that fails
     otherwise is `not-done`, with the kind of error as its reason: the error's own words may quote
@@ -36,8 +37,8 @@ def carry_out(attacked: AttackedRun, *, watch: AttackWatch) -> list[AttackOutcom
     """
     attacks = attacked.run.spec.attacks
     if has_diverged(attacked.result.stopped_by):
-        return [not_done(spec, "training diverged") for spec in attacks]
-    outcomes = []
+        yield from (not_done(spec, "training diverged") for spec in attacks)
+        return
     for position, spec in enumerate(attacks):
         reason = watch.begin(position, spec)
         if reason is None:
@@ -45,8 +46,7 @@ def carry_out(attacked: AttackedRun, *, watch: AttackWatch) -> list[AttackOutcom
         else:
             outcome = not_done(spec, reason)
         watch.end(position, outcome.section)
-        outcomes.append(outcome)
-    return outcomes
+        yield outcome
 
 
 def not_done(spec: AttackSpec, reason: str) -> AttackOutcome:

@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
     DONE = 0
     """Also: every gate passed."""
     FAILED = 1
-    """A run or a gate failed."""
+    """A run or a gate failed, or an attack raised an alarm."""
     USAGE = 2
     """The command or the spec is not valid."""
     NO_EVIDENCE = 3

@@ -108,10 +108,13 @@ def report_command(experiment_id: str, *, form: ReportForm, out: Path | None) ->
         raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
     if form == "pdf" and out is None:
         raise usage_error("--format pdf: name a file with --out")
+    from fedaudit.publishing.later_found import later_found
+
     with connected() as client:
+        later = later_found(client, experiment_id)
         match form:
             case "text":
-                show(client.report(experiment_id))
+                show(later.judge(client.report(experiment_id)))
             case "html":
                 write_bytes(client.report_page(experiment_id).encode(), out)
             case "pdf":
@@ -120,6 +123,11 @@ def report_command(experiment_id: str, *, form: ReportForm, out: Path | None) ->
                 write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
             case _:
                 assert_never(form)
+    if later.alarms:
+        say(
+            f"fedaudit: {later.alarms} attacks after the report was signed raised an alarm: "
+            "do not rely on its guarantee"
+        )
 
 
 def _pdf(page: str) -> bytes:
@@ -187,6 +195,9 @@ def _outcome(experiment: Mapping[str, Any]) -> ExitCode:
         reason = experiment.get("status_reason") or "no reason was given"
         ended = {"cancelled": "was cancelled"}.get(experiment["status"], experiment["status"])
         say(f"fedaudit: the experiment {ended} ({reason})")
+        return ExitCode.FAILED
+    if alarms := experiment["alarms"]:
+        say(f"{alarms} of its attacks raised an alarm; see fedaudit report {experiment['id']}")
         return ExitCode.FAILED
     outcome = experiment["gate_outcome"]
     if outcome not in (None, "pass"):

@@ -50,6 +50,9 @@ def run_command(
     if done.report["experiment"]["status"] == "failed":
         say(f"fedaudit: the run failed ({done.report['utility']['stopped_by']})")
         return ExitCode.FAILED
+    if alarms := sum(one["alarm"] is not None for one in done.report["attacks"]):
+        say(f"fedaudit: {alarms} of {len(done.report['attacks'])} attacks raised an alarm")
+        return ExitCode.FAILED
     return gate_exit(done.report["gate_outcome"])
 
 

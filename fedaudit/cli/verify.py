@@ -27,7 +27,7 @@ from fedaudit_client.errors import ForbiddenError, NotFoundError, ProblemError
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
 _MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
-_OF_LEDGERS = ("entries", "ledger_hash", "chain_head", "sign_offs")
+_OF_LEDGERS = ("entries", "ledger_hash", "chain_head", "sign_offs", "later_attacks")
 _MAX_KEY_FILE_BYTES = 1 << 20
 
 
@@ -117,7 +117,11 @@ def _fields(found: Verification) -> dict[str, Any]:
     fields = {**asdict(found), "signers": list(found.signers), "beyond": list(found.beyond)}
     if found.subject == "audit":
         return {name: value for name, value in fields.items() if name not in _OF_LEDGERS}
-    return {**fields, "sign_offs": [one.fields() for one in found.sign_offs]}
+    return {
+        **fields,
+        "sign_offs": [one.fields() for one in found.sign_offs],
+        "later_attacks": [one.fields() for one in found.later_attacks],
+    }
 
 
 def _tell(found: Verification, *, trusted: bool) -> None:
@@ -127,6 +131,11 @@ def _tell(found: Verification, *, trusted: bool) -> None:
         role = f", {each.role}" if each.role else ""
         despite = f", although: {', '.join(each.concerns)}" if each.concerns else ""
         write_line(f"sign-off {each.number}: {each.decision} by {each.person}{role}{despite}")
+    for later in found.later_attacks:
+        for attack in later.attacks:
+            alarm = " ALARM" if attack.get("alarm") else ""
+            told = f"{attack.get('kind')} {attack.get('status')}{alarm}"
+            write_line(f"attacked later, {later.number}: {told}")
     for sentence in found.beyond:
         write_line(f"not verified: {sentence}")
     count = f", {found.entries} {'entry' if found.entries == 1 else 'entries'}"

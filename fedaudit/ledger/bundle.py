@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -44,26 +45,32 @@ Without the software:   docs/ledger-encoding.md says how each hash and signature
 
 This file holds confidential figures: what each named client spent in each round.
 """
-_SIGN_OFFS = "sign-offs.json"
-_README_WITH_SIGN_OFFS = _README_TEXT.replace(
-    "  keys.json ",
-    """\
+_SIGN_OFFS, _LATER_ATTACKS, _ERASED = "sign-offs.json", "later-attacks.json", "erased-names.json"
+_LINES = {
+    _SIGN_OFFS: """\
   sign-offs.json    what people stated of the report, each chained to the one before (DSSE)
-  keys.json """,
-)
-"""Of bundles that have sign-offs; others are as they were before there were any."""
-_ERASED = "erased-names.json"
-
-
-def _without_names(text: str) -> str:
-    """The text of a bundle whose clients' names were erased."""
-    return text.replace(
-        "  keys.json ",
-        """\
+""",
+    _LATER_ATTACKS: """\
+  later-attacks.json
+                    what attacks found after the report was signed, each statement chained to the
+                    one before (DSSE). Read it before you rely on the report
+""",
+    _ERASED: """\
   erased-names.json the service's statement on the ledger whose clients' names were erased: those
                     in subjects.json are made up (DSSE)
-  keys.json """,
-    ).replace("what each named client spent", "what each client spent")
+""",
+}
+"""Of bundles that have these members; others are as they were before there were any."""
+
+
+def _readme_with(members: Iterable[str]) -> bytes:
+    """The text of a bundle that has these members beside those of every bundle."""
+    text = _README_TEXT.replace(
+        "  keys.json ", "".join(_LINES[name] for name in members) + "  keys.json "
+    )
+    if _ERASED in members:
+        text = text.replace("what each named client spent", "what each client spent")
+    return text.encode("ascii")
 
 
 _README_OF_AUDIT = """\
@@ -82,10 +89,9 @@ With the software:      fedaudit verify BUNDLE --public-key FILE
 Without the software:   docs/verification.md says how the signature is computed, and what follows
                         from it and what does not.
 """
-_OF_LEDGERS = (_README_TEXT, _README_WITH_SIGN_OFFS)
-_READMES = tuple(
-    text.encode("ascii")
-    for text in (*_OF_LEDGERS, *map(_without_names, _OF_LEDGERS), _README_OF_AUDIT)
+_READMES = (
+    *(_readme_with(some) for count in range(4) for some in combinations(_LINES, count)),
+    _README_OF_AUDIT.encode("ascii"),
 )
 _MAX_BYTES = {
     _README: 1 << 16,
@@ -95,12 +101,13 @@ _MAX_BYTES = {
     "subjects.json": 1 << 28,
     "checkpoints.json": 1 << 28,
     _SIGN_OFFS: 1 << 26,
+    _LATER_ATTACKS: 1 << 28,
     _ERASED: 1 << 16,
     "keys.json": 1 << 20,
 }
 """Bytes of each member that is read as a whole."""
 _MAX_LINE_BYTES = 1 << 28
-_OPTIONAL = {"report.json", _SIGN_OFFS, _ERASED, _README}
+_OPTIONAL = {"report.json", *_LINES, _README}
 _CHUNK = 1 << 16
 # Any fixed time would do: the content alone decides the bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -123,6 +130,7 @@ class BundleParts:
     checkpoints: Sequence[Mapping[str, Any]]
     keys: Sequence[PublicKey]
     sign_offs: Sequence[Mapping[str, Any]] = ()
+    later_attacks: Sequence[Mapping[str, Any]] = ()
     erased: Mapping[str, Any] | None = None
     compromised: Mapping[str, str] = field(default_factory=dict)
     """By key id, since when a key may have been somebody else's too."""
@@ -176,6 +184,7 @@ def _members(parts: BundleParts) -> Iterator[tuple[str, bytes]]:
         "subjects.json": list(parts.names),
         "checkpoints.json": list(parts.checkpoints),
         _SIGN_OFFS: list(parts.sign_offs) or None,
+        _LATER_ATTACKS: list(parts.later_attacks) or None,
         _ERASED: parts.erased,
         "keys.json": [_key_fields(key, parts.compromised) for key in parts.keys],
     }
@@ -187,7 +196,8 @@ def _members(parts: BundleParts) -> Iterator[tuple[str, bytes]]:
 def _readme(parts: BundleParts) -> bytes:
     if is_audit(parts.spec):
         return _README_OF_AUDIT.encode("ascii")
-    return _READMES[bool(parts.sign_offs) + 2 * (parts.erased is not None)]
+    has = (bool(parts.sign_offs), bool(parts.later_attacks), parts.erased is not None)
+    return _readme_with([name for name, is_there in zip(_LINES, has, strict=True) if is_there])
 
 
 def _key_fields(key: PublicKey, compromised: Mapping[str, str]) -> dict[str, str]:
@@ -260,7 +270,8 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
         names=_names(_list(archive, "subjects.json", faults), faults),
         report=_report(archive, faults),
         checkpoints=_list(archive, "checkpoints.json", faults),
-        sign_offs=_sign_offs(archive, faults),
+        sign_offs=_optional_list(archive, _SIGN_OFFS, faults),
+        later_attacks=_optional_list(archive, _LATER_ATTACKS, faults),
         erased=_read_json(archive, _ERASED, faults) if _ERASED in archive.namelist() else None,
         keys=keys,
         compromised=compromised,
@@ -299,8 +310,8 @@ def _report(archive: zipfile.ZipFile, faults: list[Fault]) -> dict[str, Any] | N
     return value if isinstance(value, dict) else {}
 
 
-def _sign_offs(archive: zipfile.ZipFile, faults: list[Fault]) -> list[Any]:
-    return _list(archive, _SIGN_OFFS, faults) if _SIGN_OFFS in archive.namelist() else []
+def _optional_list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:
+    return _list(archive, name, faults) if name in archive.namelist() else []
 
 
 def _list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:

@@ -35,6 +35,8 @@ class Evidence:
     """The ledger in its order; read once."""
     sign_offs: Sequence[Any] = ()
     """DSSE envelopes, oldest first."""
+    later_attacks: Sequence[Any] = ()
+    """DSSE envelopes of what attacks found after the report, oldest first."""
     erased: Any = None
     """The DSSE envelope of the statement that stands for erased names; None where they are real."""
     compromised: Mapping[str, str] = field(default_factory=dict)

@@ -14,7 +14,8 @@ from typing import Literal, assert_never
 import torch
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fixed_order_sum
+from fedaudit.fixed_order_sums import fixed_order_sum
+from fedaudit.square_roots import square_root
 
 LossKind = Literal["rmse", "mse", "cross-entropy"]
 
@@ -64,13 +65,13 @@ class Loss:
 
     def client_loss(self, mean: Tensor) -> Tensor:
         """A client's loss from the mean of its rows' values."""
-        return mean.sqrt() if self.root_mean else mean
+        return square_root(mean) if self.root_mean else mean
 
     def client_slope(self, mean: Tensor) -> Tensor:
         """Derivative of a client's loss by that mean; 0 at a loss of 0 (papers leave it open)."""
         if not self.root_mean:
             return torch.ones_like(mean)
-        root = mean.sqrt()
+        root = square_root(mean)
         return torch.where(root > 0, 0.5 / root, torch.zeros_like(root))
 
     def _value(self, outputs: Tensor, target: Tensor) -> Tensor:

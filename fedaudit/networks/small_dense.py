@@ -8,7 +8,7 @@ long elementwise operation. `networks.general` computes the same by autograd and
 import torch
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fixed_order_sum
+from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.shape import DenseShape
 
@@ -67,6 +67,7 @@ class SmallDenseNetwork:
             if layer.bias is not None:
                 outputs += parameters[layer.bias]
             for position in range(1, layer.inputs):
-                outputs = torch.addcmul(outputs, weights[:, position], inputs[position])
+                # Not `addcmul`, which may round product and sum once, as a processor likes.
+                outputs += weights[:, position] * inputs[position]
             activations.append(outputs)
         return activations

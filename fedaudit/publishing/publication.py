@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedaudit.publishing.later_found import LaterFound
 from fedaudit.publishing.published_figures import PublishedFigures, report_figures
 from fedaudit.publishing.report_facts import parsed_report, report_facts
 from fedaudit.reports.document.document import Report
@@ -19,7 +20,7 @@ class Publication:
     """One experiment's report, and what is published beside it."""
 
     document: Mapping[str, Any]
-    """The report as it is stored."""
+    """The report as it has to be judged: the stored one, beside what attacks found later."""
     report: Report
     """The same, parsed."""
     figures: PublishedFigures
@@ -53,17 +54,27 @@ class Publication:
 
 
 def publication(
-    document: Mapping[str, Any], *, page: str, folder: Path, origin: str, url: str | None = None
+    document: Mapping[str, Any],
+    *,
+    page: str,
+    folder: Path,
+    origin: str,
+    url: str | None = None,
+    later: LaterFound | None = None,
 ) -> Publication:
     """The publication of a report, its page and its readings, written below `folder`.
 
+    `later`: what attacks found after it was signed, which counts as if it stood in it.
     Raises PublishingError where the document is no report.
     """
-    report = parsed_report(document)
     contents: dict[str, str] = {
         "report.json": _json(document),
         "report.html": page,
     }
+    if later is not None and later.requests:
+        contents["later-attacks.json"] = _json(later.requests)
+        document = later.judge(document)
+    report = parsed_report(document)
     for name in READINGS:
         made = reading(document, name)
         markdown = isinstance(made, str)

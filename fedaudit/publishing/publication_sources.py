@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from fedaudit.publishing.extras import PublishingError
+from fedaudit.publishing.later_found import later_found
 from fedaudit.publishing.publication import MODEL_FILE, Publication, publication
 from fedaudit.publishing.published_figures import NOT_IN_FILE, add_rounds
 from fedaudit.publishing.report_facts import refuse_declared
@@ -39,10 +40,11 @@ def from_service(
             folder=folder,
             origin=client.url,
             url=report_page(client.url, experiment_id),
+            later=later_found(client, experiment_id),
         )
         add_rounds(
             found.figures,
-            document,
+            found.document,
             found.report,
             rounds=client.rows(experiment_id, "rounds"),
             gaps=client.rows(experiment_id, "fairness"),

@@ -142,14 +142,10 @@ class ExperimentSpec(SpecPart):
                 f"`{model.kind}` is for the sources `images` and `femnist`; {source.source} "
                 "has no images, so use `linear`, `logistic` or `mlp`",
             )
-        if source.traits.target != "class":
-            return
-        if model.output == "number":
+        if source.traits.target == "class" and model.output == "number":
             yield refuse_at(
                 "/model/kind", "images have classes; use `logistic`, `mlp` or `cnn-femnist`"
             )
-        if not self.training.compares_classes:
-            yield refuse_at("/training/loss", "images have classes; use `cross-entropy`")
 
     def _check_loss(self) -> Refusals:
         compares_classes = self.training.compares_classes
@@ -205,8 +201,10 @@ class ExperimentSpec(SpecPart):
 
     @property
     def classifies(self) -> bool:
-        """Whether the target is a class: with cross-entropy, or a logistic model whatever its
-        loss."""
+        """Whether the target is a class: that of images always is; any other with cross-entropy or
+        a logistic model, whatever its loss."""
+        if self.federation.traits.target == "class":
+            return True
         match self.model.output:
             case "class":
                 return True

@@ -9,8 +9,9 @@ from fedaudit.reports.document.sweep_document import SweepEpsilonSection, SweepS
 from fedaudit.sweeps.sweep_costs import SweepCosts
 
 _AS_BOOKED = (
-    "of all {cells} cells together{at_delta}, as they had booked it when this report was made, "
-    "and of the data that pay most where cells ran on several; cells that are tried again add to it"
+    "of all {cells} cells together{at_delta}, as they had booked it {when}; files are taken to be "
+    "about the same people, and of made-up data those that pay most count; cells that are tried "
+    "again add to it"
 )
 
 
@@ -27,18 +28,20 @@ class CellPlace:
     """Of all cells: `noises`, `guarantees`, `conditions` (`sweep_facts`)."""
 
 
-def sweep_section(place: CellPlace, costs: SweepCosts) -> SweepSection:
-    """The section; a figure's reason says since when it is what it is."""
+def sweep_section(
+    place: CellPlace, costs: SweepCosts, *, when: str = "when this report was made"
+) -> SweepSection:
+    """The section; a figure's reason says since when it is what it is, which is `when`."""
     of_training = [one for one in costs["epsilon"] if one["observer"] != REPORT]
     largest = max(of_training, key=lambda one: one["value"], default=None)
     at_delta = "" if largest is None else f" at delta = {largest['delta']:g}"
     reasons = {
         "sweep_epsilon_max": costs["reasons"].get("epsilon")
-        or _AS_BOOKED.format(cells=place.cells, at_delta=at_delta),
+        or _AS_BOOKED.format(cells=place.cells, at_delta=at_delta, when=when),
         "sweep_log_ratio_max": costs["reasons"].get("log_ratio_max")
-        or _AS_BOOKED.format(cells=place.cells, at_delta=""),
+        or _AS_BOOKED.format(cells=place.cells, at_delta="", when=when),
         "sweep_leakage": costs["reasons"].get("leakage")
-        or _AS_BOOKED.format(cells=place.cells, at_delta=""),
+        or _AS_BOOKED.format(cells=place.cells, at_delta="", when=when),
     }
     return SweepSection(
         id=place.sweep_id,

@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.accounting.privacy_events import REPORT
+from fedaudit.privacy.unit_key import MADE_UP
 
 CostFigure = Literal["leakage", "log_ratio", "epsilon"]
 
@@ -102,7 +103,9 @@ def sweep_costs(
 
     `runs`: the ids of all of them; `facts`: what is known of them all (`SweepFacts`).
 
-    Runs on different data spend on different people: the figure is that of the data that pay most.
+    Runs on made-up data of different seeds spend on different people: the figure is that of the
+    data that pay most. Files are taken to hold the same people, since a file with a line more is
+    another one.
     What the report reveals of the people held out is an entry of its own.
     """
     reasons = _reasons(facts)
@@ -158,21 +161,26 @@ def _has_other_clients(booked: Iterable[BookedCost]) -> bool:
     somebody's rows may then be in a client of each, and no theorem adds these up."""
     keys: dict[str, set[str]] = {}
     for one in booked:
-        keys.setdefault(one.federation_id, set()).add(one.unit_key)
+        keys.setdefault(_people(one), set()).add(one.unit_key)
     return any(len(of_data) > 1 for of_data in keys.values())
+
+
+def _people(one: BookedCost) -> str:
+    """Equal for costs that the same people may bear."""
+    return one.federation_id if one.unit_key == MADE_UP else ""
 
 
 def _largest_sum(booked: Iterable[BookedCost]) -> float:
     sums: dict[str, float] = {}
     for one in booked:
-        sums[one.federation_id] = sums.get(one.federation_id, 0.0) + one.amount
+        sums[_people(one)] = sums.get(_people(one), 0.0) + one.amount
     return max(sums.values(), default=0.0)
 
 
 def _epsilons(
     booked: Sequence[BookedCost], runs: Collection[str], reasons: dict[str, str]
 ) -> list[SweepEpsilon]:
-    """One entry for each group of costs that every run is in; of several federations, the largest.
+    """One entry for each group of costs that every run is in; of several populations, the largest.
 
     A group without some of the runs would bound a part of what the sweep reveals.
     """
@@ -185,8 +193,8 @@ def _epsilons(
     found = []
     for _, costs in sorted(grouped.items()):
         if _covers(costs, runs):
-            federations = {one.federation_id for one in costs}
-            of_each = [[one for one in costs if one.federation_id == id_] for id_ in federations]
+            people = {_people(one) for one in costs}
+            of_each = [[one for one in costs if _people(one) == whose] for whose in people]
             found.append(max(map(_entry, of_each), key=lambda entry: entry["value"]))
     if "epsilon" not in reasons and all(one["observer"] == REPORT for one in found):
         reasons["epsilon"] = _NOT_COMPOSED

@@ -52,6 +52,7 @@ class Stack:
                 cells, checkpoints or [None] * len(self._cells), strict=True
             )
         ]
+        self._rounds = [cell.spec.training.rounds_played for cell in cells]
         self._caps = [participation_cap(cell) for cell in cells]
         self._in_plane = [plot_unavailable_reason(cell) is None for cell in cells]
         self._stopping = [EarlyStopping.of_spec(cell.spec) for cell in cells]
@@ -151,7 +152,8 @@ class Stack:
             allowed = np.ones(clients.shape, np.bool_) if block.drawn is None else block.drawn[step]
         else:
             allowed = np.ones(clients.shape, dtype=np.bool_)
-            for row, position in enumerate(self._running):
+            bounded = any(cap is not None for cap in self._caps)
+            for row, position in enumerate(self._running if bounded else ()):
                 allowed[row] = self._admit(position, uses[row], clients[row])
         return Cohort(
             rounds=block.rounds[step],
@@ -346,7 +348,7 @@ class Stack:
     def _last_round(self, position: int) -> int:
         """The spec's last round, or the last before one that would exceed the population's
         budget."""
-        last, cap = self._cells[position].spec.training.rounds_played, self._caps[position]
+        last, cap = self._rounds[position], self._caps[position]
         if cap is None or not self._together:
             return last
         state = self._states[position]

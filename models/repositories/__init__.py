@@ -1,6 +1,7 @@
 """All SQL: statements within the caller's transaction, grouped by what they are about."""
 
 from models.repositories.api_keys import ApiKeyRepository
+from models.repositories.attacks.later_attacks import LaterAttacksRepository
 from models.repositories.audit_log.audit_entries import (
     AuditLogRepository,
     UnsignedAuditRepository,
@@ -84,6 +85,7 @@ __all__ = [
     "FederationRepository",
     "GatePolicyRepository",
     "IdempotencyRepository",
+    "LaterAttacksRepository",
     "LedgerCheckpointRepository",
     "LedgerRepository",
     "LowBudgetRepository",

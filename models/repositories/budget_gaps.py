@@ -17,6 +17,7 @@ from models.leakage_terms import LeakageTerms
 from models.repositories.contents.budget_rows import BudgetRows
 from models.repositories.epsilon_budgets import counts_for, counts_report
 from models.repositories.experiments import ENDED
+from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.tables.reservations import Reservation
@@ -50,7 +51,8 @@ class BudgetGapRepository(BudgetRows):
         """The same budgets, each with the runs that are not in its figures."""
         sharing = self._sharing(federation_id)
         ids = () if sharing is None else sharing.ids
-        runs, profiles = self._runs(ids), self._profiles(ids)
+        runs = [*self._runs(ids), *self._ledgers(ids)]
+        profiles = self._profiles(ids)
         return [
             replace(one, uncounted=_uncounted(one, runs) + _shown(one, profiles)) for one in budgets
         ]
@@ -93,6 +95,31 @@ class BudgetGapRepository(BudgetRows):
             run = runs.setdefault(id_, _Run(noise, mechanism))
             if figure is not None:
                 run.costs.append(_Cost(figure, adjacency, observer, unit, unit_key))
+        return list(runs.values())
+
+    def _ledgers(self, federation_ids: Sequence[str]) -> list[_Run]:
+        """Trainings elsewhere that have declared a round."""
+        mine = and_(
+            Reservation.experiment_id == DeclaredLedger.id,
+            Reservation.federation_id == DeclaredLedger.federation_id,
+        )
+        rows = self.session.execute(
+            select(
+                DeclaredLedger.id,
+                DeclaredLedger.terms["mechanism"].as_string(),
+                Reservation.figure,
+                Reservation.adjacency,
+                Reservation.observer,
+                Reservation.unit,
+                Reservation.unit_key,
+            )
+            .join(Reservation, mine)
+            .where(DeclaredLedger.federation_id.in_(federation_ids), DeclaredLedger.rounds > 0)
+        )
+        runs: dict[str, _Run] = {}
+        for id_, mechanism, *cost in rows:
+            run = runs.setdefault(id_, _Run(_RELEASE, f"{mechanism}, declared"))
+            run.costs.append(_Cost(*cost))
         return list(runs.values())
 
 

@@ -4,10 +4,11 @@ A budget belongs to the data and not to a run: ten runs on one federation spend 
 are composed (`epsilon_budgets`).
 """
 
+from collections.abc import Mapping
 from typing import assert_never
 
 import numpy as np
-from sqlalchemy import Double, bindparam, case, literal, select, update
+from sqlalchemy import Double, bindparam, case, func, literal, select, update
 
 from models.epsilon_costs import Shortage
 from models.leakage_terms import LeakageTerms
@@ -35,6 +36,8 @@ _ENLARGE = (
     .where(*(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY))
     .values(reserved=_BUDGET.c.reserved + bindparam("more", type_=Double))
 )
+_UNBOUNDED = 1e300
+"""What no total has room for: of rounds that nothing bounds."""
 
 
 class BudgetRepository(BudgetRows):
@@ -139,6 +142,37 @@ class BudgetRepository(BudgetRows):
             )
         return True
 
+    def rebook(
+        self,
+        experiment_id: str,
+        *,
+        held: Mapping[BudgetFigure, float],
+        spent: Mapping[BudgetFigure, float] | None,
+        within_totals: bool,
+    ) -> bool:
+        """Books other sums for what is held: `held` in all, of which `spent` is spent.
+
+        Of what is charged by histories and not by equal releases. `spent`: None leaves it as it is;
+        it never falls. Without `within_totals` it is booked whether there is room or not, as what
+        has happened is; with it False, and nothing changed, where a total has no room. True where
+        nothing is held.
+        """
+        mine = self.held(experiment_id)
+        most = {figure: min(amount, _UNBOUNDED) for figure, amount in held.items()}
+        if within_totals and not all(self._bears(one, most[one.figure]) for one in mine):
+            return False
+        for one in mine:
+            paid = one.spent
+            if spent is not None:
+                paid = max(paid, min(spent[one.figure], _UNBOUNDED))
+            self._execute(
+                update(Reservation)
+                .where(is_reservation(one))
+                .values(spent=paid, amount=max(most[one.figure], paid))
+            )
+            self._book_anew(key_of(one), spend=paid - one.spent)
+        return True
+
     def settle(self, experiment_id: str, *, spent: float, releases: int) -> bool:
         """Ends the reservations: what was not spent returns to the budgets.
 
@@ -223,6 +257,13 @@ class BudgetRepository(BudgetRows):
             .values(state=SETTLED, spent=spent)
         )
 
+    def _bears(self, reservation: Reservation, amount: float) -> bool:
+        """Whether every total has room if this held reservation has another amount; not where a
+        total is passed already."""
+        self._lock(reservation.federation_id)
+        more = amount - reservation.amount
+        return not self._pool(key_of(reservation)).without_room(reservation.unit_key, more)
+
     def _has_enlarged(self, reservation: Reservation, missing: float) -> bool:
         """Takes more than was reserved; False, and nothing changed, where a total has no room."""
         self._lock(reservation.federation_id)
@@ -234,6 +275,26 @@ class BudgetRepository(BudgetRows):
 
     def _enlarge(self, key: dict[str, object], amount: float) -> None:
         self.session.execute(_ENLARGE, _enlarged(key, amount))
+        held_contents(self.session).rows.clear()
+
+    def _book_anew(self, key: dict[str, object], *, spend: float) -> None:
+        """Adds to what is spent, and adds up anew what is reserved.
+
+        A ledger may hold any amount and give it back: taken off a sum, it would take along what
+        the sum had lost of smaller ones.
+        """
+        # Whoever else books changes this row before reservations. Held, it lets the next statement
+        # see all that they did, and none of them come in between.
+        self._one(select(FederationBudget).where(is_budget(key)).with_for_update())
+        columns = Reservation.__table__.c
+        left = select(func.coalesce(func.sum(Reservation.amount - Reservation.spent), 0.0)).where(
+            Reservation.state == HELD, *(columns[name] == value for name, value in key.items())
+        )
+        self._execute(
+            update(FederationBudget)
+            .where(is_budget(key))
+            .values(reserved=left.scalar_subquery(), spent=FederationBudget.spent + spend)
+        )
         held_contents(self.session).rows.clear()
 
     def _book(self, key: dict[str, object], *, unreserve: float, spend: float) -> None:

@@ -7,7 +7,7 @@ what was spent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from models.repositories.contents.budget_rows import (
     of_figure,
 )
 from models.repositories.contents.held_contents import (
+    BOOKED_COLUMNS,
     BookedEpsilon,
     CountedEpsilons,
     Counts,
@@ -44,8 +45,7 @@ _Booked = Reservation | BookedEpsilon
 
 _FIGURE: BudgetFigure = "epsilon"
 _RESERVED = table_of(Reservation).c
-_BOOKED = [one.name for one in fields(BookedEpsilon)]
-_READ = select(*(_RESERVED[name] for name in _BOOKED)).where(_RESERVED.figure == _FIGURE)
+_READ = select(*(_RESERVED[name] for name in BOOKED_COLUMNS)).where(_RESERVED.figure == _FIGURE)
 # An order without a bound. JSON has no infinity, and an order that is so large is never the best.
 _UNBOUNDED = 1e300
 _SERVER, _FINAL_MODEL = "server", "final_model"
@@ -63,7 +63,7 @@ class EpsilonBudgetRepository(BudgetRows):
         Figures of clients and of records are composed apart, and so are those of clients that are
         told apart otherwise; the largest one is shown: no theorem covers them together.
         """
-        shown = replace(budget, spent=0.0, reserved=0.0)
+        shown = replace(budget, spent=0.0, reserved=0.0, declared=0.0)
         counted = self._counted(federation_id, budget).rows
         ledgers = self._declared_ledgers(federation_id) if counted else frozenset()
         for whose in _groups(counted):
@@ -166,11 +166,12 @@ class EpsilonBudgetRepository(BudgetRows):
 
         Of what is charged by histories and not by equal compositions. `spent`: None leaves it as it
         is. `price`: None books it whether there is room or not, as for what has happened; otherwise
-        False, and nothing changed, where a budget has no room. True where nothing is held.
+        False, and nothing changed, where a budget has no room, or is passed already. True where
+        nothing is held.
         """
         mine = self.held(experiment_id)
         most = np.minimum(held, _UNBOUNDED)
-        if price is not None and not all(self._has_room(one, most, price) for one in mine):
+        if price is not None and not all(self._bears(one, most, price) for one in mine):
             return False
         values: dict[str, object] = {"curve": most}
         if spent is not None:
@@ -207,7 +208,7 @@ class EpsilonBudgetRepository(BudgetRows):
         )
 
     def _bounded(self, federation_id: str, book: str) -> list[Budget]:
-        budgets = self.budgets(federation_id)
+        budgets = self.budgets(federation_id, shown=False)
         return [one for one in of_figure(budgets, book, _FIGURE) if one.total is not None]
 
     def _like(self, federation_id: str, budget: Budget) -> list[Budget]:
@@ -254,6 +255,9 @@ class EpsilonBudgetRepository(BudgetRows):
         """Whether every budget can bear it if this held reservation has another curve."""
         if np.array_equal(curve, _curve(mine)):
             return True
+        return self._bears(mine, curve, price)
+
+    def _bears(self, mine: Reservation, curve: Curve, price: Price) -> bool:
         self._lock(mine.federation_id)
         for budget in self._bounded(mine.federation_id, mine.book):
             counted = [
@@ -271,22 +275,16 @@ class EpsilonBudgetRepository(BudgetRows):
         """The reservations that a budget counts: one of each experiment that it can count, of every
         project whose spending counts."""
         sharing, held = self._sharing(federation_id), held_contents(self.session)
-        counts = Counts(
-            () if sharing is None else sharing.ids,
-            budget.book,
-            budget.adjacency,
-            counts_for(budget),
-            budget.for_clients,
-        )
+        counts = Counts.of(sharing, budget, observers=counts_for(budget))
         if not held.ids.issuperset(counts.federation_ids):
-            return CountedEpsilons(counts.chosen(self._read(counts)))
+            return CountedEpsilons(counts.chosen(self._of_epsilon(counts)))
         if counts not in held.counted:
-            stored = {one.key: one for one in self._read(counts)}
+            stored = {one.key: one for one in self._of_epsilon(counts)}
             made = {one.key: one for one in held.made}
             held.counted[counts] = CountedEpsilons(counts.chosen((made | stored).values()))
         return held.counted[counts]
 
-    def _read(self, counts: Counts) -> list[BookedEpsilon]:
+    def _of_epsilon(self, counts: Counts) -> list[BookedEpsilon]:
         rows = self.session.execute(
             _READ.where(
                 _RESERVED.federation_id.in_(counts.federation_ids),

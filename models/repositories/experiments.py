@@ -190,6 +190,24 @@ class ExperimentRepository(ScopedRepository):
             )
         return changed
 
+    def judge_later(
+        self,
+        id: str,  # noqa: A002
+        *,
+        raised: int,
+        alarms: int,
+        gate_outcome: str | None,
+    ) -> None:
+        """Notes how an ended experiment is to be judged after more attacks, and tells whoever
+        listens. `raised`: alarms by these attacks, of `alarms` in all."""
+        before = self.get(id)
+        self._set(id, alarms=alarms, gate_outcome=gate_outcome)
+        announcements = AnnouncementRepository(self.session, self.project_id)
+        if raised:
+            announcements.alarm_raised(id, alarms=alarms)
+        if before is not None and gate_outcome != before.gate_outcome:
+            announcements.gates_judged(id, gate_outcome=gate_outcome)
+
     def _withdraw(self, experiment: Experiment) -> bool:
         """True where no worker has the unit; a unit left without experiments is cancelled.
 

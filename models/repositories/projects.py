@@ -19,3 +19,7 @@ class ProjectRepository(Repository):
         """The project of this name; two callers at once get the same one."""
         self._insert_absent(Project, {"id": new_id(), "name": name, "created_at": utc_now()})
         return self.session.scalars(select(Project).where(Project.name == name)).one()
+
+    def ids(self) -> list[str]:
+        """All of them, in the order in which their logs are entered."""
+        return list(self.session.scalars(select(Project.id).order_by(Project.id)))

@@ -2,6 +2,7 @@
 
 from sqlalchemy.orm import Session
 
+from models.repositories.attacks.later_attacks import LaterAttacksRepository
 from models.repositories.audits.audits import AuditRepository
 from models.repositories.experiments import ENDED, ExperimentRepository
 from models.repositories.federations import FederationRepository
@@ -14,7 +15,7 @@ def fail_unit(session: Session, taken: ReclaimedUnit, *, price: LeakagePrice) ->
     Experiments fail with the reason `worker-lost`, or are cancelled where the caller had asked for
     it. Reservations are settled by what the ledger shows, open intents counted as spent, at the
     leakage that `price` gives. A federation that was to be profiled is rejected, and an audit
-    fails. Called in the transaction that took the unit back.
+    fails, as attacks on an ended experiment do. Called in the transaction that took the unit back.
     """
     federations = FederationRepository(session, taken.project_id)
     federation = federations.of_unit(taken.unit_id)
@@ -25,6 +26,10 @@ def fail_unit(session: Session, taken: ReclaimedUnit, *, price: LeakagePrice) ->
     audit = audits.of_unit(taken.unit_id)
     if audit is not None:
         audits.fail(audit.id, "worker-lost", [{"pointer": "", "message": taken.reason}])
+    later = LaterAttacksRepository(session, taken.project_id)
+    attacks = later.of_unit(taken.unit_id)
+    if attacks is not None:
+        later.end(attacks.id, "failed", reason="worker-lost", detail=taken.reason)
     experiments = ExperimentRepository(session, taken.project_id)
     ended = []
     for experiment in experiments.of_unit(taken.unit_id):

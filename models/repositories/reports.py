@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from models.clock import utc_now
 from models.report_values import IndexedFigure, ListedReport, ReportFilters, ReportIndex
@@ -46,6 +46,14 @@ class ReportRepository(ExperimentPartRepository):
             self._insert(ReportFigure, [{**owner, **asdict(one)} for one in index.figures])
         self._insert(ReportSummary, [{**hashed, **summary}])
         return True
+
+    def restate(self, experiment_id: str, *, summary: Mapping[str, Any]) -> None:
+        """What lists show of the report once it has to be judged otherwise; it stays as it is."""
+        self._execute(
+            update(ReportSummary)
+            .where(ReportSummary.experiment_id == experiment_id)
+            .values(summary=dict(summary))
+        )
 
     def get(self, experiment_id: str) -> Report | None:
         """The report as stored."""

@@ -38,19 +38,21 @@ class SigningKeyRepository(Repository):
 
     def mark_compromised(
         self, key_id: str, *, since: datetime, note: str | None
-    ) -> SigningKey | None:
-        """Says that others may have the key since then; None for an unknown key.
+    ) -> tuple[SigningKey, bool] | None:
+        """Says that others may have the key since then; the key, and whether that is news. None for
+        an unknown key.
 
         It can be said earlier afterwards, and never later: what was told once stays told.
         """
         known = self._one(select(SigningKey).where(SigningKey.key_id == key_id).with_for_update())
         if known is None:
             return None
-        if known.compromised_at is None or since < known.compromised_at:
+        is_news = known.compromised_at is None or since < known.compromised_at
+        if is_news:
             known.compromised_at = since
         known.compromised_note = note if note is not None else known.compromised_note
         self.session.flush()
-        return known
+        return known, is_news
 
     def is_compromised(self, key_id: str) -> bool:
         """Whether somebody said so of this key."""

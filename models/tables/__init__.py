@@ -1,6 +1,7 @@
 """The tables, one module a concept; importing this package gives the whole metadata."""
 
 from models.tables.api_keys import ApiKey
+from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.audit_log.audit_entries import AuditEntry, AuditHead
 from models.tables.audits.audits import PredictionAudit
 from models.tables.base import Base
@@ -73,6 +74,7 @@ __all__ = [
     "FederationBudget",
     "GatePolicy",
     "IdempotencyKey",
+    "LaterAttacks",
     "Ledger",
     "LedgerCheckpoint",
     "LedgerTotals",

@@ -13,7 +13,8 @@ class Unit(Base):
     """What one worker does at a time.
 
     A `run` is one experiment, or a stack of experiments of one shape; a `profile` is a federation
-    to be read and described, an `audit` one of predictions.
+    to be read and described, an `audit` one of predictions; `attacks` are on an experiment that has
+    ended.
     """
 
     __tablename__ = "units"

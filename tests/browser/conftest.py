@@ -12,8 +12,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.visit import Visit, visiting
-from tests.cli.service import Service, running
-from tests.house import ROOT
+from tests.cli.service import Service
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # A browser of this size asks for updates, accounts and variations unless it is told not to.
@@ -43,14 +42,6 @@ def browser() -> Iterator[Browser]:
         found = playwright.chromium.launch(executable_path=path, args=list(_QUIET))
         yield found
         found.close()
-
-
-@pytest.fixture(scope="module")
-def service(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A running `fedaudit up`, started only where there is a browser to visit it."""
-    folder = tmp_path_factory.mktemp("browser")
-    with running("--sources-dir", ROOT / "examples", data_dir=folder / "data") as found:
-        yield found
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Every page on a wide and on a narrow screen: accessible, within its width, and pictured."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from playwright.sync_api import Browser, expect
 
 from fedaudit_client.client import Client
 from tests.api.ledgers.trainings import CENTRAL, declared, group
+from tests.api.uploads import CONTENT, REGISTRATION
 from tests.browser.test_journeys import finished
 from tests.browser.visit import Visit, visiting
 from tests.cli.service import Service
@@ -38,6 +40,7 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         client.test_webhook(webhook["id"])
         audit = f"/audits/{_audited(client)}"
         ledger = f"/ledgers/{_declared(client)}"
+        erasure = _erased(client)
         asked = yaml.safe_load((ROOT / "examples/sweep.yaml").read_text())
         sweep = client.wait_sweep(client.submit_sweep(asked)["id"])
     ids = "&".join(f"experiment_id={path.rpartition('/')[2]}" for path in (one, two))
@@ -57,6 +60,8 @@ def pages(browser: Browser, service: Service) -> dict[str, str]:
         "federations": "/federations",
         "federation": href,
         "new-federation": "/federations/new",
+        "erasures": "/erasures",
+        "erasure": erasure,
         "artifacts": "/artifacts",
         "audits": "/audits",
         "new-audit": "/audits/new",
@@ -97,6 +102,14 @@ def _declared(client: Client) -> str:
         ledger, 2, event={"kind": "gaussian", "noise_multiplier": 0.1}, participants=["a"]
     )
     return ledger
+
+
+def _erased(client: Client) -> str:
+    """The page of an erasure that is done."""
+    federation = client.upload(io.BytesIO(CONTENT), REGISTRATION, file_name="incomes.csv")["id"]
+    client.profiled(federation)
+    client.erase_federation(federation, reference="request 2026-117")
+    return f"/federations/{federation}/erasures/{client.erased(federation)['number']}"
 
 
 @pytest.mark.parametrize("width", _WIDTHS)

@@ -1,4 +1,4 @@
-"""The command line as a person calls it: the installed script, in a process of its own."""
+"""The command line as a person calls it, in a process of its own."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -8,13 +8,35 @@ from typing import Any
 import pytest
 
 from tests.cli.service import SCRIPT, Service, clean_environment, running
+from tests.preloaded import programs
 
 SECONDS = 120
 
 
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
 @pytest.fixture
-def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+def command(tmp_path: Path) -> Command:
     """Runs `fedaudit ARGUMENTS` away from the checkout; `env` sets variables."""
+
+    def call(
+        *arguments: object, stdin: str = "", env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return programs().run(
+            *map(str, arguments),
+            stdin=stdin,
+            env=clean_environment(**(env or {})),
+            cwd=tmp_path,
+            timeout=SECONDS,
+        )
+
+    return call
+
+
+@pytest.fixture
+def installed_command(tmp_path: Path) -> Command:
+    """The same by the script that was installed, from the first import on."""
 
     def call(
         *arguments: object, stdin: str = "", env: dict[str, str] | None = None
@@ -34,8 +56,8 @@ def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A running `fedaudit up` for the tests of one module."""
+def own_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A running `fedaudit up` for the tests of one module alone."""
     with running(data_dir=tmp_path_factory.mktemp("service") / "data") as service:
         yield service
 

@@ -7,10 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
+
+from benchmarks.served_api import make_key
+from models.database import Database
+from models.scopes import SCOPES
 
 SCRIPT = Path(sys.executable).parent / "fedaudit"
 
@@ -30,6 +34,15 @@ class Service:
     url: str
     api_key: str
     data_dir: Path
+    project: str = "default"
+
+    def in_project(self, name: str) -> "Service":
+        """The same service to somebody with every scope in another project, which finds nothing of
+        this one's."""
+        database = Database(f"sqlite:///{self.data_dir / 'fedaudit.db'}")
+        _, key = make_key(database, name, SCOPES, name="tests")
+        database.dispose()
+        return replace(self, api_key=key, project=name)
 
     @property
     def environment(self) -> dict[str, str]:

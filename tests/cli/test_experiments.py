@@ -57,7 +57,7 @@ def test_submit_ends_with_the_verdict_and_a_link(call, protected, service, comma
     assert again.stdout == done.stdout
     made = command(
         *("keys", "create", "--scope", "experiments:read", "--json"),
-        *("--data-dir", service.data_dir),
+        *("--project", service.project, "--data-dir", service.data_dir),
     )
     reader = json.loads(made.stdout)["key"]
     blind = call("watch", id_, FEDAUDIT_API_KEY=reader)

@@ -32,6 +32,12 @@ ROWS = [f"clinic-{row % 40},{'FM'[row % 2]},{row % 5},{row % 7}" for row in rang
 Call = Callable[..., Any]
 
 
+@pytest.fixture(scope="module")
+def service(own_service: Any) -> Any:
+    """One whose sweeper is killed and whose keys are exchanged."""
+    return own_service
+
+
 @pytest.fixture
 def call(command: Call, service: Any) -> Call:
     """Runs a command against the module's service; gives its standard output."""

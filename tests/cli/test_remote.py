@@ -15,6 +15,12 @@ from fedaudit_client.client import Client
 from tests.client.generated import PACKAGE, generate
 
 
+@pytest.fixture(scope="module")
+def service(running_service):
+    """In the project that keys are of unless another is named."""
+    return running_service
+
+
 @pytest.fixture
 def call(command, service):
     """Runs a command against the module's service."""
@@ -341,3 +347,43 @@ def test_a_generated_client_submits_waits_and_reads_a_report(generated, small_sp
     assert [one.id for one in listed.items] == [submitted.id]
     assert generated("get_bundle", submitted.id).payload.read(2) == b"PK"
     assert isinstance(generated("get_experiment", "nothing"), models.Problem)
+
+
+def test_a_run_is_attacked_alike_by_its_spec_and_after_its_end(call, finished, small_spec):
+    """Two real kinds, carried out by the service's own worker."""
+    attacks = [{"kind": "cluster-membership"}, {"kind": "membership"}]
+    spec = {**small_spec, "name": "attacked", "attacks": attacks}
+    asked = call("submit", "-", "--wait", "--json", stdin=json.dumps(spec))
+    report = json.loads(call("report", json.loads(asked.stdout)["id"], "--format", "json").stdout)
+    assert [one["status"] for one in report["attacks"]] == ["done", "done"]
+    later = call(
+        *("attack", finished["id"], "--attacks", "-", "--wait", "--json", "--out", "found"),
+        stdin=yaml.safe_dump(attacks),
+    )
+    assert later.returncode == 0, later.stderr
+    found = json.loads(later.stdout)
+    assert found["basis"] == "repeated"
+    assert [one["section"] for one in found["items"]] == report["attacks"]
+    names = [file["name"] for one in found["items"] for file in one["files"]]
+    assert all(name in later.stderr for name in names)
+    assert len(names) == 3
+    page = call("report", finished["id"], "--format", "html").stdout
+    assert "Attacked after the report was signed" in page
+    verified = call("verify", finished["id"])
+    assert "ok    later_attacks.chain" in verified.stdout
+    assert "attacked later, 1: membership done" in verified.stdout
+
+
+def test_ids_and_specs_are_told_apart(call, finished):
+    for wrong, why in (
+        (("attack", finished["id"]), "name the attacks on that run by --attacks"),
+        (("attack", "spec.yaml", "--attacks", "-"), "spec.yaml is no id of a run"),
+        (("attack", "spec.yaml", "--wait"), "--wait: goes with --attacks"),
+        (("attack", finished["id"], "--attacks", "-", "--device", "cpu"), "trained here"),
+    ):
+        done = call(*wrong, stdin="[{kind: membership}]")
+        assert (done.returncode, why in " ".join(done.stderr.split())) == (2, True), done.stderr
+    nothing = call("attack", finished["id"], "--attacks", "-", stdin="{attacks: []}")
+    assert (nothing.returncode, "the list is empty" in nothing.stderr) == (2, True)
+    faulty = call("attack", finished["id"], "--attacks", "-", stdin="[{kind: gradient-leakage}]")
+    assert (faulty.returncode, "/attacks/0/kind" in faulty.stderr) == (2, True)

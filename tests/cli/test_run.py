@@ -60,8 +60,12 @@ def test_a_model_is_written_where_it_may_leave(run, tmp_path):
     assert "# Model card: small" in (tmp_path / "released" / "model-card.md").read_text()
 
 
-def test_the_same_spec_gives_the_same_ledger(run):
-    (_, first), (_, second), (_, other) = run(), run(), run(seed=4)
+def test_the_same_spec_gives_the_same_ledger(run, installed_command, small_spec):
+    (_, first), (_, other) = run(), run(seed=4)
+    # Of another process with another seed of hashes.
+    second = json.loads(
+        installed_command("run", "-", "--json", stdin=json.dumps(small_spec)).stdout
+    )
     assert first["integrity"]["ledger_hash"] == second["integrity"]["ledger_hash"]
     assert first["integrity"]["ledger_hash"] != other["integrity"]["ledger_hash"]
     assert first["experiment"]["id"] != second["experiment"]["id"]
@@ -202,3 +206,20 @@ def test_the_baseline_without_noise_has_clients_and_no_epsilon(run, people, tmp_
     lines = [json.loads(line) for line in text.splitlines()]
     assert {line["subject_kind"] for line in lines} == {"client"}
     assert {line["epsilon"] for line in lines} == {None}
+
+
+def test_an_alarm_exits_with_one_whatever_the_gates_say(monkeypatch, capsys, tmp_path, small_spec):
+    from fedaudit.cli.failures import ExitCode
+    from fedaudit.cli.run import run_command
+    from tests.attacks.doubles import ALARM, ATTACK, offer_looks
+
+    looks = offer_looks(monkeypatch)
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump({**small_spec, "gates": [], "attacks": [ATTACK]}))
+    for alarm, code in ((None, ExitCode.DONE), (ALARM, ExitCode.FAILED)):
+        looks.alarm = alarm
+        ended = run_command(
+            str(path), as_json=True, out=None, sources_dir=None, device="cpu", artifacts=[]
+        )
+        assert ended is code
+        assert json.loads(capsys.readouterr().out)["gate_outcome"] is None

@@ -13,9 +13,14 @@ import pytest
 
 from fedaudit.cli.service.up import RunningService, announce, open_pages
 from fedaudit.ledger.ed25519 import public_keys_in
-from tests.cli.service import clean_environment, running, start
+from tests.cli.service import Service, clean_environment, running, start
 
 MODULES = ("api", "workers", "workers.sweeper")
+
+
+@pytest.fixture(scope="module")
+def service(own_service):
+    return own_service
 
 
 def status(url, **headers):
@@ -45,15 +50,16 @@ def test_the_key_is_kept_for_its_owner_alone(service):
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_written_is_its_owners_in_a_folder_that_others_may_read(tmp_path):
+def test_files_are_their_owners_in_a_folder_that_others_may_read_and_ctrl_c_ends_it(tmp_path):
     data_dir = tmp_path / "data"
     data_dir.mkdir()
     data_dir.chmod(0o755)
     (data_dir / "fedaudit.db").touch(0o644)
-    with running(data_dir=data_dir):
+    with running(data_dir=data_dir) as service:
         modes = {
             path.name: path.stat().st_mode & 0o077 for path in data_dir.rglob("*") if path.is_file()
         }
+        ends_every_process(service, signal.SIGINT)
     assert {name for name, mode in modes.items() if mode} <= {"signing-key.pem.pub"}
     assert "fedaudit.db" in modes
 
@@ -76,18 +82,16 @@ def test_a_dead_api_comes_back_at_the_same_address(service):
     assert status(f"{service.url}/health/ready") == 200
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_every_process(tmp_path, number):
-    with running(data_dir=tmp_path / "data") as service:
-        children = psutil.Process(service.process.pid).children(recursive=True)
-        assert len(children) == len(MODULES)
-        service.process.send_signal(number)
-        service.process.communicate(timeout=15)
-        assert service.process.returncode == 0
-        assert not any(child.is_running() for child in children)
+def ends_every_process(service: Service, number: signal.Signals) -> None:
+    children = psutil.Process(service.process.pid).children(recursive=True)
+    assert len(children) == len(MODULES)
+    service.process.send_signal(number)
+    service.process.communicate(timeout=15)
+    assert service.process.returncode == 0
+    assert not any(child.is_running() for child in children)
 
 
-def test_killing_it_leaves_no_process_and_the_next_start_goes_on(tmp_path):
+def test_killing_it_leaves_no_process_and_the_next_start_goes_on_until_it_is_told_to_stop(tmp_path):
     with running(data_dir=tmp_path / "data") as service:
         key = service.api_key
         children = psutil.Process(service.process.pid).children(recursive=True)
@@ -98,6 +102,7 @@ def test_killing_it_leaves_no_process_and_the_next_start_goes_on(tmp_path):
     with running(data_dir=tmp_path / "data") as service:
         assert service.api_key == key
         assert status(f"{service.url}/v1/experiments", Authorization=f"Bearer {key}") == 200
+        ends_every_process(service, signal.SIGTERM)
 
 
 @pytest.mark.parametrize("key", ["fa_unknown\n", ""])

@@ -52,7 +52,7 @@ def test_a_sign_off_is_signed_by_the_service_and_in_the_bundle(
     done = call("submit", "-", "--wait", "--json", stdin=yaml.safe_dump(spec))
     identifier = json.loads(done.stdout)["id"]
     made = command(
-        *("keys", "create", "--project", "default", "--scopes", "reports:read,reports:sign"),
+        *("keys", "create", "--project", service.project, "--scopes", "reports:read,reports:sign"),
         *("--person", "Ada Lovelace", "--person-role", "officer", "--data-dir", service.data_dir),
     )
     ada = {**service.environment, "FEDAUDIT_API_KEY": made.stdout.strip()}

@@ -6,8 +6,8 @@ import sys
 from importlib.metadata import version
 
 
-def test_the_version_is_the_installed_one(command):
-    assert command("version").stdout == f"fedaudit {version('fedaudit')}\n"
+def test_the_version_is_the_installed_one(installed_command, command):
+    assert installed_command("version").stdout == f"fedaudit {version('fedaudit')}\n"
     assert command("--version").stdout == command("version").stdout
     assert json.loads(command("version", "--json").stdout) == {"version": version("fedaudit")}
 

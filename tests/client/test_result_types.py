@@ -34,6 +34,7 @@ SCHEMAS = {
     client.SigningKey: "SigningKeyBody",
     client.ListedReport: "ReportBody",
     client.Audit: "AuditBody",
+    client.LaterAttacks: "LaterAttacksBody",
     client.VerificationCheck: "Check",
     client.AuditVerification: "AuditVerification",
     sweeps.SweepProgress: "SweepProgress",

@@ -16,7 +16,7 @@ import yaml
 from fedaudit.cli.main import main
 from fedaudit_client.client import Client
 from models.scopes import PROJECT_SCOPES
-from tests.cli.service import Service, running
+from tests.cli.service import Service
 from tests.end_to_end.own_tables import OWN_TABLES, OwnTable
 from tests.html_forms import form_fields
 
@@ -29,12 +29,6 @@ _TRAINED = {
     "/privacy/mechanism": "none",
     "/fairness/minimum_group_size": "10",
 }
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with running(data_dir=tmp_path_factory.mktemp("own") / "data") as service:
-        yield service
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,33 @@ def test_a_read_session_cannot_write(database: Database) -> None:
         ProjectRepository(session).get_or_create("allowed")
 
 
+def test_rows_that_were_read_are_values_and_stored_as_they_were(database: Database) -> None:
+    with database.write() as session:
+        ProjectRepository(session).get_or_create("kept")
+    with database.read() as session:
+        row = session.scalars(select(Project)).one()
+        row.name = "changed"
+    assert row.name == "changed"
+    with database.read() as session:
+        assert session.scalars(select(Project.name)).all() == ["kept"]
+
+
+def test_a_connection_that_ended_while_nobody_used_it_is_replaced(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.database._RESTED_SECONDS", 0.0)
+    database, other = Database(postgres_url), Database(postgres_url)
+    asked = text("SELECT pg_backend_pid()")
+    with database.read() as session:
+        first = session.scalar(asked)
+    with other.write() as session:
+        session.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": first})
+    with database.read() as session:
+        assert session.scalar(asked) != first
+    database.dispose()
+    other.dispose()
+
+
 @pytest.mark.parametrize(
     ("url", "message"),
     [

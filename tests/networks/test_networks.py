@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
+from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.dense import DenseNetwork
-from fedaudit.networks.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.initial import initial_hypotheses
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.network_choice import MAX_SMALL_ROWS, MAX_SMALL_WIDTH, choose_network

@@ -61,8 +61,10 @@ def test_a_run_goes_on_from_a_released_model(released: LocalRun, model: bytes) -
     )
     cold = ran(groups_spec(privacy=FIXED, training__rounds=1))
     losses = [one.report["utility"]["validation_loss"] for one in (released, again, cold)]
+    # The coins of a release are secret: no seed fixes them. Over 60 runs the first ratio was 0.981
+    # with a standard deviation of 0.002, the other 1.57 with one of 0.05: 1.2 is seven away.
     assert losses[1] < 1.1 * losses[0]
-    assert losses[2] > 1.5 * losses[1]
+    assert losses[2] > 1.2 * losses[1]
 
 
 def test_the_guarantee_speaks_of_what_the_run_adds(model: bytes) -> None:

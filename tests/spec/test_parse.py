@@ -120,6 +120,11 @@ def test_deep_nesting_is_refused(text: str) -> None:
         "a: " + "9" * 5000,
         '{"a": ' + "9" * 5000 + "}",
         "a: 2024-13-45",
+        "a: !!bool foo",
+        'a: !!int ""',
+        'a: !!float ""',
+        "a: !!timestamp x",
+        "a: !!float 1" + ":59" * 400,
     ],
     ids=lambda text: repr(text[:20]),
 )

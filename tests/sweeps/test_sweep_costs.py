@@ -7,6 +7,7 @@ import pytest
 
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
+from fedaudit.privacy.unit_key import MADE_UP
 from fedaudit.runs.booked_costs import RunCost
 from fedaudit.sweeps.sweep_costs import sweep_costs
 
@@ -34,9 +35,24 @@ def test_runs_on_the_same_people_compose() -> None:
 
 
 def test_runs_on_other_people_cost_what_the_dearest_does() -> None:
-    other = replace(ONE, experiment_id="b", federation_id="g", amount=0.1)
-    [found] = sweep_costs([ONE, other], runs=["a", "b"], facts=FACTS)["epsilon"]
+    one = replace(ONE, unit_key=MADE_UP)
+    other = replace(one, experiment_id="b", federation_id="g", amount=0.1)
+    [found] = sweep_costs([one, other], runs=["a", "b"], facts=FACTS)["epsilon"]
     assert found["value"] == 0.3
+
+
+def test_copies_of_a_file_are_no_other_people() -> None:
+    """A line more makes another file, and a sweep over both would seem to cost half."""
+    copy = replace(ONE, experiment_id="b", federation_id="g")
+    [found] = sweep_costs([ONE, copy], runs=["a", "b"], facts=FACTS)["epsilon"]
+    assert found["value"] == pytest.approx(composed_epsilon(2 * CURVE, 1e-5))
+    booked = [
+        replace(one, figure=figure, amount=3.0, curve=None)
+        for one in (ONE, copy)
+        for figure in ("leakage", "log_ratio")
+    ]
+    costs = sweep_costs(booked, runs=["a", "b"], facts=LEAKAGE)
+    assert (costs["leakage"], costs["log_ratio_max"]) == (6.0, 6.0)
 
 
 def test_the_smallest_delta_makes_the_statement() -> None:

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infrastructure.signing_keys import ensure_key_file
+from tests.preloaded import Forked, programs
 
 LEASE_SECONDS = 2.0
 _PATIENCE_SECONDS = 60.0
@@ -20,7 +19,7 @@ _PATIENCE_SECONDS = 60.0
 class Process:
     """A running process and its log."""
 
-    popen: subprocess.Popen[bytes]
+    popen: Forked
     log: Path
 
     def kill(self) -> None:
@@ -51,11 +50,8 @@ class Service:
         """`python -P -m MODULE ARGUMENTS` with the service's settings."""
         log = self.folder / f"{len(self.running)}-{module[0]}.log"
         with log.open("wb") as output:
-            popen = subprocess.Popen(
-                [sys.executable, "-P", "-m", *module],
-                env={**os.environ, **self.environment},
-                stdout=output,
-                stderr=subprocess.STDOUT,
+            popen = programs().start(
+                *module, env={**os.environ, **self.environment}, cwd=Path.cwd(), output=output
             )
         process = Process(popen, log)
         self.running.append(process)

@@ -91,6 +91,7 @@ def test_what_a_leaked_key_signed_is_never_valid_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     experiment, leaked = ran(api, context), context.signing_key
+    other = api.key_with("admin", project="another")
     url = ["--database-url", api.settings.database_url]
     assert mark(["compromised", *url, "--key-id", "0" * 64]) == 1
     since = "2026-01-31T12:00:00+00:00"
@@ -101,6 +102,12 @@ def test_what_a_leaked_key_signed_is_never_valid_again(
     assert mark(later) == 0
     [listed] = api.get("/v1/signing-keys").json()["items"]
     assert listed["compromised_at"].startswith("2026-01-31"), "it was taken back in part"
+    # In the log of every project, once for each thing that was said, and without the note.
+    for key in (api.key, other):
+        log = api.get("/v1/audit-log?action=signing-key.compromised", key=key).json()["items"]
+        said = [(one["subject"], one["origin"], one["details"]) for one in log]
+        assert said == [(leaked.key_id, "command-line", {"since": since})]
+    assert api.get("/v1/audit-log/verification").json()["valid"]
     found = verdict(api, tmp_path / "bundle.zip", experiment, [leaked.public])
     assert found.verdict == "consistent, signer untrusted"
     [told] = [one for one in found.checks if one.name == "keys.compromised"]
@@ -131,4 +138,9 @@ def test_secrets_are_encrypted_anew_all_or_none(
     key_file.write_bytes(old)
     with pytest.raises(SecretsKeyError):
         encrypt_anew(api.settings, api.database)
+    for key in (api.key, str(other["key"])):
+        log = api.get("/v1/audit-log?action=webhook.secrets-encrypted", key=key).json()["items"]
+        assert [(one["origin"], one["details"]) for one in log] == [
+            ("command-line", {"webhooks": 1})
+        ] * 2
     assert SecretBox(api.settings)

@@ -290,6 +290,7 @@ def test_a_second_embedded_worker_is_refused(
     first = processes.worker()
     lock = processes.folder / "data" / "worker.lock"
     wait_until(lambda: is_locked(lock), "the first worker")
+    wait_until(lambda: "worker ready" in first.output, "the first worker to listen")
     second = processes.worker()
     assert second.popen.wait(30) == 1
     assert "a second worker" in second.output

@@ -1,5 +1,6 @@
 """How a worker watches over attacks: its lease, requests to stop or cancel, and lost workers."""
 
+from collections.abc import Callable
 from time import monotonic
 
 import structlog
@@ -8,11 +9,10 @@ from sqlalchemy.orm import Session
 from fedaudit.attacks.carried_out import AttackWatch
 from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.spec.attacks.attack_spec import AttackSpec
-from models.repositories import EventRepository, ExperimentRepository
+from models.repositories import EventRepository
 from workers.claim import Lease
 from workers.context import WorkerContext
 from workers.flush import FencedWriter
-from workers.running_experiment import RunningExperiment
 
 log = structlog.get_logger()
 
@@ -42,12 +42,20 @@ class LeasedAttacks(AttackWatch):
         context: WorkerContext,
         lease: Lease,
         writer: FencedWriter,
-        experiment: RunningExperiment,
+        *,
+        experiment_id: str,
+        project_id: str,
+        is_cancelled: Callable[[Session], bool],
+        later: int | None = None,
     ) -> None:
+        """`is_cancelled`: whether somebody has asked for their end. `later`: the number of the
+        request, of attacks on an experiment that has ended."""
         self._context = context
         self._lease = lease
         self._writer = writer
-        self._experiment = experiment
+        self._owner = (experiment_id, project_id)
+        self._is_cancelled = is_cancelled
+        self._later = {} if later is None else {"later": later}
         self._kind = ""
         self._next_look = 0.0
         self._begun = False
@@ -66,6 +74,12 @@ class LeasedAttacks(AttackWatch):
         self._lease.progressed()
         if self._context.stopping():
             self._tell(STOPPED, position)
+        self.look()
+
+    def look(self) -> None:
+        """Raises where this worker has to stop, or somebody wants the end."""
+        self._lease.progressed()
+        if self._context.stopping():
             raise AttacksStoppedError
         if monotonic() >= self._next_look:
             self._next_look = monotonic() + _LOOK_SECONDS
@@ -83,20 +97,20 @@ class LeasedAttacks(AttackWatch):
         return 2 * types.count(STARTED) - len(types)
 
     def _told(self, session: Session, position: int) -> list[str]:
-        events = EventRepository(session).of_type(self._experiment.id, STARTED, STOPPED, COMPLETED)
-        return [one.type for one in events if one.data["position"] == position]
+        events = EventRepository(session).of_type(self._owner[0], STARTED, STOPPED, COMPLETED)
+        later = self._later.get("later")
+        return [
+            one.type
+            for one in events
+            if (one.data["position"], one.data.get("later")) == (position, later)
+        ]
 
     def _tell(self, type_: str, position: int, **more: str) -> None:
-        told = {"position": position, "kind": self._kind, **more}
+        told = {**self._later, "position": position, "kind": self._kind, **more}
 
         def tell(session: Session) -> None:
             if self._writer.again and self._told(session, position)[-1:] == [type_]:
                 return
-            owner = (self._experiment.id, self._experiment.project_id)
-            EventRepository(session).append(*owner, [(type_, told)])
+            EventRepository(session).append(*self._owner, [(type_, told)])
 
         self._writer.write(tell)
-
-    def _is_cancelled(self, session: Session) -> bool:
-        experiments = ExperimentRepository(session, self._experiment.project_id)
-        return experiments.progress(self._experiment.id, self._experiment.run.rounds_done)

@@ -20,6 +20,7 @@ from models.audit_chain import written_time
 from models.clock import utc_now
 from models.database import Database
 from models.repositories import (
+    AnnouncementRepository,
     AuditLogRepository,
     DeclaredEntryRepository,
     ErasingRepository,
@@ -180,6 +181,8 @@ class Eraser:
         use_key(session, self.key)
         if not ErasingRepository(session).complete(erasure, receipt.sign(self.key).as_dict()):
             return
+        told = AnnouncementRepository(session, erasure.project_id)
+        told.erasure_completed(erasure.federation_id, number=erasure.number)
         AuditLogRepository(session, erasure.project_id).enter(
             "erasure.completed",
             erasure.federation_id,

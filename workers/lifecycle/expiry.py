@@ -63,7 +63,8 @@ class Expiry:
         days = self._settings.keep_results_days
         if days is not None:
             with self._database.read() as session:
-                old = OldFileRepository(session).results(days, _BATCH)
+                files = OldFileRepository(session)
+                old = [*files.results(days, _BATCH), *files.later_attacks(days, _BATCH)]
             self._note(old, days)
         days = self._settings.keep_artifacts_days
         if days is not None and now >= self._next_artifacts:

@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from infrastructure.secrets_key import SecretBox, SecretsKeyError
 from infrastructure.settings import Settings
 from models.database import Database
+from models.repositories import AuditLogRepository
 from models.repositories.webhooks.webhook_endpoints import StoredSecretRepository
 from workers.start import start
 
@@ -23,7 +24,16 @@ def encrypt_anew(settings: Settings, database: Database) -> int:
     """
     box = SecretBox(settings)
     with database.write() as session:
-        return StoredSecretRepository(session).replace(box.encrypt_anew)
+        counts = StoredSecretRepository(session).replace(box.encrypt_anew)
+        for project_id, count in counts.items():
+            AuditLogRepository(session, project_id).enter(
+                "webhook.secrets-encrypted",
+                project_id,
+                by=None,
+                origin="command-line",
+                webhooks=count,
+            )
+        return sum(counts.values())
 
 
 def main() -> int:

@@ -19,6 +19,7 @@ from api.pages.session import COOKIE, ExperimentsForm, ExperimentsVisitor, Visit
 from api.pages.spec_form.preview import as_yaml
 from api.pages.spec_form.sheet import ONCE, is_once, new_once
 from api.pages.templates import page
+from api.services.attacks.judged_reports import judged_document
 from api.services.base.dispatch import dispatch
 from api.services.base.gone_files import gone_words
 from api.services.base.idempotency import IdempotentRequest
@@ -229,7 +230,7 @@ def _report(session: Session, visitor: Visitor, row: Experiment) -> dict[str, An
     if row.status not in ENDED or not visitor.may("reports:read"):
         return None
     found = ReportRepository(session, visitor.caller.project_id).get(row.id)
-    return None if found is None else found.document
+    return None if found is None else judged_document(session, found)
 
 
 def _figures(

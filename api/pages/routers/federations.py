@@ -30,7 +30,7 @@ from api.shared.resources import Resources, Shared
 from fedaudit.reports.document.outcome_words import outcome_of_profile
 from fedaudit.spec.base import Text
 from fedaudit.spec.errors import InvalidInputError
-from models.repositories import FederationRepository
+from models.repositories import ErasureRepository, FederationRepository
 
 router = APIRouter()
 
@@ -109,6 +109,7 @@ def _shown(
 ) -> HTMLResponse:
     with resources.database.read() as session:
         row = find_federation(session, visitor.caller, federation_id)
+        erasures = ErasureRepository(session, visitor.caller.project_id).of(row.id)
         changes = change_page(
             session, visitor.caller, _CHANGES, subject_kind="federation", subject=row.id
         )
@@ -130,6 +131,7 @@ def _shown(
         budget_scope=budgets[0].scope if budgets else "",
         changes=[change_line(one) for one in changes.items],
         more_changes=changes.next_cursor is not None,
+        erasures=erasures,
         saved=saved,
         draft=draft or BudgetDraft(),
         faults=faults,

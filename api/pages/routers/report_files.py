@@ -12,9 +12,10 @@ from api.pages.report_csv import report_csv
 from api.pages.report_filters import asked_for, whole_days
 from api.pages.session import LedgerVisitor, ReportsVisitor
 from api.pages.templates import page
+from api.services.attacks.judged_reports import find_judged
 from api.services.attacks.stored_attacks import attack_file, file_response
 from api.services.audit_log.ledger_exports import note_export
-from api.services.base.lookups import find_experiment, find_report
+from api.services.base.lookups import find_experiment
 from api.services.reports.bundles import bundle_of
 from api.shared.resources import Shared
 from fedaudit.reports.readings.reading_choice import READINGS, reading
@@ -35,7 +36,7 @@ def reading_file(
     if chosen is None or name not in READINGS or chosen not in forms_of(READINGS[name]):
         raise not_found("file")
     with resources.database.read() as session:
-        document = find_report(session, visitor.caller, experiment_id).document
+        document = find_judged(session, visitor.caller, experiment_id)
     return Response(
         written(reading(document, name), chosen),
         media_type=MEDIA_TYPES[chosen],
@@ -66,6 +67,25 @@ def attack_file_of(
     found = attack_file(resources, visitor.caller, experiment_id, position=position, name=name)
     note_export(resources, visitor.caller, experiment_id, f"attacks/{position}/{name}")
     return file_response(found, f"{experiment_id}-{position}-{name}")
+
+
+@router.get("/experiments/{experiment_id}/attacks/later/{later_id}/{position}/{name}")
+def later_attack_file_of(
+    *,
+    experiment_id: str,
+    later_id: str,
+    position: Annotated[int, Path(ge=0, le=19)],
+    name: Annotated[str, Path(max_length=100)],
+    visitor: LedgerVisitor,
+    resources: Shared,
+) -> Response:
+    """The same of an attack after the report was signed."""
+    found = attack_file(
+        resources, visitor.caller, experiment_id, position=position, name=name, later_id=later_id
+    )
+    form = f"attacks/later/{later_id}/{position}/{name}"
+    note_export(resources, visitor.caller, experiment_id, form)
+    return file_response(found, f"{experiment_id}-{later_id}-{position}-{name}")
 
 
 @router.get("/signing-keys")

@@ -14,6 +14,8 @@ from api.pages.session import ReportsVisitor, SignOffForm, Visitor, require
 from api.pages.spec_form.sheet import ONCE, is_once
 from api.pages.templates import has_template, page
 from api.schemas.sign_offs import SignOffRequest
+from api.services.attacks.judged_reports import find_judged
+from api.services.attacks.later_bodies import later_list
 from api.services.attacks.stored_attacks import attack_list
 from api.services.base.gone_files import gone_words
 from api.services.base.idempotency import IdempotentRequest
@@ -121,7 +123,8 @@ def reading_page(
     resources: Shared,
 ) -> HTMLResponse:
     """The report in the form that one of its readers has to fill."""
-    document = _document(resources, visitor, experiment_id)
+    with resources.database.read() as session:
+        document = find_judged(session, visitor.caller, experiment_id)
     found = reading(document, name)
     text = found if isinstance(found, str) else yaml.safe_dump(found, sort_keys=False)
     own = f"reading_{name.replace('-', '_')}.html"
@@ -146,12 +149,19 @@ def _shown(
     draft: dict[str, str] | None = None,
     fault: str | None = None,
 ) -> HTMLResponse:
-    attacks = None
+    attacks = later = None
     if visitor.may("ledger:read"):
         attacks = attack_list(resources, visitor.caller, experiment_id)
+        later = later_list(resources, visitor.caller, experiment_id)
     with resources.database.read() as session:
         tail = report_tail(
-            session, visitor, experiment_id, draft=draft, fault=fault, attacks=attacks
+            session,
+            visitor,
+            experiment_id,
+            draft=draft,
+            fault=fault,
+            attacks=attacks,
+            later=later,
         )
     base = f"/experiments/{experiment_id}"
     links = [

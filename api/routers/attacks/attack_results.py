@@ -14,7 +14,7 @@ from api.shared.security import LedgerReader
 
 router = APIRouter(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
 
-_FILE: Responses = {
+FILE_RESPONSES: Responses = {
     **problems(404, 410),
     200: {
         "description": "The file.",
@@ -29,7 +29,7 @@ def get_attacks(experiment_id: str, caller: LedgerReader, resources: Shared) -> 
     return attack_list(resources, caller, experiment_id)
 
 
-@router.get("/{position}/{name}", response_class=Response, responses=_FILE)
+@router.get("/{position}/{name}", response_class=Response, responses=FILE_RESPONSES)
 def get_attack_file(
     experiment_id: str,
     position: Annotated[int, Path(ge=0, le=19)],

@@ -1,11 +1,13 @@
 """What the attacks of an experiment's report found, with their files as the worker stored them."""
 
+from collections.abc import Sequence
+
 from starlette.responses import Response
 
 from api.http.problems import not_found
 from api.schemas.attack_bodies import AttackBody, AttackFileBody, AttackList
 from api.services.base.gone_files import gone_words, refuse_gone
-from api.services.base.lookups import find_report
+from api.services.base.lookups import find_later_attacks, find_report
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.attacks.attack_files import AttackFile, file_in, files_in
@@ -29,24 +31,33 @@ def attack_list(resources: Resources, caller: Caller, experiment_id: str) -> Att
     stored: list[AttackFile] = []
     if attacks and gone is None:
         try:
-            stored = _stored(resources.storage, caller.project_id, experiment_id)
+            stored = stored_files(resources.storage, caller.project_id, experiment_id)
         except StorageError as error:
             gone = str(error)
     base = f"/v1/experiments/{experiment_id}/attacks"
-    return AttackList(
-        items=[_body(base, position, one, stored, gone) for position, one in enumerate(attacks)]
-    )
+    return AttackList(items=attack_bodies(base, attacks, stored, gone=gone))
 
 
 def attack_file(
-    resources: Resources, caller: Caller, experiment_id: str, *, position: int, name: str
+    resources: Resources,
+    caller: Caller,
+    experiment_id: str,
+    *,
+    position: int,
+    name: str,
+    later_id: str | None = None,
 ) -> bytes:
-    """The content of one file. Raises ProblemError where there is none, StorageError where the
-    storage cannot answer."""
+    """The content of one file. `later_id`: of attacks that were asked for after the report.
+
+    Raises ProblemError where there is none, StorageError where the storage cannot answer.
+    """
     with resources.database.read() as session:
         find_report(session, caller, experiment_id)
-        refuse_gone(session, caller.project_id, "attack-files", experiment_id)
-    key = attack_files_key(caller.project_id, experiment_id)
+        if later_id is not None:
+            find_later_attacks(session, caller, experiment_id, later_id)
+        owner_id = later_id or experiment_id
+        refuse_gone(session, caller.project_id, "attack-files", owner_id)
+    key = attack_files_key(caller.project_id, owner_id)
     found = None
     if resources.storage.holds(key):
         with resources.storage.local(key) as archive:
@@ -65,12 +76,20 @@ def file_response(content: bytes, file_name: str) -> Response:
     return Response(content, media_type=FILE_TYPE, headers=headers)
 
 
-def _stored(storage: Storage, project_id: str, owner_id: str) -> list[AttackFile]:
+def stored_files(storage: Storage, project_id: str, owner_id: str) -> list[AttackFile]:
+    """What attacks left, by position and name. Raises StorageError."""
     key = attack_files_key(project_id, owner_id)
     if not storage.holds(key):
         return []
     with storage.local(key) as archive:
         return files_in(archive)
+
+
+def attack_bodies(
+    base: str, sections: Sequence[object], stored: list[AttackFile], *, gone: str | None
+) -> list[AttackBody]:
+    """Each attack with its files, which lie below the address `base`; why there are none."""
+    return [_body(base, position, one, stored, gone) for position, one in enumerate(sections)]
 
 
 def _body(

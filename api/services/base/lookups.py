@@ -9,9 +9,11 @@ from models.repositories import (
     ExperimentRepository,
     FederationRepository,
     GatePolicyRepository,
+    LaterAttacksRepository,
     ReportRepository,
     WebhookEndpointRepository,
 )
+from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.tables.gate_policies import GatePolicy
@@ -48,6 +50,19 @@ def find_report(session: Session, caller: Caller, experiment_id: str) -> Report:
             404, "not-found", f"the experiment has no report: it is {experiment.status}"
         )
     return report
+
+
+def find_later_attacks(
+    session: Session, caller: Caller, experiment_id: str, later_id: str
+) -> LaterAttacks:
+    """Raises ProblemError where the experiment of the caller's project has no such attacks."""
+    experiment = find_experiment(session, caller, experiment_id)
+    found = None
+    if is_id(later_id):
+        found = LaterAttacksRepository(session, caller.project_id).get(later_id)
+    if found is None or found.experiment_id != experiment.id:
+        raise not_found("request for attacks")
+    return found
 
 
 def find_gate_policy(session: Session, caller: Caller, name: str) -> GatePolicy:

@@ -55,7 +55,7 @@ def reserve(
     book = planned.spec.privacy.noise
     bounded = [
         one
-        for one in federations.budgets(federation_id)
+        for one in federations.budgets(federation_id, shown=False)
         if one.book == book and one.total is not None
     ]
     reserve_report(

@@ -88,8 +88,8 @@ def _erase(
         gone.note("model", experiment_id, reason="erased")
     for experiment_id in leaving.record_tables:
         gone.note("record-table", experiment_id, reason="erased")
-    for experiment_id in leaving.attacked:
-        gone.note("attack-files", experiment_id, reason="erased")
+    for owner_id in leaving.attacked:
+        gone.note("attack-files", owner_id, reason="erased")
     for sha256 in leaving.artifacts:
         gone.note("artifact", sha256, reason="erased")
     made = erasures.add(
@@ -118,8 +118,8 @@ def _refuse(
         raise ProblemError(
             409,
             "conflict",
-            f"{len(needing)} experiments or audits that have not ended need the federation or a "
-            "model of it; cancel them, or wait for their end, and ask again",
+            f"{len(needing)} experiments, attacks or audits that have not ended need the "
+            "federation or a model of it; cancel them, or wait for their end, and ask again",
             needed_by=needing[:_SHOWN],
         )
     unsigned = [
@@ -143,7 +143,10 @@ def _files(project_id: str, federation: Federation, leaving: Leaving) -> list[st
         # Of every run: one that failed at its very end may have stored them already.
         *(model_key(project_id, one) for one in leaving.experiments),
         *(record_table_key(project_id, one) for one in leaving.experiments),
-        *(attack_files_key(project_id, one) for one in leaving.experiments),
+        *(
+            attack_files_key(project_id, one)
+            for one in dict.fromkeys([*leaving.experiments, *leaving.attacked])
+        ),
         *(artifact_key(project_id, one) for one in leaving.artifacts),
     ]
 

@@ -1,5 +1,7 @@
 """Whether a federation admits runs whose noise is not secret, and what such runs do to budgets."""
 
+from collections.abc import Sequence
+
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
@@ -9,6 +11,7 @@ from api.services.federations.near_copy_warnings import near_copy_warnings
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.runs.experiment_plan import ExperimentPlan
+from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.privacy import Noise
 from models.repositories import FederationRepository, SettingChangeRepository
 from models.tables.federations import Federation
@@ -52,8 +55,8 @@ def refuse_what_is_not_secret(
     across: BudgetsAcross,
 ) -> None:
     """Raises ProblemError where the federation, or with budgets across the service the owner of
-    its content, forbids simulation and the plan's noise is not secret, or there is none; in the
-    caller's write transaction."""
+    its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
+    publishes what no noise protects; in the caller's write transaction."""
     federations = FederationRepository(session, project_id, across=across)
     federations.hold(federation_id)
     if not federations.forbids_simulation(federation_id):
@@ -71,13 +74,40 @@ def refuse_what_is_not_secret(
             "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
             "privacy.noise to `release`",
         )
+    _refuse_telling(federation_id, planned.spec.attacks)
+
+
+def refuse_attacks_that_tell(
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    attacks: Sequence[AttackSpec],
+    *,
+    across: BudgetsAcross,
+) -> None:
+    """The same of attacks that are asked for after a run; in the caller's write transaction."""
+    federations = FederationRepository(session, project_id, across=across)
+    federations.lock(federation_id)
+    if federations.forbids_simulation(federation_id):
+        _refuse_telling(federation_id, attacks)
+
+
+def _refuse_telling(federation_id: str, attacks: Sequence[AttackSpec]) -> None:
+    telling = [attack for attack in attacks if attack.tells_of_people]
+    if telling:
+        raise _forbidden(
+            federation_id,
+            f"what the attack `{telling[0].kind}` finds follows from people's data, and no secret "
+            "noise protects it; leave it out of `attacks`",
+        )
 
 
 def warnings_of(
     session: Session, project_id: str, federation_id: str, *, noise: str, across: BudgetsAcross
 ) -> list[str]:
     """What a caller must know of a run on this federation that is admitted all the same."""
-    budgets = FederationRepository(session, project_id, across=across).budgets(federation_id)
+    federations = FederationRepository(session, project_id, across=across)
+    budgets = federations.budgets(federation_id, shown=False)
     alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
     if noise == "simulation" and any(_bounds_release(one) for one in budgets):
         return [_PAST_RELEASE_BUDGETS, *alike]

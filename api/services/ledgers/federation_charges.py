@@ -1,8 +1,8 @@
 """Charge the budget of the federation that a declared training used.
 
-A ledger holds one reservation on it from the day it is opened: what was spent, and what open
-reservations of rounds may still spend. It is of the book `release`, since a trainer that wants no
-budget charged names no federation.
+A ledger holds reservations on it from the day it is opened: what was spent, and what open
+reservations of rounds may still spend. Epsilons are composed. Leakages add up under the radius and
+clip of the terms, and beside them, where there is one, the theorem's own sum.
 """
 
 from collections.abc import Iterator
@@ -12,57 +12,54 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
+from api.services.ledgers.uncounted_totals import BOOK, leakage_terms, why_uncounted
 from api.shared.resources import Resources
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.accounting.accountants.rdp import RDP_ORDERS
 from fedaudit.privacy.declared.histories import Histories, renyi_curve
+from fedaudit.privacy.declared.metric_sums import largest_leakage, largest_log_ratio
 from fedaudit.spec.declared.ledger_terms import LedgerTerms
-from models.epsilon_costs import EpsilonCost, EpsilonRefusal
+from models.epsilon_costs import EpsilonCost, Shortage
+from models.leakage_terms import LeakageTerms
 from models.repositories import FederationRepository, LowBudgetRepository
-from models.repositories.epsilon_budgets import counts_report
 from models.tables.declared.declared_ledgers import DeclaredLedger
+from models.values import BudgetFigure
 
-_BOOK = "release"
+_NO_ROOM = "the budget of the ledger's federation has no room for the round"
+_SHORTAGES: dict[Shortage, str] = {
+    "no-room": "has no room left",
+    "other-adjacency": "has a total of another adjacency than the ledger's figures",
+    "other-observer": "has a total against somebody whom the ledger's figures do not cover",
+    "other-unit": "counts another unit than that of the ledger's figures",
+    "other-clients": "counts clients that are told apart otherwise",
+}
 
 
 def hold_budget(
     resources: Resources, session: Session, row: DeclaredLedger, terms: LedgerTerms
 ) -> None:
-    """Open the ledger's reservation, of nothing yet. Raises ProblemError, to be followed by a
-    roll-back, where a budget of the federation cannot count such costs."""
-    if row.federation_id is None or terms.adjacency is None or terms.delta is None:
+    """Open the ledger's reservations, of nothing yet. Raises ProblemError, to be followed by a
+    roll-back, where a budget of the federation cannot count such costs or is used up."""
+    if row.federation_id is None:
         return
-    across = resources.settings.budgets_across
-    federations = FederationRepository(session, row.project_id, across=across)
-    for budget in federations.budgets(row.federation_id):
-        bounded = budget.book == _BOOK and budget.total is not None
-        if bounded and budget.figure != "epsilon" and not counts_report(budget.observer):
-            raise _problem(
-                f"the {_BOOK} book of this federation has a total for a {budget.figure}, and the "
-                "ledger's cost is counted as an epsilon, which cannot be added to it",
-                row.federation_id,
+    with _told(resources, session, row, row.federation_id) as (sums, epsilons):
+        why = why_uncounted(terms, sums.budgets(row.federation_id))
+        if why is None:
+            stated = leakage_terms(terms)
+            short = (
+                _hold_epsilon(epsilons, row, row.federation_id, terms)
+                if stated is None
+                else _hold_leakage(sums, row, row.federation_id, terms, stated)
             )
-    nothing = np.zeros(len(RDP_ORDERS))
-    cost = EpsilonCost(
-        observer=terms.observer,
-        adjacency=terms.adjacency,
-        unit=terms.unit,
-        delta=terms.delta,
-        epsilon=0.0,
-        curve=nothing,
-        step=nothing,
-        compositions=1,
-    )
-    with _told(resources, session, row, row.federation_id) as repository:
-        refusal = repository.reserve(
-            row.federation_id,
-            experiment_id=row.id,
-            book=_BOOK,
-            costs=[cost],
-            price=composed_epsilon,
+            why = None if short is None else _SHORTAGES[short]
+    if why is not None:
+        raise ProblemError(
+            409,
+            "budget-exhausted",
+            f"the {BOOK} book of this federation {why}; state other terms, or have the budget "
+            "changed",
+            federation_id=row.federation_id,
         )
-    if refusal is not None:
-        raise _refused(refusal, terms, row.federation_id)
 
 
 def charge_federation(
@@ -75,39 +72,109 @@ def charge_federation(
     held: Histories,
 ) -> None:
     """Book what rounds have spent, room or not, and what reservations beside them hold."""
-    if row.federation_id is None or terms.adjacency is None:
+    if row.federation_id is None:
         return
-    with _told(resources, session, row, row.federation_id) as repository:
-        repository.rebook(row.id, held=_curve(terms, held), spent=_curve(terms, spent), price=None)
+    with _told(resources, session, row, row.federation_id) as (sums, epsilons):
+        if terms.counts_epsilon:
+            curves = _curve(terms, held), _curve(terms, spent)
+            epsilons.rebook(row.id, held=curves[0], spent=curves[1], price=None)
+        else:
+            most, paid = _sums(held), _sums(spent)
+            sums.rebook(row.id, held=most, spent=paid, within_totals=False)
 
 
-def has_room(
+def give_back(
     resources: Resources,
     session: Session,
     row: DeclaredLedger,
     terms: LedgerTerms,
     held: Histories,
-) -> bool:
-    """Hold so much in all; False, and nothing changed, where the federation's budget has no
-    room."""
-    if row.federation_id is None or terms.adjacency is None:
-        return True
-    with _told(resources, session, row, row.federation_id) as repository:
-        return repository.rebook(
-            row.id, held=_curve(terms, held), spent=None, price=composed_epsilon
-        )
+) -> None:
+    """Hold no more than this, whatever totals there are by now."""
+    if row.federation_id is None:
+        return
+    with _told(resources, session, row, row.federation_id) as (sums, epsilons):
+        if terms.counts_epsilon:
+            epsilons.rebook(row.id, held=_curve(terms, held), spent=None, price=None)
+        else:
+            sums.rebook(row.id, held=_sums(held), spent=None, within_totals=False)
+
+
+def hold_more(
+    resources: Resources,
+    session: Session,
+    row: DeclaredLedger,
+    terms: LedgerTerms,
+    held: Histories,
+) -> str | None:
+    """Hold so much in all; why not, and nothing changed, where the federation's budget has no room
+    or a total of it cannot count the ledger."""
+    if row.federation_id is None:
+        return None
+    with _told(resources, session, row, row.federation_id) as (sums, epsilons):
+        why = why_uncounted(terms, sums.budgets(row.federation_id))
+        if why is not None:
+            return f"the {BOOK} book of the ledger's federation {why}"
+        if terms.counts_epsilon:
+            curve = _curve(terms, held)
+            has_room = epsilons.rebook(row.id, held=curve, spent=None, price=composed_epsilon)
+        else:
+            has_room = sums.rebook(row.id, held=_sums(held), spent=None, within_totals=True)
+    return None if has_room else _NO_ROOM
 
 
 @contextmanager
 def _told(
     resources: Resources, session: Session, row: DeclaredLedger, federation_id: str
-) -> Iterator[LowBudgetRepository]:
-    """The budgets, of which those that run low within the block are told."""
+) -> Iterator[tuple[FederationRepository, LowBudgetRepository]]:
+    """The budgets of sums and of epsilons; those that run low within the block are told."""
     settings = resources.settings
-    budgets = LowBudgetRepository(session, row.project_id, across=settings.budgets_across)
-    share = settings.webhooks_low_budget_share
-    with budgets.told(federation_id, price=composed_epsilon, share=share):
-        yield budgets
+    across, share = settings.budgets_across, settings.webhooks_low_budget_share
+    epsilons = LowBudgetRepository(session, row.project_id, across=across)
+    with epsilons.told(federation_id, price=composed_epsilon, share=share):
+        yield FederationRepository(session, row.project_id, across=across), epsilons
+
+
+def _hold_epsilon(
+    epsilons: LowBudgetRepository, row: DeclaredLedger, federation_id: str, terms: LedgerTerms
+) -> Shortage | None:
+    assert terms.adjacency is not None
+    assert terms.delta is not None
+    nothing = np.zeros(len(RDP_ORDERS))
+    cost = EpsilonCost(
+        observer=terms.observer,
+        adjacency=terms.adjacency,
+        unit=terms.unit,
+        delta=terms.delta,
+        epsilon=0.0,
+        curve=nothing,
+        step=nothing,
+        compositions=1,
+    )
+    refusal = epsilons.reserve(
+        federation_id, experiment_id=row.id, book=BOOK, costs=[cost], price=composed_epsilon
+    )
+    return None if refusal is None else refusal.shortage
+
+
+def _hold_leakage(
+    sums: FederationRepository,
+    row: DeclaredLedger,
+    federation_id: str,
+    terms: LedgerTerms,
+    stated: LeakageTerms,
+) -> Shortage | None:
+    has_theorem = terms.metric is not None and terms.metric.has_theorem
+    for counted in (stated, None) if has_theorem else (stated,):
+        short = sums.shortage(federation_id, book=BOOK, amount=0.0, terms=counted)
+        if short is not None:
+            return short[1]
+    sums.reserve(federation_id, experiment_id=row.id, book=BOOK, amount=0.0, terms=stated)
+    if has_theorem:
+        sums.reserve_log_ratio(
+            federation_id, experiment_id=row.id, book=BOOK, amount=0.0, of_one_release=0.0
+        )
+    return None
 
 
 def _curve(terms: LedgerTerms, histories: Histories) -> np.ndarray:
@@ -115,24 +182,5 @@ def _curve(terms: LedgerTerms, histories: Histories) -> np.ndarray:
     return renyi_curve(histories.distinct(), histories.charges, adjacency=terms.adjacency)
 
 
-def _refused(refusal: EpsilonRefusal, terms: LedgerTerms, federation_id: str) -> ProblemError:
-    budget = refusal.budget
-    why = {
-        "no-room": "has no room left",
-        "other-adjacency": f"has a total of adjacency {budget.adjacency}, and the ledger's figures "
-        f"are of {terms.adjacency}",
-        "other-observer": f"has a total against {budget.observer}, whom the ledger's figures do "
-        "not cover",
-        "other-unit": f"counts another unit than the {terms.unit} of the ledger's figures",
-        "other-clients": "counts clients that are told apart otherwise",
-    }[refusal.shortage]
-    return _problem(f"the {_BOOK} book of this federation {why}", federation_id)
-
-
-def _problem(detail: str, federation_id: str) -> ProblemError:
-    return ProblemError(
-        409,
-        "budget-exhausted",
-        f"{detail}; state other terms, or have the budget changed",
-        federation_id=federation_id,
-    )
+def _sums(histories: Histories) -> dict[BudgetFigure, float]:
+    return {"leakage": largest_leakage(histories), "log_ratio": largest_log_ratio(histories)}

@@ -35,7 +35,8 @@ def shown_ledger(resources: Resources, caller: Caller, ledger_id: str) -> Ledger
         gaps, missing = gaps_of(declared_numbers(session, row))
     assert state is not None
     terms, figures = state.terms, ledger_figures(state.terms, state.histories)
-    plain = ("observer", "delta", "adjacency", "accountant", "population", "unit", "mechanism")
+    of_cost = ("delta", "adjacency", "accountant", "metric")
+    plain = ("observer", "population", "unit", "mechanism", *of_cost)
     reasons = {
         name: why
         for name, why in figures.reasons.items()

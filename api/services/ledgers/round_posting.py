@@ -154,7 +154,7 @@ def content_hash(one: DeclaredRound) -> str:
 def _locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
     row = None
     if is_id(ledger_id):
-        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id)
+        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id, later=True)
     if row is None:
         raise not_found("ledger")
     refuse_erased(session, caller.project_id, row)

@@ -18,7 +18,7 @@ from api.http.problems import ProblemError, not_found
 from api.schemas.ledger_bodies import RefusedSubject, ReservationBody
 from api.services.base.subject_names import refuse_erased
 from api.services.ledgers.beforehand import TRIES, Prepared, composes_losses, seen
-from api.services.ledgers.federation_charges import has_room
+from api.services.ledgers.federation_charges import give_back, hold_more
 from api.services.ledgers.ledger_shown import epsilon_bodies, read_event
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
@@ -49,7 +49,6 @@ from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.declared.declared_rounds import DeclaredReservation
 
 LASTS = timedelta(days=1)
-_NO_ROOM = "the budget of the ledger's federation has no room for the round"
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +74,9 @@ def reserve_round(
         state = seen(resources, caller, ledger_id, again=left < TRIES - 1)
         prepared = None
         if state is not None:
-            prepared = _compute_beforehand(resources, caller, ledger_id, state, number, value)
+            prepared = _compute_beforehand(
+                resources, caller, ledger_id, state, number, value, again=left < TRIES - 1
+            )
         found = _reserve(resources, caller, ledger_id, number, value, prepared if left else None)
         if found is not None:
             return found
@@ -94,13 +95,13 @@ def _reserve(  # noqa: PLR0917 in the order of `reserve_round`
     stands by now."""
     now = utc_now()
     with resources.database.write() as session:
-        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id)
+        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id, later=True)
         if row is None:
             raise not_found("ledger")
         refuse_erased(session, caller.project_id, row)
         state = resources.ledgers.locked(session, row)
         parts = DeclaredPartRepository(session, caller.project_id)
-        others = [one for one in parts.open_reservations(ledger_id, now) if one.round != number]
+        others, earlier = parts.beside_and_of(ledger_id, number, now)
         _check_number(number, state)
         before = held_by(state.terms, state.histories, others)
         asked = read_reservation(value, state.terms, state.histories, state.drawn, held=before)
@@ -109,12 +110,13 @@ def _reserve(  # noqa: PLR0917 in the order of `reserve_round`
         ):
             return None
         answer = _decide(state.terms, before, asked)
-        if answer.admitted and not has_room(resources, session, row, state.terms, answer.held):
-            answer = _none(before, asked, _NO_ROOM)
+        if answer.admitted:
+            why = hold_more(resources, session, row, state.terms, answer.held)
+            answer = answer if why is None else _none(before, asked, why)
         if answer.refused:
             told = AnnouncementRepository(session, caller.project_id)
             told.ledger_round_refused(ledger_id, round_=number)
-        _keep(parts, row, number, asked, answer, now=now)
+        _keep(parts, row, number, asked, answer, earlier=earlier, now=now)
     return _body(state.terms, ledger_id, number, answer, now=now)
 
 
@@ -125,11 +127,11 @@ def _keep(
     asked: ReservationRequest,
     answer: _Answer,
     *,
+    earlier: DeclaredReservation | None,
     now: datetime,
 ) -> None:
     """What is held for the round, or that it was refused. What an earlier answer holds stays where
     somebody asks again and nobody is admitted."""
-    earlier = parts.reservation(row.id, number)
     if not (answer.admitted or earlier is None or earlier.state == REFUSED):
         return
     parts.put_reservation(
@@ -172,10 +174,18 @@ def _compute_beforehand(  # noqa: PLR0917 in the order of `reserve_round`
     state: LedgerState,
     number: int,
     value: Any,
+    *,
+    again: bool,
 ) -> Prepared | None:
-    """What the answer looks up; None for a body with faults."""
-    with resources.database.read() as session:
-        others = open_beside(session, caller.project_id, ledger_id, [number])
+    """What the answer looks up; None for a body with faults.
+
+    What others reserved is mostly of events that the ledger has, so it is read beforehand only
+    where loss distributions are composed with it, or after it turned out to be missing (`again`).
+    """
+    others: list[DeclaredReservation] = []
+    if again or composes_losses(state.terms):
+        with resources.database.read() as session:
+            others = open_beside(session, caller.project_id, ledger_id, [number])
     before = held_by(state.terms, state.histories, others)
     try:
         asked = read_reservation(value, state.terms, state.histories, state.drawn, held=before)
@@ -200,7 +210,7 @@ def release_round(resources: Resources, caller: Caller, ledger_id: str, number: 
     if not is_id(ledger_id):
         raise not_found("ledger")
     with resources.database.write() as session:
-        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id)
+        row = DeclaredLedgerRepository(session, caller.project_id).lock(ledger_id, later=True)
         if row is None:
             raise not_found("ledger")
         parts = DeclaredPartRepository(session, caller.project_id)
@@ -210,7 +220,7 @@ def release_round(resources: Resources, caller: Caller, ledger_id: str, number: 
         if state is not None and row.federation_id is not None:
             others = parts.open_reservations(ledger_id, utc_now())
             held = held_by(state.terms, state.histories, others)
-            has_room(resources, session, row, state.terms, held)
+            give_back(resources, session, row, state.terms, held)
 
 
 def held_by(

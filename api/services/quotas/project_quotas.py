@@ -21,7 +21,7 @@ def refuse_over_running(session: Session, project_id: str, settings: Settings) -
         raise _over(
             "running",
             limit,
-            f"the project has {limit} experiments queued or running already "
+            f"the project has {limit} experiments or attacks queued or running already "
             "(FEDAUDIT_QUOTA_RUNNING); wait for the end of one, or cancel one",
         )
 

@@ -32,6 +32,7 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
         checkpoints=stored.checkpoints,
         keys=stored.keys,
         sign_offs=stored.sign_offs,
+        later_attacks=stored.later_attacks,
         erased=stored.erased,
         compromised=stored.compromised,
     )

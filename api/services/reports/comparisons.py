@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from api.http.problems import ProblemError
-from api.services.base.lookups import find_report
+from api.services.attacks.judged_reports import find_judged
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.reports.comparison.compared_reports import Comparison, compare_reports
@@ -27,7 +27,7 @@ def comparison_of(
     for experiment_id in experiment_ids:
         with resources.database.read() as session:
             try:
-                reports.append(parsed(find_report(session, caller, experiment_id).document))
+                reports.append(parsed(find_judged(session, caller, experiment_id)))
             except ProblemError as error:
                 raise ProblemError(
                     error.status, error.slug, f"{experiment_id}: {error.detail}"

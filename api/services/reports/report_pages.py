@@ -10,9 +10,15 @@ from api.services.base.lookups import find_experiment, find_report
 from api.services.reports.round_series import report_series
 from api.shared.security import Caller
 from models.database import Database
+from models.repositories import LaterAttacksRepository
+from models.tables.attacks.later_attacks import LaterAttacks
 
 if TYPE_CHECKING:
     from fedaudit.reports.page.html import Link
+    from fedaudit.reports.page.later_attempts import LaterAttempt
+
+_SAYING_REASONS = ("not-repeated", "no-model", "ledger-altered")
+"""Ends of later attacks whose stored detail quotes no data."""
 
 
 def stored_page(
@@ -60,8 +66,30 @@ def page_html(
 ) -> str:
     """The page's HTML. Raises ProblemError as above."""
     from fedaudit.reports.page.html import render
+    from fedaudit.reports.page.later_attempts import later_attempts
 
     with database.read() as session:
         report = find_report(session, caller, experiment_id)
         series = report_series(session, find_experiment(session, caller, experiment_id))
-    return render(report.document, series, links=links, tail=tail)
+        rows = LaterAttacksRepository(session, caller.project_id).list(experiment_id)
+    later = later_attempts(report.document, [_attempt(row) for row in rows])
+    return render(report.document, series, links=links, tail=tail, later=later)
+
+
+def _attempt(row: LaterAttacks) -> "LaterAttempt":
+    from fedaudit.reports.page.later_attempts import LaterAttempt
+
+    by, statement = row.created_by, row.statement
+    # The page is the same for everybody, and a detail may quote the data.
+    said = row.status_reason in _SAYING_REASONS
+    return LaterAttempt(
+        number=row.number,
+        status=row.status,
+        reason=row.status_detail if said else row.status_reason,
+        kinds=[one["kind"] for one in row.asked],
+        asked_by=by["person"] or f"the key {by['key_name']}",
+        asked_at=row.created_at.isoformat(),
+        finished_at=None if row.finished_at is None else row.finished_at.isoformat(),
+        basis=None if statement is None else statement["basis"],
+        sections=[] if statement is None else statement["attacks"],
+    )

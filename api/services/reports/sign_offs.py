@@ -4,6 +4,7 @@ from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError
 from api.schemas.sign_offs import SignOffRequest
+from api.services.attacks.judged_reports import judged_document
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment, find_report
 from api.shared.resources import Resources
@@ -48,7 +49,7 @@ def sign_off_report(
         if asked.report_hash not in (None, report.report_hash):
             detail = f"the report has the hash {report.report_hash}, another one was read"
             raise ProblemError(409, "conflict", detail)
-        concerns = _concerns(report)
+        concerns = _concerns(session, report)
         if concerns and not asked.note:
             why = " and ".join(CONCERN_WORDS[one] for one in concerns)
             message = f"is needed, because {why}: say why it is signed off as it is"
@@ -105,9 +106,10 @@ def _earlier(session: Session, experiment_id: str, number: int) -> SignOff:
     return found
 
 
-def _concerns(report: Report) -> list[Concern]:
+def _concerns(session: Session, report: Report) -> list[Concern]:
+    """Also those that attacks raised since it was signed."""
     try:
-        return concerns_of(report.document)
+        return concerns_of(judged_document(session, report))
     except (KeyError, TypeError):
         detail = "the stored report cannot be read; its verification says what was altered"
         raise ProblemError(409, "conflict", detail) from None

@@ -11,6 +11,7 @@ from fedaudit.ledger.rows import UnreadableRow
 from models.database import Database
 from models.repositories import (
     ErasureRepository,
+    LaterAttacksRepository,
     LedgerCheckpointRepository,
     LedgerRepository,
     SigningKeyRepository,
@@ -39,6 +40,7 @@ def evidence_of(
             faults.append(Fault("subjects", "cannot be read"))
         checkpoints = LedgerCheckpointRepository(session, experiment.project_id)
         sign_offs = SignOffRepository(session, experiment.project_id)
+        later = LaterAttacksRepository(session, experiment.project_id)
         keys = SigningKeyRepository(session).list()
         return Evidence(
             experiment_id=experiment.id,
@@ -47,6 +49,7 @@ def evidence_of(
             report=report,
             checkpoints=_envelopes(checkpoints, experiment.id, faults),
             sign_offs=_sign_offs(sign_offs, experiment.id, faults),
+            later_attacks=_later_attacks(later, experiment.id, faults),
             erased=ErasureRepository(session, experiment.project_id).statement(experiment.id),
             keys=readable_keys([key.public_key for key in keys], faults),
             compromised=leaked_keys(keys),
@@ -144,6 +147,18 @@ def _sign_offs(
         rows = sign_offs.list(experiment_id)
     except _UNDECODABLE:
         faults.append(Fault("sign-offs", "cannot be read"))
+        return []
+    return [row.envelope for row in rows if row.envelope is not None]
+
+
+def _later_attacks(
+    later: LaterAttacksRepository, experiment_id: str, faults: list[Fault]
+) -> list[dict[str, Any]]:
+    """Of requests for which something was tried."""
+    try:
+        rows = later.list(experiment_id)
+    except _UNDECODABLE:
+        faults.append(Fault("later attacks", "cannot be read"))
         return []
     return [row.envelope for row in rows if row.envelope is not None]
 

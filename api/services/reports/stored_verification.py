@@ -13,12 +13,15 @@ from api.shared.security import Caller
 from fedaudit.ledger.envelope import Envelope
 from fedaudit.ledger.sign_offs import ChainedSignOff, sign_off_of
 from fedaudit.reports.assemble import report_hash
+from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.checks import Check as Found
 from fedaudit.reports.document.checks import canonical_hash, check, unchecked, value_at
+from fedaudit.reports.later.later_statement import statement_in, statement_of
 from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import verify as verify_evidence
 from models.database import Database
-from models.repositories import SignOffRepository
+from models.repositories import LaterAttacksRepository, SignOffRepository
+from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.experiments import Experiment
 from models.tables.sign_offs import SignOff
 
@@ -56,6 +59,7 @@ def verify(
             history.checks(),
             _check_database_columns(experiment, report, stored_hash),
             _check_sign_offs(database, experiment),
+            _check_later_attacks(database, experiment),
         ),
     )
     integrity = value_at(report, "integrity")
@@ -116,6 +120,38 @@ def _check_sign_offs(database: Database, experiment: Experiment) -> Iterator[Fou
     )
     if waiting:
         yield unchecked("sign_offs.waiting", f"{waiting} waiting for the service's signature")
+
+
+def _check_later_attacks(database: Database, experiment: Experiment) -> Iterator[Found]:
+    """What the columns say beside the signed statements on attacks after the report."""
+    with database.read() as session:
+        try:
+            rows = LaterAttacksRepository(session, experiment.project_id).list(experiment.id)
+        except ValueError:
+            return
+    if not rows:
+        return
+    wrong = [str(row.number) for row in rows if not _is_as_found(row)]
+    yield check(
+        "later_attacks.stored",
+        not wrong,
+        good="what is shown of later attacks is what was signed",
+        bad=f"altered beside what was signed: {', '.join(wrong[:3])}",
+    )
+
+
+def _is_as_found(row: LaterAttacks) -> bool:
+    if row.envelope is None:
+        return row.statement is None and row.alarms is None
+    try:
+        signed, _ = statement_in(Envelope.from_dict(row.envelope))
+        stated = statement_of(row.statement)
+    except ValueError:
+        return False
+    place = (signed.experiment_id, signed.number, signed.report_hash, signed.ledger_hash)
+    stored = (row.experiment_id, row.number, row.report_hash, row.ledger_hash)
+    alarms = len(raised_alarms(signed.fields()))
+    return signed == stated and (place, alarms) == (stored, row.alarms)
 
 
 def _is_as_signed(row: SignOff) -> bool:

@@ -237,20 +237,15 @@ def retry_sweep(
             for cell in SweepRepository(session, caller.project_id).cells(sweep.id)
             if cell.experiment.status in _TRIED_AGAIN
         ]
-        passed = _cells_that_passed_on_the_sweep(session, caller, sweep)
+        _refuse_after_a_pass(session, caller, sweep)
     if not again:
         raise ProblemError(409, "conflict", "no cell of the sweep has failed or was cancelled")
-    if passed:
-        raise ProblemError(
-            409,
-            "conflict",
-            f"the report of cell {passed[0] + 1} passed a gate on what the sweep costs, which "
-            "trying cells again would add to; submit what is missing as a sweep of its own",
-        )
     plans = [plan(resources, caller, parse_spec(cell.experiment.spec)) for cell in again]
     with resources.database.write() as session:
         if idempotency is not None and not idempotency.claim(session, caller, sweep.id):
             return SubmittedSweep(sweep)
+        # Once more: a report may have been signed while the cells were planned.
+        _refuse_after_a_pass(session, caller, sweep)
         sweeps, messages = SweepRepository(session, caller.project_id), []
         left = sweeps.leave(sweep.id, [cell.experiment.id for cell in again])
         if not left:
@@ -269,6 +264,17 @@ def retry_sweep(
         )
         refuse_over_running(session, caller.project_id, resources.settings)
     return SubmittedSweep(sweep, messages)
+
+
+def _refuse_after_a_pass(session: Session, caller: Caller, sweep: Sweep) -> None:
+    passed = _cells_that_passed_on_the_sweep(session, caller, sweep)
+    if passed:
+        raise ProblemError(
+            409,
+            "conflict",
+            f"the report of cell {passed[0] + 1} passed a gate on what the sweep costs, which "
+            "trying cells again would add to; submit what is missing as a sweep of its own",
+        )
 
 
 def _cells_that_passed_on_the_sweep(session: Session, caller: Caller, sweep: Sweep) -> list[int]:

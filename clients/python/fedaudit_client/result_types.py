@@ -301,6 +301,31 @@ class Audit(TypedDict):
     finished_at: str | None
 
 
+class LaterAttacks(TypedDict):
+    """Attacks on an experiment that were asked for after its report was signed."""
+
+    id: str
+    experiment_id: str
+    number: int
+    status: Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
+    status_reason: str | None
+    status_detail: str | None
+    asked: Sequence[dict[str, Any]]
+    report_hash: str
+    ledger_hash: str
+    basis: Literal["repeated", "stored-model", "companions"] | None
+    items: Sequence[dict[str, Any]]
+    """What became of each: `position`, `section`, `files`."""
+    alarms: int | None
+    created_at: str
+    created_by: Actor
+    started_at: str | None
+    finished_at: str | None
+    cancelled_by: Actor | None
+    envelope: dict[str, Any] | None
+    """The same, signed (DSSE)."""
+
+
 class VerificationCheck(TypedDict):
     """One check of a report, and what it found."""
 

@@ -81,6 +81,7 @@ def audit_claim(
         statement=bounds_statement(words, bounds, alarm=alarm is not None),
         capabilities=capabilities(claim.observer, by_record=pool.rows is not None),
         alarm=alarm,
+        alarm_level=spec.significance,
         unit=spec.unit,
         count=spec.count,
         included=int(canaries.coins.sum()),

@@ -225,6 +225,7 @@ def _section(
         statement=statement + ("" if canaries is None else f"{COMPANION} {CONFIDENTIAL}"),
         capabilities=capabilities("server", by_record=False),
         alarm=alarm,
+        alarm_level=audit.significance if reason is None else None,
         unit=spec.unit,
         count=spec.count,
         included=None if canaries is None else int(canaries.coins.sum()),

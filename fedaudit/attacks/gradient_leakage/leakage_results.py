@@ -112,8 +112,9 @@ def _result(
     recovered, better = _Share.none(), _Share.none()
     if baselines is not None:
         least = baselines.errors.reshape(images.rows.shape)[one.finite].ravel()
-        recovered = _Share.of(measured.mse <= RECOVERED_BELOW * least)
-        better = _Share.of(measured.mse < least)
+        by_update = (-1, images.rows.shape[1])
+        recovered = _Share.of((measured.mse <= RECOVERED_BELOW * least).reshape(by_update))
+        better = _Share.of((measured.mse < least).reshape(by_update))
     own, true = one.labels[one.finite], images.labels[one.finite]
     return LeakageResult(
         noise_multiplier=one.noise_multiplier,
@@ -141,7 +142,8 @@ class _Share:
 
     @classmethod
     def of(cls, hits: NDArray[np.bool_]) -> "_Share":
-        return cls(float(hits.mean()), share_interval(int(hits.sum()), len(hits)))
+        """Of hits: [updates, images]."""
+        return cls(float(hits.mean()), share_interval(hits))
 
 
 def _baseline(baselines: Baselines | None) -> LeakageBaseline:

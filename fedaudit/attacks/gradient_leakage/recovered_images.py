@@ -85,7 +85,19 @@ def in_order(images: Images, originals: Images) -> NDArray[np.int64]:
     return np.asarray(order, dtype=np.int64)
 
 
-def share_interval(hits: int, trials: int) -> ShareInterval:
-    """The exact interval of a share (Clopper and Pearson 1934)."""
+def share_interval(hits: NDArray[np.bool_]) -> ShareInterval:
+    """Of the share of images, from hits [updates, images].
+
+    Updates are independent, the images of one are not. The share lies between that of updates in
+    which all are hits and that in which any is, whose exact limits (Clopper and Pearson 1934) are
+    the interval: with one image each, that of the share itself.
+    """
+    by_update = hits.sum(1)
+    low, _ = _limits(int((by_update == hits.shape[1]).sum()), len(hits))
+    _, high = _limits(int((by_update > 0).sum()), len(hits))
+    return ShareInterval(level=LEVEL, low=low, high=high)
+
+
+def _limits(hits: int, trials: int) -> tuple[float, float]:
     found = binomtest(hits, trials).proportion_ci(LEVEL, method="exact")
-    return ShareInterval(level=LEVEL, low=float(found.low), high=float(found.high))
+    return float(found.low), float(found.high)

@@ -25,11 +25,12 @@ def faults(spec: GradientLeakageSpec, cell: Cell, *, pointer: str) -> list[Field
     own = cell.federation.counts[attackable_clients(cell)]
     updates = int((own // spec.images_per_update).sum())
     if updates * spec.images_per_update < spec.images:
+        # Without the number: numbers for every `images_per_update` are the clients' sizes.
         found.append(
             FieldError(
                 f"{pointer}/images",
-                f"the training clients have images for {updates} updates of "
-                f"{spec.images_per_update}; attack fewer",
+                f"{spec.images} images in updates of {spec.images_per_update} of one client are "
+                "more than the training clients have; attack fewer, or fewer in one update",
             )
         )
     return found

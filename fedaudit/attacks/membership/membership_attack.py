@@ -24,7 +24,7 @@ from fedaudit.attacks.membership.likelihood_ratios import (
     likelihood_ratios,
     not_normal,
 )
-from fedaudit.attacks.membership.membership_alarm import alarm_of
+from fedaudit.attacks.membership.membership_alarm import ALARM_LEVEL, alarm_of
 from fedaudit.attacks.membership.membership_files import membership_files
 from fedaudit.attacks.membership.membership_words import capabilities, statement
 from fedaudit.attacks.membership.relative_likelihoods import relative_likelihoods
@@ -172,6 +172,7 @@ class MembershipAttack(Attack):
             ),
             capabilities=capabilities(spec, attacked.run.spec),
             alarm=alarm,
+            alarm_level=None if isinstance(claim, str) else ALARM_LEVEL,
             method=spec.method,
             variant=variant,
             variance=variance,

@@ -49,9 +49,11 @@ def _row_faults(cell: Cell) -> list[FieldError]:
     held_out = cell.federation.rows - trained
     if min(trained, held_out) >= MIN_ROWS:
         return []
+    # Without numbers: over many seeds they would give the sizes of clients.
+    which = "train" if trained < held_out else "are held out"
     message = (
-        f"{trained} rows train and {held_out} are held out; to tell members from others this "
-        f"attack needs {MIN_ROWS} of each, so choose a share in between, or data with more rows"
+        f"too few rows {which}; to tell members from others this attack needs {MIN_ROWS} that "
+        "train and as many that do not, so choose a share in between, or data with more rows"
     )
     return [FieldError("/federation/validation_fraction", message)]
 

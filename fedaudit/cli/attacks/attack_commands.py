@@ -11,13 +11,30 @@ from fedaudit.cli.options import AsJson
 
 attacks = typer.Typer()
 
-_ATTACKS = "attacks.json"
-
 
 @attacks.command()
 def attack(
-    spec: Annotated[str, typer.Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")],
+    attacked: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC|ID",
+            help="A YAML or JSON file (- is stdin), or with --attacks the id of a run that has "
+            "succeeded.",
+        ),
+    ],
     *,
+    attacks_from: Annotated[
+        str | None,
+        typer.Option(
+            "--attacks",
+            metavar="FILE",
+            help="Attack the run of this id in the service: a list of attacks, or a spec with "
+            "some; - is stdin.",
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="With --attacks, until they have ended.")
+    ] = False,
     as_json: AsJson = False,
     out: Annotated[
         Path | None,
@@ -27,22 +44,43 @@ def attack(
         Path | None,
         typer.Option("--sources-dir", help="Specs name their files below this folder."),
     ] = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda:0.")] = "cpu",
+    device: Annotated[
+        str | None, typer.Option(help="Train on cpu, or cuda:0.", show_default="cpu")
+    ] = None,
 ) -> None:
     """Train a spec here and carry out its attacks: what each tried, found and does not show.
 
-    Ends with 1 where an attack raised an alarm, with 3 where one could not be carried out.
+    With --attacks a run of the service is attacked that has succeeded. Ends with 1 where an attack
+    raised an alarm, with 3 where one could not be carried out.
     """
-    raise typer.Exit(
-        _attack(spec, as_json=as_json, out=out, sources_dir=sources_dir, device=device)
-    )
+    from fedaudit.cli.attacks.later_attack import attack_later, is_id
+
+    if attacks_from is None:
+        if wait:
+            raise usage_error("--wait: goes with --attacks, for a run of the service")
+        if is_id(attacked) and not Path(attacked).exists():
+            raise usage_error(f"{attacked} is an id: name the attacks on that run by --attacks")
+        code = _attack(
+            attacked, as_json=as_json, out=out, sources_dir=sources_dir, device=device or "cpu"
+        )
+        raise typer.Exit(code)
+    if not is_id(attacked):
+        raise usage_error(
+            f"{attacked} is no id of a run: --attacks is for runs of the service, and the attacks "
+            "on a spec stand in it"
+        )
+    if sources_dir is not None or device is not None:
+        raise usage_error("--sources-dir and --device are for a spec that is trained here")
+    if out is not None and not wait:
+        raise usage_error("--out: goes with --wait, since nothing is found before the end")
+    raise typer.Exit(attack_later(attacked, attacks_from, wait=wait, as_json=as_json, out=out))
 
 
 def _attack(
     source: str, *, as_json: bool, out: Path | None, sources_dir: Path | None, device: str
 ) -> ExitCode:
     # Only now: these bring the whole library along, which other commands need not wait for.
-    from fedaudit.cli.attacks.attack_output import write_attack_files
+    from fedaudit.cli.attacks.attack_output import ATTACKS, write_attack_files
     from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
     from fedaudit.cli.display.progress import rounds_bar
     from fedaudit.cli.display.summary import show_attacks
@@ -66,8 +104,8 @@ def _attack(
     else:
         show_attacks(found)
     if folder is not None:
-        (folder / _ATTACKS).write_text(f"{json_text(document)}\n", encoding="utf-8")
-        names = [_ATTACKS, *write_attack_files(done.attacks, folder)]
+        (folder / ATTACKS).write_text(f"{json_text(document)}\n", encoding="utf-8")
+        names = [ATTACKS, *write_attack_files(done.attacks, folder)]
         say(f"{', '.join(names)} in {folder}; they are confidential")
     if alarms:
         say(f"fedaudit: {alarms} of {len(found)} attacks raised an alarm")

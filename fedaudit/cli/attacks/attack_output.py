@@ -8,13 +8,22 @@ if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
 
 
+ATTACKS = "attacks.json"
+"""The sections of all attacks, beside their files."""
+
+
+def write_attack_file(folder: Path, position: int, name: str, data: bytes) -> str:
+    """Writes one below `attacks/POSITION`; returns its path below the folder."""
+    path = folder / "attacks" / str(position) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return str(path.relative_to(folder))
+
+
 def write_attack_files(outcomes: "Sequence[AttackOutcome]", folder: Path) -> list[str]:
     """Writes them below `attacks/POSITION`; returns their paths below the folder."""
-    written = []
-    for position, outcome in enumerate(outcomes):
-        for name, data in outcome.files.items():
-            path = folder / "attacks" / str(position) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-            written.append(str(path.relative_to(folder)))
-    return written
+    return [
+        write_attack_file(folder, position, name, data)
+        for position, outcome in enumerate(outcomes)
+        for name, data in outcome.files.items()
+    ]

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import NoReturn
 
 from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import CommandError, usage_error
@@ -205,7 +206,8 @@ def _first_key(installation: Installation) -> str:
     """The key kept in the data folder; made when there is none yet."""
     path = installation.data_dir / "api-key"
     if path.exists():
-        return path.read_text("utf-8").strip()
+        # An empty file holds no key at all, and none can be sent.
+        return path.read_text("utf-8").strip() or _refuse_key(installation.data_dir)
     created = installation.create_key(project=_PROJECT, scopes=SCOPES, name="fedaudit up")
     # A start that ends here must not leave half a key, which later ones would take for a whole.
     aside = path.with_name("api-key.partial")
@@ -230,12 +232,15 @@ def _wait_until_ready(url: str, supervisor: Supervisor, stopping: threading.Even
 
 
 def _check_key(url: str, key: str, data_dir: Path) -> None:
-    # An empty file holds no key at all, and none can be sent.
-    if not key or _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
-        raise usage_error(
-            f"the key in {data_dir / 'api-key'} is not known to this database; "
-            "remove that file, and the next start makes a new key"
-        )
+    if _status(f"{url}/v1/experiments?limit=1", Authorization=f"Bearer {key}") == 401:
+        _refuse_key(data_dir)
+
+
+def _refuse_key(data_dir: Path) -> NoReturn:
+    raise usage_error(
+        f"the key in {data_dir / 'api-key'} is not known to this database; "
+        "remove that file, and the next start makes a new key"
+    )
 
 
 def _status(url: str, **headers: str) -> int | None:

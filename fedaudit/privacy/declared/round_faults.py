@@ -39,7 +39,7 @@ def read_rounds(
     found: list[DeclaredRound] = []
     faults: list[FieldError] = []
     names = _Names(terms, {*histories.places, *drawn.names})
-    leakage_terms, events = _LeakageTerms(histories), _Events(terms, histories)
+    leakage_terms, events = _LeakageTerms(terms, histories), _Events(terms, histories)
     for place, item in enumerate(items):
         at = pointer("rounds", place)
         one = _read(DeclaredRound, item, at, faults)
@@ -72,7 +72,7 @@ def read_reservation(
         names = _Names(terms, {*histories.places, *drawn.names})
         faults += names.faults({"participants": one.participants}, "")
         faults += _event_faults(terms, one.event, len(one.participants), "")
-        faults += _LeakageTerms(histories).faults(one.event, "")
+        faults += _LeakageTerms(terms, held).faults(one.event, "")
         faults += _Events(terms, held).faults(one.event, "")
     if faults or one is None:
         raise InvalidInputError(faults)
@@ -149,13 +149,15 @@ class _Names:
 class _LeakageTerms:
     """Leakages of one radius and one clip add up, and no others."""
 
-    def __init__(self, histories: Histories) -> None:
+    def __init__(self, terms: LedgerTerms, histories: Histories) -> None:
         known = (
             (one.event.radius, one.clip)
             for one in histories.charges
             if isinstance(one.event, LaplaceL2)
         )
-        self._terms = next(known, None)
+        stated = terms.metric
+        self._whose = "earlier rounds have" if stated is None else "the ledger's terms have"
+        self._terms = next(known, None) if stated is None else (stated.radius, stated.clip)
 
     def faults(self, event: AnyRelease, at: str) -> Iterator[FieldError]:
         """Of one event."""
@@ -168,7 +170,7 @@ class _LeakageTerms:
         for name, own, known in zip(names, mine, self._terms, strict=True):
             if own != known:
                 message = (
-                    f"earlier rounds have {known}; n/nu holds between uploads within the radius, "
+                    f"{self._whose} {known}; n/nu holds between uploads within the radius, "
                     "so leakages of different ones cannot be added; open another ledger"
                 )
                 yield FieldError(f"{at}/event/{name}", message)

@@ -3,9 +3,12 @@
 import torch
 from torch import Tensor
 
+from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.one_thread import one_thread
 
 _PART = 1 << 16
+SHORT = 256
+"""Numbers of a vector up to which the order of its sum is ours, and not the library's."""
 
 
 def squared_distances(vectors: Tensor, point: Tensor) -> Tensor:
@@ -16,5 +19,13 @@ def squared_distances(vectors: Tensor, point: Tensor) -> Tensor:
         for first in range(0, vectors.shape[1], size):
             part = slice(first, first + size)
             apart = (vectors[:, part] - point[part]).double()
-            total += (apart * apart).sum(-1)
+            total += sum_of_squares(apart)
     return total
+
+
+def sum_of_squares(vectors: Tensor) -> Tensor:
+    """Along the last axis of vectors, float64 [..., n]."""
+    squares = vectors * vectors
+    if vectors.shape[-1] > SHORT:
+        return squares.sum(-1)
+    return fixed_order_sum(squares, -1)

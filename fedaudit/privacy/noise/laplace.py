@@ -20,9 +20,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from fedaudit.privacy.noise.compiled_laplace import compiled_release
+from fedaudit.privacy.noise.distances import sum_of_squares
 from fedaudit.privacy.noise.grid import grid_spacing, round_to_grid
 from fedaudit.privacy.noise.normal_numbers import drawn_normals, wide_normals
 from fedaudit.randomness import Purpose, Source, wide_uniforms
+from fedaudit.square_roots import square_root
 
 # Up to this shape a gamma number is minus the logarithm of a product of uniforms.
 _MAX_PRODUCT_SHAPE = 16
@@ -156,6 +159,35 @@ class Sanitiser:
         radius, kept = self.radii(norm), kept_share(norm, self.clip)
         return self.release(start, update, unit_noise, radius=radius, kept=kept), radius
 
+    def compiled(
+        self, start: Tensor, updated: Tensor, unit_noise: NDArray[np.float64]
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """As by a call, and whether an upload is finite, bool [cells, clients], by the compiled
+        kernel; None where it cannot be had."""
+        columns, clip = self._columns
+        return compiled_release(start, updated, unit_noise, **columns, clip=clip)
+
+    @cached_property
+    def _columns(
+        self,
+    ) -> tuple[
+        dict[str, NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]] | None
+    ]:
+        """The cells' own numbers, for the kernel, and the clip with its shortened bound."""
+        fixed = self.fixed_radius
+        if fixed is None:
+            fixed = torch.full_like(self.radius_floor, torch.nan)
+        columns = {
+            "noise_scale": self.noise_scale,
+            "fixed_radius": fixed,
+            "radius_floor": self.radius_floor,
+            "spacing": self.spacing,
+        }
+        clip = None
+        if self.clip is not None:
+            clip = host_line(self.clip), host_line(self.clip * _SHORTENED)
+        return {name: host_line(values) for name, values in columns.items()}, clip
+
     def radii(self, norm: Tensor) -> Tensor:
         """The radius of each release, float64 [cells, clients], from the norms of the updates."""
         if self.clip is not None:
@@ -196,7 +228,11 @@ def kept_share(norm: Tensor, clip: Tensor | None) -> Tensor | None:
     return None if clip is None else (clip * _SHORTENED / norm).clamp_(max=1.0)
 
 
+def host_line(column: Tensor) -> NDArray[np.float64]:
+    """A column's numbers on the host, in one piece: [cells]."""
+    return np.ascontiguousarray(column.cpu().numpy().ravel())
+
+
 def norms(vectors: Tensor) -> Tensor:
     """Euclidean norms along the last axis, in float64."""
-    wide = vectors.double()
-    return (wide * wide).sum(-1).sqrt()
+    return square_root(sum_of_squares(vectors.double()))

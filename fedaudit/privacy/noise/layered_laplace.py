@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from fedaudit.privacy.noise.laplace import Sanitiser, kept_share, layer_slices, norms
+from fedaudit.square_roots import square_root
 
 
 @dataclass(frozen=True)
@@ -60,4 +61,4 @@ class LayerSanitiser:
 
 def whole_norm(lengths: Tensor) -> Tensor:
     """The norm of a vector [...] from those of its layers [..., layers]."""
-    return (lengths * lengths).sum(-1).sqrt()
+    return square_root((lengths * lengths).sum(-1))

@@ -16,6 +16,7 @@ from fedaudit.privacy.noise.laplace import Sanitiser, kept_share, layer_gamma, l
 from fedaudit.privacy.noise.layered_laplace import LayerSanitiser, whole_norm
 from fedaudit.privacy.noise.normal_numbers import drawn_normals
 from fedaudit.randomness import Purpose, Source
+from fedaudit.square_roots import square_root
 
 _PART = 1 << 16
 
@@ -45,7 +46,7 @@ def release_layers_in_place(
     """As `release_in_place`, layer by layer. Returns the radii, float64 [1, 1, layers]."""
     slices = layer_slices(sanitise.sizes)
     lengths = torch.stack(
-        [squared_distances(updated[None, own], start[own]).sqrt() for own in slices], dim=-1
+        [square_root(squared_distances(updated[None, own], start[own])) for own in slices], dim=-1
     )[None]
     radii, kept = sanitise.radii(lengths), kept_share(whole_norm(lengths), sanitise.clip)
     for layer, (one, own) in enumerate(zip(sanitise.parts, slices, strict=True)):
@@ -67,7 +68,7 @@ def release_in_place(
 
     `start` [n] is the hypothesis that the client chose. Returns the radius, float64 [1, 1].
     """
-    norm = squared_distances(updated[None], start).sqrt()[None]
+    norm = square_root(squared_distances(updated[None], start))[None]
     radius = sanitise.radii(norm)
     kept = kept_share(norm, sanitise.clip)
     _release(sanitise, start, updated, unit_noise, radius=radius, kept=kept)

@@ -6,6 +6,7 @@ from typing import Any
 from fedaudit.ledger.checkpoints import DATABASE
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.accounting.privacy_events import LaplaceL2
 from fedaudit.privacy.cost_scale import cost_words
 from fedaudit.privacy.declared.ledger_figures import has_unprotected
 from fedaudit.privacy.guarantees.guarantee import at_most
@@ -114,6 +115,7 @@ def _limits(material: DeclaredMaterial) -> Iterator[str]:
         "figure in each, and nothing here adds them up, unless all of them charge the budget of "
         "one federation."
     )
+    yield from _leakage_limits(material)
     if terms.subjects is None:
         yield (
             "Clients have the names that the trainer gives them. Renaming a client spreads its "
@@ -170,6 +172,34 @@ def _limits(material: DeclaredMaterial) -> Iterator[str]:
             f"delta = {terms.delta:g} is not below one in the population of {terms.population}: a "
             "mechanism may then disclose one unit's data in full."
         )
+
+
+def _leakage_limits(material: DeclaredMaterial) -> Iterator[str]:
+    charged = (
+        charge for charge in material.histories.charges if isinstance(charge.event, LaplaceL2)
+    )
+    first = next(charged, None)
+    if first is None or not isinstance(first.event, LaplaceL2):
+        return
+    radius, clip = first.event.radius, first.clip
+    if radius is None:
+        yield (
+            "The radius follows each update, so the rates are secret. That n/nu adds up over "
+            "releases is the paper's convention and no theorem."
+        )
+    elif clip is None:
+        yield (
+            f"n/nu holds between uploads within {radius:g} of each other, and without a clip "
+            "nothing keeps uploads there."
+        )
+    elif 2 * clip > radius:
+        yield (
+            f"n/nu holds between uploads within {radius:g} of each other, and a clip of {clip:g} "
+            f"only keeps two of them within {2 * clip:g}: the sum by the theorem is larger."
+        )
+    yield (
+        "Leakage says nothing of which hypothesis a client chose, where the training has several."
+    )
 
 
 def _proof_limits(material: DeclaredMaterial) -> Iterator[str]:

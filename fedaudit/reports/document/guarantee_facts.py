@@ -7,7 +7,7 @@ follow from the spec and the figures in the report, and are never taken to be be
 from collections.abc import Mapping
 from typing import Any
 
-_EARLIER_RADIUS = (
+_RADIUS = (
     "n/nu holds within the radius, and the report does not show that a clip keeps uploads there"
 )
 _ROUNDING = 1e-12
@@ -36,6 +36,19 @@ def label_of(report: Mapping[str, Any]) -> str:
     return str(guarantee["kind"])
 
 
+def delta_gives_data_away(report: Mapping[str, Any], *, delta: float | None = None) -> bool:
+    """Whether delta is so large that somebody's data may be handed over whole: one in as many
+    units as train, or more. `delta`: that of the guarantee unless given."""
+    guarantee = report["guarantee"]
+    if report.get("declared"):
+        units = report["terms"]["population"]
+    else:
+        data = report["data"]
+        units = data["rows"] if guarantee["unit"] == "record" else data["training_clients"]
+    held = guarantee["delta"] if delta is None else delta
+    return bool((held or 0.0) * units >= 1)
+
+
 def guarantee_words(guarantee: Mapping[str, Any]) -> str:
     """The label of a section, or of its copy in a list, and whether it is not in force."""
     label = str(guarantee.get("label") or guarantee["kind"])
@@ -54,12 +67,18 @@ def condition_of(report: Mapping[str, Any], figure: str) -> str | None:
     if conditions is not None:
         found: str | None = conditions.get(figure)
         return found
-    privacy = report["privacy"]
-    if privacy.get("leakage_max") is None:
+    if report["privacy"].get("leakage_max") is None:
         return None
-    bound, charged = privacy.get("log_ratio_max"), privacy["leakage_max"]
-    # Where 2c = r the two are equal, but for rounding.
-    if figure != "log_ratio_max" and (bound is None or bound > charged * (1 + _ROUNDING)):
-        return _EARLIER_RADIUS
+    if figure != "log_ratio_max" and beyond_radius(report["privacy"]) is not None:
+        return _RADIUS
     several = report["spec"]["training"].get("hypotheses", 1) > 1
     return _EARLIER_CHOICE if several else None
+
+
+def beyond_radius(privacy: Mapping[str, Any]) -> str | None:
+    """Why n/nu does not bound all datasets, by the figures of a section; None where it does."""
+    charged, bound = privacy.get("leakage_max"), privacy.get("log_ratio_max")
+    # Where 2c = r the two are equal, but for rounding.
+    if charged is None or (bound is not None and bound <= charged * (1 + _ROUNDING)):
+        return None
+    return _RADIUS

@@ -16,6 +16,8 @@ from fedaudit.reports.document.outcome_wording import favourable_in_words, group
 from fedaudit.spec.fairness import Favourable
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.naming.labels import label_of
+from fedaudit.spec.source_traits import SourceTraits
+from fedaudit.spec.sources import Source
 
 _BETWEEN = ", "
 _FAVOURABLE: TypeAdapter[Any] = TypeAdapter(Favourable | None)
@@ -122,16 +124,26 @@ def labels_of_spec(spec: Any) -> Mapping[str, Mapping[str, str]]:
 def _classifies(report: Mapping[str, Any]) -> bool:
     """As `ExperimentSpec.classifies`, of a report of any version."""
     loss, model = value_at(report, "spec", "training", "loss"), value_at(report, "spec", "model")
-    return bool(loss == "cross-entropy" or value_at(model, "kind") == "logistic")
+    traits = _traits(value_at(report, "spec"))
+    return bool(
+        loss == "cross-entropy"
+        or value_at(model, "kind") == "logistic"
+        or (traits is not None and traits.target == "class")
+    )
 
 
 def _target(spec: Any) -> str:
+    traits = _traits(spec)
+    return "the target" if traits is None else traits.target_name
+
+
+def _traits(spec: Any) -> SourceTraits | None:
+    """Of the spec's data; None where this version does not know their source."""
     try:
-        source = _SOURCE.validate_python(value_at(spec, "federation"))
+        source: Source = _SOURCE.validate_python(value_at(spec, "federation"))
     except ValidationError:
-        return "the target"
-    name: str = source.traits.target_name
-    return name
+        return None
+    return source.traits
 
 
 def _labels(report: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:

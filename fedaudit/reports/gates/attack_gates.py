@@ -100,7 +100,7 @@ def _evidence(figure: AttackFigure, attack: Section, report: Report) -> Evidence
         case "recovered_share":
             return _recovered(attack, report)
         case "nu_protecting":
-            return _protecting(attack)
+            return _protecting(attack, report)
         case _:
             assert_never(figure)
 
@@ -122,20 +122,31 @@ def _lower_bound(attack: Section) -> Evidence:
 
 
 def _members_found(attack: Section) -> Evidence:
-    at_one = [one for one in _objects(attack, "tpr_at_fpr") if one.get("fpr") == _FALSE_POSITIVES]
-    if not at_one:
+    """By the way to score rows that finds most of those that the attack tried."""
+    at_one = [_at_one_percent(one) for one in (attack, *_objects(attack, "others"))]
+    own = at_one[0]
+    if own is None:
         return Evidence(None, "the attack states no true positive rate at 1 % of false positives")
-    value = next(_numbers(at_one, "tpr"), None)
-    if value is None:
-        why = at_one[0].get("reason") or "the true positive rate at 1 % is not known"
-        return Evidence(None, str(why))
-    weakness, upper = _interval(at_one[0].get("interval"), level=attack.get("confidence"))
+    known = [one for one in at_one if one is not None and isinstance(one["tpr"], int | float)]
+    if own not in known:
+        return Evidence(None, str(own["reason"] or "the true positive rate at 1 % is not known"))
+    limits = [_interval(one.get("interval"), level=attack.get("confidence")) for one in known]
+    weakness = next((why for why, _ in limits if why is not None), None)
     if attack.get("method") == "threshold":
         weakness = (
             "guessing by the loss alone finds few members at 1 % of false positives, whatever the "
             "model; attack by `likelihood-ratio` or `relative`"
         )
-    return Evidence(value, weakness=weakness, upper=upper)
+    return Evidence(
+        max(float(one["tpr"]) for one in known),
+        weakness=weakness,
+        upper=max((upper for _, upper in limits if upper is not None), default=None),
+    )
+
+
+def _at_one_percent(rates: Section) -> Section | None:
+    found = _objects(rates, "tpr_at_fpr")
+    return next((one for one in found if one.get("fpr") == _FALSE_POSITIVES), None)
 
 
 def _recovered(attack: Section, report: Report) -> Evidence:
@@ -168,10 +179,15 @@ def _other_than_the_run(attack: Section, report: Report) -> str | None:
         return f"the run has `per_layer: {str(own).lower()}`, and the attack was on other noise"
     if (attack.get("local_steps") or 1) > 1:
         return "one local step reveals more than several; attack with `local_steps: 1`"
+    if attack.get("hypothesis") == "trained":
+        return (
+            "updates of a trained model are shorter beside the same noise than those that the run "
+            "sent first; attack with `hypothesis: initial`"
+        )
     return None
 
 
-def _protecting(attack: Section) -> Evidence:
+def _protecting(attack: Section, report: Report) -> Evidence:
     value = next(_numbers([attack], "nu_protecting"), None)
     if value is None:
         why = attack.get("nu_protecting_reason") or "no noise multiplier is known to protect"
@@ -182,7 +198,9 @@ def _protecting(attack: Section) -> Evidence:
             f"up to {upper:.2g} of images may still be recovered at that noise multiplier, since "
             "few were attacked; attack more"
         )
-    return Evidence(value, weakness=_without_noise(_objects(attack, "results")) or weakness)
+    results = _objects(attack, "results")
+    weakness = _other_than_the_run(attack, report) or _without_noise(results) or weakness
+    return Evidence(value, weakness=weakness)
 
 
 def _without_noise(results: Sequence[Section]) -> str | None:

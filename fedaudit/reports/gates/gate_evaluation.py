@@ -15,6 +15,7 @@ from fedaudit.reports.gates.gate_evidence import (
     alarm_doubt,
     declared_doubt,
     declared_words,
+    delta_doubt,
     doubt,
     model_doubt,
     sweep_doubt,
@@ -105,6 +106,7 @@ def _judge(
         or alarm_doubt(gate, report, met=_is_met(value, gate))
         or attack_doubt(gate, report, meets=_is_met)
         or (None if figure is None else doubt(gate, figure, report))
+        or delta_doubt(gate, report)
         or noise_doubt(gate, report, meets=_is_met)
         or model_doubt(gate, report)
     )
@@ -116,8 +118,21 @@ def _judge(
     sentence = f"{shown} {relation} {_SIGNS[gate.op]} {bound}"
     if figure is not None and figure.has_delta:
         sentence += _at_delta(report)
-    sentence += declared_words(report)
+    sentence += declared_words(report) + _whose_models(gate, report)
     return (PASS if met else FAIL), sentence if reason is None else f"{sentence} ({reason})"
+
+
+def _whose_models(gate: Gate, report: Mapping[str, Any]) -> str:
+    """That a figure is of models that do not leave; empty where it is of the one that may."""
+    figure, method = gate.plain_figure, report["utility"].get("method")
+    if method is None or method["personalised"] is None:
+        return ""
+    if figure is not None and figure.section != "utility":
+        return ""
+    return (
+        f", of models that held-out clients made of their own rows ({method['kind']}) and not of "
+        "the common one"
+    )
 
 
 def _is_met(value: float, gate: Gate) -> bool:

@@ -12,7 +12,12 @@ from typing import Any, assert_never
 
 from fedaudit.privacy.accounting.mechanism_parameters import DECLARED, known_guarantee_kind
 from fedaudit.reports.document.attacks.raised_alarms import alarm_words, raised_alarms
-from fedaudit.reports.document.guarantee_facts import condition_of, is_in_force
+from fedaudit.reports.document.guarantee_facts import (
+    beyond_radius,
+    condition_of,
+    delta_gives_data_away,
+    is_in_force,
+)
 from fedaudit.reports.document.usefulness import is_compared, why_not_useful
 from fedaudit.spec.gate_figures import GateFigure, Proof
 from fedaudit.spec.gates import Gate
@@ -37,7 +42,8 @@ def doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | No
         case "none":
             return "there is no guarantee, so the figure bounds nothing"
         case "declared":
-            return None  # `declared_doubt` has asked
+            # `declared_doubt` has asked for the trainer's word; this asks what its word bounds.
+            return _beyond_radius(gate, report)
         case "heuristic":
             return _not_in_force(gate, report) or _heuristic(gate, figure)
         case "formal":
@@ -62,6 +68,28 @@ def declared_doubt(gate: Gate, report: Mapping[str, Any]) -> str | None:
     if (report.get("ledger") or {}).get("rounds") == 0:
         return "no round was declared, so the figure says nothing about the training"
     return None
+
+
+def delta_doubt(gate: Gate, report: Mapping[str, Any]) -> str | None:
+    """Why an epsilon is no evidence, because its delta lets somebody's data be handed over whole;
+    None where it does not, and for any other figure.
+
+    Whoever is judged chooses delta, and a larger one makes every epsilon smaller. No gate can allow
+    it.
+    """
+    match gate.figure:
+        case "epsilon_max":
+            delta = report["guarantee"]["delta"]
+        case "sweep_epsilon_max":
+            delta = min((one["delta"] for one in report["sweep"]["epsilon"]), default=None)
+        case _:
+            return None
+    if delta is None or not delta_gives_data_away(report, delta=delta):
+        return None
+    return (
+        f"its delta of {delta:g} is not below one in as many units as train, so somebody's data "
+        "may be handed over whole at any epsilon; choose a delta far below that"
+    )
 
 
 def declared_words(report: Mapping[str, Any]) -> str:
@@ -128,12 +156,36 @@ def as_judged_then(gate: Gate, report: Mapping[str, Any]) -> Gate:
     return gate.model_copy(update=allowed)
 
 
+def deltas_then(report: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The report with a delta by which its gates come out as they did when it was made.
+
+    For verification alone. Before reports spoke of attacks no delta was too large for a gate.
+    """
+    guarantee = report["guarantee"]
+    if "attacks" in report or guarantee.get("delta") is None:
+        return report
+    return {**report, "guarantee": {**guarantee, "delta": 0.0}}
+
+
 def _not_in_force(gate: Gate, report: Mapping[str, Any]) -> str | None:
     if gate.allow_simulation or is_in_force(report):
         return None
     return (
         "the noise was simulated, so the guarantee is not in force and this run protects nobody; "
         "use `noise: release`, or set allow_simulation for research"
+    )
+
+
+def _beyond_radius(gate: Gate, report: Mapping[str, Any]) -> str | None:
+    """Why a declared leakage bounds some datasets only, by its own figures."""
+    if gate.figure not in ("leakage_max", "leakage_median") or gate.allow_conditional:
+        return None
+    why = beyond_radius(report["privacy"])
+    if why is None:
+        return None
+    return (
+        f"{why}; use a gate on log_ratio_max, which needs a fixed radius and a clip, or set "
+        "allow_conditional"
     )
 
 

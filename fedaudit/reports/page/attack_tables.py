@@ -83,6 +83,13 @@ def attack_tables(attacks: Sequence[Section]) -> list[ShownAttack]:
     ]
 
 
+def false_alarm_chance(attacks: Sequence[Section]) -> str | None:
+    """The chance that any of them raises an alarm were every claim true; None where none can."""
+    levels = [attack.get("alarm_level") for attack in attacks]
+    total = min(1.0, sum(level for level in levels if level is not None))
+    return f"{total:.2g}" if total else None
+
+
 def _title(title: str, attack: Section) -> str:
     """With the method, since a report may have several attacks of one kind."""
     method = attack.get("method")

@@ -25,8 +25,9 @@ from fedaudit.reports.document.outcome_words import favourable_words, for_reader
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.participation import participation_label
 from fedaudit.reports.document.verdict_parts import PART_TITLES
-from fedaudit.reports.page.attack_tables import attack_tables
+from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 from fedaudit.reports.page.fairness_tables import fairness_tables
+from fedaudit.reports.page.later_attempts import BASIS_WORDS, LaterAttempts
 from fedaudit.reports.page.style_sheets import screen_style
 from fedaudit.reports.verdict.worst_off import headline_metric
 
@@ -52,11 +53,13 @@ def render(
     *,
     links: Sequence[Link] = (),
     tail: Markup | None = None,
+    later: LaterAttempts | None = None,
 ) -> str:
     """The page of a report document (version 1). Every value in it is escaped.
 
-    `series`: the figures of the rounds; without it there are no curves over rounds. `links` are
-    shown above the report and `tail` below it; a page for download has neither.
+    `later`: what attacks found after it was signed. `series`: the figures of the rounds; without it
+    there are no curves over rounds. `links` are shown above the report and `tail` below it; a page
+    for download has neither.
     """
     shown = for_readers(document)
     return (
@@ -67,8 +70,10 @@ def render(
             charts=charts_of(shown, series),
             tables=fairness_tables(shown["fairness"]),
             attacks=attack_tables(shown.get("attacks") or []),
+            false_alarm_chance=false_alarm_chance(shown.get("attacks") or []),
             links=links,
             tail=tail,
+            later=later,
         )
     )
 
@@ -124,6 +129,7 @@ def page_environment() -> Environment:
         favourable_words=favourable_words,
         parts=PART_TITLES,
         headline_metric=headline_metric,
+        later_bases=BASIS_WORDS,
         metric_of=metric_of,
         participation_label=participation_label,
         why_no_privacy_cost=why_no_privacy_cost,

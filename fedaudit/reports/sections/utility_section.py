@@ -103,7 +103,7 @@ def _exact(material: ScoredMaterial) -> dict[str, Any]:
     reasons = {name: _NOT_FINITE for name, value in values.items() if value is None}
     values["prediction_share_interval"] = None
     reasons["prediction_share_interval"] = _OF_NOISE_ALONE
-    if not material.spec.training.compares_classes:
+    if not material.spec.classifies:
         reasons["accuracy"] = NO_ACCURACY
     found = result.against_constant
     if found is None or values["validation_loss"] is None:

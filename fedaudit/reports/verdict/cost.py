@@ -11,6 +11,7 @@ from fedaudit.privacy.guarantees.cost_sentences import doubted_cost_words, guess
 from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.mechanisms.registry import known_facts, unbounded_release
 from fedaudit.reports.document.endings import chosen_by_losses, known_ending
+from fedaudit.reports.document.guarantee_facts import delta_gives_data_away
 
 _THEOREM = "This rests on a theorem for the public, fixed radius."
 _CONVENTION = "This rests on the paper's convention, not on a theorem."
@@ -118,14 +119,6 @@ def _early_end(privacy: Mapping[str, Any]) -> str:
         "Validation losses ended the run early: what is proven is the larger epsilon of all rounds "
         f"that were planned{figure}."
     )
-
-
-def delta_gives_data_away(report: Mapping[str, Any]) -> bool:
-    """Whether delta is so large that somebody's data may be handed over whole: one in as many
-    units as train, or more."""
-    guarantee, data = report["guarantee"], report["data"]
-    units = data["rows"] if guarantee["unit"] == "record" else data["training_clients"]
-    return bool((guarantee["delta"] or 0.0) * units >= 1)
 
 
 def _scale(report: Mapping[str, Any]) -> str:

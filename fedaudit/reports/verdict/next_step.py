@@ -7,9 +7,9 @@ from typing import Any
 from fedaudit.privacy.cost_scale import REASONABLE
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.endings import known_ending
+from fedaudit.reports.document.guarantee_facts import delta_gives_data_away
 from fedaudit.reports.verdict.cost import (
     bounding_exponent,
-    delta_gives_data_away,
     report_level,
     sends_nothing,
 )

@@ -5,12 +5,11 @@ from typing import Any
 
 from fedaudit.reports.document.attacks.raised_alarms import alarm_words, raised_alarms
 from fedaudit.reports.document.endings import SENTENCES, known_ending
-from fedaudit.reports.document.guarantee_facts import condition_of
+from fedaudit.reports.document.guarantee_facts import condition_of, delta_gives_data_away
 from fedaudit.reports.document.outcomes import GateOutcome
 from fedaudit.reports.document.usefulness import is_compared, why_not_useful
 from fedaudit.reports.verdict.cost import (
     bounds_every_dataset,
-    delta_gives_data_away,
     report_level,
     sends_nothing,
 )

@@ -21,7 +21,7 @@ from fedaudit.reports.document.checks import (
     value_at,
 )
 from fedaudit.reports.gates.gate_evaluation import evaluate
-from fedaudit.reports.gates.gate_evidence import as_judged_then
+from fedaudit.reports.gates.gate_evidence import as_judged_then, deltas_then
 from fedaudit.reports.gates.noised_gates import intervals_then
 from fedaudit.reports.sections.privacy_section import log_ratio_max
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks
@@ -264,7 +264,7 @@ def check_gates(spec: ExperimentSpec, report: Mapping[str, Any]) -> Check:
     fields = ("figure", "attribute", "op", "bound", "value", "outcome")
     try:
         gates = [as_judged_then(gate, report) for gate in spec.gates]
-        judged = evaluate(gates, intervals_then(report))
+        judged = evaluate(gates, intervals_then(deltas_then(report)))
         found = [{name: gate[name] for name in fields} for gate in judged]
         said = [{name: gate[name] for name in fields} for gate in report["gates"]]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):

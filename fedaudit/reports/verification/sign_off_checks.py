@@ -9,7 +9,9 @@ from fedaudit.ledger.envelope import Envelope
 from fedaudit.ledger.evidence import Evidence
 from fedaudit.ledger.sign_offs import ChainedSignOff, SignOff, link_of
 from fedaudit.reports.document.checks import Check, canonical_hash, check, unknown_key
+from fedaudit.reports.later.judged_later import judged_later
 from fedaudit.reports.verdict.concerns import concerns_of
+from fedaudit.reports.verification.later_checks import ReadLater
 
 _SHOWN = 3
 
@@ -48,14 +50,19 @@ def read_sign_offs(values: Sequence[object]) -> ReadSignOffs:
     return ReadSignOffs(chained, envelopes, faults)
 
 
-def sign_off_checks(evidence: Evidence, found: ReadSignOffs, keyring: Keyring) -> Iterator[Check]:
-    """The checks, in the order in which they are reported; none where nobody signed off."""
+def sign_off_checks(
+    evidence: Evidence, found: ReadSignOffs, keyring: Keyring, *, later: ReadLater
+) -> Iterator[Check]:
+    """The checks, in the order in which they are reported; none where nobody signed off.
+
+    `later`: what attacks found after the report, which a sign-off after them has to state too.
+    """
     if not evidence.sign_offs:
         return
     yield _signatures(found, keyring)
     yield _chain(evidence, found)
     yield _report(evidence, found)
-    yield _concerns(evidence, found)
+    yield _concerns(evidence, found, later)
 
 
 def _signatures(found: ReadSignOffs, keyring: Keyring) -> Check:
@@ -113,12 +120,12 @@ def _report(evidence: Evidence, found: ReadSignOffs) -> Check:
     )
 
 
-def _concerns(evidence: Evidence, found: ReadSignOffs) -> Check:
-    expected = _expected(evidence.report)
+def _concerns(evidence: Evidence, found: ReadSignOffs, later: ReadLater) -> Check:
+    expected = list(_expected(evidence.report, later))
     wrong = [
         one.number
         for one in found.sign_offs
-        if list(one.concerns) != expected or (one.concerns and not one.note.strip())
+        if list(one.concerns) not in expected or (one.concerns and not one.note.strip())
     ]
     return check(
         "sign_offs.concerns",
@@ -129,8 +136,13 @@ def _concerns(evidence: Evidence, found: ReadSignOffs) -> Check:
     )
 
 
-def _expected(report: Mapping[str, Any] | None) -> list[Any] | None:
-    try:
-        return None if report is None else list(concerns_of(report))
-    except (KeyError, TypeError, AttributeError):
-        return None
+def _expected(report: Mapping[str, Any] | None, later: ReadLater) -> Iterator[list[Any]]:
+    """What could be stated before attacks were carried out later, and after each of them: a
+    sign-off does not name the statements on them that it has seen."""
+    if report is None:
+        return
+    for sections in later.sections_so_far():
+        try:
+            yield list(concerns_of(judged_later(report, sections)))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return

@@ -13,6 +13,7 @@ from fedaudit.ledger.ed25519 import Keyring, PublicKey
 from fedaudit.ledger.evidence import Evidence
 from fedaudit.ledger.sign_offs import SignOff
 from fedaudit.reports.document.checks import Check, check, unchecked, value_at
+from fedaudit.reports.later.later_statement import LaterStatement
 from fedaudit.reports.verification.audit_checks import NOT_VERIFIED, audit_checks
 from fedaudit.reports.verification.checkpoint_checks import (
     ReadCheckpoints,
@@ -22,6 +23,7 @@ from fedaudit.reports.verification.checkpoint_checks import (
 from fedaudit.reports.verification.declared_checks import DeclaredEntries, is_declared
 from fedaudit.reports.verification.entry_epsilons import EntryEpsilons
 from fedaudit.reports.verification.erasure_checks import erasure_checks, read_erasure
+from fedaudit.reports.verification.later_checks import later_checks, read_later
 from fedaudit.reports.verification.recompute import LedgerTotals
 from fedaudit.reports.verification.report_charges import ReportCharges
 from fedaudit.reports.verification.report_checks import report_checks, signature_check
@@ -54,10 +56,13 @@ class Verification:
     """Recomputed, as is `chain_head`; both are empty of an audit, which has no ledger."""
     chain_head: str
     signers: Sequence[str]
-    """The ids of the keys that the report, the newest checkpoint and the sign-offs name."""
+    """The ids of the keys that the report, the newest checkpoint, the sign-offs and the statements
+    on later attacks name."""
     sign_offs: Sequence[SignOff] = ()
     """What people stated of the report, as far as it can be read; the checks say what of it is
     true."""
+    later_attacks: Sequence[LaterStatement] = ()
+    """What attacks found after the report was signed, as far as it can be read."""
     subject: Literal["experiment", "audit", "ledger"] = "experiment"
     beyond: Sequence[str] = ()
     """What of an audit or a declared ledger no check can say, in a sentence each."""
@@ -93,9 +98,11 @@ def verify(
     checks += checkpoint_checks(evidence, checkpoints, audit, keyring)
     checks += of_report
     sign_offs = read_sign_offs(evidence.sign_offs)
-    checks += sign_off_checks(evidence, sign_offs, keyring)
+    later = read_later(evidence.later_attacks)
+    checks += sign_off_checks(evidence, sign_offs, keyring, later=later)
+    checks += later_checks(evidence, later, keyring)
     checks += more
-    signers = [*_signers(evidence, checkpoints), *sign_offs.signers]
+    signers = [*_signers(evidence, checkpoints), *sign_offs.signers, *later.signers]
     signers += [] if erasure is None else erasure.signers
     checks += _leaked_keys(evidence, signers)
     believed = bool(signers) and all(key is not None and keyring.trusts(key) for key in signers)
@@ -108,6 +115,7 @@ def verify(
         chain_head=audit.head.hex(),
         signers=sorted({key for key in signers if key is not None}),
         sign_offs=sign_offs.sign_offs,
+        later_attacks=later.statements,
         subject="ledger" if declared else "experiment",
         beyond=_AS_DECLARED if declared else (),
     )

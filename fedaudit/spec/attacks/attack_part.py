@@ -27,6 +27,14 @@ class AttackPart(SpecPart):
 
     question: ClassVar[str]
     """Its name and what it asks, as a title for people."""
+    tells_of_people: ClassVar[bool] = True
+    """Whether what it finds follows from people's data, which no noise then protects. One that
+    finds out about the noise alone has to say so."""
+
+    @property
+    @abstractmethod
+    def needs_hypotheses(self) -> bool:
+        """Whether it attacks what the run itself has trained, rather than runs beside it alone."""
 
     @abstractmethod
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:

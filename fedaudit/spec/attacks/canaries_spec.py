@@ -22,6 +22,7 @@ class CanariesSpec(AttackPart):
     """Bounds the privacy loss of the run's mechanism from below."""
 
     question = "Canaries: is the noise as large as claimed?"
+    tells_of_people = False  # what clients sent is taken off before anything is looked at
     kind: Literal["canaries"] = "canaries"
     unit: CanaryUnit
     """Whose presence the coins decide; it has to be the unit of the guarantee that is tested."""
@@ -29,6 +30,11 @@ class CanariesSpec(AttackPart):
     """How many canaries there are, of which about half take part."""
     significance: Annotated[float, Field(gt=0, le=0.05)] = 0.01
     """The chance of a bound above the truth, over all bounds of the attack together."""
+
+    @property
+    def needs_hypotheses(self) -> bool:
+        """See `AttackPart`."""
+        return False
 
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """See `AttackPart`."""

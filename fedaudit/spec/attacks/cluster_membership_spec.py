@@ -24,6 +24,11 @@ class ClusterMembershipSpec(AttackPart):
     """At which nu it is tried; null tries the run's own, and a tenth, a third, three and ten times
     of it."""
 
+    @property
+    def needs_hypotheses(self) -> bool:
+        """See `AttackPart`."""
+        return True
+
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """See `AttackPart`."""
         mechanism = attacked.privacy.mechanism

@@ -85,6 +85,17 @@ class GradientLeakageSpec(AttackPart):
             case _:
                 assert_never(self.method)
 
+    @property
+    def needs_hypotheses(self) -> bool:
+        """See `AttackPart`."""
+        match self.hypothesis:
+            case "initial":
+                return False
+            case "trained":
+                return True
+            case _:
+                assert_never(self.hypothesis)
+
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """See `AttackPart`."""
         yield from self._check_itself(pointer)
@@ -100,6 +111,13 @@ class GradientLeakageSpec(AttackPart):
                 "reconstructs images, and the rows of "
                 f"{attacked.federation.source} are none; leave the attack to `images` and "
                 "`femnist`",
+            )
+        if not attacked.training.compares_classes:
+            yield refuse_at(
+                "/training/loss",
+                "gradient-leakage knows the gradients of a cross-entropy alone, and its failure "
+                f"would say nothing of {attacked.training.loss}; use `cross-entropy`, or leave the "
+                "attack out",
             )
         if attacked.privacy.mechanism not in ("laplace-l2", "none"):
             yield refuse_at(

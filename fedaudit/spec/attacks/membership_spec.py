@@ -41,6 +41,11 @@ class MembershipSpec(AttackPart):
     """Of `likelihood-ratio`: whether each record's scores have a variance of their own, or all one
     together, which is steadier with fewer than 64 shadow runs on either side."""
 
+    @property
+    def needs_hypotheses(self) -> bool:
+        """See `AttackPart`."""
+        return True
+
     def disagreements(self, attacked: AttackedSpec, *, pointer: str) -> Refusals:
         """See `AttackPart`."""
         if not attacked.training.method.releases:

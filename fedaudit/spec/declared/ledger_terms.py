@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self, assert_never
 from pydantic import Field, model_validator
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
+from fedaudit.spec.declared.declared_events import Length
 from fedaudit.spec.errors import refuse_at
 
 DeclaredMechanism = Literal["gaussian", "gaussian-central", "gaussian-local", "laplace-l2", "none"]
@@ -32,6 +33,20 @@ class LeakageBudget(SpecPart):
 ClientBudget = EpsilonBudget | LeakageBudget
 
 
+class MetricTerms(SpecPart):
+    """What a leakage is counted under: n/nu of another radius or clip is another figure."""
+
+    radius: Length | None
+    """The fixed, public radius; null where it follows from each update."""
+    clip: Length | None
+    """The bound on an update's norm; null without one."""
+
+    @property
+    def has_theorem(self) -> bool:
+        """Whether the theorem has a sum for it: that needs a fixed radius and a clip."""
+        return self.radius is not None and self.clip is not None
+
+
 class LedgerTerms(SpecPart):
     """What a trainer states once, before its first round; never changed afterwards."""
 
@@ -55,6 +70,9 @@ class LedgerTerms(SpecPart):
     """Of each client; reservations keep it."""
     federation_id: Annotated[str, Field(max_length=36)] | None = None
     """A federation whose budget is charged: the training used its data."""
+    metric: Annotated[MetricTerms | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of laplace-l2: the radius and clip that every round has. A federation's budget keeps
+    leakages of different ones apart, and so needs them before the first round."""
     minimum_group_size: Annotated[int, Field(ge=1, le=1_000_000)] = 30
     """Groups with fewer rows are suppressed in the report."""
 
@@ -83,12 +101,6 @@ class LedgerTerms(SpecPart):
 
 
 def _check_cost(terms: LedgerTerms) -> None:
-    if not terms.counts_epsilon and terms.federation_id is not None:
-        raise refuse_at(
-            "/federation_id",
-            f"only epsilons are charged to a federation's budget, and the cost of "
-            f"{terms.mechanism} is none; leave it out",
-        )
     fields = ("delta", "accountant", "adjacency")
     for name in fields:
         given = getattr(terms, name) is not None
@@ -96,6 +108,41 @@ def _check_cost(terms: LedgerTerms) -> None:
             raise refuse_at(f"/{name}", f"is required: {terms.mechanism} is counted as an epsilon")
     if terms.budget is not None:
         _check_budget(terms, terms.budget)
+    if terms.metric is not None and terms.mechanism != "laplace-l2":
+        raise refuse_at(
+            "/metric", f"only laplace-l2 has a radius, and not {terms.mechanism}; leave it out"
+        )
+    if terms.federation_id is not None:
+        _check_charged(terms)
+
+
+def _check_charged(terms: LedgerTerms) -> None:
+    """Whether a federation's budget can count the cost."""
+    match terms.mechanism:
+        case "gaussian" | "gaussian-central" | "gaussian-local":
+            return
+        case "none":
+            raise refuse_at(
+                "/federation_id",
+                "without a mechanism there is no cost that a federation's budget could count; "
+                "leave it out",
+            )
+        case "laplace-l2":
+            if terms.metric is None:
+                raise refuse_at(
+                    "/metric",
+                    "is required: the federation's budget counts leakages of one radius and clip, "
+                    "and no others together; state {radius, clip}, null for an adaptive radius or "
+                    "no clip",
+                )
+            if terms.unit != "client":
+                raise refuse_at(
+                    "/unit",
+                    "a federation's budget counts the leakage of clients; state client, or leave "
+                    "federation_id out",
+                )
+        case _:
+            assert_never(terms.mechanism)
 
 
 def _check_budget(terms: LedgerTerms, budget: ClientBudget) -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
+from fedaudit.native.library import kernels, line, place_of
 from fedaudit.spec.fairness import Fairness
 
 # Where a row is counted within its group: by its truth, times 2, and its prediction. Counts are
@@ -78,6 +79,10 @@ class GroupCounter:
         cells = len(columns)
         if not self.attributes or not self._declared:
             return self._nothing(cells)
+        if scored is None and self._members is None and predictions.dtype == np.float32:
+            compiled = self._compiled(line(predictions, np.float32), line(columns, np.int64))
+            if compiled is not None:
+                return compiled
         taken = self._taken(columns, predictions.shape[-1])
         slot = np.arange(cells)[:, np.newaxis, np.newaxis]
         return self._count(predictions, taken, slot, slots=cells, scored=scored)
@@ -138,11 +143,31 @@ class GroupCounter:
             place = slot * cells + places
             place += favourable
             found = np.bincount(place.ravel(order="K"), minlength=slots * cells)
-            of_groups = found.reshape(slots, cells)[:, : groups * 4]
-            # `take` rather than an index: its result is contiguous, as code that stores it
-            # requires.
-            counts[name] = of_groups.reshape(slots, groups, 4).take(_GIVEN, axis=-1)
+            counts[name] = _given(found, slots, groups)
         return counts
+
+    def _compiled(
+        self, predictions: NDArray[np.float32], columns: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.int64]] | None:
+        """As `count`, by the compiled kernel; None without it."""
+        library = kernels()
+        if library is None:
+            return None
+        sizes = line([groups * 4 + 2 for groups in self._groups], np.int64)
+        found = np.zeros(len(columns) * int(sizes.sum()), dtype=np.int64)
+        library.fedaudit_count(
+            place_of(predictions),
+            place_of(columns),
+            *predictions.shape,
+            *(place_of(part) for part in (self._first, self._counts, self._places, self._bounds)),
+            self._places.shape[1],
+            len(sizes),
+            place_of(sizes),
+            place_of(found),
+        )
+        ends = np.cumsum(sizes) * len(columns)
+        parts = zip(self.attributes, self._groups, np.split(found, ends[:-1]), strict=True)
+        return {name: _given(part, len(columns), groups) for name, groups, part in parts}
 
     def codes(self, place: NDArray[np.int64]) -> dict[str, tuple[int, NDArray[np.int64]]]:
         """Attribute -> how many groups it has, and the group of each row that may be scored.
@@ -193,6 +218,13 @@ class GroupCounter:
             return found
         above: NDArray[np.bool_] = predictions * factor >= bound
         return above
+
+
+def _given(found: NDArray[np.int64], slots: int, groups: int) -> NDArray[np.int64]:
+    """The four counts of each group, [slots, groups, 4], out of those by place."""
+    of_groups = found.reshape(slots, -1)[:, : groups * 4]
+    # `take` rather than an index: its result is contiguous, as code that stores it requires.
+    return of_groups.reshape(slots, groups, 4).take(_GIVEN, axis=-1)
 
 
 class RowPlaces(NamedTuple):

@@ -63,6 +63,9 @@ class WholeVectorLaplace(ClientProtection):
         self, start: Tensor, updated: Tensor, noise: NDArray[np.float64] | None
     ) -> ProtectedUploads:
         """See `ClientProtection`."""
+        found = self.sanitise.compiled(start, updated, drawn(noise))
+        if found is not None:
+            return ProtectedUploads(*found)
         unit = torch.from_numpy(drawn(noise)).to(start.device)
         uploads, radii = self.sanitise(start, updated, unit)
         return ProtectedUploads(uploads, radii, finite=finite_uploads(uploads))

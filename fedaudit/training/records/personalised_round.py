@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fixed_order_sum
+from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.one_thread import one_thread
 from fedaudit.privacy.records.record_plans import RecordPlan
 from fedaudit.randomness import Source

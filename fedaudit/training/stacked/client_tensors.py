@@ -61,12 +61,21 @@ class StackData:
         offsets = np.array([self.offsets[position] for position in positions], dtype=np.int64)
         return clients + offsets[:, None]
 
+    def rows_needed(self, columns: NDArray[np.int64]) -> int:
+        """The rows to compute for the clients at columns, padding included."""
+        if not self._trims:
+            return self._columns.shape[1]
+        return _power_of_two(int(self._rows_of[columns].max()))
+
+    def by_client(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Features, target and mask, client by client, [clients, features + 2, rows], and each
+        client's rows [clients]: on the host, in one piece."""
+        packed = self._columns.cpu().numpy().transpose(2, 0, 1)
+        return np.ascontiguousarray(packed), self._count.cpu().numpy()
+
     def lanes(self, columns: NDArray[np.int64]) -> Lanes:
         """The data of the clients at columns [cells, clients]."""
-        packed = self._columns
-        if self._trims:
-            longest = int(self._rows_of[columns].max())
-            packed = packed[:, : _power_of_two(longest)]
+        packed = self._columns[:, : self.rows_needed(columns)]
         index = torch.from_numpy(columns.ravel()).to(self.device)
         taken = torch.unflatten(packed.index_select(-1, index), -1, columns.shape)
         count = torch.unflatten(self._count.index_select(0, index), 0, columns.shape)

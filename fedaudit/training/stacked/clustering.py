@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.privacy.noise.distances import squared_distances
 from fedaudit.privacy.noise.laplace import norms
+from fedaudit.square_roots import square_root
+from fedaudit.training.stacked.compiled_server import compiled_clusters, compiled_separation
 
 _MAX_ITERATIONS = 300
-_WIDE = 1 << 20  # elements of a cell's masked uploads beyond which they are summed by cluster
+_MAX_ELEMENTS = 1 << 22  # of the differences from several centroids at once
 _LONG = 1 << 12  # parameters beyond which no temporary is as large as the uploads
 
 
@@ -47,6 +51,11 @@ def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) 
     `theta` [cells, k, n]; `uploads` [cells, clients, n]; `present` bool [cells, clients]. An empty
     cluster keeps its hypothesis, or is relocated to the upload farthest from its own centroid.
     """
+    compiled = compiled_clusters(
+        theta, uploads, present, given=None, relocate=relocate, iterations=_MAX_ITERATIONS
+    )
+    if compiled is not None:
+        return Clusters(*compiled)
     centroids = theta
     assigned = _nearest(centroids, uploads)
     for _ in range(_MAX_ITERATIONS):
@@ -69,27 +78,52 @@ def k_means(theta: Tensor, uploads: Tensor, present: Tensor, *, relocate: bool) 
 
 def averages(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Clusters:
     """Unweighted averages of the uploads of each cluster; an empty one keeps its hypothesis."""
-    labels = torch.arange(theta.shape[1], device=theta.device)
-    member = assigned[:, None] == labels[:, None]
+    compiled = compiled_clusters(
+        theta, uploads, present, given=assigned, relocate=False, iterations=0
+    )
+    if compiled is not None:
+        return Clusters(*compiled)
     if theta.shape[2] > _LONG:
-        return _long_averages(theta, uploads, member & present[:, None], assigned)
-    columns = uploads.transpose(1, 2).contiguous()
-    if not present.all():
-        member &= present[:, None]
-        columns = torch.where(present[:, None], columns, 0.0)
-    sizes = member.sum(-1)
-    weights = member.to(uploads.dtype)
-    if weights[0].numel() * theta.shape[2] > _WIDE:
-        parts = [(weights[:, j, None] * columns).sum(-1) for j in range(theta.shape[1])]
-        sums = torch.stack(parts, dim=1)
-    else:
-        sums = (weights[:, :, None] * columns[:, None]).sum(-1)
-    means = sums / sizes.clamp_min(1)[..., None]
+        labels = torch.arange(theta.shape[1], device=theta.device)
+        member = (assigned[:, None] == labels[:, None]) & present[:, None]
+        return _long_averages(theta, uploads, member, assigned)
+    sums, sizes = _sums(uploads, present, assigned, k=theta.shape[1])
+    means = (sums / sizes.clamp_min(1)[..., None]).float()
     return Clusters(
         hypotheses=torch.where((sizes > 0)[..., None], means, theta),
         assigned=assigned,
         sizes=sizes,
     )
+
+
+def _sums(uploads: Tensor, present: Tensor, assigned: Tensor, *, k: int) -> tuple[Tensor, Tensor]:
+    """The sums of each cluster's uploads, float64 [cells, k, n], and their number, int64
+    [cells, k]."""
+    if uploads.device.type != "cpu":
+        return _sums_on_device(uploads, present, assigned, k=k)
+    # On the host one upload after the other, by a loop whose order nothing changes.
+    cells, _, n = uploads.shape
+    cluster = assigned.numpy() + np.arange(0, cells * k, k)[:, None]
+    cluster = np.where(present.numpy(), cluster, cells * k)  # behind all: not counted
+    place = cluster[..., None] * n + np.arange(n)
+    weights = uploads.numpy().ravel()
+    sums = np.bincount(place.ravel(), weights, minlength=(cells * k + 1) * n)
+    sizes = np.bincount(cluster.ravel(), minlength=cells * k + 1)
+    return (
+        torch.from_numpy(sums[: cells * k * n]).reshape(cells, k, n),
+        torch.from_numpy(sizes[: cells * k]).reshape(cells, k),
+    )
+
+
+def _sums_on_device(
+    uploads: Tensor, present: Tensor, assigned: Tensor, *, k: int
+) -> tuple[Tensor, Tensor]:
+    """As `_sums`, by masks."""
+    labels = torch.arange(k, device=assigned.device)
+    member = (assigned[:, None] == labels[:, None]) & present[:, None]
+    columns = torch.where(present[:, None], uploads.transpose(1, 2), 0.0).double()
+    sums = [(one[:, None] * columns).sum(-1) for one in member.unbind(1)]
+    return torch.stack(sums, dim=1), member.sum(-1)
 
 
 def _long_averages(theta: Tensor, uploads: Tensor, member: Tensor, assigned: Tensor) -> Clusters:
@@ -109,8 +143,17 @@ def _long_averages(theta: Tensor, uploads: Tensor, member: Tensor, assigned: Ten
 def _nearest(centroids: Tensor, uploads: Tensor) -> Tensor:
     """The nearest centroid of each upload: int64 [cells, clients]."""
     if uploads.shape[-1] <= _LONG:
-        mode = "donot_use_mm_for_euclid_dist"  # a matrix product's rounding depends on the stack
-        return torch.cdist(uploads, centroids, compute_mode=mode).argmin(-1)
+        # Clients last, so that every operation is a long one; and not by a matrix product, whose
+        # rounding depends on the stack.
+        columns = uploads.permute(2, 0, 1).contiguous()[:, None]
+        points = centroids.permute(2, 1, 0)[..., None]
+        together = max(1, _MAX_ELEMENTS // columns.numel())
+        squares = [
+            fixed_order_sum((columns - part).square_(), 0)
+            for part in torch.split(points, together, dim=1)
+        ]
+        # The indices of `min`, because `argmin` over a leading axis is many times slower.
+        return torch.cat(squares).min(0).indices
     distances = [
         torch.stack([squared_distances(own, centroid) for centroid in points], dim=-1)
         for own, points in zip(uploads, centroids, strict=True)
@@ -144,7 +187,7 @@ def _own_distances(uploads: Tensor, points: Tensor, own: Tensor) -> Tensor:
         for cell in cells
         for upload, place in zip(uploads[cell], own[cell].tolist(), strict=True)
     ]
-    return torch.cat(squares).reshape(own.shape).sqrt()
+    return square_root(torch.cat(squares).reshape(own.shape))
 
 
 def _distances_between(theta: Tensor) -> Tensor:
@@ -152,7 +195,7 @@ def _distances_between(theta: Tensor) -> Tensor:
     if theta.shape[-1] <= _LONG:
         return norms(theta[:, :, None] - theta[:, None])
     rows = [squared_distances(points, point) for points in theta for point in points]
-    return torch.stack(rows).reshape(*theta.shape[:2], -1).sqrt()
+    return square_root(torch.stack(rows).reshape(*theta.shape[:2], -1))
 
 
 def separation(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor) -> Tensor:
@@ -166,6 +209,9 @@ def separation(theta: Tensor, uploads: Tensor, present: Tensor, assigned: Tensor
     The median over uploads of the distance to their own hypothesis, divided by the distance of that
     hypothesis to the nearest other.
     """
+    compiled = compiled_separation(theta, uploads, present, assigned)
+    if compiled is not None:
+        return compiled
     between = _distances_between(theta)
     between.diagonal(dim1=1, dim2=2).fill_(torch.inf)
     nearest = between.amin(-1).gather(1, assigned)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fixed_order_sum
+from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss, predicted_class
 from fedaudit.networks.network_choice import Network
 from fedaudit.training.stacked.client_tensors import Lanes
@@ -120,10 +120,15 @@ def evaluation_of(
             rows = lanes.scored.sum((0, 2)).double()
         accuracy = right.sum((0, 2)).double() / rows
     return Evaluation(
-        selection_loss=scores.selection_loss.mean(-1),
-        validation_loss=scores.validation_loss.mean(-1),
+        selection_loss=_mean(scores.selection_loss),
+        validation_loss=_mean(scores.validation_loss),
         accuracy=accuracy,
         predictions=predictions,
         scores=scores,
         values=values,
     )
+
+
+def _mean(losses: Tensor) -> Tensor:
+    """The mean over clients of losses [cells, clients]."""
+    return fixed_order_sum(losses, -1) / losses.shape[-1]

@@ -16,6 +16,8 @@ from fedaudit.training.stacked.run_state import CellState
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.validation import Figures
 
+_REFUSED = int(Outcome.REFUSED)  # an enumeration takes a microsecond to be asked
+
 
 @dataclass(frozen=True)
 class HostRound:
@@ -56,7 +58,7 @@ class HostRound:
         subjects = self.subjects[row]
         releases = state.releases[subjects] + self.released[row]
         state.releases[subjects] = releases
-        state.budget_uses[subjects] += self.outcomes[row] != Outcome.REFUSED
+        state.budget_uses[subjects] += self.outcomes[row] != _REFUSED
         sizes = tuple(self.sizes[row].tolist())
         separated = float(self.separation[row])
         return RoundRecord(

@@ -23,6 +23,16 @@ class LocalUpdate:
         self._local = local
         self._rows = rows
 
+    @property
+    def steps(self) -> int:
+        """Steps of clients who see all of their rows in each."""
+        return self._local.steps or self._local.epochs or 1
+
+    @property
+    def step_size(self) -> float:
+        """What a step multiplies the gradient by."""
+        return self._local.step_size
+
     def __call__(
         self,
         start: Tensor,
@@ -53,7 +63,7 @@ class LocalUpdate:
     ) -> Iterator[Lanes]:
         size = self._local.batch_size
         if size is None or whole_data(self._local, self._rows):
-            for _ in range(self._local.steps or self._local.epochs or 1):
+            for _ in range(self.steps):
                 yield lanes
             return
         per_epoch = -(-self._rows // size)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from fedaudit.networks.fixed_order_sums import fixed_order_sum
+from fedaudit.fixed_order_sums import fixed_order_sum
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.network_choice import Network
 from fedaudit.training.methods.training_method import PersonalSteps

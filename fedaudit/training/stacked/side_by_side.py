@@ -1,6 +1,6 @@
 """The ordinary way to compute rounds: all clients of all cells at once, on padded lanes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from fedaudit.training.base.cohort import Block, rounds_together
 from fedaudit.training.base.group_counts import GroupCounter
 from fedaudit.training.base.splits import Splits
 from fedaudit.training.stacked.client_tensors import StackData
+from fedaudit.training.stacked.compiled_clients import compiled_clients
+from fedaudit.training.stacked.local_update import whole_data
 from fedaudit.training.stacked.round_method import (
     build_draws,
     build_method,
@@ -19,7 +21,7 @@ from fedaudit.training.stacked.round_method import (
     rounds_worth_drawing,
     trims_lanes,
 )
-from fedaudit.training.stacked.stack_round import Cohort, RoundResult, run_round
+from fedaudit.training.stacked.stack_round import Cohort, Learned, RoundResult, collect, learn
 from fedaudit.training.stacked.validation import Figures, Measure, Validator
 
 
@@ -35,7 +37,9 @@ class SideBySide:
         method = build_method(cells, device)
         counter = GroupCounter(self._data.federations, cells[0].spec.fairness)
         measure = Measure(method.network, method.loss, personal_steps(cells[0]))
-        self._validator = Validator(measure, self._data, counter)
+        self._compiled = compiled_clients(method.network, method.loss, self._data)
+        self._whole = whole_data(cells[0].spec.training.local, self._longest)
+        self._validator = Validator(measure, self._data, counter, self._compiled)
 
     def arrange(self, positions: Sequence[int]) -> None:
         """Gets ready for rounds of the cells at `positions`."""
@@ -64,14 +68,38 @@ class SideBySide:
     ) -> list[RoundResult]:
         """Rounds from hypotheses theta [cells, k, n] on, with the clips of a trusted server."""
         columns = [self._data.columns(cohort.clients, self._positions) for cohort in cohorts]
-        # All of them before the first round: one kind of work at a time stays in the cache.
-        lanes = [self._data.lanes(own) for own in columns]
-        played = []
-        for cohort, own in zip(cohorts, lanes, strict=True):
-            batches = self._draws.source(1)
-            played.append(run_round(self._method, theta, cohort, own, batches=batches, clips=clips))
+        learns = self._learner(columns)
+        method, played = self._method, []
+        for step, cohort in enumerate(cohorts):
+            played.append(
+                collect(
+                    method.protection,
+                    method.server,
+                    theta,
+                    cohort,
+                    learns(step, theta, cohort),
+                    clips=clips,
+                    planted=method.planted,
+                )
+            )
             theta, clips = played[-1].hypotheses, played[-1].clips
         return played
+
+    def _learner(
+        self, columns: Sequence[NDArray[np.int64]]
+    ) -> Callable[[int, Tensor, Cohort], Learned]:
+        """What clients learn in a step of the rounds whose cohorts lie at these columns."""
+        method, compiled = self._method, self._compiled
+        if compiled is not None and self._whole and method.weighting is None:
+            local = method.local_update
+            return lambda step, theta, _: Learned(
+                *compiled.learn(theta, columns[step], steps=local.steps, step_size=local.step_size)
+            )
+        # All of them before the first round: one kind of work at a time stays in the cache.
+        lanes, batches = [self._data.lanes(own) for own in columns], self._draws.source(1)
+        return lambda step, theta, cohort: learn(
+            method, theta, cohort, lanes[step], batches=batches
+        )
 
     def score(
         self,

@@ -109,19 +109,12 @@ class RoundResult:
     """[cells]: the norm to which a trusted server clips updates of the next round."""
 
 
-def run_round(
-    method: Method,
-    theta: Tensor,
-    cohort: Cohort,
-    lanes: Lanes,
-    *,
-    batches: Source,
-    clips: NDArray[np.float64] | None,
-) -> RoundResult:
-    """Lines 4 to 10 of Algorithm 1 for hypotheses theta [cells, k, n].
+def learn(
+    method: Method, theta: Tensor, cohort: Cohort, lanes: Lanes, *, batches: Source
+) -> Learned:
+    """Lines 5 and 6 of Algorithm 1 for hypotheses theta [cells, k, n].
 
-    `lanes` hold the cohort's data; `batches` draws the order of their rows; `clips` [cells] are
-    those of a trusted server.
+    `lanes` hold the cohort's data; `batches` draws the order of their rows.
     """
     chosen = choose_hypotheses(method.network, theta, lanes, method.loss)
     start = own_hypotheses(theta, chosen)
@@ -131,16 +124,7 @@ def run_round(
     if method.weighting is not None:
         losses = client_losses(method.network, theta, lanes, method.loss)[0]
         updated = method.weighting.weigh(start, updated, losses)
-    learned = Learned(chosen, start, updated)
-    return collect(
-        method.protection,
-        method.server,
-        theta,
-        cohort,
-        learned,
-        clips=clips,
-        planted=method.planted,
-    )
+    return Learned(chosen, start, updated)
 
 
 def collect(

@@ -18,6 +18,7 @@ from fedaudit.training.base.final_groups import FinalGroups, ScoredRows, final_g
 from fedaudit.training.base.group_counts import GroupCounter
 from fedaudit.training.methods.training_method import PersonalSteps
 from fedaudit.training.stacked.client_tensors import Lanes, StackData, with_scored
+from fedaudit.training.stacked.compiled_clients import CompiledClients
 from fedaudit.training.stacked.evaluation import Evaluation, evaluate
 from fedaudit.training.stacked.personal_evaluation import evaluate_personal
 
@@ -75,10 +76,17 @@ class Measure:
 class Validator:
     """Scores hypotheses on validation clients and counts outcomes per group."""
 
-    def __init__(self, measure: Measure, data: StackData, counter: GroupCounter) -> None:
+    def __init__(
+        self,
+        measure: Measure,
+        data: StackData,
+        counter: GroupCounter,
+        compiled: CompiledClients | None,
+    ) -> None:
         self._measure = measure
         self._data = data
         self._counter = counter
+        self._compiled = compiled
         self._kept: dict[int, tuple[NDArray[np.int64], Lanes]] = {}
 
     def score(
@@ -97,6 +105,9 @@ class Validator:
         in each hypothesis's cluster. `scored` bool [cells, clients, rows]: the rows that are
         scored where others choose for them.
         """
+        plain = self._measure.personal is None and scored is None and not per_client
+        if plain and self._compiled is not None:
+            return self._compiled_score(self._compiled, theta, columns, sizes)
         size = self._data.elements * columns.shape[1] * theta.shape[1]
         step = max(1, _MAX_ELEMENTS // size)
         parts = [
@@ -114,6 +125,22 @@ class Validator:
             for start in range(0, len(columns), step)
         ]
         return parts[0] if len(parts) == 1 else joined_figures(parts)
+
+    def _compiled_score(
+        self,
+        clients: CompiledClients,
+        theta: Tensor,
+        columns: NDArray[np.int64],
+        sizes: Tensor,
+    ) -> Figures:
+        """The same by the compiled kernels, which keep to the cache by themselves."""
+        found = clients.evaluate(theta, columns, sizes.argmax(-1))
+        return Figures(
+            selection_loss=found.selection_loss,
+            validation_loss=found.validation_loss,
+            accuracy=None,
+            counts=self._counter.count(found.predictions, columns),
+        )
 
     def _score(
         self,

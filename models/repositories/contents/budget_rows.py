@@ -8,28 +8,49 @@ owner and none can raise what the owner has set. Whoever reserves locks the cont
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
-from sqlalchemy import ColumnElement, Select, and_, exists, select, update
+from sqlalchemy import ColumnElement, Select, and_, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from models.leakage_terms import LeakageTerms
 from models.repositories.base import ScopedRepository
 from models.repositories.contents.budget_pools import BookedBudget, Pool, Sharing
 from models.repositories.contents.held_contents import held_contents
+from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.federations import Content, Federation
 from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
 from models.values import Budget, BudgetFigure, BudgetsAcross
 
 HELD, SETTLED = "held", "settled"
 _LEAKAGE: BudgetFigure = "leakage"
-_POOL = ("book", "figure", "delta", "adjacency", "observer")
+POOL = ("book", "figure", "delta", "adjacency", "observer")
 _BUDGET = FederationBudget.__table__.c
 _ROWS = select(
     *(_BUDGET[name] for name in (*BUDGET_KEY, "total", "reserved", "spent")),
     exists().where(*(Reservation.__table__.c[name] == _BUDGET[name] for name in BUDGET_KEY)),
 )
+
+
+class DeclaredSpending:
+    """How much of what was spent trainers elsewhere declare, by pool and the clients' key; of sums,
+    since an epsilon is composed."""
+
+    def __init__(self) -> None:
+        self._amounts: defaultdict[tuple[object, ...], defaultdict[str, float]] = defaultdict(
+            lambda: defaultdict(float)
+        )
+
+    def add(self, pool: tuple[object, ...], unit_key: str, amount: float) -> None:
+        """A reservation, or several of one pool and key."""
+        self._amounts[pool][unit_key] += amount
+
+    def of(self, pool: tuple[object, ...], unit_key: str | None) -> float:
+        """What counts for the clients of a key: theirs, and nobody's in particular."""
+        mine = self._amounts[pool].items()
+        return sum(amount for key, amount in mine if key in (unit_key or "", ""))
 
 
 class BudgetRows(ScopedRepository):
@@ -42,8 +63,10 @@ class BudgetRows(ScopedRepository):
         super().__init__(session, project_id)
         self._across = across
 
-    def budgets(self, federation_id: str) -> list[Budget]:
+    def budgets(self, federation_id: str, *, shown: bool = True) -> list[Budget]:
         """Every budget that was set or spent from.
+
+        Not `shown`: without what trainers elsewhere declare, on which nothing depends.
 
         Of an epsilon without what is reserved and spent, which `EpsilonBudgetRepository` composes.
         None for a federation of another project.
@@ -54,7 +77,12 @@ class BudgetRows(ScopedRepository):
         pools: dict[tuple[object, ...], list[BookedBudget]] = defaultdict(list)
         for row in self._rows(sharing):
             pools[row.pool].append(row)
-        return [budget for rows in pools.values() for budget in Pool(rows, sharing).budgets()]
+        declared = self._declared(sharing) if shown else DeclaredSpending()
+        return [
+            replace(budget, declared=declared.of(pool, budget.unit_key))
+            for pool, rows in pools.items()
+            for budget in Pool(rows, sharing).budgets()
+        ]
 
     def forbids_simulation(self, federation_id: str) -> bool:
         """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
@@ -162,41 +190,55 @@ class BudgetRows(ScopedRepository):
 
     def _shared(self, own: Federation, content: Content | None) -> Sharing:
         if content is None or not counts_together(self._across):
-            # Made-up data is nobody's, and has no content that is shared.
-            forbids = own.simulation == "forbidden"
-            return Sharing(own.id, own.id, (own.id,), "project", forbids)
+            forbidding = {own.id} if own.simulation == "forbidden" else set()
+            return sharing_of(
+                own.id, by_project=None, owner=None, across=self._across, forbidding=forbidding
+            )
         same = select(Federation.id, Federation.project_id, Federation.simulation).where(
             Federation.fingerprint == own.fingerprint
         )
-        by_project, forbidding = dict[str, str](), set[str | None]()
-        for id_, project, simulation in self.session.execute(same):
-            by_project[project] = id_
-            if simulation == "forbidden":
-                forbidding.add(id_)
-        owner = content.owner_project_id
-        owner_id = None if owner is None else by_project.get(owner)
-        forbids = not forbidding.isdisjoint({own.id, owner_id})
-        return Sharing(own.id, owner_id, tuple(sorted(by_project.values())), "service", forbids)
+        alike = self.session.execute(same).all()
+        return sharing_of(
+            own.id,
+            by_project={project: id_ for id_, project, _ in alike},
+            owner=content.owner_project_id,
+            across=self._across,
+            forbidding={id_ for id_, _, simulation in alike if simulation == "forbidden"},
+        )
 
     def _rows(self, sharing: Sharing) -> list[BookedBudget]:
         held, mine = held_contents(self.session), _BUDGET.federation_id
         if not held.ids.issuperset(sharing.ids):
-            return _sorted(self._read_rows(mine.in_(sharing.ids)))
+            return in_order(self._read_rows(mine.in_(sharing.ids)))
         if missing := [one for one in sharing.ids if one not in held.rows]:
             held.rows |= {one: [] for one in missing}
             for row in self._read_rows(mine.in_(missing)):
                 held.rows[row.federation_id].append(row)
-        return _sorted(row for one in sharing.ids for row in held.rows[one])
+        return in_order(row for one in sharing.ids for row in held.rows[one])
 
     def _read_rows(self, wanted: ColumnElement[bool]) -> list[BookedBudget]:
         return [BookedBudget(*row) for row in self.session.execute(_ROWS.where(wanted))]
+
+    def _declared(self, sharing: Sharing) -> DeclaredSpending:
+        """What ledgers of trainings elsewhere spent."""
+        columns = [Reservation.__table__.c[name] for name in (*POOL, "unit_key")]
+        rows = self.session.execute(
+            select(*columns, func.sum(Reservation.spent))
+            .join(DeclaredLedger, DeclaredLedger.id == Reservation.experiment_id)
+            .where(Reservation.federation_id.in_(sharing.ids))
+            .group_by(*columns)
+        )
+        found = DeclaredSpending()
+        for *pool, unit_key, spent in rows:
+            found.add(tuple(pool), unit_key, spent)
+        return found
 
     def _pool(self, key: dict[str, object]) -> Pool:
         """All that counts together with a budget of this project."""
         sharing = self._sharing(str(key["federation_id"]))
         if sharing is None:
             raise LookupError(f"federation {key['federation_id']}: not of this project")
-        wanted = tuple(key[name] for name in _POOL)
+        wanted = tuple(key[name] for name in POOL)
         return Pool([row for row in self._rows(sharing) if row.pool == wanted], sharing)
 
     def _lock(self, federation_id: str) -> None:
@@ -241,6 +283,26 @@ class BudgetRows(ScopedRepository):
         return None
 
 
+def sharing_of(
+    own_id: str,
+    *,
+    by_project: Mapping[str, str] | None,
+    owner: str | None,
+    across: BudgetsAcross,
+    forbidding: Collection[str] = (),
+) -> Sharing:
+    """The federations that count together with one.
+
+    `by_project`: those of the same content; None for made-up data, which is nobody's. `owner`: the
+    project that owns the content. `forbidding`: the federations that admit secret noise alone.
+    """
+    if by_project is None or not counts_together(across):
+        return Sharing(own_id, own_id, (own_id,), "project", own_id in forbidding)
+    owner_id = None if owner is None else by_project.get(owner)
+    forbids = own_id in forbidding or owner_id in forbidding
+    return Sharing(own_id, owner_id, tuple(sorted(by_project.values())), "service", forbids)
+
+
 def counts_together(across: BudgetsAcross) -> bool:
     match across:
         case "service":
@@ -278,7 +340,8 @@ def is_reservation(reservation: Reservation) -> ColumnElement[bool]:
     return and_(*(Reservation.__table__.c[name] == value for name, value in key.items()))
 
 
-def _sorted(rows: Iterable[BookedBudget]) -> list[BookedBudget]:
+def in_order(rows: Iterable[BookedBudget]) -> list[BookedBudget]:
+    """Sorted as budgets are listed."""
     return sorted(rows, key=lambda row: (*row.pool, row.unit_key, row.federation_id))
 
 

@@ -7,7 +7,8 @@ or more. It lasts as long as the session, which is one transaction.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from models.repositories.contents.budget_pools import BookedBudget, Sharing
 from models.tables.federations import Federation
-from models.values import BudgetsAcross
+from models.values import Budget, BudgetsAcross
 
 _HELD = "fedaudit.held_contents"
 _Curve = NDArray[np.float64]
@@ -43,6 +44,9 @@ class BookedEpsilon:
         return (*place, self.adjacency, self.observer, self.unit_key)
 
 
+BOOKED_COLUMNS = tuple(one.name for one in fields(BookedEpsilon))
+
+
 @dataclass(frozen=True)
 class Counts:
     """Which reservations a budget counts."""
@@ -53,6 +57,12 @@ class Counts:
     observers: tuple[str, ...]
     """Whose figures bound the budget's, the best first."""
     for_clients: str
+
+    @classmethod
+    def of(cls, sharing: Sharing | None, budget: Budget, *, observers: tuple[str, ...]) -> Self:
+        """Those of a budget, of all whose spending counts together; None for nobody."""
+        ids = () if sharing is None else sharing.ids
+        return cls(ids, budget.book, budget.adjacency, observers, budget.for_clients)
 
     def chosen(self, rows: Iterable[BookedEpsilon]) -> list[BookedEpsilon]:
         """One of each experiment that can be counted, by experiment."""

@@ -5,12 +5,20 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from models.clock import utc_now
 from models.repositories.base import ScopedRepository, table_of
 from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.values import Cursor, Page
+
+_LARGE = (
+    DeclaredLedger.terms,
+    DeclaredLedger.names,
+    DeclaredLedger.releases,
+    DeclaredLedger.drawn_names,
+    DeclaredLedger.drawn_counts,
+)
 
 
 class DeclaredLedgerRepository(ScopedRepository):
@@ -25,10 +33,15 @@ class DeclaredLedgerRepository(ScopedRepository):
         """One ledger."""
         return self._one(self._select(DeclaredLedger).where(DeclaredLedger.id == ledger_id))
 
-    def lock(self, ledger_id: str) -> DeclaredLedger | None:
-        """One ledger, to which nobody else adds a round until the transaction ends."""
+    def lock(self, ledger_id: str, *, later: bool = False) -> DeclaredLedger | None:
+        """One ledger, to which nobody else adds a round until the transaction ends.
+
+        `later`: what is large of it, or never changes, is read once it is asked for, which must be
+        within the transaction. For those that mostly have it in memory already.
+        """
         mine = self._select(DeclaredLedger).where(DeclaredLedger.id == ledger_id)
-        return self._one(mine.with_for_update(key_share=True))
+        options = [defer(column) for column in _LARGE] if later else []
+        return self._one(mine.options(*options).with_for_update(key_share=True))
 
     def standing(self, ledger_id: str) -> tuple[int, bytes] | None:
         """How many entries a ledger has, and its head."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, update
+from sqlalchemy import and_, func, or_, update
 
 from models.clock import utc_now
 from models.repositories.base import PartRepository
@@ -95,10 +95,20 @@ class DeclaredPartRepository(PartRepository):
         """Overwrites one."""
         self._put(DeclaredTally, row)
 
-    def reservation(self, ledger_id: str, round_: int) -> DeclaredReservation | None:
-        """What was reserved last for one round, whatever became of it."""
+    def beside_and_of(
+        self, ledger_id: str, round_: int, now: datetime
+    ) -> tuple[list[DeclaredReservation], DeclaredReservation | None]:
+        """The open reservations of other rounds, and what was reserved last for this one, whatever
+        became of it."""
+        open_ = and_(DeclaredReservation.state == OPEN, DeclaredReservation.expires_at > now)
         statement = self._select(DeclaredReservation, ledger_id)
-        return self._one(statement.where(DeclaredReservation.round == round_))
+        found = self._all(
+            statement.where(or_(open_, DeclaredReservation.round == round_)).order_by(
+                DeclaredReservation.round
+            )
+        )
+        own = next((one for one in found if one.round == round_), None)
+        return [one for one in found if one is not own], own
 
     def reservations(self, ledger_id: str) -> list[DeclaredReservation]:
         """All, in the order of their rounds."""

@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, exists, func, or_, select, update
+from sqlalchemy import delete, exists, func, literal, or_, select, tuple_, update
 
 from models.clock import utc_now
 from models.person import Actor
+from models.repositories.attacks.later_attacks import OPEN as OPEN_ATTACKS
 from models.repositories.audits.audits import OPEN as OPEN_AUDIT
 from models.repositories.base import ScopedRepository, table_of
 from models.repositories.units import UnitRepository
+from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.audits.audits import PredictionAudit
 from models.tables.checkpoints import Checkpoint
 from models.tables.declared.declared_ledgers import DeclaredLedger
@@ -24,6 +26,7 @@ from models.tables.rounds import Round
 from models.tables.units import Unit
 from models.tables.uploads.artifacts import Artifact
 from models.tables.uploads.pending_uploads import PendingUpload
+from models.values import Cursor, Page
 
 _ENDED = ("cancelled", "succeeded", "failed")
 
@@ -38,7 +41,7 @@ class Leaving:
     record_tables: Sequence[str]
     """Experiments with one."""
     attacked: Sequence[str]
-    """Experiments that were attacked."""
+    """Experiments whose specs asked for attacks, and later attacks by ids of their own."""
     named: Sequence[str]
     """Experiments and ledgers of trainings elsewhere that name clients: those of
     `record-personalised` name budgets of records."""
@@ -57,6 +60,35 @@ class ErasureRepository(ScopedRepository):
         """The federation's last one."""
         mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
         return self._one(mine.order_by(Erasure.number.desc()).limit(1))
+
+    def get(self, federation_id: str, number: int) -> Erasure | None:
+        """One of a federation's."""
+        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
+        return self._one(mine.where(Erasure.number == number))
+
+    def of(self, federation_id: str) -> Sequence[Erasure]:
+        """All of a federation's, newest first."""
+        mine = self._select(Erasure).where(Erasure.federation_id == federation_id)
+        return self._all(mine.order_by(Erasure.number.desc()))
+
+    def page(self, *, cursor: Cursor | None, limit: int) -> Page[tuple[Erasure, str]]:
+        """Newest first, with the names of their federations; the cursor is (requested_at,
+        federation_id, number)."""
+        columns = table_of(Erasure).c
+        key = (columns.requested_at, columns.federation_id, columns.number)
+        statement = (
+            select(Erasure, Federation.name)
+            .join(Federation, Federation.id == columns.federation_id)
+            .where(columns.project_id == self.project_id)
+            .order_by(*(one.desc() for one in key))
+        )
+        if cursor is not None:
+            before = (literal(value, one.type) for value, one in zip(cursor, key, strict=True))
+            statement = statement.where(tuple_(*key) < tuple_(*before))
+        items = [(row, name) for row, name in self.session.execute(statement.limit(limit + 1))]
+        last = items[limit - 1][0] if len(items) > limit else None
+        more = None if last is None else (last.requested_at, last.federation_id, last.number)
+        return Page(items[:limit], more)
 
     def pending(self, federation_id: str) -> bool:
         """Whether one is not done yet."""
@@ -120,9 +152,11 @@ class ErasureRepository(ScopedRepository):
             columns.mechanism == "record-personalised",
             columns.status == "succeeded",
         )
-        attacked = select(columns.id).where(
-            columns.id.in_(experiments), columns.alarms.is_not(None)
+        attack = Report.document["attacks"][0]["kind"].as_string()
+        attacked = select(Report.experiment_id).where(
+            Report.experiment_id.in_(experiments), attack.is_not(None)
         )
+        later = select(LaterAttacks.id).where(LaterAttacks.experiment_id.in_(experiments))
         known = set(self.session.scalars(erased.where(ErasedLedger.federation_id == federation.id)))
         declared = [row.id for row in ledgers if row.id not in known]
         naming = select(columns.id).where(
@@ -132,7 +166,7 @@ class ErasureRepository(ScopedRepository):
             experiments,
             models,
             list(self.session.scalars(tables)),
-            list(self.session.scalars(attacked)),
+            [*self.session.scalars(attacked), *self.session.scalars(later)],
             [*self.session.scalars(naming.order_by(columns.id)), *declared],
             [row.sha256 for row in self._all(brought)],
             [row.storage_key for row in self._all(waiting)],
@@ -140,8 +174,8 @@ class ErasureRepository(ScopedRepository):
         )
 
     def in_use(self, federation: Federation, leaving: Leaving) -> Sequence[str]:
-        """Ids of what still needs it: experiments and audits that have not ended, also such as
-        start from its models."""
+        """Ids of what still needs it: experiments, attacks on them and audits that have not ended,
+        also such as start from its models."""
         columns = table_of(Experiment).c
         started = columns.spec["model"]["start"]["artifact"].as_string()
         runs = select(columns.id).where(
@@ -152,12 +186,22 @@ class ErasureRepository(ScopedRepository):
                 started.in_(leaving.artifacts) if leaving.artifacts else columns.id.is_(None),
             ),
         )
+        attacks = (
+            select(LaterAttacks.id)
+            .join(Experiment, Experiment.id == LaterAttacks.experiment_id)
+            .where(
+                LaterAttacks.project_id == self.project_id,
+                LaterAttacks.status.in_(OPEN_ATTACKS),
+                columns.federation_id == federation.id,
+            )
+        )
         audits = select(PredictionAudit.id).where(
             PredictionAudit.project_id == self.project_id,
             PredictionAudit.fingerprint == federation.fingerprint,
             PredictionAudit.status.in_(OPEN_AUDIT),
         )
-        return [*self.session.scalars(runs), *self.session.scalars(audits)]
+        needing = (runs, attacks, audits)
+        return [id_ for statement in needing for id_ in self.session.scalars(statement)]
 
     def other_projects(self, federation: Federation) -> Sequence[tuple[str, str]]:
         """(project, federation) of the others that hold the same content, erased ones left out."""

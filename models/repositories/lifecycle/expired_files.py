@@ -8,6 +8,7 @@ from sqlalchemy import delete, exists, select, update
 from models.clock import seconds_from_now, utc_now
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.repositories.uploads.artifacts import is_unneeded
+from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.experiments import Experiment
 from models.tables.lifecycle.expired_files import ExpiredFile
 from models.tables.reports import Report
@@ -24,7 +25,7 @@ class OldFile:
     project_id: str
     kind: FileKind
     owner: str
-    """The experiment's id, or the hash of an artifact."""
+    """The experiment's id, that of later attacks, or the hash of an artifact."""
     is_stored: bool = True
     """False of a run that left no model."""
 
@@ -86,8 +87,10 @@ class OldFileRepository(Repository):
         columns = table_of(Experiment).c
         noted = exists().where(ExpiredFile.kind == "model", ExpiredFile.owner == columns.id)
         sha256 = Report.document["model"]["sha256"].as_string()
+        # Of its spec: what is asked for later leaves files of its own.
+        attacked = Report.document["attacks"][0]["kind"].as_string()
         rows = self.session.execute(
-            select(columns.project_id, columns.id, columns.mechanism, columns.alarms, sha256)
+            select(columns.project_id, columns.id, columns.mechanism, attacked, sha256)
             .outerjoin(Report, Report.experiment_id == columns.id)
             .where(
                 columns.finished_at < seconds_from_now(-_DAY_SECONDS * kept_days),
@@ -98,13 +101,29 @@ class OldFileRepository(Repository):
             .limit(limit)
         )
         found = []
-        for project_id, id_, mechanism, alarms, model in rows:
+        for project_id, id_, mechanism, attack, model in rows:
             found.append(OldFile(project_id, "model", id_, is_stored=model is not None))
             if mechanism == "record-personalised":
                 found.append(OldFile(project_id, "record-table", id_))
-            if alarms is not None:
+            if attack is not None:
                 found.append(OldFile(project_id, "attack-files", id_))
         return found
+
+    def later_attacks(self, kept_days: int, limit: int) -> Sequence[OldFile]:
+        """Files of attacks on ended runs that were carried out so long ago, the oldest first."""
+        columns = table_of(LaterAttacks).c
+        noted = exists().where(ExpiredFile.kind == "attack-files", ExpiredFile.owner == columns.id)
+        rows = self.session.execute(
+            select(columns.project_id, columns.id)
+            .where(
+                columns.finished_at < seconds_from_now(-_DAY_SECONDS * kept_days),
+                columns.alarms.is_not(None),
+                ~noted,
+            )
+            .order_by(columns.finished_at)
+            .limit(limit)
+        )
+        return [OldFile(project_id, "attack-files", id_) for project_id, id_ in rows]
 
     def artifacts(self, kept_days: int, limit: int) -> Sequence[OldFile]:
         """Parameters that were brought so long ago, and that no experiment started from or may

@@ -3,6 +3,7 @@
 from sqlalchemy import delete, exists, func, select
 
 from models.repositories.base import ScopedRepository, table_of
+from models.tables.attacks.later_attacks import LaterAttacks
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
 from models.tables.projects import Project
@@ -25,10 +26,13 @@ class ProjectUsageRepository(ScopedRepository):
         self.session.execute(mine.with_for_update(key_share=True))
 
     def running(self) -> int:
-        """Experiments that are queued or have not ended."""
-        columns = table_of(Experiment).c
-        mine = (columns.project_id == self.project_id) & columns.status.in_(_OPEN)
-        return int(self.session.scalar(select(func.count()).where(mine)) or 0)
+        """Experiments, and attacks on ended ones, that are queued or have not ended."""
+        found = 0
+        for table in (Experiment, LaterAttacks):
+            columns = table_of(table).c
+            mine = (columns.project_id == self.project_id) & columns.status.in_(_OPEN)
+            found += int(self.session.scalar(select(func.count()).where(mine)) or 0)
+        return found
 
     def stored_bytes(self) -> int:
         """Of the files that the project uploaded and the service keeps."""

@@ -38,10 +38,14 @@ class AnnouncementRepository(ScopedRepository):
         told = {"experiment_id": experiment_id}
         ended = {"status": status, "status_reason": reason, "gate_outcome": gate_outcome}
         self._tell("experiment.finished", {**told, **ended})
-        if gate_outcome in _NOT_PASSED:
-            self._tell("gate.failed", {**told, "outcome": gate_outcome})
+        self.gates_judged(experiment_id, gate_outcome=gate_outcome)
         if alarms:
             self.alarm_raised(experiment_id, alarms=alarms)
+
+    def gates_judged(self, experiment_id: str, *, gate_outcome: str | None) -> None:
+        """`gate.failed` where the gates were not all passed."""
+        if gate_outcome in _NOT_PASSED:
+            self._tell("gate.failed", {"experiment_id": experiment_id, "outcome": gate_outcome})
 
     def alarm_raised(self, experiment_id: str, *, alarms: int) -> None:
         """`alarm.raised`: how many attacks found evidence against what was claimed."""
@@ -58,6 +62,10 @@ class AnnouncementRepository(ScopedRepository):
     def ledger_round_refused(self, ledger_id: str, *, round_: int) -> None:
         """`ledger.round_refused`: a round of a training run elsewhere was not admitted in full."""
         self._tell("ledger.round_refused", {"ledger_id": ledger_id, "round": round_})
+
+    def erasure_completed(self, federation_id: str, *, number: int) -> None:
+        """`erasure.completed`: names and files are gone, and the receipt is signed."""
+        self._tell("erasure.completed", {"federation_id": federation_id, "number": number})
 
     def tells(self, event: WebhookEvent) -> bool:
         """Whether anybody has subscribed: finding out what to tell may be costly."""

@@ -66,7 +66,7 @@ class LowBudgetRepository(EpsilonBudgetRepository):
     ) -> dict[_Key, Budget]:
         seen = EpsilonBudgetRepository(self.session, project_id, across=self._across)
         low = {}
-        for budget in seen.budgets(federation_id):
+        for budget in seen.budgets(federation_id, shown=False):
             if budget.total is None:
                 continue
             is_epsilon = budget.figure == "epsilon"

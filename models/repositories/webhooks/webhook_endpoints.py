@@ -1,5 +1,6 @@
 """Endpoints of one project."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -82,12 +83,12 @@ class WebhookEndpointRepository(ScopedRepository):
 class StoredSecretRepository(Repository):
     """The encrypted secrets of all projects' endpoints."""
 
-    def replace(self, encrypt_anew: Callable[[str], str]) -> int:
-        """Stores each in another form; returns of how many endpoints."""
+    def replace(self, encrypt_anew: Callable[[str], str]) -> dict[str, int]:
+        """Stores each in another form; returns of how many endpoints, by project."""
         rows = self._all(select(WebhookEndpoint).order_by(WebhookEndpoint.id).with_for_update())
         for row in rows:
             row.secret = encrypt_anew(row.secret)
             if row.previous_secret is not None:
                 row.previous_secret = encrypt_anew(row.previous_secret)
         self.session.flush()
-        return len(rows)
+        return dict(sorted(Counter(row.project_id for row in rows).items()))

@@ -62,6 +62,22 @@ def test_a_run_without_noise_does_not_pass_for_secret_noise(api: Api) -> None:
     assert "privacy.mechanism" in problem.json()["detail"]
 
 
+def test_attacks_do_not_publish_what_only_secret_noise_may(api: Api) -> None:
+    """An attack trains on the same people with noise of its own choice, and is charged nothing."""
+    id_ = api.submit(run("release"))["federation_id"]
+    attacked = {**run("release"), "attacks": [{"kind": "membership", "method": "threshold"}]}
+    assert api.post("/v1/experiments?validate_only=true", json=attacked).status_code == 200
+    put(api, id_, "forbidden")
+    before = api.counts()
+    for path in ("/v1/experiments", "/v1/experiments?validate_only=true"):
+        problem = api.post(path, json=attacked)
+        assert problem.status_code == 409, problem.text
+        assert "the attack `membership`" in problem.json()["detail"]
+    assert api.counts() == before
+    canaries = {"kind": "canaries", "unit": "client", "count": 2}
+    api.submit({**run("release"), "attacks": [canaries]})
+
+
 def test_forbidding_needs_the_scope_of_budgets_and_a_known_word(api: Api) -> None:
     id_ = api.submit(run("simulation"))["federation_id"]
     assert put(api, id_, "forbidden", key=api.key_with("federations:read")).status_code == 403

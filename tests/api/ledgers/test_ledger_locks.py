@@ -88,8 +88,8 @@ def _in_between(module: Any, monkeypatch: pytest.MonkeyPatch, once: Any) -> None
     """Does something once, when what is needed was computed and nothing is locked yet."""
     before = module._compute_beforehand
 
-    def lose(*options: Any) -> Any:
-        found = before(*options)
+    def lose(*options: Any, **named: Any) -> Any:
+        found = before(*options, **named)
         monkeypatch.setattr(module, "_compute_beforehand", before)
         once()
         return found

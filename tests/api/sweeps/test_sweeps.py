@@ -254,6 +254,34 @@ def test_a_sweep_whose_cell_passed_on_its_costs_is_not_tried_again(api: Api) -> 
     assert "the report of cell 1 passed a gate" in refused.json()["detail"]
 
 
+def test_a_policy_is_held_to_what_the_sweep_has_booked_by_now(api: Api) -> None:
+    """Cancel all cells but one, and its report states little; then try the others again."""
+    fixed = {"radius": 1, "clip": 0.5, "noise": "release"}
+    made = submit(api, sweep(spec(privacy=fixed, gates=[]), grid=ALIKE))
+    first, *others = (cell["experiment_id"] for cell in made["cells"])
+    for other in others:
+        api.post(f"/v1/experiments/{other}/cancel")
+    finish(api, first)
+    of_one = api.get(f"/v1/sweeps/{made['id']}").json()["costs"]["log_ratio_max"]
+    stated = dict.fromkeys(("sweep_epsilon_max", "sweep_leakage"))
+    with api.database.write() as session:
+        report = session.get(Report, first)
+        assert report is not None
+        known = {"epsilon": [], "noises": ["release"], "guarantees": ["formal"], "conditions": []}
+        section = {**stated, **known, "sweep_log_ratio_max": of_one, "reasons": {}}
+        conditions = {**report.document["guarantee"], "kind": "formal", "conditions": {}}
+        report.document = {**report.document, "guarantee": conditions, "sweep": section}
+    gate = {"figure": "sweep_log_ratio_max", "op": "le", "value": of_one}
+    asked = {"experiment_id": first, "gates": [gate]}
+    assert api.post("/v1/gates/evaluations", json=asked).json()["outcome"] == "pass"
+    assert api.post(f"/v1/sweeps/{made['id']}/retry").status_code == 202
+    found = api.post("/v1/gates/evaluations", json=asked).json()
+    assert found["outcome"] == "fail", found
+    of_all = api.get(f"/v1/sweeps/{made['id']}").json()["costs"]["log_ratio_max"]
+    assert found["gates"][0]["value"] == of_all > of_one
+    assert "as they had booked it by now" in found["gates"][0]["reason"]
+
+
 def test_the_table_over_seeds(api: Api) -> None:
     made = submit(api, sweep(grid={NU: [1, 3]}, repeats=3))
     losses = {1: (1.0, 1.1, 1.2), 3: (5.0, 5.1, 5.2)}

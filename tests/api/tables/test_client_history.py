@@ -123,6 +123,23 @@ def test_flushes_leave_the_index_and_its_next_block_is_made(api_on_both: Api) ->
         assert not ClientRoundsRepository(session).add(id_, api.project_id, 0, {})
 
 
+def test_a_row_that_cannot_be_read_stops_no_other_index(api_on_both: Api) -> None:
+    api = api_on_both
+    broken, whole = (_stored(api, inputs=LAPLACE) for _ in range(2))
+    unreadable: dict[str, Any] = {"sqlite": b"abc", "postgresql": [None]}
+    with api.database.write() as session:
+        session.execute(
+            text("UPDATE ledger SET subjects = :subjects WHERE experiment_id = :id"),
+            {"subjects": unreadable[session.get_bind().dialect.name], "id": broken},
+        )
+    indexer = HistoryIndexer(api.database)
+    assert indexer.index_waiting(9) == 3
+    with api.database.read() as session:
+        history = ClientRoundsRepository(session)
+        assert [history.indexed_rounds(id_) for id_ in (broken, whole)] == [0, ROUNDS // 3 * 3]
+    assert indexer.index_waiting(9) == 0
+
+
 def test_verification_finds_an_index_that_hides_a_round(api_on_both: Api) -> None:
     api = api_on_both
     id_ = _stored(api, inputs=LAPLACE)

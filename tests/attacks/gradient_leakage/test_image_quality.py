@@ -81,7 +81,18 @@ def test_baselines_leave_the_image_itself_out() -> None:
 
 
 def test_intervals_are_exact() -> None:
-    none, all_ = share_interval(0, 16), share_interval(16, 16)
+    none, all_ = (share_interval(np.full((16, 1), hit)) for hit in (False, True))
     assert (none.low, all_.high) == (0.0, 1.0)
     assert none.high == pytest.approx(1 - 0.025 ** (1 / 16))
     assert all_.low == pytest.approx(0.025 ** (1 / 16))
+
+
+def test_images_of_one_update_are_no_independent_trials() -> None:
+    two_each = np.zeros((16, 2), dtype=np.bool_)
+    two_each[:4] = True  # eight images, four updates
+    alone = two_each[:, :1].copy()
+    assert share_interval(two_each) == share_interval(alone)
+    two_each[4:8, 0] = True
+    wider = share_interval(two_each)
+    assert wider.low == share_interval(alone).low
+    assert wider.high == share_interval(two_each.any(1, keepdims=True)).high

@@ -79,6 +79,9 @@ def test_a_run_under_metric_privacy_has_all_its_charts(material):
         "Separation of the clusters, by round",
     ]
     assert "signature covers" in text
+    # n/nu is a convention here: what it charges is no bound on what anybody learns.
+    assert "half of the training clients were charged at most" in text
+    assert "leaked" not in text
 
 
 def test_without_rounds_only_the_report_is_drawn(material):

@@ -138,6 +138,35 @@ def test_reasons_say_what_to_do() -> None:
     assert few["value"] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"images_per_update": 4}, "images_per_update: 1"),
+        ({"per_layer": True}, "other noise"),
+        ({"local_steps": 5}, "local_steps: 1"),
+        # Shorter updates beside the same noise, under a fixed radius.
+        ({"hypothesis": "trained"}, "hypothesis: initial"),
+    ],
+)
+def test_other_updates_than_the_runs_first_ones_are_no_evidence(
+    changes: dict[str, Any], says: str
+) -> None:
+    attack = leakage((0.0, 1.0, 1.0), (1.0, 0.0, 0.1), **PROTECTED, hypothesis="initial")
+    for figure in ("recovered_share", "nu_protecting"):
+        assert judged(figure, 2.0, attack)["outcome"] == "pass"
+        found = judged(figure, 2.0, {**attack, **changes})
+        assert found["outcome"] == "insufficient_evidence"
+        assert says in found["reason"]
+
+
+def test_the_best_way_to_score_rows_counts_and_not_the_one_that_was_named() -> None:
+    named, better = membership(0.02), membership(0.3, high=0.5)
+    for bound, outcome in ((0.1, "fail"), (0.4, "insufficient_evidence"), (0.6, "pass")):
+        assert judged("membership_tpr_at_1pct", bound, {**named, "others": [better]})[
+            "outcome"
+        ] == (outcome)
+
+
 def test_a_bound_from_below_needs_power_too() -> None:
     weak, strong = canaries((1.0, 0.2)), canaries((1.0, 0.9))
     assert judged("epsilon_lower_bound", 0.5, weak, op="ge")["outcome"] == "insufficient_evidence"

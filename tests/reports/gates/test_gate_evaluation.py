@@ -153,6 +153,34 @@ def test_an_epsilon_of_a_run_that_ended_early_says_which_rounds_it_is_of(materia
         assert ("larger epsilon of all planned rounds" in found["reason"]) == stated
 
 
+@pytest.mark.parametrize("figure", ["epsilon_max", "sweep_epsilon_max"])
+def test_an_epsilon_whose_delta_gives_somebody_away_is_no_evidence(material, figure):
+    """A delta of one half makes every epsilon small."""
+    report = assemble(material(FIXED))
+    report["guarantee"] |= {"conditions": {}, "adjacency": "replace-one"}
+    report["spec"]["privacy"]["noise"] = "release"
+    one_in_all = 1 / report["data"]["training_clients"]
+    for delta, expected in ((one_in_all / 2, "pass"), (one_in_all, "insufficient_evidence")):
+        report["guarantee"]["delta"] = delta
+        report["privacy"]["epsilon_max"] = 0.5
+        report["sweep"] = {**SWEEP, figure: 0.5, "epsilon": [{"delta": delta}]}
+        assert outcome(report, figure=figure) == expected
+    assert outcome(report, figure=figure, allow_conditional=True, allow_heuristic=True) == expected
+
+
+def test_a_gate_says_that_it_looked_at_models_which_do_not_leave(material):
+    report = assemble(material(FIXED))
+    gates = [
+        Gate(figure=name, op="le", value=1e9, allow_degenerate=True, allow_simulation=True)
+        for name in ("validation_loss", "demographic_parity_difference", "log_ratio_max")
+    ]
+    told = "of models that held-out clients made of their own rows (fine-tuning)"
+    assert not any(told in found["reason"] for found in evaluate(gates, report))
+    report["utility"]["method"] = {"kind": "fine-tuning", "personalised": "x", "sent": "updates"}
+    said = [told in found["reason"] for found in evaluate(gates, report)]
+    assert said == [True, True, False]
+
+
 def test_a_report_of_before_the_figure_lacks_it(material):
     report = assemble(material())
     del report["fairness"][0]["metrics"]["equalized_odds_ratio"]

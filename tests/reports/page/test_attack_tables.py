@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fedaudit.reports.page.attack_tables import attack_tables
+from fedaudit.reports.page.attack_tables import attack_tables, false_alarm_chance
 
 LONG = "the noise of the companion is drawn as the run draws its own"
 SECTION: dict[str, Any] = {
@@ -63,3 +63,10 @@ def test_every_figure_is_shown_with_its_interval_or_its_reason() -> None:
 def test_a_kind_of_another_version_is_shown_too() -> None:
     [shown] = attack_tables([{**SECTION, "kind": "side-channel", "method": None}])
     assert shown.title == "side-channel"
+
+
+def test_chances_of_a_false_alarm_add_up_over_attacks() -> None:
+    assert false_alarm_chance([SECTION, {**SECTION, "alarm_level": None}]) is None
+    tested = [{**SECTION, "alarm_level": level} for level in (0.05, 0.01)]
+    assert false_alarm_chance([SECTION, *tested]) == "0.06"
+    assert false_alarm_chance([{"alarm_level": 0.05}] * 40) == "1"

@@ -9,6 +9,7 @@ from fedaudit.spec.attacks.gradient_leakage_spec import GradientLeakageSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from tests.attacks.gradient_leakage.small_images import CONVOLUTIONAL, LAPLACE, small_cell
+from tests.spec.documents import IMAGES, changed
 from tests.training.specs import groups_spec
 
 MLP = {"kind": "mlp", "hidden": [4]}
@@ -69,6 +70,11 @@ def test_rows_that_are_no_images_are_refused() -> None:
     assert "rows of synthetic-groups are none" in found["/attacks/2/kind"]
 
 
+def test_gradients_of_another_loss_are_refused() -> None:
+    found = refused(parse_spec(changed(IMAGES, {"training.loss": "rmse"})))
+    assert "its failure would say nothing of rmse" in found["/training/loss"]
+
+
 def test_other_mechanisms_are_refused() -> None:
     privacy = {
         "mechanism": "gaussian-local",
@@ -78,6 +84,14 @@ def test_other_mechanisms_are_refused() -> None:
     }
     found = refused(small_cell(privacy=privacy).spec)
     assert "protected by gaussian-local" in found["/attacks/2/kind"]
+
+
+@pytest.mark.parametrize("method", ["q-ffl", "local-only"])
+def test_methods_whose_clients_send_no_plain_updates_are_refused(method: str) -> None:
+    plain = small_cell(privacy={"mechanism": "none"}).spec
+    training = plain.training.model_dump() | {"method": {"kind": method}}
+    other = plain.model_copy(update={"training": type(plain.training).model_validate(training)})
+    assert "`training.method`" in refused(other)["/attacks/2/kind"]
 
 
 def test_networks_that_a_method_cannot_take_are_refused_with_the_reason() -> None:

@@ -1,8 +1,8 @@
 """What the section of every attack has in common."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Alarm(BaseModel):
@@ -29,3 +29,6 @@ class AttackSection(BaseModel):
     capabilities: list[str]
     """What the attacker knows and may do, a sentence each."""
     alarm: Alarm | None = None
+    alarm_level: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The chance of an alarm were the claim true, at most; None where no claim was tested. The
+    levels of several attacks add up."""

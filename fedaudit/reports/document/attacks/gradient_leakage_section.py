@@ -19,7 +19,7 @@ class _Part(BaseModel):
 
 
 class ShareInterval(_Part):
-    """An exact interval of a share of independent trials (Clopper and Pearson 1934)."""
+    """Of a share of images, by exact limits over updates (Clopper and Pearson 1934)."""
 
     level: float
     low: float

@@ -1,10 +1,5 @@
 """Attacks in a worker: as here, under its lease, cancelled, given back and not tried for ever."""
 
-import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 from celery.worker import state as celery_state
 
@@ -13,51 +8,11 @@ import workers.attacks.attack_watch
 from fedaudit.cli.local_run import run_locally
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.parse import parse_spec
-from infrastructure.queue import Queue
-from models.repositories import EventRepository, UnitRepository
+from models.repositories import UnitRepository
 from tests.api.pages.browser import signed_in
-from tests.api.service import Api, running_api, settings_for, spec
-from tests.attacks.doubles import ALARM, ATTACK, Looks, offer_looks
-from workers.context import WorkerContext
-from workers.run_unit import run_unit
-
-ATTACKED = spec(attacks=[ATTACK], training={"rounds": 3})
-
-
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
-    return offer_looks(monkeypatch)
-
-
-@pytest.fixture
-def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
-    settings = settings_for(
-        sqlite_url, tmp_path, signing_key_file=signing_key_file, webhooks_allow_private=True
-    )
-    with running_api(settings) as found:
-        yield found
-    celery_state.should_stop = None
-
-
-def work(api: Api, experiment_id: str) -> None:
-    """One attempt of a worker at the experiment's unit."""
-    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
-    run_unit(context, api.stored(experiment_id).unit_id)
-
-
-def report_of(api: Api, experiment_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = api.get(f"/v1/experiments/{experiment_id}/report.json").json()
-    return found
-
-
-def text_of(answer: Any) -> str:
-    return " ".join(re.sub("<[^>]*>", " ", answer.text).split())
-
-
-def events_of(api: Api, experiment_id: str) -> list[str]:
-    with api.database.read() as session:
-        events = EventRepository(session).after(experiment_id)
-    return [one.type for one in events if one.type.startswith(("attack", "alarm"))]
+from tests.api.service import Api, spec
+from tests.attacks.doubles import ALARM, ATTACK, Looks
+from tests.workers.attacks.attacked_service import ATTACKED, events_of, report_of, text_of, work
 
 
 def test_the_service_finds_what_is_found_here(api: Api, looks: Looks) -> None:

@@ -1,0 +1,247 @@
+"""Ask for attacks on an experiment that has succeeded, once however often it is repeated."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from api.http.bodies import validated
+from api.http.problems import ProblemError
+from api.schemas.attack_bodies import AttacksRequest
+from api.services.base.dispatch import UnitMessage, queue_unit
+from api.services.base.gone_files import gone_words
+from api.services.base.idempotency import IdempotentRequest
+from api.services.base.lookups import find_experiment, find_later_attacks
+from api.services.experiments.bound_data import load_for
+from api.services.federations.disclosure_policies import refuse_below_floor, refuse_departures
+from api.services.federations.simulated_noise import refuse_attacks_that_tell
+from api.services.quotas.project_quotas import refuse_over_running
+from api.shared.data_faults import faults_for
+from api.shared.load_pool import stop_if_given_up
+from api.shared.resources import Resources
+from api.shared.security import Caller
+from fedaudit.attacks.feasibility import check_attacks
+from fedaudit.runs.start_artifact import with_start
+from fedaudit.spec.errors import FieldError, InvalidInputError, pointer
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base.cell import Cell, draws_in_secret
+from infrastructure.storage import stored_artifact
+from models.repositories import (
+    AuditLogRepository,
+    FederationRepository,
+    LaterAttacksRepository,
+    ReportRepository,
+)
+from models.repositories.attacks.later_attacks import OPEN
+from models.tables.attacks.later_attacks import LaterAttacks
+from models.tables.experiments import Experiment
+from models.tables.reports import Report
+
+_MOST = 1000
+
+
+@dataclass(frozen=True)
+class AskedAttacks:
+    """The request's current state; `unit_message` where it was queued just now."""
+
+    row: LaterAttacks
+    unit_message: UnitMessage | None
+
+
+def ask_for_attacks(
+    resources: Resources,
+    caller: Caller,
+    experiment_id: str,
+    value: Any,
+    idempotency: IdempotentRequest | None,
+) -> AskedAttacks:
+    """Queue the attacks that a JSON value asks for.
+
+    Raises InvalidInputError for attacks that do not fit the experiment's spec or data, at the
+    fields of a spec; ProblemError where the experiment cannot be attacked any more.
+    """
+    with resources.database.read() as session:
+        experiment = find_experiment(session, caller, experiment_id)
+        if idempotency is not None and (found := idempotency.lookup(session, caller)):
+            return _earlier(session, caller, experiment_id, str(found.resource_id))
+        report = _report(session, experiment)
+    spec = _with_attacks(experiment, value)
+    cell = _cell(resources, caller, experiment, spec)
+    with resources.database.write() as session:
+        later = LaterAttacksRepository(session, caller.project_id)
+        number = later.next_number(experiment_id)
+        if idempotency is not None and (found := idempotency.lookup(session, caller)):
+            # The same request came twice at once, and the other one was first.
+            return _earlier(session, caller, experiment_id, str(found.resource_id))
+        _refuse_open(later, experiment_id, number)
+        if draws_in_secret(cell):
+            _refuse_without_model(session, experiment, report, spec)
+        refuse_departures(
+            session,
+            caller.project_id,
+            experiment.federation_id,
+            spec,
+            across=resources.settings.budgets_across,
+        )
+        refuse_attacks_that_tell(
+            session,
+            caller.project_id,
+            experiment.federation_id,
+            spec.attacks,
+            across=resources.settings.budgets_across,
+        )
+        message = queue_unit(
+            session,
+            caller.project_id,
+            kind="attacks",
+            device=_device(report, spec),
+            max_attempts=resources.settings.max_attempts,
+        )
+        asked = [attack.model_dump(mode="json") for attack in spec.attacks]
+        row = later.add(
+            experiment_id,
+            number=number,
+            asked=asked,
+            report_hash=report.report_hash,
+            ledger_hash=report.document["integrity"]["ledger_hash"],
+            unit_id=message.unit_id,
+            by=caller.actor,
+        )
+        if idempotency is not None:
+            idempotency.claim(session, caller, row.id)
+        AuditLogRepository(session, caller.project_id).enter(
+            "experiment.attacked",
+            experiment_id,
+            by=caller.actor,
+            number=number,
+            kinds=[attack.kind for attack in spec.attacks],
+            report_hash=report.report_hash,
+        )
+        refuse_over_running(session, caller.project_id, resources.settings)
+        return AskedAttacks(row, message)
+
+
+def cancel_attacks(
+    resources: Resources, caller: Caller, experiment_id: str, later_id: str
+) -> LaterAttacks:
+    """Ask for their end; what they have found by then stays. Raises ProblemError where they have
+    ended otherwise."""
+    with resources.database.write() as session:
+        row = find_later_attacks(session, caller, experiment_id, later_id)
+        if row.status not in (*OPEN, "cancelled"):
+            raise ProblemError(409, "conflict", f"the attacks have ended: they are {row.status}")
+        if row.status in ("queued", "running"):
+            later = LaterAttacksRepository(session, caller.project_id)
+            later.request_cancel(row, by=caller.actor)
+            AuditLogRepository(session, caller.project_id).enter(
+                "attacks.cancelled", experiment_id, by=caller.actor, number=row.number
+            )
+        return find_later_attacks(session, caller, experiment_id, later_id)
+
+
+def _earlier(session: Session, caller: Caller, experiment_id: str, later_id: str) -> AskedAttacks:
+    return AskedAttacks(find_later_attacks(session, caller, experiment_id, later_id), None)
+
+
+def _report(session: Session, experiment: Experiment) -> Report:
+    """The report that attacks would be beside. Raises ProblemError without one."""
+    report = ReportRepository(session, experiment.project_id).get(experiment.id)
+    if experiment.status != "succeeded" or report is None:
+        why = "" if experiment.status_reason is None else f" ({experiment.status_reason})"
+        raise ProblemError(
+            409,
+            "conflict",
+            f"the experiment is {experiment.status}{why}; only one that has succeeded can be "
+            "attacked",
+        )
+    return report
+
+
+def _with_attacks(experiment: Experiment, value: Any) -> ExperimentSpec:
+    """The experiment's spec with the attacks that are asked for instead of its own, so that what
+    does not fit it is told as at its submission."""
+    asked = validated(AttacksRequest, value)
+    attacks = [attack.model_dump(mode="json") for attack in asked.attacks]
+    return parse_spec({**experiment.spec, "attacks": attacks})
+
+
+def _cell(
+    resources: Resources, caller: Caller, experiment: Experiment, spec: ExperimentSpec
+) -> Cell:
+    """The spec with the data of the run.
+
+    Raises ProblemError where these are not there as they were, InvalidInputError where an attack
+    does not fit them.
+    """
+    try:
+        refuse_below_floor(resources.settings, spec.fairness)
+        with faults_for(caller, spec):
+            federation = load_for(resources, caller, spec)
+            stop_if_given_up()
+            open_artifact = partial(stored_artifact, resources.storage, caller.project_id)
+            cell = with_start(Cell(spec, federation), open_artifact)
+    except InvalidInputError as error:
+        faults = "; ".join(f"{one.pointer} {one.message}" for one in error.errors)
+        raise _not_again(faults) from None
+    with resources.database.read() as session:
+        row = FederationRepository(session, caller.project_id).get(experiment.federation_id)
+    if row is None or row.fingerprint != federation.fingerprint:
+        raise _not_again("they are not what they were when the experiment was submitted")
+    with faults_for(caller, spec):
+        check_attacks(cell)
+    stop_if_given_up()
+    return cell
+
+
+def _not_again(why: str) -> ProblemError:
+    return ProblemError(
+        409, "conflict", f"the data of this experiment cannot be used for attacks any more: {why}"
+    )
+
+
+def _refuse_open(later: LaterAttacksRepository, experiment_id: str, number: int) -> None:
+    """One request after the other, so that each is judged beside all before it."""
+    going_on = [row for row in later.list(experiment_id) if row.status in OPEN]
+    if going_on:
+        [row] = going_on
+        raise ProblemError(
+            409,
+            "conflict",
+            f"the experiment is being attacked already: {row.id} is {row.status}; wait for its "
+            "end, or cancel it",
+            attacks_id=row.id,
+        )
+    if number > _MOST:
+        raise ProblemError(409, "conflict", f"the experiment was attacked {_MOST} times already")
+
+
+def _refuse_without_model(
+    session: Session, experiment: Experiment, report: Report, spec: ExperimentSpec
+) -> None:
+    """Noise that nobody can draw again leaves the stored hypotheses alone to attack."""
+    section = report.document.get("model")
+    gone = gone_words(session, experiment.project_id, "model", experiment.id)
+    if section is not None and gone is None:
+        return
+    why = gone or report.document.get("model_reason") or "none are stored"
+    message = (
+        "needs the trained hypotheses of the run, which cannot be repeated: its noise came from "
+        f"the operating system's entropy; and they are not stored: {why}. Attack a new run by its "
+        "spec, or ask for attacks that need none"
+    )
+    faults = [
+        FieldError(f"{pointer('attacks', position)}/kind", message, of_spec=True)
+        for position, attack in enumerate(spec.attacks)
+        if attack.needs_hypotheses
+    ]
+    if faults:
+        raise InvalidInputError(faults)
+
+
+def _device(report: Report, spec: ExperimentSpec) -> str:
+    """The kind that trained the run, since another gives other last bits."""
+    trained_on = str(report.document["provenance"].get("device") or "")
+    known = {"cpu": "cpu", "cuda": "cuda"}.get(trained_on.partition(":")[0])
+    return spec.device if known is None else known

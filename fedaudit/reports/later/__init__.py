@@ -1,0 +1,1 @@
+"""What attacks found after a report was signed."""

@@ -1,0 +1,132 @@
+"""Whether what attacks found later is about this report, in its order, and signed."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedaudit.ledger.ed25519 import Keyring
+from fedaudit.ledger.envelope import Envelope
+from fedaudit.ledger.evidence import Evidence
+from fedaudit.reports.document.checks import (
+    Check,
+    canonical_hash,
+    check,
+    unknown_key,
+    value_at,
+)
+from fedaudit.reports.later.later_statement import (
+    LaterStatement,
+    link_of_statement,
+    statement_in,
+)
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class ReadLater:
+    """The readable statements in their order, and what is wrong with the others."""
+
+    statements: Sequence[LaterStatement]
+    previous: Sequence[str]
+    """What each names as the one before it."""
+    envelopes: Sequence[Envelope]
+    """Of the same statements."""
+    faults: Sequence[str]
+
+    @property
+    def signers(self) -> set[str]:
+        """The ids of the keys that the service signed them with."""
+        return {one.key_id for one in self.envelopes}
+
+    def sections_so_far(self) -> Iterator[list[Mapping[str, Any]]]:
+        """What was known before each statement, and after the last: sections of attacks."""
+        found: list[Mapping[str, Any]] = []
+        yield found
+        for one in self.statements:
+            found = [*found, *one.attacks]
+            yield found
+
+
+def read_later(values: Sequence[object]) -> ReadLater:
+    """The statements in these envelopes; signatures are checked later."""
+    statements, previous, envelopes, faults = [], [], [], []
+    for place, value in enumerate(values, start=1):
+        try:
+            envelope = Envelope.from_dict(value)
+            statement, before = statement_in(envelope)
+        except ValueError as error:
+            faults.append(f"statement {place} on later attacks {error}")
+        else:
+            statements.append(statement)
+            previous.append(before)
+            envelopes.append(envelope)
+    return ReadLater(statements, previous, envelopes, faults)
+
+
+def later_checks(evidence: Evidence, found: ReadLater, keyring: Keyring) -> Iterator[Check]:
+    """The checks, in the order in which they are reported; none where nothing was attacked."""
+    if not evidence.later_attacks:
+        return
+    yield _signatures(found, keyring)
+    yield _chain(found)
+    yield _report(evidence, found)
+
+
+def _signatures(found: ReadLater, keyring: Keyring) -> Check:
+    faults = list(found.faults)
+    for one, envelope in zip(found.statements, found.envelopes, strict=True):
+        key = keyring.get(envelope.key_id)
+        if key is None:
+            faults.append(unknown_key(_name(one), envelope.key_id))
+        elif not key.verifies(envelope.signature, envelope.message):
+            faults.append(f"{_name(one)} has a wrong signature: it was altered")
+    return check(
+        "later_attacks.signatures",
+        not faults,
+        good=f"every one of {len(found.envelopes)} statements has a right signature",
+        bad="; ".join(faults[:_SHOWN]),
+    )
+
+
+def _chain(found: ReadLater) -> Check:
+    faults = []
+    expected, number = None, 0
+    for one, before, envelope in zip(
+        found.statements, found.previous, found.envelopes, strict=True
+    ):
+        # Numbers may be left out: requests for which nothing was tried have no statement.
+        if one.number <= number or before != (expected or one.report_hash):
+            faults.append(
+                f"{_name(one)} does not follow from the one before it: one was removed, added, "
+                "moved or altered there"
+            )
+            break
+        expected, number = link_of_statement(envelope), one.number
+    return check(
+        "later_attacks.chain",
+        not faults,
+        good="each follows from the one before it, and the first from the report",
+        bad="; ".join(faults),
+    )
+
+
+def _report(evidence: Evidence, found: ReadLater) -> Check:
+    report = evidence.report
+    hashed = None if report is None else canonical_hash(report)
+    own = (evidence.experiment_id, hashed, value_at(report, "integrity", "ledger_hash"))
+    wrong = [
+        str(one.number)
+        for one in found.statements
+        if (one.experiment_id, one.report_hash, one.ledger_hash) != own
+    ]
+    return check(
+        "later_attacks.report",
+        not wrong,
+        good="each names the hashes of this report and of its ledger",
+        bad=f"another run was attacked: {', '.join(wrong[:_SHOWN])}",
+    )
+
+
+def _name(statement: LaterStatement) -> str:
+    return f"statement {statement.number} on later attacks"

@@ -1,0 +1,1 @@
+"""Attacks on runs that have ended."""

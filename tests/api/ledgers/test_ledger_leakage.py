@@ -1,0 +1,178 @@
+"""A ledger of metric privacy: what its federation's budget counts of it, and what it shows."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.ledgers.trainings import declared, opened, post, reserve
+from tests.api.service import Api
+
+METRIC = {"radius": 2.0, "clip": 1.0}
+EVENT = {"kind": "laplace-l2", "n": 10, "noise_multiplier": 5.0, **METRIC}
+"""n / nu = 2 a release, and as much by the theorem, since 2 * clip = radius."""
+TERMS: dict[str, Any] = {
+    "name": "a training in Flower",
+    "mechanism": "laplace-l2",
+    "observer": "server",
+    "unit": "client",
+    "population": 100,
+    "metric": METRIC,
+}
+NONE = {"kind": "none"}
+
+
+@pytest.fixture(name="federation")
+def _federation(api_on_both: Api) -> str:
+    found: str = api_on_both.submit()["federation_id"]
+    return found
+
+
+def put(api: Api, federation: str, total: float | None, **setting: Any) -> None:
+    value = {"book": "release", "figure": "leakage", "total": total, **setting}
+    answer = api.request("PUT", f"/v1/federations/{federation}/budget", json=value)
+    assert answer.status_code == 200, answer.text
+
+
+def budget(api: Api, federation: str, figure: str = "leakage", radius: Any = 2.0) -> Any:
+    items = api.get(f"/v1/federations/{federation}/budget").json()["items"]
+    wanted = ("release", figure, radius if figure == "leakage" else None)
+    [found] = [one for one in items if (one["book"], one["figure"], one["radius"]) == wanted]
+    return found
+
+
+def amounts(api: Api, federation: str, figure: str = "leakage") -> tuple[float, float, float]:
+    found = budget(api, federation, figure)
+    return found["reserved"], found["spent"], found["declared"]
+
+
+def refused(api: Api, **terms: Any) -> str:
+    answer = api.post("/v1/ledgers", json={**TERMS, **terms})
+    assert answer.status_code == 409, answer.text
+    return str(answer.json()["detail"])
+
+
+def test_a_round_is_refused_before_the_federations_leakage_would_be_passed(
+    api_on_both: Api, federation: str
+) -> None:
+    api = api_on_both
+    put(api, federation, 5.0, **METRIC)
+    ledger = opened(api, TERMS, federation_id=federation)
+    assert reserve(api, ledger, 1, ["a", "b"], EVENT)["admitted"] == ["a", "b"]
+    assert amounts(api, federation) == (2.0, 0.0, 0.0)
+    post(api, ledger, declared(1, ["a", "b"], EVENT))
+    assert amounts(api, federation) == (0.0, 2.0, 2.0)
+    assert amounts(api, federation, "log_ratio") == (0.0, pytest.approx(2.0), pytest.approx(2.0))
+    # Another ledger spends of the same; what it gives back is there again.
+    other = opened(api, TERMS, federation_id=federation)
+    assert reserve(api, other, 1, ["c"], EVENT)["reserved"]
+    answer = reserve(api, ledger, 2, ["a"], EVENT)
+    assert (answer["admitted"], "no room" in answer["reason"]) == ([], True)
+    # A total that is lowered meanwhile does not keep what is given back.
+    put(api, federation, 1.0, **METRIC)
+    path = f"/v1/ledgers/{other}/rounds/1/reservation"
+    assert api.request("DELETE", path).status_code == 204
+    assert amounts(api, federation)[:2] == (0.0, 2.0)
+    put(api, federation, 5.0, **METRIC)
+    assert reserve(api, ledger, 2, ["a"], EVENT)["reserved"]
+    # What ran all the same is booked, room or not, and nobody gets any more.
+    post(api, ledger, declared(2, ["a"], EVENT), declared(3, ["a"], EVENT))
+    assert amounts(api, federation)[:2] == (0.0, 6.0)
+    assert reserve(api, other, 1, ["c"], EVENT)["admitted"] == []
+    assert "no room left" in refused(api, federation_id=federation)
+
+
+def test_other_radii_and_other_figures_are_no_way_around_a_total(
+    api_on_both: Api, federation: str
+) -> None:
+    api = api_on_both
+    before = opened(api, TERMS, federation_id=federation)
+    own = {"radius": 1e-9, "clip": 1.0}
+    put(api, federation, 5.0, **METRIC)
+    assert "another radius" in refused(api, federation_id=federation, metric=own)
+    put(api, federation, 5.0, figure="log_ratio")
+    unclipped = {"radius": 2.0, "clip": None}
+    put(api, federation, 5.0, **unclipped)
+    assert "a fixed radius and a clip" in refused(api, federation_id=federation, metric=unclipped)
+    # A round under other terms than the ledger's is refused, reserved or declared.
+    for event in ({**EVENT, **own}, {**EVENT, "clip": None}):
+        answer = post(api, before, declared(1, ["a"], event))
+        assert answer.status_code == 422
+        assert "the ledger's terms have" in answer.json()["errors"][0]["message"]
+    # Totals that were set after it was opened hold for its next round.
+    epsilon = {"delta": 1e-5, "adjacency": "replace-one", "observer": "server"}
+    put(api, federation, 5.0, figure="epsilon", **epsilon)
+    answer = reserve(api, before, 1, ["a"], EVENT)
+    assert (answer["admitted"], "for an epsilon" in answer["reason"]) == ([], True)
+    post(api, before, declared(1, ["a"], EVENT))
+    left_out = {
+        one["mechanism"]: one for one in budget(api, federation, "epsilon", None)["uncounted"]
+    }
+    assert left_out["laplace-l2, declared"]["runs"] == 1
+    assert "counted as leakage" in left_out["laplace-l2, declared"]["why"]
+
+
+def test_a_round_without_bound_takes_no_smaller_reservation_with_it(
+    api_on_both: Api, federation: str
+) -> None:
+    api = api_on_both
+    small, vast = (opened(api, TERMS, federation_id=federation) for _ in range(2))
+    assert reserve(api, small, 1, ["a"], EVENT)["reserved"]
+    assert reserve(api, vast, 1, ["a"], NONE)["reserved"]
+    assert budget(api, federation)["reserved"] == 1e300
+    api.request("DELETE", f"/v1/ledgers/{vast}/rounds/1/reservation")
+    assert amounts(api, federation)[:2] == (2.0, 0.0)
+    post(api, vast, declared(1, ["a"], NONE))
+    assert budget(api, federation)["spent"] == 1e300
+    put(api, federation, 5.0, **METRIC)
+    # It costs nothing more than what is spent without bound already, and is refused.
+    assert reserve(api, vast, 2, ["b"], EVENT)["admitted"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer"),
+    [
+        ({"metric": None}, "/metric"),
+        ({"unit": "record"}, "/unit"),
+        ({"mechanism": "none", "metric": None}, "/federation_id"),
+        ({"mechanism": "none", "federation_id": None}, "/metric"),
+    ],
+)
+def test_terms_say_what_a_federation_counts(api: Api, change: Any, pointer: str) -> None:
+    body = {**TERMS, "federation_id": "0" * 36, **change}
+    answer = api.post("/v1/ledgers", json=body)
+    assert answer.status_code == 422
+    assert [one["pointer"] for one in answer.json()["errors"]] == [pointer]
+
+
+def test_two_open_reservations_have_one_radius(api: Api) -> None:
+    ledger = opened(api, TERMS, metric=None, budget={"leakage": 100})
+    assert "metric" not in api.get(f"/v1/ledgers/{ledger}/report").json()["terms"]
+    assert reserve(api, ledger, 1, ["a"], EVENT)["reserved"]
+    body = {"event": {**EVENT, "radius": 1e-9}, "participants": ["a"]}
+    answer = api.post(f"/v1/ledgers/{ledger}/rounds/2/reservation", json=body)
+    assert answer.status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("metric", "is_evidence"),
+    [
+        ({"radius": 2.0, "clip": 1.0}, True),
+        ({"radius": 2.0, "clip": 1.5}, False),
+        ({"radius": 2.0, "clip": None}, False),
+        ({"radius": None, "clip": 1.0}, False),
+    ],
+)
+def test_a_leakage_is_evidence_only_where_the_clip_keeps_uploads_within_the_radius(
+    api: Api, metric: Any, is_evidence: bool
+) -> None:
+    ledger = opened(api, TERMS, metric=metric)
+    post(api, ledger, declared(1, ["a"], {**EVENT, **metric}))
+    gate = {"figure": "leakage_max", "op": "le", "value": 5, "allow_declared": True}
+    body = {"ledger_id": ledger, "gates": [gate, {**gate, "allow_conditional": True}]}
+    judged = api.post("/v1/gates/evaluations", json=body).json()["gates"]
+    expected = "pass" if is_evidence else "insufficient_evidence"
+    assert [one["outcome"] for one in judged] == [expected, "pass"]
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    limits = " ".join(report["limits"])
+    assert ("n/nu" in limits) is not is_evidence
+    assert report["terms"]["metric"] == metric

@@ -1,0 +1,65 @@
+"""For which rounds the held-out people may stand charged, wherever a run came to its end."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from fedaudit.cli.local_run import LocalRun, run_locally
+from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.report_entries import charges_report
+from fedaudit.reports.verification.report_charges import ReportCharges
+from fedaudit.spec.parse import parse_spec
+from tests.runs.test_noised_report import NOISE
+from tests.training.specs import groups_spec
+
+SPEC = groups_spec(
+    training__rounds=8,
+    training__stopping={"validate_every": 3},
+    fairness__noise={**NOISE, "rounds": True},
+)
+
+
+@pytest.fixture(scope="module")
+def done() -> LocalRun:
+    return run_locally(parse_spec(SPEC), sources_dir=None, device="cpu", progress=lambda _: None)
+
+
+def test_a_whole_run_charges_validated_rounds_and_its_report(done: LocalRun) -> None:
+    charges = ReportCharges(SPEC)
+    for entry in done.ledger.entries:
+        charges.read(entry)
+    assert [one.outcome for one in charges.checks(done.report)] == ["pass", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "charged", "outcome"),
+    [
+        ([], [3, 6, 8], "pass"),  # it ended before its report
+        ([], [3, 6, 8, 9], "pass"),
+        ([], [3, 6, 9], "fail"),
+        ([7, 8], [3, 6, 9], "pass"),
+        # Training ended with a round that was played as one of many, or was known to be the last.
+        ([8], [3, 6, 9], "pass"),
+        ([8], [3, 6, 7, 9], "pass"),
+        ([8], [3, 9], "fail"),
+        ([8], [3, 6, 7, 8, 9], "fail"),
+    ],
+)
+def test_where_rounds_are_lost_others_may_be_the_last(
+    done: LocalRun, lost: Sequence[int], charged: Sequence[int], outcome: str
+) -> None:
+    entries = done.ledger.entries
+    held_out = [entry for entry in entries if charges_report(entry.observer)]
+    charges = ReportCharges(SPEC)
+    for entry in entries:
+        if not charges_report(entry.observer):
+            charges.read(replace(entry, interrupted=entry.round in lost))
+    for entry in _as_often(held_out, charged):
+        charges.read(entry)
+    assert [one.outcome for one in charges.checks(None)] == [outcome]
+
+
+def _as_often(held_out: list[LedgerEntry], rounds: Sequence[int]) -> list[LedgerEntry]:
+    """The charges of a run, the first ones in their order, for other rounds."""
+    return [replace(held_out[place], round=round_) for place, round_ in enumerate(rounds[:4])]

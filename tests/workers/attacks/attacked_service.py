@@ -1,0 +1,81 @@
+"""What tests do with a service that attacks: a worker's attempt, and what it left."""
+
+import re
+from typing import Any
+
+from infrastructure.queue import Queue
+from models.repositories import EventRepository, LaterAttacksRepository, UnitRepository
+from tests.api.service import Api, spec
+from tests.attacks.doubles import ATTACK
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+
+ATTACKED = spec(attacks=[ATTACK], training={"rounds": 3})
+
+
+def work(api: Api, experiment_id: str) -> None:
+    """One attempt of a worker at the experiment's unit."""
+    run_unit(_context(api), api.stored(experiment_id).unit_id)
+
+
+def work_later(api: Api, later_id: str) -> dict[str, Any]:
+    """One attempt of a worker at attacks on an ended experiment; the request as it then is."""
+    with api.database.read() as session:
+        row = LaterAttacksRepository(session, api.project_id).get(later_id)
+    assert row is not None
+    run_unit(_context(api), row.unit_id)
+    return later_of(api, row.experiment_id, later_id)
+
+
+def give_back(api: Api, later_id: str) -> None:
+    """What the sweeper does once the lease of a lost worker has run out."""
+    with api.database.write() as session:
+        row = LaterAttacksRepository(session, api.project_id).get(later_id)
+        assert row is not None
+        units = UnitRepository(session)
+        unit = units.get(row.unit_id)
+        assert unit is not None
+        units.release(unit.id, unit.fence, count_attempt=True)
+
+
+def later_of(api: Api, experiment_id: str, later_id: str) -> dict[str, Any]:
+    """The request as its readers see it."""
+    answer = api.get(f"/v1/experiments/{experiment_id}/attacks/later/{later_id}")
+    assert answer.status_code == 200, answer.text
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+def ask(api: Api, experiment_id: str, *attacks: dict[str, Any], **options: Any) -> Any:
+    """The answer to a request for attacks on an ended experiment."""
+    body = {"attacks": list(attacks)}
+    return api.post(f"/v1/experiments/{experiment_id}/attacks", json=body, **options)
+
+
+def attack_later(api: Api, experiment_id: str, *attacks: dict[str, Any]) -> dict[str, Any]:
+    """The request once a worker has carried it out."""
+    answer = ask(api, experiment_id, *attacks)
+    assert answer.status_code == 202, answer.text
+    return work_later(api, answer.json()["id"])
+
+
+def report_of(api: Api, experiment_id: str) -> dict[str, Any]:
+    """The report that was signed."""
+    found: dict[str, Any] = api.get(f"/v1/experiments/{experiment_id}/report.json").json()
+    return found
+
+
+def text_of(answer: Any) -> str:
+    """What a page says."""
+    return " ".join(re.sub("<[^>]*>", " ", answer.text).split())
+
+
+def events_of(api: Api, experiment_id: str) -> list[str]:
+    """Its events about attacks, in order."""
+    with api.database.read() as session:
+        events = EventRepository(session).after(experiment_id)
+    return [one.type for one in events if one.type.startswith(("attack", "alarm"))]
+
+
+def _context(api: Api) -> WorkerContext:
+    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")

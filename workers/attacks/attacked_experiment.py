@@ -1,0 +1,142 @@
+"""An experiment that has ended, as attacks need it: repeated, or from what is stored of it."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from math import nan
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.attacks.attack import AttackedRun
+from fedaudit.attacks.repeated_run import NotRepeatedError, RecordedRun, repeat_run
+from fedaudit.ledger.chain import ledger_hash
+from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
+from fedaudit.reports.document.endings import known_ending
+from fedaudit.reports.later.later_statement import Basis
+from fedaudit.runs.held_out_groups import is_remembered
+from fedaudit.runs.run import Run, cell_ledger_context, new_run, training_subjects
+from fedaudit.training.base.cell import Cell, draws_in_secret
+from fedaudit.training.base.round_records import FinalResult
+from infrastructure.signing_keys import ROUNDING
+from infrastructure.storage import model_key
+from models.tables.experiments import Experiment
+from workers.context import WorkerContext
+from workers.database_sink import DatabaseSink
+from workers.resume import stored_ledger
+
+
+class NothingToAttackError(Exception):
+    """The run cannot be had again; why, as a word and as a sentence."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class AttackedExperiment:
+    """A stored experiment with its report, and the attacks on it in its cell's spec."""
+
+    context: WorkerContext
+    row: Experiment
+    report: dict[str, Any]
+    cell: Cell
+
+    @cached_property
+    def basis(self) -> Basis:
+        """What can be attacked: noise that nobody can draw again is attacked as it is stored."""
+        if not draws_in_secret(self.cell):
+            return "repeated"
+        if any(attack.needs_hypotheses for attack in self.cell.spec.attacks):
+            return "stored-model"
+        return "companions"
+
+    def attacked(self, progressed: Callable[[], None]) -> AttackedRun:
+        """The run at its end. `progressed` may raise. Raises NothingToAttackError."""
+        if self.basis == "repeated":
+            return self._repeated(progressed)
+        run = self._stored_run()
+        hypotheses = self._hypotheses() if self.basis == "stored-model" else np.zeros((0, 0), "f4")
+        return AttackedRun(run, self._stored_result(hypotheses), self.context.device)
+
+    def _repeated(self, progressed: Callable[[], None]) -> AttackedRun:
+        run = new_run(self.cell, experiment_id=self.row.id, started_at=datetime.now(UTC))
+        self._as_published(run)
+        try:
+            recorded = RecordedRun.of(self.report)
+            device = self.context.device
+            return repeat_run(run, recorded, device=device, progressed=progressed)
+        except NotRepeatedError as error:
+            by = self.report["provenance"].get("backend")
+            raise NothingToAttackError(
+                "not-repeated",
+                f"the run could not be repeated exactly: {error}. Figures agree to the last bit "
+                f"on one backend alone; the run was trained on {by}",
+            ) from None
+
+    def _stored_run(self) -> Run:
+        ledger_context = cell_ledger_context(self.cell)
+        with self.context.database.read() as session:
+            sink = DatabaseSink(session, self.row.id, self.row.project_id)
+            if ledger_hash(sink.hashed_rows()) != self.report["integrity"]["ledger_hash"]:
+                raise NothingToAttackError(
+                    "ledger-altered", "the stored ledger is not the one that the report names"
+                )
+            ledger = stored_ledger(
+                session,
+                self.row.id,
+                ledger_context=ledger_context,
+                training=training_subjects(self.cell, ledger_context),
+            )
+        started = self.row.started_at or self.row.created_at
+        run = Run(self.row.id, self.row.name, self.cell, ledger, started)
+        run.rounds_done = self.report["utility"]["rounds"]
+        self._as_published(run)
+        return run
+
+    def _as_published(self, run: Run) -> None:
+        """Of whom nothing was reported nothing is told now, and counts are rounded as they were."""
+        if is_remembered(self.cell):
+            withheld = self.row.withheld_attributes
+            # Null of a run before it was decided: then nothing is told of any group.
+            run.withheld = frozenset(self.row.attributes if withheld is None else withheld)
+        run.rounding_key = self.context.signing_key.derived_secret(ROUNDING)
+
+    def _hypotheses(self) -> NDArray[np.float32]:
+        key = model_key(self.row.project_id, self.row.id)
+        if not self.context.storage.holds(key):
+            raise NothingToAttackError(
+                "no-model",
+                "its noise cannot be drawn again, and its trained hypotheses are not stored",
+            )
+        with self.context.storage.local(key) as path:
+            data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != (self.report.get("model") or {}).get("sha256"):
+            raise NothingToAttackError(
+                "no-model", "the stored hypotheses are not those that the report names"
+            )
+        spec, shape = self.cell.spec, self.cell.shape
+        try:
+            return hypotheses_of(decode_tensors(data), shape, hypotheses=spec.training.hypotheses)
+        except ParameterFileError as error:
+            raise NothingToAttackError("no-model", f"the stored model {error}") from None
+
+    def _stored_result(self, hypotheses: NDArray[np.float32]) -> FinalResult:
+        """What attacks ask of the result of a run: its hypotheses, and how it ended."""
+        utility = self.report["utility"]
+        return FinalResult(
+            stopped_by=known_ending(utility["stopped_by"]) or "rounds",
+            rounds=utility["rounds"],
+            best_round=utility["best_round"],
+            hypotheses=hypotheses,
+            selection_loss=nan,
+            validation_loss=nan,
+            accuracy=None,
+            fairness={},
+            single_row_clients=0,
+            collapsed_rounds=0,
+        )
