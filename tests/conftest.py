@@ -70,7 +70,15 @@ def _rank(test: str) -> int:
 def _log_to_standard_error() -> None:
     """As a service does: standard output is for what commands answer."""
     structlog.reset_defaults()
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    *processors, _ = structlog.get_config()["processors"]
+    # The renderer of the defaults spends seconds of a processor on the tables of one traceback.
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=False, exception_formatter=structlog.dev.plain_traceback
+    )
+    structlog.configure(
+        processors=[*processors, renderer],
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
 
 
 _log_to_standard_error()

@@ -92,7 +92,7 @@ def test_a_spec_that_agrees(spec: dict[str, Any]) -> None:
             {"federation__validation_fraction": 0.02, "training__cohort": {"clients": 20}},
             {},
             "/federation/validation_fraction",
-            "needs 30 of each",
+            "needs 30 that train",
         ),
     ],
 )

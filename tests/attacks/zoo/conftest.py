@@ -1,9 +1,11 @@
-"""Nothing that a violation computed is remembered by the process."""
+"""What violations change is what runs, and nothing that they computed is remembered."""
 
 import sys
 from collections.abc import Iterator
 
 import pytest
+
+from fedaudit.native.library import fallback_only
 
 
 @pytest.fixture(autouse=True)
@@ -12,6 +14,14 @@ def _no_memory() -> Iterator[None]:
     forget()
     yield
     forget()
+
+
+@pytest.fixture(autouse=True)
+def _no_kernels() -> Iterator[None]:
+    """Code in Python is changed, which compiled kernels would stand in for; that both give the same
+    is tested elsewhere."""
+    with fallback_only():
+        yield
 
 
 def forget() -> None:

@@ -1,8 +1,14 @@
 """Every violation of the zoo is found, and the stage that broke is named."""
 
+from typing import Any
+
 import pytest
 
 from fedaudit.attacks.replay.replay import replay_cell
+from fedaudit.native import library
+from fedaudit.native.library import _loaded
+from fedaudit.privacy.noise import laplace
+from fedaudit.privacy.noise.compiled_laplace import compiled_release
 from tests.attacks.zoo.missed_violations import MISSED
 from tests.attacks.zoo.whole_zoo import ZOO, table
 from tests.house import ROOT
@@ -28,6 +34,20 @@ def test_what_is_said_to_be_missed_is_missed(name: str, monkeypatch: pytest.Monk
     cell = make()
     sabotage(monkeypatch)
     assert replay_cell(cell, rounds=ROUNDS).findings == ()
+
+
+def test_what_a_kernel_does_is_replayed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    if _loaded() is None:
+        pytest.skip("the kernels were not built here: there was no C compiler")
+
+    def halved(*arguments: Any, noise_scale: Any, **rest: Any) -> Any:
+        return compiled_release(*arguments, noise_scale=noise_scale / 2, **rest)
+
+    monkeypatch.setattr(library, "_enabled", True)
+    cell = ZOO["The scale of Laplace noise is halved"].cell()
+    assert replay_cell(cell, rounds=ROUNDS).findings == ()
+    monkeypatch.setattr(laplace, "compiled_release", halved)
+    assert replay_cell(cell, rounds=ROUNDS).broken == "noise"
 
 
 def test_the_documents_have_the_whole_zoo() -> None:
