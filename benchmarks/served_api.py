@@ -8,17 +8,18 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic, sleep
 
 import httpx
 import uvicorn
 
-import migrations
 from api.app import create_app
 from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import ApiKeyRepository, ProjectRepository
 
+_HERE = Path(__file__).parent.parent
 _START_SECONDS = 60.0
 
 
@@ -61,9 +62,14 @@ def http(url: str, key: str) -> httpx.Client:
 
 
 @contextmanager
-def served_apart(database_url: str, scopes: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    """The address of an API process on this server, a key, and the process."""
-    migrations.upgrade(database_url)
+def served_apart(
+    database_url: str, scopes: Sequence[str], *, sources: Path | None = None, tree: Path = _HERE
+) -> Iterator[tuple[str, str, int]]:
+    """The address of an API process on this server, a key, and the process.
+
+    `sources`: the folder of its sources; `tree`: of which commit the process is.
+    """
+    _migrate(database_url, tree)
     database = Database(database_url)
     key = make_key(database, "benchmark", scopes, name="benchmark")[1]
     database.dispose()
@@ -76,11 +82,13 @@ def served_apart(database_url: str, scopes: Sequence[str]) -> Iterator[tuple[str
             "FEDAUDIT_DATABASE_URL": database_url,
             "FEDAUDIT_BROKER_URL": f"filesystem://{folder}/queue",
             "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(tree),
         }
+        if sources is not None:
+            environment["FEDAUDIT_SOURCES_DIR"] = str(sources)
         command = [sys.executable, "-P", "-m", "api", "--port", str(port)]
-        process = subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        silent = subprocess.DEVNULL
+        process = subprocess.Popen(command, env=environment, cwd=tree, stdout=silent, stderr=silent)
         try:
             url = f"http://127.0.0.1:{port}"
             _await(url)
@@ -88,6 +96,13 @@ def served_apart(database_url: str, scopes: Sequence[str]) -> Iterator[tuple[str
         finally:
             process.terminate()
             process.wait(20)
+
+
+def _migrate(database_url: str, tree: Path) -> None:
+    """By the tree's own migrations, of which another one may have more."""
+    code = "import sys, migrations; migrations.upgrade(sys.argv[1])"
+    command = [sys.executable, "-P", "-c", code, database_url]
+    subprocess.run(command, check=True, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)})
 
 
 def _await(url: str) -> None:

@@ -183,8 +183,7 @@ def _accepted(
     response: Response,
 ) -> SubmittedSweepBody:
     # After the answer: a broker that is away must not keep the caller waiting.
-    for message in submitted.messages:
-        background.add_task(dispatch, resources, message)
+    background.add_task(dispatch, resources, *submitted.messages)
     response.headers["Location"] = f"/v1/sweeps/{submitted.sweep.id}"
     with resources.database.read() as session:
         return submitted_body(session, caller, submitted.sweep, submitted.warnings)

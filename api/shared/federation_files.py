@@ -84,14 +84,15 @@ class Uploads:
             return (folder or Path()).joinpath(path).resolve()
 
 
-def ready_federation(
-    session: Session, project_id: str, federation_id: str, *, lock: bool = False
-) -> Federation:
+def ready_federation(session: Session, project_id: str, federation_id: str) -> Federation:
     """A project's federation that can be trained on. Raises InvalidInputError at /federation/id."""
     federations = FederationRepository(session, project_id)
-    found = None
-    if is_id(federation_id):
-        found = federations.lock(federation_id) if lock else federations.get(federation_id)
+    return usable(federations.get(federation_id) if is_id(federation_id) else None)
+
+
+def usable(found: Federation | None) -> Federation:
+    """What a spec names by its id, if it can be trained on; None where the project has no such
+    one. Raises InvalidInputError."""
     if found is None:
         raise _unusable("is no federation of this project; list them with GET /v1/federations")
     match found.status:

@@ -25,13 +25,13 @@ def gathered_writes(session: Session) -> Iterator[None]:
 
     They cannot be read before. For rows of several owners, whose statements would be the same.
     """
-    gathered: dict[Executable, list[dict[str, Any]]] = {}
+    gathered: dict[tuple[Executable, tuple[str, ...]], list[dict[str, Any]]] = {}
     session.info[_GATHERED] = gathered
     try:
         yield
     finally:
         del session.info[_GATHERED]
-    for statement, rows in gathered.items():
+    for (statement, _), rows in gathered.items():
         session.execute(statement, rows)
 
 
@@ -56,7 +56,9 @@ class Repository:
         if gathered is None:
             self.session.execute(statement, list(rows))
         else:
-            gathered.setdefault(statement, []).extend(rows)
+            for row in rows:
+                # Rows of one statement have the same columns.
+                gathered.setdefault((statement, tuple(row)), []).append(row)
 
     def _insert_absent(self, table: type[Base], row: dict[str, Any]) -> bool:
         """Inserts unless the key exists; a concurrent insert of the key is waited for."""

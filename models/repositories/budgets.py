@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import assert_never
 
 import numpy as np
-from sqlalchemy import Double, case, func, literal, select, update
+from sqlalchemy import Double, bindparam, case, func, literal, select, update
 
 from models.epsilon_costs import Shortage
 from models.leakage_terms import LeakageTerms
+from models.repositories.base import table_of
 from models.repositories.contents.budget_rows import (
     HELD,
     SETTLED,
@@ -21,13 +22,20 @@ from models.repositories.contents.budget_rows import (
     is_reservation,
     key_of,
 )
+from models.repositories.contents.held_contents import held_contents
 from models.tables.federations import Federation
-from models.tables.reservations import FederationBudget, Reservation
+from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
 from models.values import Budget, BudgetFigure
 
 _LEAKAGE: BudgetFigure = "leakage"
 _LOG_RATIO: BudgetFigure = "log_ratio"
 _ADDED_UP = (_LEAKAGE, _LOG_RATIO)
+_BUDGET = table_of(FederationBudget)
+_ENLARGE = (
+    update(_BUDGET)
+    .where(*(_BUDGET.c[name] == bindparam(f"of_{name}") for name in BUDGET_KEY))
+    .values(reserved=_BUDGET.c.reserved + bindparam("more", type_=Double))
+)
 _UNBOUNDED = 1e300
 """What no total has room for: of rounds that nothing bounds."""
 
@@ -227,9 +235,13 @@ class BudgetRepository(BudgetRows):
         if self.shortage(federation_id, book=book, amount=amount, terms=terms, unit_key=unit_key):
             return False
         key = self._sum(federation_id, book, terms=terms, unit_key=unit_key)
-        self._enlarge(key, amount)
+        self._write(_ENLARGE, [_enlarged(key, amount)])
         values = {**key, "experiment_id": experiment_id, "amount": amount, "spent": 0.0, **values}
-        self._insert(Reservation, [{**values, "state": HELD}])
+        self._insert(Reservation, [{"step": None, **values, "state": HELD}])
+        row = self._known(key)
+        if row is not None:
+            row.reserved += amount
+            row.busy = True
         return True
 
     def _settle(self, reservation: Reservation, amount: float) -> None:
@@ -262,8 +274,8 @@ class BudgetRepository(BudgetRows):
         return True
 
     def _enlarge(self, key: dict[str, object], amount: float) -> None:
-        more = FederationBudget.reserved + literal(amount, Double)
-        self._execute(update(FederationBudget).where(is_budget(key)).values(reserved=more))
+        self.session.execute(_ENLARGE, _enlarged(key, amount))
+        held_contents(self.session).rows.clear()
 
     def _book_anew(self, key: dict[str, object], *, spend: float) -> None:
         """Adds to what is spent, and adds up anew what is reserved.
@@ -283,6 +295,7 @@ class BudgetRepository(BudgetRows):
             .where(is_budget(key))
             .values(reserved=left.scalar_subquery(), spent=FederationBudget.spent + spend)
         )
+        held_contents(self.session).rows.clear()
 
     def _book(self, key: dict[str, object], *, unreserve: float, spend: float) -> None:
         rest = FederationBudget.reserved - literal(unreserve, Double)
@@ -294,6 +307,12 @@ class BudgetRepository(BudgetRows):
                 reserved=case((rest < 0, 0.0), else_=rest), spent=FederationBudget.spent + spend
             )
         )
+        held_contents(self.session).rows.clear()
+
+
+def _enlarged(key: dict[str, object], amount: float) -> dict[str, object]:
+    """What `_ENLARGE` is given."""
+    return {"more": amount, **{f"of_{name}": value for name, value in key.items()}}
 
 
 def _spent(reservation: Reservation, *, leakage: float, releases: int) -> float:

@@ -13,14 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import select, update
 
+from models.arrays import BINARY_RESULTS
 from models.epsilon_costs import EpsilonCost, EpsilonRefusal, Shortage
-from models.repositories.contents.budget_pools import ROUNDING, Sharing
+from models.repositories.base import table_of
+from models.repositories.contents.budget_pools import ROUNDING
 from models.repositories.contents.budget_rows import (
     HELD,
     SETTLED,
     BudgetRows,
     is_reservation,
     of_figure,
+)
+from models.repositories.contents.held_contents import (
+    BOOKED_COLUMNS,
+    BookedEpsilon,
+    CountedEpsilons,
+    Counts,
+    agree,
+    held_contents,
 )
 from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.federations import Federation
@@ -31,7 +41,11 @@ Curve = NDArray[np.float64]
 Price = Callable[[Curve, float], float]
 """From a sum of curves and a delta to an epsilon."""
 
+_Booked = Reservation | BookedEpsilon
+
 _FIGURE: BudgetFigure = "epsilon"
+_RESERVED = table_of(Reservation).c
+_READ = select(*(_RESERVED[name] for name in BOOKED_COLUMNS)).where(_RESERVED.figure == _FIGURE)
 # An order without a bound. JSON has no infinity, and an order that is so large is never the best.
 _UNBOUNDED = 1e300
 _SERVER, _FINAL_MODEL = "server", "final_model"
@@ -50,7 +64,7 @@ class EpsilonBudgetRepository(BudgetRows):
         told apart otherwise; the largest one is shown: no theorem covers them together.
         """
         shown = replace(budget, spent=0.0, reserved=0.0, declared=0.0)
-        counted = self._counted(federation_id, budget)
+        counted = self._counted(federation_id, budget).rows
         ledgers = self._declared_ledgers(federation_id) if counted else frozenset()
         for whose in _groups(counted):
             mine = [one for one in counted if _is_about(one, whose)]
@@ -96,6 +110,7 @@ class EpsilonBudgetRepository(BudgetRows):
             refusal = self._refusal(federation_id, budget, costs, price)
             if refusal is not None:
                 return refusal
+        made = []
         for cost in costs:
             key = self._key(
                 federation_id,
@@ -106,18 +121,24 @@ class EpsilonBudgetRepository(BudgetRows):
                 observer=cost.observer,
                 unit_key=cost.unit_key,
             )
-            values = {
-                "experiment_id": experiment_id,
-                "amount": cost.epsilon,
-                "spent": 0.0,
-                "state": HELD,
-                "unit": cost.unit,
-                "curve": np.minimum(cost.curve, _UNBOUNDED),
-                "step": np.minimum(cost.step, _UNBOUNDED),
-                "planned": cost.compositions,
-                "compositions": 0,
-            }
-            self._insert(Reservation, [{**key, **values}])
+            booked = BookedEpsilon(
+                experiment_id=experiment_id,
+                federation_id=federation_id,
+                book=book,
+                adjacency=cost.adjacency,
+                observer=cost.observer,
+                unit_key=cost.unit_key,
+                unit=cost.unit,
+                curve=np.minimum(cost.curve, _UNBOUNDED),
+                step=np.minimum(cost.step, _UNBOUNDED),
+                compositions=0,
+            )
+            amounts = {"amount": cost.epsilon, "spent": 0.0, "planned": cost.compositions}
+            self._insert(Reservation, [{**key, **vars(booked), **amounts, "state": HELD}])
+            made.append(booked)
+            if (known := self._known(key)) is not None:
+                known.busy = True
+        held_contents(self.session).reserved(made)
         return None
 
     def draw(self, experiment_id: str, compositions: Mapping[str, int], *, price: Price) -> bool:
@@ -187,7 +208,7 @@ class EpsilonBudgetRepository(BudgetRows):
         )
 
     def _bounded(self, federation_id: str, book: str) -> list[Budget]:
-        budgets = self.budgets(federation_id)
+        budgets = self.budgets(federation_id, shown=False)
         return [one for one in of_figure(budgets, book, _FIGURE) if one.total is not None]
 
     def _like(self, federation_id: str, budget: Budget) -> list[Budget]:
@@ -205,7 +226,7 @@ class EpsilonBudgetRepository(BudgetRows):
         seen = _comparable(budget, costs)
         if isinstance(seen, str):
             return self._refused(federation_id, budget, seen, price)
-        if not _agree(budget.for_clients, seen.unit_key):
+        if not agree(budget.for_clients, seen.unit_key):
             # It is counted under the total that names its clients, or none's, where there is one.
             others = self._like(federation_id, budget)
             if any(one.for_clients in ("", seen.unit_key) for one in others):
@@ -215,14 +236,14 @@ class EpsilonBudgetRepository(BudgetRows):
         shortage = _other_units(counted, seen)
         if shortage is not None:
             return self._refused(federation_id, budget, shortage, price)
-        in_all = _priced([seen.curve, *map(_curve, counted)], budget, price)
-        if _fits(in_all, budget):
+        with_others = [seen.curve] if counted.curve is None else [seen.curve, counted.curve]
+        if _fits(_priced(with_others, budget, price), budget):
             return None
         return EpsilonRefusal(
             self.composed(federation_id, budget, price),
             "no-room",
             requested=_priced([seen.curve], budget, price),
-            composed_total=in_all,
+            composed_total=_priced([seen.curve, *map(_curve, counted.rows)], budget, price),
         )
 
     def _refused(
@@ -241,7 +262,7 @@ class EpsilonBudgetRepository(BudgetRows):
         for budget in self._bounded(mine.federation_id, mine.book):
             counted = [
                 one
-                for one in self._counted(mine.federation_id, budget)
+                for one in self._counted(mine.federation_id, budget).rows
                 if _is_about(one, (mine.unit or "", mine.unit_key))
             ]
             if any(_same(one, mine) for one in counted):
@@ -250,28 +271,30 @@ class EpsilonBudgetRepository(BudgetRows):
                     return False
         return True
 
-    def _counted(self, federation_id: str, budget: Budget) -> list[Reservation]:
+    def _counted(self, federation_id: str, budget: Budget) -> CountedEpsilons:
         """The reservations that a budget counts: one of each experiment that it can count, of every
         project whose spending counts."""
-        sharing = self._sharing(federation_id)
-        rows = [] if sharing is None else self._of_epsilon(sharing, budget, counts_for(budget))
-        rows = [one for one in rows if _agree(budget.for_clients, one.unit_key)]
-        # The observer that the budget names comes last, and so takes the other one's place.
-        rows.sort(key=lambda one: (one.experiment_id, -counts_for(budget).index(one.observer)))
-        return list({one.experiment_id: one for one in rows}.values())
+        sharing, held = self._sharing(federation_id), held_contents(self.session)
+        counts = Counts.of(sharing, budget, observers=counts_for(budget))
+        if not held.ids.issuperset(counts.federation_ids):
+            return CountedEpsilons(counts.chosen(self._of_epsilon(counts)))
+        if counts not in held.counted:
+            stored = {one.key: one for one in self._of_epsilon(counts)}
+            made = {one.key: one for one in held.made}
+            held.counted[counts] = CountedEpsilons(counts.chosen((made | stored).values()))
+        return held.counted[counts]
 
-    def _of_epsilon(
-        self, sharing: Sharing, budget: Budget, observers: Sequence[str]
-    ) -> list[Reservation]:
-        return self._all(
-            select(Reservation).where(
-                Reservation.federation_id.in_(sharing.ids),
-                Reservation.book == budget.book,
-                Reservation.figure == _FIGURE,
-                Reservation.adjacency == budget.adjacency,
-                Reservation.observer.in_(observers),
-            )
+    def _of_epsilon(self, counts: Counts) -> list[BookedEpsilon]:
+        rows = self.session.execute(
+            _READ.where(
+                _RESERVED.federation_id.in_(counts.federation_ids),
+                _RESERVED.book == counts.book,
+                _RESERVED.adjacency == counts.adjacency,
+                _RESERVED.observer.in_(counts.observers),
+            ),
+            execution_options=BINARY_RESULTS,
         )
+        return [BookedEpsilon(**row) for row in rows.mappings()]
 
     def _declared_ledgers(self, federation_id: str) -> frozenset[str]:
         """Those that draw on this content, of every project whose spending counts."""
@@ -282,6 +305,7 @@ class EpsilonBudgetRepository(BudgetRows):
 
     def _change(self, reservation: Reservation, **values: object) -> None:
         self._execute(update(Reservation).where(is_reservation(reservation)).values(values))
+        held_contents(self.session).counted.clear()
 
 
 def counts_report(observer: str | None) -> bool:
@@ -311,35 +335,28 @@ def _comparable(budget: Budget, costs: Sequence[EpsilonCost]) -> EpsilonCost | S
     return min(seen, key=lambda one: counts_for(budget).index(one.observer))
 
 
-def _other_units(counted: Sequence[Reservation], cost: EpsilonCost) -> Shortage | None:
+def _other_units(counted: CountedEpsilons, cost: EpsilonCost) -> Shortage | None:
     """Why a cost cannot be composed with what is counted, if it cannot."""
-    if any(one.unit != cost.unit for one in counted):
+    if any(unit != cost.unit for unit, _ in counted.kinds):
         return "other-unit"
-    whose = cost.unit, cost.unit_key
-    return None if all(_is_about(one, whose) for one in counted) else "other-clients"
+    alike = all(agree(unit_key, cost.unit_key) for _, unit_key in counted.kinds)
+    return None if alike else "other-clients"
 
 
-def _agree(one: str, other: str) -> bool:
-    """Whether two keys may be of the same clients: '' was not recorded, and counts with all."""
-    return one == other or "" in (one, other)
-
-
-def _is_about(reservation: Reservation, whose: tuple[str, str]) -> bool:
+def _is_about(reservation: _Booked, whose: tuple[str, str]) -> bool:
     """Whether it counts for a unit and its key."""
     unit, unit_key = whose
-    return reservation.unit == unit and _agree(reservation.unit_key, unit_key)
+    return reservation.unit == unit and agree(reservation.unit_key, unit_key)
 
 
-def _groups(counted: Sequence[Reservation]) -> list[tuple[str, str]]:
+def _groups(counted: Sequence[_Booked]) -> list[tuple[str, str]]:
     """The units and keys that are composed apart."""
     found = {(one.unit, one.unit_key) for one in counted if one.unit is not None}
     known = {unit for unit, unit_key in found if unit_key}
     return sorted((unit, key) for unit, key in found if key or unit not in known)
 
 
-def _amounts(
-    reservations: Sequence[Reservation], budget: Budget, price: Price
-) -> tuple[float, float]:
+def _amounts(reservations: Sequence[_Booked], budget: Budget, price: Price) -> tuple[float, float]:
     """What they have spent, and what they may spend beside it."""
     spent = _priced([_after(one, one.compositions or 0) for one in reservations], budget, price)
     in_all = _priced([_curve(one) for one in reservations], budget, price)
@@ -354,23 +371,23 @@ def _fits(in_all: float, budget: Budget) -> bool:
     return budget.total is None or in_all <= budget.total * (1.0 + ROUNDING)
 
 
-def _same(one: Reservation, other: Reservation) -> bool:
+def _same(one: _Booked, other: _Booked) -> bool:
     return (one.experiment_id, one.observer) == (other.experiment_id, other.observer)
 
 
-def _curve(reservation: Reservation) -> Curve:
+def _curve(reservation: _Booked) -> Curve:
     assert reservation.curve is not None
     return reservation.curve
 
 
-def _steps(reservation: Reservation, count: int) -> Curve:
+def _steps(reservation: _Booked, count: int) -> Curve:
     assert reservation.step is not None
     largest = _UNBOUNDED / max(count, 1)
     many: Curve = count * np.minimum(reservation.step, largest)
     return many
 
 
-def _after(reservation: Reservation, count: int) -> Curve:
+def _after(reservation: _Booked, count: int) -> Curve:
     """What so many compositions come to, which is no more than all that is booked."""
     return np.minimum(_curve(reservation), _steps(reservation, count))
 

@@ -31,8 +31,24 @@ class EventRepository(ExperimentPartRepository):
         ).scalar_one_or_none()
         if last is None:
             raise LookupError(f"experiment {experiment_id}: this project has no such experiment")
+        self._append(experiment_id, project_id, events, first=last - len(events) + 1)
+        return last
+
+    def begin(
+        self, experiment_id: str, project_id: str, event: tuple[str, Mapping[str, Any]]
+    ) -> None:
+        """The first event of an experiment that is being stored, as number 1."""
+        self._append(experiment_id, project_id, [event], first=1)
+
+    def _append(
+        self,
+        experiment_id: str,
+        project_id: str,
+        events: Sequence[tuple[str, Mapping[str, Any]]],
+        *,
+        first: int,
+    ) -> None:
         now = utc_now()
-        first = last - len(events) + 1
         self._insert(
             Event,
             [
@@ -47,7 +63,6 @@ class EventRepository(ExperimentPartRepository):
                 for sequence, (type_, data) in enumerate(events, start=first)
             ],
         )
-        return last
 
     def of_type(self, experiment_id: str, *types: str) -> list[Event]:
         """Its events of these types, in order."""

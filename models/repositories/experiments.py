@@ -36,29 +36,32 @@ ENDED = ("cancelled", "succeeded", "failed")
 class ExperimentRepository(ScopedRepository):
     """A project's experiments.
 
-    `start`, `request_cancel` and `conclude` append the event `status.changed` themselves; `add`
-    leaves the first one to its caller.
+    `start`, `request_cancel` and `conclude` append the event `status.changed` themselves.
     """
 
-    def add(self, new: NewExperiment) -> Experiment:
-        """Queues an experiment, with its tags."""
+    def add(self, new: NewExperiment, *, announced: bool = False) -> Experiment:
+        """Queues an experiment, with its tags; gives the row as it is stored.
+
+        `announced`: with its first event, `status.changed`.
+        """
         values = {name: getattr(new, name) for name in NewExperiment.__dataclass_fields__}
         tags = dict.fromkeys(values.pop("tags"))
         values["spec"] = dict(new.spec)
         values["attributes"] = {name: list(groups) for name, groups in new.attributes.items()}
-        experiment = Experiment(
-            **values,
-            project_id=self.project_id,
-            status="queued",
-            rounds_done=0,
-            event_sequence=0,
-            created_at=utc_now(),
-        )
-        self.session.add(experiment)
-        self.session.flush()
+        values |= {
+            "project_id": self.project_id,
+            "status": "queued",
+            "rounds_done": 0,
+            "event_sequence": int(announced),
+            "created_at": utc_now(),
+        }
+        self._insert(Experiment, [values])
         owner = {"experiment_id": new.id, "project_id": self.project_id}
         self._insert(ExperimentTag, [{**owner, "tag": tag} for tag in tags])
-        return experiment
+        if announced:
+            queued = {"status": "queued", "status_reason": None}
+            EventRepository(self.session).begin(new.id, self.project_id, ("status.changed", queued))
+        return Experiment(**values)
 
     def get(self, id: str) -> Experiment | None:  # noqa: A002
         """The experiment as it is now; None where the project has no such one."""
@@ -93,15 +96,14 @@ class ExperimentRepository(ScopedRepository):
         """The tags of several experiments, sorted; one query for a whole page."""
         tags: dict[str, Any] = {id_: [] for id_ in ids}
         rows = self.session.execute(
-            select(ExperimentTag.experiment_id, ExperimentTag.tag)
-            .where(
+            select(ExperimentTag.experiment_id, ExperimentTag.tag).where(
                 ExperimentTag.project_id == self.project_id, ExperimentTag.experiment_id.in_(ids)
             )
-            .order_by(ExperimentTag.experiment_id, ExperimentTag.tag)
         )
         for experiment_id, tag in rows:
             tags[experiment_id].append(tag)
-        return tags
+        # By code points, whatever the database's collation is.
+        return {id_: sorted(found) for id_, found in tags.items()}
 
     def start(self, id: str) -> bool:  # noqa: A002
         """queued -> running; False where it is not queued. A run taken up again keeps its start."""

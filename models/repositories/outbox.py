@@ -7,8 +7,10 @@ from sqlalchemy import select, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
-from models.repositories.base import Repository
+from models.repositories.base import Repository, table_of
 from models.tables.outbox import OutboxMessage
+
+_DUE = table_of(OutboxMessage).insert().values(available_at=seconds_from_now())
 
 
 class OutboxRepository(Repository):
@@ -16,19 +18,17 @@ class OutboxRepository(Repository):
 
     def add(self, project_id: str, topic: str, payload: Mapping[str, Any]) -> str:
         """Writes a message, to be sent from now on; returns its id."""
-        message = OutboxMessage(
-            id=new_id(),
-            project_id=project_id,
-            topic=topic,
-            payload=dict(payload),
-            attempts=0,
-            available_at=seconds_from_now(),
-            created_at=utc_now(),
-            published_at=None,
-        )
-        self.session.add(message)
-        self.session.flush()
-        return message.id
+        id_ = new_id()
+        message = {
+            "id": id_,
+            "project_id": project_id,
+            "topic": topic,
+            "payload": dict(payload),
+            "attempts": 0,
+            "created_at": utc_now(),
+        }
+        self._write(_DUE, [message])
+        return id_
 
     def pending(self, limit: int = 100) -> list[OutboxMessage]:
         """Messages due, oldest first, locked for this (write) transaction.

@@ -17,10 +17,11 @@ class SubjectSetRepository(Repository):
         """The id of the set with these names in this order, stored if it is new."""
         text = to_json(list(names))
         set_id = hashlib.sha256(text.encode()).hexdigest()
-        known = select(SubjectSet).where(SubjectSet.id == set_id).with_for_update(key_share=True)
-        while not self._insert_absent(SubjectSet, {"id": set_id, "names": list(names)}):
-            # Locked, so that no erasure removes it before this transaction refers to it.
-            if self._one(known) is not None:
+        # Locked, so that no erasure removes it before this transaction refers to it.
+        known = select(SubjectSet.id).where(SubjectSet.id == set_id)
+        known = known.with_for_update(key_share=True)
+        while self.session.scalar(known) is None:
+            if self._insert_absent(SubjectSet, {"id": set_id, "names": list(names)}):
                 break
         return set_id
 

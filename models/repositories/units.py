@@ -12,11 +12,12 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select, tru
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
-from models.repositories.base import Repository
+from models.repositories.base import Repository, table_of
 from models.tables.units import Unit
 from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind
 
 _MAX_BACKOFF_SECONDS = 300.0
+_WAITING = table_of(Unit).insert().values(available_at=seconds_from_now())
 
 
 class UnitRepository(Repository):
@@ -32,30 +33,28 @@ class UnitRepository(Repository):
         traceparent: str | None = None,
         stack: StackPlace | None = None,
     ) -> Unit:
-        """A waiting `run` or `profile` for `auto`, `cpu` or `cuda`, to be claimed from now on.
+        """A waiting `run` or `profile` for `auto`, `cpu` or `cuda`, to be claimed from now on; read
+        it again for the database's times.
 
         `traceparent`: of the request that makes it. `stack`: which others it can be run with; None
         where it has nothing to gain from others.
         """
-        unit = Unit(
-            id=new_id(),
-            project_id=project_id,
-            kind=kind,
-            state="waiting",
-            device=device,
-            fence=0,
-            attempts=0,
-            max_attempts=max_attempts,
-            available_at=seconds_from_now(),
-            created_at=utc_now(),
-            traceparent=traceparent,
-            stack_key=None if stack is None else stack.key,
-            stack_size=1 if stack is None else stack.size,
-        )
-        self.session.add(unit)
-        self.session.flush()
-        self.session.refresh(unit)
-        return unit
+        values: dict[str, Any] = {
+            "id": new_id(),
+            "project_id": project_id,
+            "kind": kind,
+            "state": "waiting",
+            "device": device,
+            "fence": 0,
+            "attempts": 0,
+            "max_attempts": max_attempts,
+            "created_at": utc_now(),
+            "traceparent": traceparent,
+            "stack_key": None if stack is None else stack.key,
+            "stack_size": 1 if stack is None else stack.size,
+        }
+        self._write(_WAITING, [values])
+        return Unit(**values)
 
     def get(self, unit_id: str) -> Unit | None:
         """The unit as it is now."""

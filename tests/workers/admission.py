@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from api.services.base.dispatch import queue_unit
-from api.services.experiments.admission import admit_to_unit, store_federation
+from api.services.experiments.admission import store_federation
+from api.services.experiments.admitting import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import OpenUpload
 from fedaudit.runs.experiment_plan import ExperimentPlan, plan_experiment
@@ -93,17 +94,12 @@ def submit(
             session, project_id, kind="run", device=device, max_attempts=max_attempts
         )
         for position, planned in enumerate(plans):
-            federation_id = store_federation(session, project_id, planned)
+            federation_id = store_federation(session, project_id, planned, across="service")
             if budget is not None:
                 _set_budget(session, project_id, federation_id, planned, total=budget)
-            admit_to_unit(
-                session,
-                project_id,
-                planned,
-                unit_id=unit_message.unit_id,
-                unit_position=position,
-                experiment_id=ids[position],
-            )
+            with admitting(session, project_id, max_attempts=max_attempts) as one:
+                place = {"experiment_id": ids[position], "unit_position": position}
+                one.admit(planned, unit_message, **place)
         return Submitted(project_id, unit_message.unit_id, ids, federation_id)
 
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import func, select
 
 import workers.run_loop
-from api.services.experiments.admission import admit
+from api.services.experiments.admitting import admitting
 from fedaudit.federations.load import load_federation
 from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.runs.experiment_plan import plan_experiment
@@ -32,15 +32,9 @@ def queued(database: Database, *specs: Mapping[str, Any], max_attempts: int = 3)
         planned = plan_experiment(spec, load_federation(spec, sources_dir=None))
         ids.append(new_id())
         with database.write() as session:
-            admit(
-                session,
-                ProjectRepository(session).get_or_create("tests").id,
-                planned,
-                experiment_id=ids[-1],
-                max_attempts=max_attempts,
-                across="service",
-                low_share=0.1,
-            )
+            project_id = ProjectRepository(session).get_or_create("tests").id
+            with admitting(session, project_id, max_attempts=max_attempts) as one:
+                one.admit(planned, one.queue(planned), experiment_id=ids[-1])
     return ids
 
 

@@ -1,5 +1,6 @@
 """Dispatching units: a unit and its message are stored in one transaction, then published."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -45,20 +46,33 @@ def queue_unit(
         traceparent=current_traceparent(),
         stack=stack,
     )
-    payload = {"unit_id": unit.id, "device": unit.device}
+    payload = {"unit_id": unit.id, "device": device}
     message_id = OutboxRepository(session).add(project_id, UNIT_TOPIC, payload)
-    return UnitMessage(unit.id, unit.device, message_id)
+    return UnitMessage(unit.id, device, message_id)
 
 
-def dispatch(resources: Resources, unit_message: UnitMessage) -> None:
-    """Publish the message. If the queue is unavailable, the sweeper does so later from the
-    outbox."""
+def dispatch(resources: Resources, *unit_messages: UnitMessage) -> None:
+    """Publish the messages. Those for which the queue is unavailable are published later by the
+    sweeper, from the outbox."""
+    published = list(_published(resources, unit_messages))
+    if not published:
+        return
+    try:
+        with resources.database.write() as session:
+            OutboxRepository(session).mark_published([one.message_id for one in published])
+            UnitRepository(session).mark_published([one.unit_id for one in published])
+    except SQLAlchemyError as error:
+        log.warning("left to the sweeper", units=len(published), error=type(error).__name__)
+
+
+def _published(resources: Resources, unit_messages: Sequence[UnitMessage]) -> Iterator[UnitMessage]:
+    """Those that the queue took: none after the first that it did not."""
     from infrastructure.queue import QueueUnavailableError
 
-    try:
-        resources.queue.publish_unit(unit_message.unit_id, unit_message.device)
-        with resources.database.write() as session:
-            OutboxRepository(session).mark_published([unit_message.message_id])
-            UnitRepository(session).mark_published([unit_message.unit_id])
-    except (QueueUnavailableError, SQLAlchemyError) as error:
-        log.warning("left to the sweeper", unit_id=unit_message.unit_id, error=type(error).__name__)
+    for one in unit_messages:
+        try:
+            resources.queue.publish_unit(one.unit_id, one.device)
+        except QueueUnavailableError as error:
+            log.warning("left to the sweeper", unit_id=one.unit_id, error=type(error).__name__)
+            return
+        yield one

@@ -30,7 +30,8 @@ def reserve_report(
     if held_out is None:
         if totals:
             # Exact or rounded figures: nothing bounds what they reveal.
-            raise without_fairness_noise(totals[0], federation_id)
+            composed = epsilons.composed(federation_id, totals[0], composed_epsilon)
+            raise without_fairness_noise(composed, federation_id)
         return
     release = held_out.release
     refusal = epsilons.reserve(

@@ -1,6 +1,7 @@
 """Reserve the worst case of an experiment on the budgets of its data, or refuse it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import assert_never
 
 from sqlalchemy.orm import Session
@@ -50,11 +51,11 @@ def reserve(
     """
     federations = FederationRepository(session, project_id, across=across)
     epsilons = EpsilonBudgetRepository(session, project_id, across=across)
-    federations.lock(federation_id)
+    federations.hold(federation_id)
     book = planned.spec.privacy.noise
     bounded = [
-        _composed(epsilons, federation_id, one)
-        for one in federations.budgets(federation_id)
+        one
+        for one in federations.budgets(federation_id, shown=False)
         if one.book == book and one.total is not None
     ]
     reserve_report(
@@ -70,7 +71,7 @@ def reserve(
             if totals:
                 # Nothing bounds what an update without noise reveals, so no budget can have room
                 # for one.
-                raise unbounded(totals[0], federation_id)
+                raise unbounded(_composed(epsilons, federation_id, totals[0]), federation_id)
         case "epsilon":
             _reserve_epsilon(
                 epsilons,
@@ -80,7 +81,10 @@ def reserve(
                 totals,
             )
         case "leakage":
-            _reserve_leakage(federations, federation_id, experiment_id, planned, totals)
+            composed = partial(_composed, epsilons, federation_id)
+            _reserve_leakage(
+                federations, federation_id, experiment_id, planned, totals, composed=composed
+            )
         case other:
             assert_never(other)
 
@@ -126,6 +130,8 @@ def _reserve_leakage(
     experiment_id: str,
     planned: ExperimentPlan,
     totals: Sequence[Budget],
+    *,
+    composed: Callable[[Budget], Budget],
 ) -> None:
     """Leakage under its radius and clip; and, where there is one, the theorem's own sum."""
     inputs, projection = planned.ledger_context.inputs, planned.projection
@@ -139,7 +145,7 @@ def _reserve_leakage(
     for budget in totals:
         match budget.figure:
             case "epsilon":
-                raise unlike(budget, federation_id, "leakage", totals=totals)
+                raise unlike(composed(budget), federation_id, "leakage", totals=totals)
             case "log_ratio":
                 if isinstance(of_one_release, str):
                     raise without_theorem(budget, federation_id, of_one_release)

@@ -1,6 +1,5 @@
 """Submit an experiment once, however often the request is repeated."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,8 @@ from api.http.problems import ProblemError
 from api.services.base.dispatch import UnitMessage
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
-from api.services.experiments.admission import admit, plan
+from api.services.experiments.admission import plan
+from api.services.experiments.admitting import admitting_for
 from api.services.experiments.inherited_spec import parse_inherited
 from api.services.experiments.repeated_admission import admit_repeated, plan_others
 from api.services.federations.simulated_noise import warnings_of
@@ -100,7 +100,7 @@ def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitte
         ExperimentRepository(session, caller.project_id).request_cancel(
             row.id, price=leakage, cancelled_by=caller.actor
         )
-        cancelled = _submitted(resources, session, caller, row.id, None)
+        cancelled = _submitted(resources, session, caller, row.id)
         AuditLogRepository(session, caller.project_id).enter(
             "experiment.cancelled", row.id, by=caller.actor
         )
@@ -116,7 +116,7 @@ def _earlier(
         found = idempotency.lookup(session, caller)
         if found is None:
             return None
-        return _submitted(resources, session, caller, str(found.resource_id), None)
+        return _submitted(resources, session, caller, str(found.resource_id))
 
 
 def _queue(
@@ -134,18 +134,24 @@ def _queue(
             # The same request came twice at once, and the other one was first.
             found = idempotency.lookup(session, caller)
             if found is not None:
-                return _submitted(resources, session, caller, str(found.resource_id), None)
-        unit_message = _admit(
-            resources,
-            session,
-            caller,
-            planned,
-            others,
-            experiment_id=experiment_id,
-            retry_of=retry_of,
-        )
-        submitted = _submitted(resources, session, caller, experiment_id, unit_message)
-        queued = submitted.experiment
+                return _submitted(resources, session, caller, str(found.resource_id))
+        with admitting_for(resources, session, caller) as admitting:
+            if others:
+                unit_message, queued = admit_repeated(
+                    admitting,
+                    planned,
+                    others,
+                    experiment_id=experiment_id,
+                    by=caller.actor,
+                    retry_of=retry_of,
+                )
+            else:
+                unit_message = admitting.queue(planned)
+                queued = admitting.admit(
+                    planned, unit_message, experiment_id=experiment_id, retry_of=retry_of
+                )
+        warnings = _warnings_of(resources, session, caller, queued)
+        submitted = Submitted(queued, sorted(set(planned.spec.tags)), unit_message, warnings)
         AuditLogRepository(session, caller.project_id).enter(
             "experiment.submitted" if retry_of is None else "experiment.retried",
             experiment_id,
@@ -160,56 +166,26 @@ def _queue(
     return submitted
 
 
-def _admit(
-    resources: Resources,
-    session: Session,
-    caller: Caller,
-    planned: ExperimentPlan,
-    others: Sequence[ExperimentPlan],
-    *,
-    experiment_id: str,
-    retry_of: str | None,
-) -> UnitMessage:
-    if others:
-        return admit_repeated(
-            resources,
-            session,
-            caller,
-            planned,
-            others,
-            experiment_id=experiment_id,
-            retry_of=retry_of,
-        )
-    return admit(
-        session,
-        caller.project_id,
-        planned,
-        experiment_id=experiment_id,
-        max_attempts=resources.settings.max_attempts,
-        across=resources.settings.budgets_across,
-        low_share=resources.settings.webhooks_low_budget_share,
-        retry_of=retry_of,
-        created_by=caller.actor,
-    )
-
-
 def _submitted(
-    resources: Resources,
-    session: Session,
-    caller: Caller,
-    experiment_id: str,
-    unit_message: UnitMessage | None,
+    resources: Resources, session: Session, caller: Caller, experiment_id: str
 ) -> Submitted:
+    """An experiment that was submitted before, as it is now."""
     experiments = ExperimentRepository(session, caller.project_id)
     experiment = experiments.get(experiment_id)
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
-    warnings = warnings_of(
+    warnings = _warnings_of(resources, session, caller, experiment)
+    tags = list(experiments.tags([experiment_id])[experiment_id])
+    return Submitted(experiment, tags, None, warnings)
+
+
+def _warnings_of(
+    resources: Resources, session: Session, caller: Caller, experiment: Experiment
+) -> list[str]:
+    return warnings_of(
         session,
         caller.project_id,
         experiment.federation_id,
         noise=experiment.noise,
         across=resources.settings.budgets_across,
     )
-    tags = list(experiments.tags([experiment_id])[experiment_id])
-    return Submitted(experiment, tags, unit_message, warnings)

@@ -109,12 +109,13 @@ def refuse_departures(
     InvalidInputError where the spec departs from either.
     """
     federations = FederationRepository(session, project_id, across=across)
-    found = federations.lock(federation_id)
+    found = federations.hold(federation_id)
     if found is None:
         raise LookupError(f"federation {federation_id}: this project has no such federation")
-    owners = federations.of_owner(found.fingerprint)
+    is_owner = federations.is_owner(federation_id)
+    owners = None if is_owner else federations.of_owner(found.fingerprint)
     for row in (found, owners):
-        if row is not None:
+        if row is not None and row.disclosure is not None:
             _refuse(spec_faults(policy_of(row), spec, registration=_registration_of(row)))
     # A report says what the owner had set, not what a guest set for itself.
     return policy_of(found if owners is None else owners)

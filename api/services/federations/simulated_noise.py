@@ -58,7 +58,7 @@ def refuse_what_is_not_secret(
     its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
     publishes what no noise protects; in the caller's write transaction."""
     federations = FederationRepository(session, project_id, across=across)
-    federations.lock(federation_id)
+    federations.hold(federation_id)
     if not federations.forbids_simulation(federation_id):
         return
     noise: Noise = planned.spec.privacy.noise
@@ -106,7 +106,8 @@ def warnings_of(
     session: Session, project_id: str, federation_id: str, *, noise: str, across: BudgetsAcross
 ) -> list[str]:
     """What a caller must know of a run on this federation that is admitted all the same."""
-    budgets = FederationRepository(session, project_id, across=across).budgets(federation_id)
+    federations = FederationRepository(session, project_id, across=across)
+    budgets = federations.budgets(federation_id, shown=False)
     alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
     if noise == "simulation" and any(_bounds_release(one) for one in budgets):
         return [_PAST_RELEASE_BUDGETS, *alike]

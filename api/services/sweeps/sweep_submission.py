@@ -12,7 +12,8 @@ from api.http.problems import ProblemError, not_found
 from api.schemas.sweeps import SweepValidationBody
 from api.services.base.dispatch import UnitMessage
 from api.services.base.idempotency import IdempotentRequest
-from api.services.experiments.admission import RolledBack, admit, plan
+from api.services.experiments.admission import RolledBack, plan
+from api.services.experiments.admitting import admitting_for
 from api.services.experiments.inherited_spec import parse_inherited
 from api.services.federations.simulated_noise import warnings_of
 from api.services.quotas.project_quotas import refuse_over_running
@@ -35,7 +36,6 @@ from models.repositories import (
     SweepRepository,
 )
 from models.repositories.experiments import ENDED
-from models.repositories.sweeps.sweeps import CellRow
 from models.tables.sweeps.sweeps import Sweep
 
 log = structlog.get_logger()
@@ -137,14 +137,18 @@ def try_sweep(resources: Resources, caller: Caller, value: Any) -> SweepValidati
 def _store(
     resources: Resources, session: Session, caller: Caller, sweep_id: str, planned: PlannedSweep
 ) -> SubmittedSweep:
-    ids, messages, warnings = [], [], dict[str, None]()
-    for position, (_, one) in enumerate(planned.cells):
-        ids.append(new_id())
-        messages.append(_admit(resources, session, caller, one, ids[-1], of=(position, planned)))
-    experiments = ExperimentRepository(session, caller.project_id)
-    drawn_on = {
-        (row.federation_id, row.noise) for id_ in ids if (row := experiments.get(id_)) is not None
-    }
+    ids, messages, drawn_on = [], [], set[tuple[str, str]]()
+    with admitting_for(resources, session, caller) as admitting:
+        for position, (_, one) in enumerate(planned.cells):
+            ids.append(new_id())
+            message = admitting.queue(one)
+            try:
+                queued = admitting.admit(one, message, experiment_id=ids[-1])
+            except ProblemError as error:
+                raise _refused(error, position, len(planned.cells)) from None
+            messages.append(message)
+            drawn_on.add((queued.federation_id, queued.noise))
+    warnings = dict[str, None]()
     for federation_id, noise in sorted(drawn_on):
         found = warnings_of(
             session,
@@ -167,35 +171,6 @@ def _store(
     )
     refuse_over_running(session, caller.project_id, resources.settings)
     return SubmittedSweep(sweep, messages, list(warnings))
-
-
-def _admit(
-    resources: Resources,
-    session: Session,
-    caller: Caller,
-    planned: ExperimentPlan,
-    experiment_id: str,
-    *,
-    of: tuple[int, PlannedSweep] | None = None,
-    retry_of: str | None = None,
-) -> UnitMessage:
-    try:
-        return admit(
-            session,
-            caller.project_id,
-            planned,
-            experiment_id=experiment_id,
-            max_attempts=resources.settings.max_attempts,
-            across=resources.settings.budgets_across,
-            low_share=resources.settings.webhooks_low_budget_share,
-            retry_of=retry_of,
-            created_by=caller.actor,
-        )
-    except ProblemError as error:
-        if of is None:
-            raise
-        position, sweep = of
-        raise _refused(error, position, len(sweep.cells)) from None
 
 
 def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
@@ -271,11 +246,19 @@ def retry_sweep(
             return SubmittedSweep(sweep)
         # Once more: a report may have been signed while the cells were planned.
         _refuse_after_a_pass(session, caller, sweep)
-        messages = [
-            message
-            for cell, planned in zip(again, plans, strict=True)
-            if (message := _again(resources, session, caller, cell, planned))
-        ]
+        sweeps, messages = SweepRepository(session, caller.project_id), []
+        left = sweeps.leave(sweep.id, [cell.experiment.id for cell in again])
+        if not left:
+            raise ProblemError(
+                409, "conflict", "another request has tried the cells again just now"
+            )
+        with admitting_for(resources, session, caller) as admitting:
+            for cell, planned in zip(again, plans, strict=True):
+                if (former := cell.experiment.id) in left:
+                    messages.append(admitting.queue(planned))
+                    id_ = new_id()
+                    admitting.admit(planned, messages[-1], experiment_id=id_, retry_of=former)
+                    sweeps.enter(sweep.id, cell, again=id_)
         AuditLogRepository(session, caller.project_id).enter(
             "sweep.retried", sweep.id, by=caller.actor, cells=len(messages)
         )
@@ -306,21 +289,3 @@ def _cells_that_passed_on_the_sweep(session: Session, caller: Caller, sweep: Swe
         if any(one["figure"].startswith("sweep_") and one["outcome"] == "pass" for one in gates):
             found.append(cell.position)
     return found
-
-
-def _again(
-    resources: Resources,
-    session: Session,
-    caller: Caller,
-    cell: CellRow,
-    planned: ExperimentPlan,
-) -> UnitMessage | None:
-    """None where another request was first."""
-    sweeps, id_ = SweepRepository(session, caller.project_id), new_id()
-    known = sweeps.cell_of(cell.experiment.id)
-    if known is None or not known[1].newest:
-        return None
-    message = _admit(resources, session, caller, planned, id_, retry_of=cell.experiment.id)
-    if not sweeps.try_again(cell.experiment.id, again=id_):
-        raise ProblemError(409, "conflict", "another request tries the cells again just now")
-    return message

@@ -10,9 +10,11 @@ from models.audit_actions import AuditAction, AuditOrigin
 from models.audit_chain import first_link, next_link
 from models.clock import utc_now
 from models.person import Actor
-from models.repositories.base import Repository, ScopedRepository
+from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.audit_log.audit_entries import AuditEntry, AuditHead
 from models.values import Cursor, Page
+
+_COLUMNS = tuple(column.name for column in table_of(AuditEntry).columns)
 
 
 class AuditLogRepository(ScopedRepository):
@@ -47,8 +49,7 @@ class AuditLogRepository(ScopedRepository):
             link="",
         )
         entry.link = next_link(head.link, entry.content())
-        self.session.add(entry)
-        self.session.flush()
+        self._insert(AuditEntry, [{name: getattr(entry, name) for name in _COLUMNS}])
         mine = AuditHead.project_id == self.project_id
         end = {"entries": entry.number, "link": entry.link}
         self._execute(update(AuditHead).where(mine).values(end))
@@ -101,6 +102,9 @@ class AuditLogRepository(ScopedRepository):
 
     def _head(self) -> AuditHead:
         """The end of the log, locked until this transaction ends."""
+        mine = self._select(AuditHead).with_for_update()
+        if (known := self._one(mine)) is not None:
+            return known
         empty = {
             "project_id": self.project_id,
             "entries": 0,
@@ -110,7 +114,7 @@ class AuditLogRepository(ScopedRepository):
             "signed_at": None,
         }
         self._insert_absent(AuditHead, empty)
-        found = self._one(self._select(AuditHead).with_for_update())
+        found = self._one(mine)
         if found is None:
             raise LookupError(f"project {self.project_id} has no audit log")
         return found

@@ -10,7 +10,6 @@ from functools import cached_property
 
 from models.epsilon_costs import Shortage
 from models.leakage_terms import LeakageTerms
-from models.tables.reservations import FederationBudget
 from models.values import Budget, BudgetFigure, BudgetsAcross
 
 # A total such as 1.2 must have room for three times 0.4, whose sum in floating point lies above.
@@ -30,6 +29,8 @@ class Sharing:
     ids: tuple[str, ...]
     """Of every project that has the content, the own one included."""
     across: BudgetsAcross
+    forbids_simulation: bool = False
+    """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
 
     @property
     def is_owner(self) -> bool:
@@ -52,11 +53,34 @@ class Amounts:
         return self.reserved + self.spent
 
 
+@dataclass
+class BookedBudget:
+    """A row of the budgets, as it was read and with what was reserved since."""
+
+    federation_id: str
+    book: str
+    figure: BudgetFigure
+    delta: float
+    adjacency: str
+    observer: str
+    unit_key: str
+    total: float | None
+    reserved: float
+    spent: float
+    busy: bool
+    """Whether there are reservations."""
+
+    @property
+    def pool(self) -> tuple[object, ...]:
+        """What those have in common that count together, whosever clients they are about."""
+        return (self.book, self.figure, self.delta, self.adjacency, self.observer)
+
+
 @dataclass(frozen=True)
 class Pool:
     """The rows of one book, figure, delta, adjacency and observer, of all that share."""
 
-    rows: Sequence[FederationBudget]
+    rows: Sequence[BookedBudget]
     sharing: Sharing
 
     @cached_property
@@ -117,12 +141,12 @@ class Pool:
             others_spent=amounts.others_spent,
         )
 
-    def budgets(self, busy: set[str]) -> list[Budget]:
+    def budgets(self) -> list[Budget]:
         """Each that somebody has spent from or this project has set, and those that hold for it.
 
-        `busy`: the keys of clients for whom there are reservations. A total that names no clients
-        stands for the rows without one.
+        A total that names no clients stands for the rows without one.
         """
+        busy = {row.unit_key for row in self.rows if row.busy}
         own = {row.unit_key for row in self.rows if row.federation_id == self.sharing.own_id}
         if _UNNAMED in self.totals:
             return [self.budget(key) for key in sorted({_UNNAMED, *self.totals})]

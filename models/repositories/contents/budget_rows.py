@@ -8,16 +8,17 @@ owner and none can raise what the owner has set. Whoever reserves locks the cont
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from sqlalchemy import ColumnElement, and_, case, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from models.leakage_terms import LeakageTerms
 from models.repositories.base import ScopedRepository
-from models.repositories.contents.budget_pools import Pool, Sharing
+from models.repositories.contents.budget_pools import BookedBudget, Pool, Sharing
+from models.repositories.contents.held_contents import held_contents
 from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.federations import Content, Federation
 from models.tables.reservations import BUDGET_KEY, FederationBudget, Reservation
@@ -26,28 +27,29 @@ from models.values import Budget, BudgetFigure, BudgetsAcross
 HELD, SETTLED = "held", "settled"
 _LEAKAGE: BudgetFigure = "leakage"
 POOL = ("book", "figure", "delta", "adjacency", "observer")
+_BUDGET = FederationBudget.__table__.c
+_ROWS = select(
+    *(_BUDGET[name] for name in (*BUDGET_KEY, "total", "reserved", "spent")),
+    exists().where(*(Reservation.__table__.c[name] == _BUDGET[name] for name in BUDGET_KEY)),
+)
 
 
-class Spending:
-    """By pool, the keys of the clients for whom there are reservations, and how much of what was
-    spent by them trainers elsewhere declare (of sums; an epsilon is composed)."""
+class DeclaredSpending:
+    """How much of what was spent trainers elsewhere declare, by pool and the clients' key; of sums,
+    since an epsilon is composed."""
 
     def __init__(self) -> None:
-        self._declared: defaultdict[tuple[object, ...], defaultdict[str, float]] = defaultdict(
+        self._amounts: defaultdict[tuple[object, ...], defaultdict[str, float]] = defaultdict(
             lambda: defaultdict(float)
         )
 
-    def add(self, pool: tuple[object, ...], unit_key: str, *, declared: float) -> None:
+    def add(self, pool: tuple[object, ...], unit_key: str, amount: float) -> None:
         """A reservation, or several of one pool and key."""
-        self._declared[pool][unit_key] += declared
+        self._amounts[pool][unit_key] += amount
 
-    def keys(self, pool: tuple[object, ...]) -> set[str]:
-        """For whom there are any."""
-        return set(self._declared[pool])
-
-    def declared(self, pool: tuple[object, ...], unit_key: str | None) -> float:
+    def of(self, pool: tuple[object, ...], unit_key: str | None) -> float:
         """What counts for the clients of a key: theirs, and nobody's in particular."""
-        mine = self._declared[pool].items()
+        mine = self._amounts[pool].items()
         return sum(amount for key, amount in mine if key in (unit_key or "", ""))
 
 
@@ -61,8 +63,10 @@ class BudgetRows(ScopedRepository):
         super().__init__(session, project_id)
         self._across = across
 
-    def budgets(self, federation_id: str) -> list[Budget]:
+    def budgets(self, federation_id: str, *, shown: bool = True) -> list[Budget]:
         """Every budget that was set or spent from.
+
+        Not `shown`: without what trainers elsewhere declare, on which nothing depends.
 
         Of an epsilon without what is reserved and spent, which `EpsilonBudgetRepository` composes.
         None for a federation of another project.
@@ -70,26 +74,25 @@ class BudgetRows(ScopedRepository):
         sharing = self._sharing(federation_id)
         if sharing is None:
             return []
-        pools: dict[tuple[object, ...], list[FederationBudget]] = defaultdict(list)
+        pools: dict[tuple[object, ...], list[BookedBudget]] = defaultdict(list)
         for row in self._rows(sharing):
-            pools[_values(row, POOL)].append(row)
-        spending = self._spending(sharing)
+            pools[row.pool].append(row)
+        declared = self._declared(sharing) if shown else DeclaredSpending()
         return [
-            replace(budget, declared=spending.declared(key, budget.unit_key))
-            for key, rows in pools.items()
-            for budget in Pool(rows, sharing).budgets(spending.keys(key))
+            replace(budget, declared=declared.of(pool, budget.unit_key))
+            for pool, rows in pools.items()
+            for budget in Pool(rows, sharing).budgets()
         ]
 
     def forbids_simulation(self, federation_id: str) -> bool:
         """Whether this project, or the one whose totals hold for it, admits secret noise alone."""
         sharing = self._sharing(federation_id)
-        if sharing is None:
-            return False
-        forbid = select(Federation.id).where(
-            Federation.id.in_({sharing.own_id, sharing.owner_id} - {None}),
-            Federation.simulation == "forbidden",
-        )
-        return self.session.scalars(forbid.limit(1)).first() is not None
+        return sharing is not None and sharing.forbids_simulation
+
+    def is_owner(self, federation_id: str) -> bool:
+        """Whether no other project's totals and policy hold for this one's federation."""
+        sharing = self._sharing(federation_id)
+        return sharing is None or sharing.is_owner
 
     def set_budget(
         self,
@@ -133,41 +136,101 @@ class BudgetRows(ScopedRepository):
             unknown["adjacency"] = ""
             self._execute(update(FederationBudget).where(is_budget(unknown)).values(total=None))
         self._execute(update(FederationBudget).where(is_budget(key)).values(total=total))
+        held_contents(self.session).forget()
         return self._pool(key).budget(unit_key or "")
+
+    def hold(self, federation_id: str) -> Federation | None:
+        """Locks a federation and its content until the transaction ends: nobody else reserves of
+        it, sets a budget on it, deletes or erases it.
+
+        The federation before the content, everywhere, so that nobody waits in a circle. None where
+        this project has no such federation; the row is as it was when the lock was got.
+        """
+        held = held_contents(self.session)
+        found = held.federations.get(federation_id)
+        if found is None:
+            found = self._hold(self._select(Federation).where(Federation.id == federation_id))
+        return found if found is not None and found.project_id == self.project_id else None
+
+    def hold_data(self, fingerprint: str) -> Federation | None:
+        """Like `hold`, of the federation with these data."""
+        for one in held_contents(self.session).federations.values():
+            if (one.project_id, one.fingerprint) == (self.project_id, fingerprint):
+                return one
+        return self._hold(self._select(Federation).where(Federation.fingerprint == fingerprint))
+
+    def _hold(self, mine: Select[Federation]) -> Federation | None:
+        # The weaker lock: it does not stop rows from being added that refer to this one.
+        found = self._one(mine.with_for_update(key_share=True))
+        if found is None:
+            return None
+        content = select(Content).where(Content.fingerprint == found.fingerprint)
+        owner = self._one(content.with_for_update())
+        held = held_contents(self.session)
+        held.federations[found.id] = found
+        held.ids.add(found.id)
+        sharing = self._shared(found, owner)
+        held.ids.update(sharing.ids)
+        held.sharings[self.project_id, self._across, found.id] = sharing
+        return found
 
     def _sharing(self, federation_id: str) -> Sharing | None:
         """The federations that count together with one of this project; None without such a one."""
+        held, asked = held_contents(self.session), (self.project_id, self._across, federation_id)
+        if asked in held.sharings:
+            return held.sharings[asked]
         own = self._one(self._select(Federation).where(Federation.id == federation_id))
         if own is None:
             return None
         content = self._one(select(Content).where(Content.fingerprint == own.fingerprint))
+        sharing = self._shared(own, content)
+        if federation_id in held.ids:
+            held.sharings[asked] = sharing
+        return sharing
+
+    def _shared(self, own: Federation, content: Content | None) -> Sharing:
         if content is None or not counts_together(self._across):
-            return sharing_of(own.id, by_project=None, owner=None, across=self._across)
-        same = select(Federation.project_id, Federation.id).where(
+            forbidding = {own.id} if own.simulation == "forbidden" else set()
+            return sharing_of(
+                own.id, by_project=None, owner=None, across=self._across, forbidding=forbidding
+            )
+        same = select(Federation.id, Federation.project_id, Federation.simulation).where(
             Federation.fingerprint == own.fingerprint
         )
-        by_project = dict(self.session.execute(same).all())
-        owner = content.owner_project_id
-        return sharing_of(own.id, by_project=by_project, owner=owner, across=self._across)
+        alike = self.session.execute(same).all()
+        return sharing_of(
+            own.id,
+            by_project={project: id_ for id_, project, _ in alike},
+            owner=content.owner_project_id,
+            across=self._across,
+            forbidding={id_ for id_, _, simulation in alike if simulation == "forbidden"},
+        )
 
-    def _rows(self, sharing: Sharing) -> list[FederationBudget]:
-        mine = FederationBudget.federation_id.in_(sharing.ids)
-        order = [FederationBudget.__table__.c[name] for name in (*POOL, "unit_key")]
-        return self._all(select(FederationBudget).where(mine).order_by(*order))
+    def _rows(self, sharing: Sharing) -> list[BookedBudget]:
+        held, mine = held_contents(self.session), _BUDGET.federation_id
+        if not held.ids.issuperset(sharing.ids):
+            return in_order(self._read_rows(mine.in_(sharing.ids)))
+        if missing := [one for one in sharing.ids if one not in held.rows]:
+            held.rows |= {one: [] for one in missing}
+            for row in self._read_rows(mine.in_(missing)):
+                held.rows[row.federation_id].append(row)
+        return in_order(row for one in sharing.ids for row in held.rows[one])
 
-    def _spending(self, sharing: Sharing) -> Spending:
-        """For whom there are reservations, and what ledgers of trainings elsewhere spent."""
+    def _read_rows(self, wanted: ColumnElement[bool]) -> list[BookedBudget]:
+        return [BookedBudget(*row) for row in self.session.execute(_ROWS.where(wanted))]
+
+    def _declared(self, sharing: Sharing) -> DeclaredSpending:
+        """What ledgers of trainings elsewhere spent."""
         columns = [Reservation.__table__.c[name] for name in (*POOL, "unit_key")]
-        declared = case((DeclaredLedger.id.is_not(None), Reservation.spent), else_=0.0)
         rows = self.session.execute(
-            select(*columns, func.sum(declared))
-            .outerjoin(DeclaredLedger, DeclaredLedger.id == Reservation.experiment_id)
+            select(*columns, func.sum(Reservation.spent))
+            .join(DeclaredLedger, DeclaredLedger.id == Reservation.experiment_id)
             .where(Reservation.federation_id.in_(sharing.ids))
             .group_by(*columns)
         )
-        found = Spending()
+        found = DeclaredSpending()
         for *pool, unit_key, spent in rows:
-            found.add(tuple(pool), unit_key, declared=spent)
+            found.add(tuple(pool), unit_key, spent)
         return found
 
     def _pool(self, key: dict[str, object]) -> Pool:
@@ -176,20 +239,11 @@ class BudgetRows(ScopedRepository):
         if sharing is None:
             raise LookupError(f"federation {key['federation_id']}: not of this project")
         wanted = tuple(key[name] for name in POOL)
-        rows = [row for row in self._rows(sharing) if _values(row, POOL) == wanted]
-        return Pool(rows, sharing)
+        return Pool([row for row in self._rows(sharing) if row.pool == wanted], sharing)
 
     def _lock(self, federation_id: str) -> None:
-        """Until the transaction ends nobody else reserves of this content, or sets a budget on it.
-
-        The federation before the content, everywhere, so that nobody waits in a circle.
-        """
-        mine = self._select(Federation).where(Federation.id == federation_id)
-        # The weaker lock: it does not stop rows from being added that refer to this one.
-        found = self._one(mine.with_for_update(key_share=True))
-        if found is not None:
-            content = select(Content).where(Content.fingerprint == found.fingerprint)
-            self._one(content.with_for_update())
+        """Nobody else reserves of this content, or sets a budget on it, while this lasts."""
+        self.hold(federation_id)
 
     def _claim(self, federation_id: str) -> None:
         """A content that nobody owns is this project's from now on."""
@@ -203,16 +257,30 @@ class BudgetRows(ScopedRepository):
             )
             .values(owner_project_id=self.project_id)
         )
+        held_contents(self.session).forget()
 
     def _key(self, federation_id: str, **rest: str | float) -> dict[str, object]:
         """The key of a budget, which exists from now on."""
-        mine = self._select(Federation).where(Federation.id == federation_id)
-        if self._one(mine) is None:
-            raise LookupError(f"federation {federation_id}: this project has no such federation")
         key: dict[str, object] = {"federation_id": federation_id, **rest}
+        held = held_contents(self.session)
+        if self._known(key) is not None:
+            return key
+        mine = self._select(Federation).where(Federation.id == federation_id)
+        if federation_id not in held.federations and self._one(mine) is None:
+            raise LookupError(f"federation {federation_id}: this project has no such federation")
         empty = {"project_id": self.project_id, "total": None, "reserved": 0.0, "spent": 0.0}
         self._insert_absent(FederationBudget, {**key, **empty})
+        if federation_id in held.rows:
+            held.rows[federation_id] += self._read_rows(is_budget(key))
         return key
+
+    def _known(self, key: Mapping[str, object]) -> BookedBudget | None:
+        """The row of a key, where it was read under the lock."""
+        rows = held_contents(self.session).rows
+        for row in rows.get(str(key["federation_id"]), ()):
+            if all(getattr(row, name) == value for name, value in key.items()):
+                return row
+        return None
 
 
 def sharing_of(
@@ -221,16 +289,18 @@ def sharing_of(
     by_project: Mapping[str, str] | None,
     owner: str | None,
     across: BudgetsAcross,
+    forbidding: Collection[str] = (),
 ) -> Sharing:
     """The federations that count together with one.
 
     `by_project`: those of the same content; None for made-up data, which is nobody's. `owner`: the
-    project that owns the content.
+    project that owns the content. `forbidding`: the federations that admit secret noise alone.
     """
     if by_project is None or not counts_together(across):
-        return Sharing(own_id, own_id, (own_id,), "project")
+        return Sharing(own_id, own_id, (own_id,), "project", own_id in forbidding)
     owner_id = None if owner is None else by_project.get(owner)
-    return Sharing(own_id, owner_id, tuple(sorted(by_project.values())), "service")
+    forbids = own_id in forbidding or owner_id in forbidding
+    return Sharing(own_id, owner_id, tuple(sorted(by_project.values())), "service", forbids)
 
 
 def counts_together(across: BudgetsAcross) -> bool:
@@ -270,5 +340,10 @@ def is_reservation(reservation: Reservation) -> ColumnElement[bool]:
     return and_(*(Reservation.__table__.c[name] == value for name, value in key.items()))
 
 
-def _values(row: FederationBudget | Reservation, names: Sequence[str]) -> tuple[object, ...]:
+def in_order(rows: Iterable[BookedBudget]) -> list[BookedBudget]:
+    """Sorted as budgets are listed."""
+    return sorted(rows, key=lambda row: (*row.pool, row.unit_key, row.federation_id))
+
+
+def _values(row: Reservation, names: Sequence[str]) -> tuple[object, ...]:
     return tuple(getattr(row, name) for name in names)

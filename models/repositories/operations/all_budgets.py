@@ -11,13 +11,19 @@ from dataclasses import dataclass, field
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from models.repositories.contents.budget_pools import Sharing
-from models.repositories.contents.budget_rows import POOL, Spending, sharing_of
+from models.repositories.contents.budget_pools import BookedBudget, Sharing
+from models.repositories.contents.budget_rows import (
+    POOL,
+    DeclaredSpending,
+    in_order,
+    sharing_of,
+)
+from models.repositories.contents.held_contents import BOOKED_COLUMNS, BookedEpsilon, Counts
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository, Price
 from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.federations import Content, Federation
 from models.tables.reservations import FederationBudget, Reservation
-from models.values import Budget, BudgetsAcross
+from models.values import Budget, BudgetFigure, BudgetsAcross
 
 
 @dataclass
@@ -62,30 +68,28 @@ class _FromMemory(EpsilonBudgetRepository):
     def _sharing(self, federation_id: str) -> Sharing | None:
         return self._stored.sharings.get(federation_id)
 
-    def _rows(self, sharing: Sharing) -> list[FederationBudget]:
-        found = [row for id_ in sharing.ids for row in self._stored.rows[id_]]
-        names = (*POOL, "unit_key")
-        return sorted(found, key=lambda row: tuple(getattr(row, name) for name in names))
+    def _rows(self, sharing: Sharing) -> list[BookedBudget]:
+        busy = {_place(one) for one in self._reservations(sharing)}
+        return in_order(
+            BookedBudget(*_place(row), row.total, row.reserved, row.spent, _place(row) in busy)
+            for id_ in sharing.ids
+            for row in self._stored.rows[id_]
+        )
 
-    def _spending(self, sharing: Sharing) -> Spending:
-        found = Spending()
+    def _declared(self, sharing: Sharing) -> DeclaredSpending:
+        found = DeclaredSpending()
         for one in self._reservations(sharing):
-            declared = one.experiment_id in self._stored.ledgers
-            found.add(
-                tuple(getattr(one, name) for name in POOL),
-                one.unit_key,
-                declared=one.spent if declared else 0.0,
-            )
+            if one.experiment_id in self._stored.ledgers:
+                found.add(tuple(getattr(one, name) for name in POOL), one.unit_key, one.spent)
         return found
 
-    def _of_epsilon(
-        self, sharing: Sharing, budget: Budget, observers: Sequence[str]
-    ) -> list[Reservation]:
-        wanted = (budget.book, budget.figure, budget.adjacency)
+    def _of_epsilon(self, counts: Counts) -> list[BookedEpsilon]:
+        """All of them: what is not counted is left out afterwards."""
         return [
-            one
-            for one in self._reservations(sharing)
-            if (one.book, one.figure, one.adjacency) == wanted and one.observer in observers
+            BookedEpsilon(**{name: getattr(one, name) for name in BOOKED_COLUMNS})
+            for id_ in counts.federation_ids
+            for one in self._stored.reservations[id_]
+            if one.figure == "epsilon"
         ]
 
     def _declared_ledgers(self, federation_id: str) -> frozenset[str]:
@@ -93,6 +97,15 @@ class _FromMemory(EpsilonBudgetRepository):
 
     def _reservations(self, sharing: Sharing) -> Iterable[Reservation]:
         return (one for id_ in sharing.ids for one in self._stored.reservations[id_])
+
+
+_Place = tuple[str, str, BudgetFigure, float, str, str, str]
+
+
+def _place(one: FederationBudget | Reservation) -> _Place:
+    """The key of the budget that it is, or is on."""
+    whose = (one.adjacency, one.observer, one.unit_key)
+    return (one.federation_id, one.book, one.figure, one.delta, *whose)
 
 
 def _read(session: Session, ids: Sequence[str], across: BudgetsAcross) -> _Stored:

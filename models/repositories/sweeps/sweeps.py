@@ -136,29 +136,39 @@ class SweepRepository(ScopedRepository):
             self.session.scalars(select(ReportSummary.experiment_id).where(*mine, told.is_(True)))
         )
 
-    def try_again(self, experiment_id: str, *, again: str) -> bool:
-        """The cell of an experiment is tried again by another one; False where it has been."""
-        mine = (
-            SweepCell.project_id == self.project_id,
-            SweepCell.experiment_id == experiment_id,
+    def leave(self, sweep_id: str, experiment_ids: Sequence[str]) -> set[str]:
+        """The cells of these experiments are about to be tried again; those that still can be.
+
+        Who asks for the same at once waits here, and then finds none of them.
+        """
+        # Of the sweep rather than of its cells: two would lock these in any order.
+        mine = self._select(Sweep).where(Sweep.id == sweep_id)
+        self._one(mine.with_for_update(key_share=True))
+        left = self.session.scalars(
+            update(SweepCell)
+            .where(
+                SweepCell.project_id == self.project_id,
+                SweepCell.sweep_id == sweep_id,
+                SweepCell.experiment_id.in_(experiment_ids),
+                SweepCell.newest,
+            )
+            .values(newest=False)
+            .returning(SweepCell.experiment_id),
+            execution_options={"synchronize_session": False},
         )
-        if not self._execute(update(SweepCell).where(*mine, SweepCell.newest).values(newest=False)):
-            return False
-        cell = self.session.scalars(select(SweepCell).where(*mine)).one()
-        self._insert(
-            SweepCell,
-            [
-                {
-                    "experiment_id": again,
-                    "sweep_id": cell.sweep_id,
-                    "position": cell.position,
-                    "project_id": self.project_id,
-                    "newest": True,
-                    "values": cell.values,
-                }
-            ],
-        )
-        return True
+        return set(left)
+
+    def enter(self, sweep_id: str, cell: CellRow, *, again: str) -> None:
+        """A cell that was left is tried again by another experiment."""
+        row = {
+            "experiment_id": again,
+            "sweep_id": sweep_id,
+            "position": cell.position,
+            "project_id": self.project_id,
+            "newest": True,
+            "values": cell.values,
+        }
+        self._insert(SweepCell, [row])
 
     def cell_of(self, experiment_id: str) -> tuple[Sweep, SweepCell] | None:
         """The cell that an experiment is a try of, and its sweep; None where it is of none."""

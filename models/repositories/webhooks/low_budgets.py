@@ -9,9 +9,13 @@ from models.repositories.epsilon_budgets import EpsilonBudgetRepository, Price
 from models.repositories.webhooks.announcements import AnnouncementRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Federation
+from models.tables.webhooks.webhook_endpoints import WebhookEndpoint
 from models.values import Budget
+from models.webhook_events import WebhookEvent
 
 LOW_SHARE = 0.1
+
+_LOW: WebhookEvent = "budget.low"
 
 _Key = tuple[object, ...]
 
@@ -48,19 +52,21 @@ class LowBudgetRepository(EpsilonBudgetRepository):
         """Project and federation of those that are told of these budgets."""
         sharing = self._sharing(federation_id)
         ids = () if sharing is None else sharing.ids
-        found = select(Federation.project_id, Federation.id).where(Federation.id.in_(ids))
-        return [
-            (project_id, id_)
-            for project_id, id_ in self.session.execute(found.order_by(Federation.id))
-            if AnnouncementRepository(self.session, project_id).tells("budget.low")
-        ]
+        enabled = (
+            select(Federation.project_id, Federation.id, WebhookEndpoint.events)
+            .join(WebhookEndpoint, WebhookEndpoint.project_id == Federation.project_id)
+            .where(Federation.id.in_(ids), WebhookEndpoint.disabled_at.is_(None))
+            .order_by(Federation.id)
+        )
+        found = self.session.execute(enabled)
+        return list(dict.fromkeys((own, id_) for own, id_, events in found if _LOW in events))
 
     def _low(
         self, project_id: str, federation_id: str, *, price: Price, share: float
     ) -> dict[_Key, Budget]:
         seen = EpsilonBudgetRepository(self.session, project_id, across=self._across)
         low = {}
-        for budget in seen.budgets(federation_id):
+        for budget in seen.budgets(federation_id, shown=False):
             if budget.total is None:
                 continue
             is_epsilon = budget.figure == "epsilon"

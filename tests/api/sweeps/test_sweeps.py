@@ -2,6 +2,9 @@
 
 import csv
 import io
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from models.repositories import EpsilonBudgetRepository
 from models.tables.experiments import Experiment
 from models.tables.reports import Report
 from tests.api.budgets.test_epsilon_budgets import DELTA, central, plan_of, set_total
-from tests.api.service import Api, finish, spec
+from tests.api.service import Api, finish, running_api, settings_for, spec
 
 NU, K = "privacy.noise_multiplier", "training.hypotheses"
 ALIKE = {"tags": [["a"], ["b"], ["c"], ["d"]]}
@@ -342,3 +345,29 @@ def test_another_project_sees_nothing(api: Api) -> None:
     for method, rest in (("GET", ""), ("POST", "/cancel"), ("POST", "/retry")):
         found = api.request(method, f"/v1/sweeps/{made['id']}{rest}", key=stranger)
         assert found.status_code == 404
+
+
+def test_cells_that_two_processes_try_again_at_once_are_tried_once(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    settings = settings_for(postgres_url, tmp_path)
+    with running_api(settings) as one, running_api(settings) as other:
+        made = submit(one, sweep(grid=ALIKE))
+        path = f"/v1/sweeps/{made['id']}"
+        assert one.post(f"{path}/cancel").status_code == 200
+        before = one.counts()["experiments"]
+        together = threading.Barrier(2)
+
+        def retry(api: Api) -> int:
+            together.wait()
+            return int(api.post(f"{path}/retry").status_code)
+
+        with ThreadPoolExecutor(2) as pool:
+            answers = sorted(pool.map(retry, (one, other)))
+        assert answers == [202, 409]
+        assert one.counts()["experiments"] == before + len(made["cells"])
+        former = {cell["experiment_id"] for cell in made["cells"]}
+        newest = one.get(path).json()["cells"]
+        tried = [one.stored(cell["experiment_id"]).retry_of for cell in newest]
+        assert sorted(map(str, tried)) == sorted(former)
+        assert len(newest) == len(made["cells"])
