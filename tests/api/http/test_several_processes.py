@@ -30,19 +30,24 @@ class Pair:
 
     parent: subprocess.Popen[str]
     http: httpx.Client
+    database: Database
 
     def children(self) -> list[psutil.Process]:
         return psutil.Process(self.parent.pid).children()
 
+    def suspend(self, place: int) -> None:
+        """Not while it writes, as it may after its answer: nobody else could until it goes on."""
+        with self.database.write():
+            self.children()[place].suspend()
+
     @contextmanager
     def only(self, place: int) -> Iterator[None]:
         """While the block runs one of the two answers, because the other is suspended."""
-        other = self.children()[1 - place]
-        other.suspend()
+        self.suspend(1 - place)
         try:
             yield
         finally:
-            other.resume()
+            self.children()[1 - place].resume()
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -56,7 +61,6 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def pair(sqlite_url: str, tmp_path: Path) -> Iterator[Pair]:
     database = Database(sqlite_url)
     _, key = make_key(database, "hospital", SCOPES, name="tests")
-    database.dispose()
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FEDAUDIT_")}
     environment = {
         **kept,
@@ -81,7 +85,7 @@ def pair(sqlite_url: str, tmp_path: Path) -> Iterator[Pair]:
     with httpx.Client(
         base_url=url, headers=headers, limits=limits, timeout=60, trust_env=False
     ) as http:
-        found = Pair(parent, http)
+        found = Pair(parent, http, database)
         try:
             wait_for(lambda: len(found.children()) == 2)
             for place in (0, 1):
@@ -93,6 +97,7 @@ def pair(sqlite_url: str, tmp_path: Path) -> Iterator[Pair]:
                 parent.kill()
             if parent.stderr is not None and not parent.stderr.closed:
                 parent.communicate()
+            database.dispose()
 
 
 def test_they_share_what_counts_live_and_end_together(pair: Pair) -> None:
@@ -115,10 +120,12 @@ def test_they_share_what_counts_live_and_end_together(pair: Pair) -> None:
         lines = stream.__enter__().iter_lines()
         assert next(lines) == "event: status.changed"
         pair.children()[1].resume()
-        pair.children()[0].suspend()
-        http.post(f"/v1/experiments/{made[0]}/cancel")
+        pair.suspend(0)
+        assert http.post(f"/v1/experiments/{made[0]}/cancel").is_success
         pair.children()[0].resume()
-        assert any('"cancelled"' in line for line in lines)
+        deadline = monotonic() + 90  # what keeps a stream alive are lines as well
+        while '"cancelled"' not in next(lines):
+            assert monotonic() < deadline, "the stream has no news of it"
     stream.__exit__(None, None, None)
     # One that dies is replaced, and the other answers meanwhile.
     [first, second] = pair.children()
