@@ -122,3 +122,50 @@ def test_without_a_favourable_outcome_rates_have_nothing_to_show():
     assert permutation_nulls(counts, disclosure, seed=1) == dict.fromkeys(METRICS, NO_GAP)
     intervals = bootstrap_intervals(counts, disclosure, level=0.9, samples=100, seed=1)
     assert {interval.reason for interval in intervals.values()} == {NO_OUTCOME}
+
+
+def test_groups_of_too_few_clients_are_suppressed_and_the_reason_says_so():
+    rows, clients = np.array([100, 50, 40, 300]), np.array([3, 3, 2, 1])
+    found = DisclosureRule(30, minimum_group_clients=2).decide(rows, clients=clients)
+    assert found.shown.tolist() == [True, True, False, False]  # the smallest other one besides
+    assert "fewer than 30 scored rows or 2 clients" in found.reason
+    just_enough = DisclosureRule(30, minimum_group_clients=2).decide(rows, clients=clients + 1)
+    assert just_enough.shown.all()
+    for unknown in (None, clients):
+        lenient = DisclosureRule(30, minimum_group_clients=1 if unknown is not None else 2)
+        asked = lenient.decide(rows, clients=unknown)
+        assert asked.shown.all()
+        assert "clients" not in asked.reason
+
+
+def test_what_something_else_speaks_against_is_suppressed():
+    rows = np.array([100, 50, 40, 300])
+    allowed = np.array([True, False, True, True])
+    found = DisclosureRule(30).decide(rows, allowed=allowed)
+    assert found.shown.tolist() == [True, False, False, True]
+    assert DisclosureRule(30).decide(rows, allowed=np.ones(4, np.bool_)).shown.all()
+
+
+@pytest.mark.parametrize("reference", [-1, 3])
+def test_a_reference_is_one_of_the_groups(reference):
+    with pytest.raises(ValueError, match="give a place below 3"):
+        DisclosureRule(30, reference=reference).decide(np.array([50, 60, 70]))
+    for place in (0, 1, 2):
+        decided = DisclosureRule(30, reference=place).decide(np.array([50, 60, 70]))
+        assert decided.reference == place
+
+
+def test_a_decision_is_for_the_rows_that_it_was_made_from():
+    rows = np.array([50, 60, 70])
+    found = DisclosureRule(30).decide(rows)
+    found.check(rows.copy())
+    for other in (rows[:2], rows[None], np.array([50, 60, 71])):
+        with pytest.raises(ValueError, match="decide it from their own rows"):
+            found.check(other)
+
+
+def test_one_row_is_enough_to_be_suppressed():
+    found = disclosed([40, 1, 50, 45], minimum_group_size=30)
+    assert not found.shown[1]
+    assert found.suppresses
+    assert DisclosureRule(30).is_large(31)
