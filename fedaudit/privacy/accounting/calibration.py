@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 
 from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
 from fedaudit.privacy.accounting.privacy_events import Observer
@@ -12,6 +13,9 @@ _MIN_NOISE = 1e-3
 _MAX_NOISE = 1e9
 
 
+# Cells of a sweep, and clients of one size, ask for the same noise: it is found once, by the exact
+# numbers that determine it.
+@lru_cache(maxsize=4096)
 def calibrated_run(
     epsilon: float,
     *,

@@ -10,6 +10,8 @@ from fedaudit.privacy.records.record_filter import longest_lasting
 from fedaudit.privacy.records.record_plans import RecordPlan, RecordSettings, run_within
 from fedaudit.privacy.records.record_sampling_rates import sampling_grid
 
+_Use = tuple[float, int]
+"""The rate of a record, and for how many rounds it stays."""
 Baseline = Literal["privacy-free", "uniform", "strong-for-all", "dropout", "filter"]
 
 _SIZES_ARE_PUBLIC = "how many records each client holds, which sets their rate"
@@ -127,9 +129,18 @@ def _spends(
     rates: NDArray[np.float64],
     rounds: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """What each record spends; infinite where nothing is noised."""
+    """What each record spends; infinite where nothing is noised.
+
+    Clients of one run whose records have the same rates and rounds are accounted for once.
+    """
     spends = np.where((rates > 0) & (rounds > 0), np.inf, 0.0)
+    known: dict[tuple[TwoStageRun, frozenset[_Use]], dict[_Use, float]] = {}
     for client, run in enumerate(runs or ()):
         mine = client_of == client
-        spends[mine] = run.epsilons(rates[mine], rounds=rounds[mine])
+        uses: list[_Use] = list(zip(rates[mine].tolist(), rounds[mine].tolist(), strict=True))
+        kind = (run, frozenset(uses))
+        if kind not in known:
+            spent = run.epsilons(rates[mine], rounds=rounds[mine])
+            known[kind] = dict(zip(uses, spent.tolist(), strict=True))
+        spends[mine] = [known[kind][use] for use in uses]
     return spends

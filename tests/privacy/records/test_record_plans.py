@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedaudit.privacy.accounting.accountants.two_stage import TwoStageRun
+from fedaudit.privacy.accounting.calibration import calibrated_run
 from fedaudit.privacy.records.record_baselines import TREATED_AS_PUBLIC, baseline_plan
 from fedaudit.privacy.records.record_budgets import draw_budgets
 from fedaudit.privacy.records.record_plans import RecordSettings, personalised_plan
@@ -126,3 +128,42 @@ def test_a_budget_too_small_for_any_noise_is_told():
 def test_a_plan_needs_its_numbers(changes):
     with pytest.raises(ValueError, match=r"batch_size|uniform_epsilon|client"):
         plan("uniform", **changes)
+
+
+def counted_accounts(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The rates of each call of the accountant from now on."""
+    found: list[object] = []
+    epsilons = TwoStageRun.epsilons
+
+    def counted(run: TwoStageRun, rates: object, **rounds: object) -> object:
+        found.append(rates)
+        return epsilons(run, rates, **rounds)
+
+    monkeypatch.setattr(TwoStageRun, "epsilons", counted)
+    return found
+
+
+@pytest.mark.parametrize("baseline", ["uniform", "filter"])
+def test_what_was_calibrated_before_is_not_computed_anew_and_is_the_same(
+    baseline, monkeypatch: pytest.MonkeyPatch
+):
+    calibrated_run.cache_clear()
+    first = plan(baseline)
+    accounted = counted_accounts(monkeypatch)
+    again = plan(baseline)
+    # No bisection for noise, and each kind of client once: three sizes.
+    assert len(accounted) == 3
+    assert again.runs == first.runs
+    np.testing.assert_array_equal(again.spends, first.spends)
+    # As each client's records cost by themselves, to the last bit.
+    for client, run in enumerate(again.runs):
+        mine = np.flatnonzero(CLIENT_OF == client)
+        alone = run.epsilons(again.rates[mine], rounds=again.rounds[mine])
+        np.testing.assert_array_equal(again.spends[mine], alone)
+
+
+def test_clients_of_one_size_are_accounted_for_once(monkeypatch: pytest.MonkeyPatch):
+    plan("strong-for-all", client_of=np.arange(len(BUDGETS)) // 6, clients=106)
+    accounted = counted_accounts(monkeypatch)
+    plan("strong-for-all", client_of=np.arange(len(BUDGETS)) // 6, clients=106)
+    assert len(accounted) == 1

@@ -11,6 +11,7 @@ round depend on one coin of the client.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import assert_never
 
@@ -190,8 +191,16 @@ class TwoStageRun:
 def round_curve(
     event: TwoStage, orders: Sequence[int], *, observer: Observer
 ) -> NDArray[np.float64]:
-    """The Renyi divergence of one round at each order: float64 [orders]."""
-    return np.array(
+    """The Renyi divergence of one round at each order: float64 [orders], not to be written."""
+    return _round_curve(event, tuple(orders), observer)
+
+
+# Asked of the same events by every cell of a sweep, and several times by each.
+@lru_cache(maxsize=1024)
+def _round_curve(
+    event: TwoStage, orders: tuple[int, ...], observer: Observer
+) -> NDArray[np.float64]:
+    curve = np.array(
         [
             round_divergence(
                 np.array([event.record_rate]),
@@ -203,6 +212,8 @@ def round_curve(
             for order in orders
         ]
     )
+    curve.flags.writeable = False
+    return curve
 
 
 def seen_client_rate(client_rate: float, observer: Observer) -> float:
