@@ -14,7 +14,7 @@ class _Page(Protocol):
 AnyPage = TypeVar("AnyPage", bound=_Page)
 
 
-def _linked(request: Request, response: Response) -> Callable[[AnyPage], AnyPage]:
+async def _linked(request: Request, response: Response) -> Callable[[AnyPage], AnyPage]:
     def link(page: AnyPage) -> AnyPage:
         if page.next_cursor is not None:
             following = URL(str(request.url)).include_query_params(cursor=page.next_cursor)

@@ -84,15 +84,7 @@ class LoadPool:
     async def _in_turn(
         self, project_id: str, work: Callable[[], Answer], leaving: asyncio.Task[None]
     ) -> Answer:
-        turn = self._turns[project_id]
-        waiting = asyncio.create_task(turn.acquire())
-        try:
-            if not await _before(waiting, leaving):
-                raise _gone()
-        except asyncio.CancelledError:
-            if waiting.done() and not waiting.cancelled():
-                turn.release()
-            raise
+        await self._take_turn(project_id, leaving)
         given_up, loop = Event(), asyncio.get_running_loop()
 
         def end_turn(_ended: Future[Answer]) -> None:
@@ -108,6 +100,21 @@ class LoadPool:
         finally:
             given_up.set()
         return answer.result()
+
+    async def _take_turn(self, project_id: str, leaving: asyncio.Task[None]) -> None:
+        turn = self._turns[project_id]
+        if self._of_project[project_id] == 1 and not turn.locked():
+            # Nobody else is there, so that there is nothing to wait for.
+            await turn.acquire()
+            return
+        waiting = asyncio.create_task(turn.acquire())
+        try:
+            if not await _before(waiting, leaving):
+                raise _gone()
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():
+                turn.release()
+            raise
 
     def _end_turn(self, project_id: str) -> None:
         self._turns[project_id].release()
@@ -135,6 +142,7 @@ async def _before(wanted: asyncio.Future[Answer], leaving: asyncio.Task[None]) -
 
 async def _left(request: Request) -> None:
     """Ends when the client has closed the connection."""
+    await asyncio.sleep(_LOOK_SECONDS)
     while not await request.is_disconnected():
         await asyncio.sleep(_LOOK_SECONDS)
 

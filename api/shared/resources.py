@@ -101,7 +101,7 @@ class Resources:
         self.database.dispose()
 
 
-def _resources(request: Request) -> Resources:
+async def _resources(request: Request) -> Resources:
     return cast(Resources, request.app.state.resources)
 
 

@@ -157,7 +157,7 @@ def test_what_was_calibrated_before_is_not_computed_anew_and_is_the_same(
     np.testing.assert_array_equal(again.spends, first.spends)
     # As each client's records cost by themselves, to the last bit.
     for client, run in enumerate(again.runs):
-        mine = np.flatnonzero(CLIENT_OF == client)
+        mine = np.flatnonzero(np.equal(CLIENT_OF, client))
         alone = run.epsilons(again.rates[mine], rounds=again.rounds[mine])
         np.testing.assert_array_equal(again.spends[mine], alone)
 
