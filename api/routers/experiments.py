@@ -19,14 +19,15 @@ from api.schemas.experiments import (
     SubmittedBody,
     ValidationBody,
 )
-from api.services.base.dispatch import dispatch
+from api.services.base.dispatch import dispatch_with_others
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import Trial, plan, try_admission
 from api.services.experiments.experiment_lists import experiment_body, experiment_page
+from api.services.experiments.group_submission import Asked, prepared, queue_with_others
 from api.services.experiments.inherited_spec import parse_inherited
 from api.services.experiments.repeated_admission import plan_others
-from api.services.experiments.submission import Submitted, cancel, retry, submit
+from api.services.experiments.submission import Submitted, cancel, retry
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.runs.experiment_plan import ExperimentPlan
@@ -63,18 +64,22 @@ async def submit_experiment(
 ) -> SubmittedBody | JSONResponse:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
 
-    def answer() -> SubmittedBody | JSONResponse:
-        if parameters.validate_only:
-            planned = plan(resources, caller, parse_inherited(resources, caller, value))
-            others = plan_others(resources, caller, planned)
-            trial = try_admission(resources, caller.project_id, planned, others)
-            checked = _validation(planned, trial)
-            return JSONResponse(checked.model_dump(mode="json"))
-        idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
-        submitted = submit(resources, caller, value, idempotency)
-        return _accepted(submitted, caller, resources, background, response)
+    def validate() -> JSONResponse:
+        planned = plan(resources, caller, parse_inherited(resources, caller, value))
+        others = plan_others(resources, caller, planned)
+        trial = try_admission(resources, caller.project_id, planned, others)
+        return JSONResponse(_validation(planned, trial).model_dump(mode="json"))
 
-    return await resources.loads.run(caller.project_id, answer, request=request)
+    def prepare() -> Submitted | Asked:
+        idempotency = IdempotentRequest.of(idempotency_key, "POST /v1/experiments", value)
+        return prepared(resources, caller, value, idempotency)
+
+    if parameters.validate_only:
+        return await resources.loads.run(caller.project_id, validate, request=request)
+    submitted = await resources.loads.run(caller.project_id, prepare, request=request)
+    if isinstance(submitted, Asked):
+        submitted = await queue_with_others(resources, submitted)
+    return _accepted(submitted, caller, resources, background, response)
 
 
 @router.get("", responses=problems())
@@ -147,7 +152,7 @@ def _accepted(
 ) -> SubmittedBody:
     if submitted.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
-        background.add_task(dispatch, resources, submitted.unit_message)
+        background.add_task(dispatch_with_others, resources, submitted.unit_message)
     response.headers["Location"] = f"/v1/experiments/{submitted.experiment.id}"
     body = experiment_body(submitted.experiment, submitted.tags, caller=caller)
     return SubmittedBody.accepted(body, submitted.warnings)

@@ -73,10 +73,13 @@ class ExperimentBody(BaseModel):
     @classmethod
     def of(cls, row: Experiment, tags: list[str], *, status_detail: str | None) -> Self:
         """The body of a stored experiment; `status_detail` is what its reader may see of that."""
-        same = {name: getattr(row, name) for name in cls.model_fields if hasattr(row, name)}
-        progress = Progress(round=row.rounds_done, rounds=row.rounds_total)
-        same |= {"status_detail": status_detail, "tags": tags, "progress": progress}
-        return cls.model_validate({**same, "figures": _figures(row)})
+        same: dict[str, Any] = {name: getattr(row, name) for name in _AS_STORED}
+        same["status_detail"], same["tags"], same["figures"] = status_detail, tags, _figures(row)
+        same["progress"] = Progress(round=row.rounds_done, rounds=row.rounds_total)
+        return cls.model_validate(same)
+
+
+_AS_STORED = tuple(name for name in ExperimentBody.model_fields if hasattr(Experiment, name))
 
 
 class SubmittedBody(ExperimentBody):
@@ -225,11 +228,12 @@ class ListParameters(ExperimentParameters):
     """Leave this out of each item, where it is null then: specs are most of a long list."""
 
 
+_FIGURES = tuple(name for name in Figures.model_fields if name != "reasons")
 _SEVERAL = "it has several sensitive attributes: GET /v1/reports has the figures of each"
 
 
 def _figures(row: Experiment) -> Figures:
-    values = {name: getattr(row, name) for name in Figures.model_fields if name != "reasons"}
+    values = {name: getattr(row, name) for name in _FIGURES}
     if row.status == "succeeded":
         reason = "the report says why"
     elif row.status in ENDED:

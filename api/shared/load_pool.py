@@ -59,7 +59,7 @@ class LoadPool:
         of the project wait, and whatever the work raises.
         """
         if self._of_project[project_id] > self._most_waiting:
-            raise _crowded(self._most_waiting)
+            raise crowded(self._most_waiting)
         self._of_project[project_id] += 1
         leaving = asyncio.create_task(_left(request))
         try:
@@ -147,7 +147,8 @@ async def _left(request: Request) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _crowded(most: int) -> ProblemError:
+def crowded(most: int) -> ProblemError:
+    """The answer where so many requests of a project wait already."""
     return ProblemError(
         429,
         "rate-limited",

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from sqlalchemy.exc import SQLAlchemyError
 
 from api.shared.federation_cache import FederationCache
+from api.shared.groups import Groups
 from api.shared.ledger_states import LedgerStates
 from api.shared.load_pool import LoadPool
 from api.shared.page_printer import PagePrinter
@@ -37,6 +38,8 @@ class Resources:
         self.federations = FederationCache(settings.sources_dir)
         self.loads = LoadPool(threads=settings.load_threads)
         """Where data are loaded and costs are planned."""
+        self.groups = Groups()
+        """What costs little more for many than for one."""
         self.printer = PagePrinter()
         """Where reports are printed as PDF files."""
         self.ledgers = LedgerStates()

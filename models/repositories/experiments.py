@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, bindparam, select, update
 
 from models.clock import utc_now
 from models.person import Actor
@@ -28,6 +29,14 @@ from models.values import (
     LeakagePrice,
     NewExperiment,
     Page,
+)
+
+_UNFILTERED = ExperimentFilters()
+_OF_PROJECT = select(Experiment).where(Experiment.project_id == bindparam("project_id"))
+_BY_ID = _OF_PROJECT.where(Experiment.id == bindparam("id"))
+_TAGS = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(
+    ExperimentTag.project_id == bindparam("project_id"),
+    ExperimentTag.experiment_id.in_(bindparam("ids", expanding=True)),
 )
 
 ENDED = ("cancelled", "succeeded", "failed")
@@ -65,7 +74,7 @@ class ExperimentRepository(ScopedRepository):
 
     def get(self, id: str) -> Experiment | None:  # noqa: A002
         """The experiment as it is now; None where the project has no such one."""
-        return self._one(self._select(Experiment).where(Experiment.id == id))
+        return self._one(_BY_ID, project_id=self.project_id, id=id)
 
     def list(
         self,
@@ -79,8 +88,12 @@ class ExperimentRepository(ScopedRepository):
 
         Raises ValueError for an unknown sort or bound, naming what may be used.
         """
-        statement = filtered(self._select(Experiment), filters or ExperimentFilters())
-        items = self._all(paged(statement, sort=sort, cursor=cursor).limit(limit + 1))
+        if cursor is None and filters in (None, _UNFILTERED):
+            first = {"project_id": self.project_id, "most": limit + 1}
+            items = self._all(_first_page(sort), **first)
+        else:
+            statement = filtered(self._select(Experiment), filters or _UNFILTERED)
+            items = self._all(paged(statement, sort=sort, cursor=cursor).limit(limit + 1))
         more = len(items) > limit
         return Page(items[:limit], cursor_of(items[limit - 1], sort) if more else None)
 
@@ -95,11 +108,7 @@ class ExperimentRepository(ScopedRepository):
     def tags(self, ids: Sequence[str]) -> dict[str, Sequence[str]]:
         """The tags of several experiments, sorted; one query for a whole page."""
         tags: dict[str, Any] = {id_: [] for id_ in ids}
-        rows = self.session.execute(
-            select(ExperimentTag.experiment_id, ExperimentTag.tag).where(
-                ExperimentTag.project_id == self.project_id, ExperimentTag.experiment_id.in_(ids)
-            )
-        )
+        rows = self.session.execute(_TAGS, {"project_id": self.project_id, "ids": ids})
         for experiment_id, tag in rows:
             tags[experiment_id].append(tag)
         # By code points, whatever the database's collation is.
@@ -264,3 +273,9 @@ class ExperimentRepository(ScopedRepository):
     def _set(self, id: str, **values: Any) -> None:  # noqa: A002
         mine = (Experiment.id == id, Experiment.project_id == self.project_id)
         self._execute(update(Experiment).where(*mine).values(values))
+
+
+@cache
+def _first_page(sort: str) -> Select[Experiment]:
+    """What is asked for most, without filters. Raises ValueError for an unknown sort."""
+    return paged(_OF_PROJECT, sort=sort, cursor=None).limit(bindparam("most"))

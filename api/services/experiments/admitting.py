@@ -71,15 +71,18 @@ class Admitting:
         experiment_id: str,
         unit_position: int = 0,
         retry_of: str | None = None,
+        created_by: Actor | None = None,
     ) -> Experiment:
         """Reserve the worst case and queue the experiment in the unit.
 
-        `unit_position`: its place among those of the unit.
+        `unit_position`: its place among those of the unit. `created_by`: where others submit at
+        once.
         Raises ProblemError, to be followed by a roll-back, where a budget has no room, or the
         federation forbids simulation and the noise is not secret; InvalidInputError where the spec
         departs from the federation's disclosure policy.
         """
         session, project_id, across = self.session, self.project_id, self.across
+        creator = created_by or self.created_by
         federation_id = store_federation(session, project_id, planned, across=across)
         hold_start(session, project_id, planned.spec)
         refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
@@ -101,7 +104,7 @@ class Admitting:
             unit_id=unit.unit_id,
             unit_position=unit_position,
             retry_of=retry_of,
-            created_by=None if self.created_by is None else self.created_by.as_dict(),
+            created_by=None if creator is None else creator.as_dict(),
             disclosure=stored_policy(policy),
         )
         return ExperimentRepository(session, project_id).add(experiment, announced=True)

@@ -1,5 +1,6 @@
 """Pages of a project's experiments, as the API and the pages for people show them."""
 
+from functools import cache
 from typing import Any
 
 from pydantic import FiniteFloat, TypeAdapter
@@ -47,7 +48,7 @@ def experiment_page(
         delta=parameters.delta,
         adjacency=parameters.adjacency,
         alarm=parameters.alarm,
-        bounds=parameters.bounds,
+        bounds=tuple(parameters.bounds),
     )
     cursor = decode_cursor(route, parameters.cursor, _key_of(parameters.sort))
     with resources.database.read() as session:
@@ -58,17 +59,22 @@ def experiment_page(
         tags = experiments.tags([row.id for row in page.items])
     return ExperimentPage(
         items=[
-            _listed(experiment_body(row, list(tags[row.id]), caller=caller), with_specs)
+            _listed(row, list(tags[row.id]), caller=caller, with_spec=with_specs)
             for row in page.items
         ],
         next_cursor=encode_cursor(route, page.next_cursor),
     )
 
 
-def _listed(body: ExperimentBody, with_spec: bool) -> ListedExperimentBody:
-    return ListedExperimentBody(**{**vars(body), "spec": body.spec if with_spec else None})
+def _listed(
+    row: Experiment, tags: list[str], *, caller: Caller, with_spec: bool
+) -> ListedExperimentBody:
+    detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
+    body = ListedExperimentBody.of(row, tags, status_detail=detail)
+    return body if with_spec else body.model_copy(update={"spec": None})
 
 
+@cache
 def _key_of(sort: str) -> TypeAdapter[Any]:
     """The type of the cursors of a list with this order."""
     name = sort.removeprefix("-")

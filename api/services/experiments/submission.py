@@ -45,7 +45,7 @@ def submit(
     resources: Resources, caller: Caller, value: Any, idempotency: IdempotentRequest | None
 ) -> Submitted:
     """Queue the experiment that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    return _earlier(resources, caller, idempotency) or _queue(
+    return earlier(resources, caller, idempotency) or queue_alone(
         resources,
         caller,
         plan(resources, caller, parse_inherited(resources, caller, value)),
@@ -67,8 +67,8 @@ def retry(
             f"the experiment is {experiment.status}; only one that failed or was cancelled can be "
             "tried again",
         )
-    if earlier := _earlier(resources, caller, idempotency):
-        return earlier
+    if before := earlier(resources, caller, idempotency):
+        return before
     with resources.database.read() as session:
         cell = SweepRepository(session, caller.project_id).cell_of(experiment.id)
     if cell is not None:
@@ -79,7 +79,7 @@ def retry(
             f"try its cells again by POST /v1/sweeps/{cell[0].id}/retry",
             sweep_id=cell[0].id,
         )
-    return _queue(
+    return queue_alone(
         resources,
         caller,
         plan(resources, caller, parse_spec(experiment.spec)),
@@ -107,9 +107,10 @@ def cancel(resources: Resources, caller: Caller, experiment_id: str) -> Submitte
         return cancelled
 
 
-def _earlier(
+def earlier(
     resources: Resources, caller: Caller, idempotency: IdempotentRequest | None
 ) -> Submitted | None:
+    """What the same request came to before. Raises ProblemError where its body was another one."""
     if idempotency is None:
         return None
     with resources.database.read() as session:
@@ -119,15 +120,20 @@ def _earlier(
         return _submitted(resources, session, caller, str(found.resource_id))
 
 
-def _queue(
+def queue_alone(
     resources: Resources,
     caller: Caller,
     planned: ExperimentPlan,
     idempotency: IdempotentRequest | None,
     *,
     retry_of: str | None = None,
+    experiment_id: str | None = None,
 ) -> Submitted:
-    experiment_id = new_id()
+    """Queue what was planned, with its other seeds, in a transaction of its own.
+
+    Raises ProblemError or InvalidInputError where it is refused.
+    """
+    experiment_id = experiment_id or new_id()
     others = plan_others(resources, caller, planned)
     with resources.database.write() as session:
         if idempotency is not None and not idempotency.claim(session, caller, experiment_id):
@@ -150,7 +156,7 @@ def _queue(
                 queued = admitting.admit(
                     planned, unit_message, experiment_id=experiment_id, retry_of=retry_of
                 )
-        warnings = _warnings_of(resources, session, caller, queued)
+        warnings = warnings_about(resources, session, caller.project_id, queued)
         submitted = Submitted(queued, sorted(set(planned.spec.tags)), unit_message, warnings)
         AuditLogRepository(session, caller.project_id).enter(
             "experiment.submitted" if retry_of is None else "experiment.retried",
@@ -174,17 +180,18 @@ def _submitted(
     experiment = experiments.get(experiment_id)
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
-    warnings = _warnings_of(resources, session, caller, experiment)
+    warnings = warnings_about(resources, session, caller.project_id, experiment)
     tags = list(experiments.tags([experiment_id])[experiment_id])
     return Submitted(experiment, tags, None, warnings)
 
 
-def _warnings_of(
-    resources: Resources, session: Session, caller: Caller, experiment: Experiment
+def warnings_about(
+    resources: Resources, session: Session, project_id: str, experiment: Experiment
 ) -> list[str]:
+    """What whoever submitted it must know, in the transaction that stores it."""
     return warnings_of(
         session,
-        caller.project_id,
+        project_id,
         experiment.federation_id,
         noise=experiment.noise,
         across=resources.settings.budgets_across,
