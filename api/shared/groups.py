@@ -24,7 +24,8 @@ class Groups:
         self._waiting: defaultdict[Hashable, deque[tuple[Any, asyncio.Future[Any]]]] = defaultdict(
             deque
         )
-        self._at_work: dict[Hashable, asyncio.Task[None]] = {}
+        self.at_work: dict[Hashable, asyncio.Task[None]] = {}
+        """By key."""
 
     async def run(
         self,
@@ -38,10 +39,10 @@ class Groups:
         """
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[key].append((item, answer))
-        if key not in self._at_work:
+        if key not in self.at_work:
             # In no request's context: what it logs is not of the first one.
             task = asyncio.create_task(self._work_off(key, work), context=Context())
-            self._at_work[key] = task
+            self.at_work[key] = task
         return await answer
 
     def waiting(self, key: Hashable) -> int:
@@ -64,7 +65,7 @@ class Groups:
                 for (_, future), answer in zip(together, answers, strict=True):
                     _settle(future, answer)
         finally:
-            del self._at_work[key], self._waiting[key]
+            del self.at_work[key], self._waiting[key]
             for _, future in waiting:
                 future.cancel()
 
