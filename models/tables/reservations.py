@@ -61,7 +61,7 @@ class Reservation(Base):
     )
 
     experiment_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
-    federation_id: Mapped[str] = mapped_column(Identifier, primary_key=True)
+    federation_id: Mapped[str] = mapped_column(Identifier, primary_key=True, index=True)
     book: Mapped[str] = mapped_column(Word, primary_key=True)
     figure: Mapped[BudgetFigure] = mapped_column(Word, primary_key=True)
     delta: Mapped[float] = mapped_column(Double, primary_key=True)
