@@ -11,10 +11,8 @@ from functools import partial
 from typing import Any
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError
 from api.services.base.dispatch import UnitMessage
 from api.services.base.idempotency import IdempotentRequest
 from api.services.experiments.admission import plan
@@ -26,7 +24,6 @@ from api.shared.load_pool import MAX_WAITING_OF_A_PROJECT, crowded
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.runs.experiment_plan import ExperimentPlan
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.model.starts import ArtifactStart
 from models.identifiers import new_id
 from models.repositories import AuditLogRepository
@@ -81,7 +78,7 @@ def queue_all(resources: Resources, asked: Sequence[Asked]) -> list[Submitted | 
     if len(asked) > 1:
         try:
             together = _queue_together(resources, asked)
-        except (ProblemError, InvalidInputError, SQLAlchemyError) as error:
+        except Exception as error:  # of one of them, who meets it again alone
             log.debug("queued one by one", submissions=len(asked), error=type(error).__name__)
     return [together.get(one.experiment_id) or _by_itself(resources, one) for one in asked]
 
