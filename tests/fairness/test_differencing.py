@@ -133,6 +133,11 @@ def test_a_group_is_looked_for_where_elimination_does_not_come_upon_it():
     found = exposed(totals, atoms, targets=[{0, 1}, hidden, {2}], rows=91)
     assert places(found.atoms) == hidden
     assert places(found.by) == {0, 20}
+    # The same of large atoms, these nine of one client and every other of its own.
+    whose = [[99 if place in hidden else place] for place in range(40)]
+    found = exposed(totals, atoms_of([80] * 40, clients=whose))
+    assert places(found.atoms) == hidden
+    assert places(found.by) == {0, 20}
 
 
 def test_who_is_needed_is_told_from_who_can_be_done_without():
