@@ -217,6 +217,18 @@ def test_only_several_groups_together_are_another_cut(first, second):
         assert conflicting(sets(one, ["age"]), sets(other, ["age"])["age"], near) == {"age"}
 
 
+def test_sums_of_groups_beside_each_other_are_remembered_where_all_are_shown():
+    group = np.repeat([0, 1, 2, 3, 4, 5], [9, 40, 50, 60, 12, 35])
+    ids, nobody = np.arange(206), np.zeros(206, dtype=bool)
+    population = Population({"age": group}, {"age": 6}, ids, ids)
+    found = decide_together({"age": disclosed([1], minimum_group_size=20).rule}, population)
+    assert found["age"].shown.tolist() == [False, True, True, True, False, True]
+    (sets,) = disclosed_sets(population, found, nobody, ordered=["age"]).values()
+    expected = [[1], [2], [3], [5], [1, 2], [2, 3], [1, 2, 3], range(6)]
+    rows = [rows_of(np.flatnonzero(np.isin(group, list(own)))).digest for own in expected]
+    assert {one.rows.digest for one in sets} == set(rows)
+
+
 def test_what_is_disclosed_again_never_conflicts():
     near = Neighbourhood(people(range(400)), rows=30, clients=1)
     both = {"a": [judged(range(395)), judged(range(400))]}
