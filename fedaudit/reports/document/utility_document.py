@@ -21,6 +21,9 @@ class MethodSection(_Part):
     """What models of their own held-out clients made, in words; None where they made none."""
     sent: str | None
     """What left a client that trained, in words; None where nothing did."""
+    of_common_model: Annotated[bool | None, WHERE_GIVEN] = None
+    """Whether the figures are of the common model, which may leave; absent where training makes
+    none, and from earlier reports."""
 
 
 class Utility(_Part):
