@@ -70,5 +70,8 @@ class Utility(_Part):
     """Whether the best hypotheses have a smaller selection loss than those."""
     rounds: int
     best_round: int
+    collapsed_rounds: int | None = None
+    """Rounds whose uploads all fell into one of several clusters, so that one hypothesis alone was
+    trained. None where there is one hypothesis, and in earlier reports."""
     stopped_by: StoppedBy
     reasons: dict[str, str]
