@@ -9,6 +9,7 @@ from api.pages.assets import Assets
 from api.pages.attempts import FailedAttempts
 from api.pages.routers import (
     artifacts,
+    attacks,
     audits,
     compare,
     erasures,
@@ -32,6 +33,7 @@ MODULES: tuple[ModuleType, ...] = (
     experiments,
     new_experiment,
     experiment,
+    attacks,
     report_files,
     report_lists,
     reports,
