@@ -9,7 +9,6 @@ from api.pages.assets import Assets
 from api.pages.attempts import FailedAttempts
 from api.pages.routers import (
     artifacts,
-    attacks,
     audits,
     compare,
     erasures,
@@ -23,6 +22,7 @@ from api.pages.routers import (
     report_files,
     report_lists,
     reports,
+    run_attacks,
     sign_in,
     sweeps,
     webhooks,
@@ -33,7 +33,7 @@ MODULES: tuple[ModuleType, ...] = (
     experiments,
     new_experiment,
     experiment,
-    attacks,
+    run_attacks,
     report_files,
     report_lists,
     reports,

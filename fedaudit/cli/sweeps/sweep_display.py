@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from rich.markup import escape
 
-from fedaudit.cli.display.columns import Column, print_columns
+from fedaudit.cli.display.fitted_columns import Column, print_columns
 from fedaudit.cli.display.output import standard_output, write_line
 from fedaudit.sweeps import sweep_costs, sweep_facts, sweep_table
 from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
