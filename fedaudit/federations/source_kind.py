@@ -30,6 +30,8 @@ class LoadRequest:
     """The column with every row's privacy budget."""
     keyed: bool
     """Whether something is drawn for each record by its key."""
+    progress: Callable[[], None] = lambda: None
+    """Called now and then while a file is read."""
 
 
 class SourceKind(ABC):
