@@ -34,7 +34,7 @@ class Resources:
         self.settings = settings
         self.database = Database(settings.database_url)
         self.storage = Storage(settings.storage_url)
-        self.federations = FederationCache(settings.sources_dir)
+        self.federations = FederationCache(settings.sources_dir, settings)
         self.loads = LoadPool(threads=settings.load_threads)
         """Where data are loaded and costs are planned."""
         self.printer = PagePrinter()

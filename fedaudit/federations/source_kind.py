@@ -73,6 +73,12 @@ class FileKind(SourceKind):
         figures["notes"] += self.profile_notes()
         return figures
 
+    def lay_out(self, asked: LoadRequest) -> None:
+        """Do now what the first experiment that asks so would wait for, where it is worth it.
+
+        Raises InvalidInputError.
+        """
+
     def row_hashes(
         self, *, files: Files, keep: int, progress: Callable[[], None]
     ) -> NDArray[np.int64] | None:

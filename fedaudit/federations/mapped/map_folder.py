@@ -32,6 +32,8 @@ _MAKING, _SEEN = ".making-", ".seen"
 _SETTLED_SECONDS = 2.0
 """After its last change: until then a file may change again without a later time of change."""
 _LEFT_SECONDS = 24 * 3600.0
+"""After which nobody is writing a map any more."""
+_UNUSED_SECONDS = 30 * 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,16 @@ class MapFolder:
                 os.utime(place)
         return found
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether this process may write to the folder, which is made where it is missing."""
+        with suppress(OSError):
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.access(self.folder, os.W_OK | os.X_OK)
+
     @contextmanager
     def making(self) -> Iterator[Path]:
         """A new folder for a map, removed when the block ends unless it was kept."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._remove_left_over()
         with making_folder(self.folder) as made:
             yield made
@@ -88,16 +96,16 @@ class MapFolder:
                 made.rename(self.folder / f"{fingerprint}-{key}")
         return mapped
 
-    def fingerprints(self) -> set[str]:
-        """The contents of which there are maps."""
-        return {found[1] for path in self._maps() if (found := _MAP.fullmatch(path.name))}
-
-    def forget(self, fingerprints: Collection[str]) -> None:
-        """Remove the maps of these contents. Runs that use them go on: their pages stay."""
-        for path in self._maps():
-            found = _MAP.fullmatch(path.name)
-            if found and found[1] in fingerprints:
-                shutil.rmtree(path, ignore_errors=True)
+    def tidy(self, gone: Callable[[Collection[str]], Collection[str]]) -> None:
+        """Remove maps that nobody used for long, and those of contents that nobody keeps: `gone` is
+        asked which these are. Runs that use them go on: what is mapped stays until they end."""
+        self._remove_left_over()
+        maps = {path: path.name.partition("-")[0] for path in self._maps()}
+        removed = set(gone(set(maps.values()))) if maps else set()
+        for path, fingerprint in maps.items():
+            with suppress(OSError):
+                if fingerprint in removed or _age(path) > _UNUSED_SECONDS:
+                    shutil.rmtree(path, ignore_errors=True)
 
     def _maps(self) -> list[Path]:
         """The maps, those first that were not used for longest."""
@@ -125,7 +133,7 @@ class MapFolder:
         """What processes that were killed left, once nobody can be writing it any more."""
         for path in self.folder.glob(f"{_MAKING}*"):
             with suppress(OSError):
-                if time.time() - path.stat().st_mtime > _LEFT_SECONDS:
+                if _age(path) > _LEFT_SECONDS:
                     shutil.rmtree(path, ignore_errors=True)
 
     def _note(self, note: Path, fingerprint: str) -> None:
@@ -144,6 +152,11 @@ def making_folder(below: Path | None) -> Iterator[Path]:
         yield made
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _age(path: Path) -> float:
+    """Seconds since a folder was last changed, or used."""
+    return time.time() - path.stat().st_mtime
 
 
 def _bytes_of(path: Path) -> int:

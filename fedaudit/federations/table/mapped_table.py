@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+from pathlib import Path
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.mapped.array_files import read_federation, write_federation
@@ -30,7 +31,7 @@ def mapped_table(source: Table, file: SourceFile, asked: LoadRequest) -> Federat
     try:
         maps = map_folder(asked.files.room)
         if maps is None or file.size < WORTH_A_MAP:
-            return _for_one_run(source, file, asked)
+            return _for_one_run(source, file, asked, None if maps is None else maps.folder)
         key = _key(source, asked)
         found = maps.find(maps.fingerprint(file, asked.progress), key)
         if found is not None:
@@ -46,13 +47,18 @@ def mapped_table(source: Table, file: SourceFile, asked: LoadRequest) -> Federat
 
 
 def map_folder(room: DataRoom) -> MapFolder | None:
-    """Where data are laid out; None where nothing is kept."""
-    return None if room.maps_dir is None else MapFolder(room.maps_dir, room.maps_bytes)
+    """Where data are laid out; None where nothing is kept, or nothing can be written."""
+    if room.maps_dir is None:
+        return None
+    maps = MapFolder(room.maps_dir, room.maps_bytes)
+    return maps if maps.is_usable else None
 
 
-def _for_one_run(source: Table, file: SourceFile, asked: LoadRequest) -> Federation:
-    """Read, and laid out without a name only where it is large."""
-    with making_folder(asked.files.room.maps_dir) as folder:
+def _for_one_run(
+    source: Table, file: SourceFile, asked: LoadRequest, below: Path | None
+) -> Federation:
+    """Read, and laid out only where it is large, without a name."""
+    with making_folder(below) as folder:
         federation = load_table(source, file, asked, folder=folder)
         if not federation.is_large:
             return federation
