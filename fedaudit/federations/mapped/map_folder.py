@@ -92,8 +92,11 @@ class MapFolder:
         if mapped is None:
             raise OSError("what was written is not what is there")
         if self._make_room(size):
+            place = self.folder / f"{fingerprint}-{key}"
+            if read_federation(place) is None:
+                shutil.rmtree(place, ignore_errors=True)
             with suppress(OSError):  # another process was faster, with the same
-                made.rename(self.folder / f"{fingerprint}-{key}")
+                made.rename(place)
         return mapped
 
     def tidy(self, gone: Callable[[Collection[str]], Collection[str]]) -> None:

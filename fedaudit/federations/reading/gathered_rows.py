@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.reading.table_rows import TableRows
 
-_IN_MEMORY = 256 * 2**20
+_IN_MEMORY = 64 * 2**20
 """Bytes of columns that are kept in memory."""
 _FILE = "rows.arrow"
 

@@ -14,8 +14,8 @@ from fedaudit.federations.scaling import EVERY_NUMBER, Scales, as_float32, scale
 from fedaudit.federations.table.columns import FeatureColumn
 from fedaudit.federations.table.standardise import Standardiser
 
-_CELLS_AT_ONCE = 1 << 22
-"""Cells of features that are laid out on disk at a time: 16 MiB."""
+_CELLS_AT_ONCE = 1 << 20
+"""Cells of features that are laid out on disk at a time: 4 MiB."""
 _GAP = "is empty"
 _RULE = (
     "fill the gap, or say under the feature's `missing` what becomes of it: `drop-row`, or "
