@@ -15,7 +15,7 @@ from fedaudit.federations.reading.table_rows import TableRows
 
 MAX_TABLE_CELLS = 20_000_000
 """Cells, rows times columns, that one experiment may read."""
-MAX_COLUMNS = 10_000
+MAX_COLUMNS = 10_100
 MAX_ROWS = 1_000_000_000
 """Hard cap on rows; Parquet metadata is untrusted."""
 _TOGETHER = 8 * 2**20
