@@ -54,8 +54,7 @@ _CURVES: dict[str, list[Point]] = {
         *(Point(clients=10**power) for power in range(2, 7)),
         Point(clients=10**6, rows=10),
     ],
-    "features": [Point(features=10**power) for power in range(1, 5)]
-    + [],
+    "features": [Point(features=10**power) for power in range(1, 5)],
     "hypotheses": [Point(hypotheses=k) for k in (1, 2, 5, 10, 20)],
     "rounds": [Point(rounds=10**power) for power in range(2, 6)],
 }
