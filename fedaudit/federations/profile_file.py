@@ -51,7 +51,7 @@ def lay_out_registered(
     """
     asked = LoadRequest(
         fairness=registration.fairness,
-        classification=figures["reasons"].get("class_balance") != NUMERIC_TARGET,
+        classification=figures.get("reasons", {}).get("class_balance") != NUMERIC_TARGET,
         seed=0,
         files=files,
         budgets=None,
