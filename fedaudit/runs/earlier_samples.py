@@ -13,6 +13,8 @@ from fedaudit.fairness.disclosure import DisclosureRule
 
 _TOGETHER = 4096
 """Earlier rounds that are compared at a time, which bounds the memory."""
+_EXACT = 1 << 24
+"""Integers below are exact in single precision."""
 
 
 class EarlierSamples:
@@ -29,7 +31,9 @@ class EarlierSamples:
         client in each group, [clients, groups]; `every`: of so many rounds one is validated."""
         self._draw, self._rows, self._every = draw, rows, every
         clients = len(next(iter(rows.values())))
-        self._sets = np.zeros((0, clients), dtype=np.bool_)
+        self._sets = np.zeros((clients, 0), dtype=np.bool_)
+        """Who is drawn, [clients, rounds]: the rounds of a few clients are asked for."""
+        self._known = 0
 
     def near(
         self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: NDArray[np.bool_]
@@ -41,48 +45,61 @@ class EarlierSamples:
         that the answer is the same wherever a run went on. `wanted`: the groups asked about.
         """
         numbers = self._until(max(rounds))
-        drawn, found = self._draw(rounds), np.zeros_like(wanted)
+        drawn, found = self._draw(rounds), ~wanted
         for begin in range(0, len(numbers), _TOGETHER):
-            part = slice(begin, begin + _TOGETHER)
+            part = slice(begin, min(begin + _TOGETHER, len(numbers)))
             before = numbers[part] < np.array(rounds)[:, np.newaxis]
             if not before.any():
                 break
-            sets = self._sets[: len(numbers)][part]
-            for group in np.flatnonzero(wanted.any(axis=0)).tolist():
-                rows = self._rows[attribute][:, group].astype(np.float64)
-                found[:, group] |= (_near(drawn, sets, rows, rule) & before).any(axis=1)
+            for group in np.flatnonzero(~found.all(axis=0)).tolist():
+                rows = self._rows[attribute][:, group]
+                mine, open_ = np.flatnonzero(rows), np.flatnonzero(~found[:, group])
+                ours, those = drawn[open_][:, mine], self._sets[mine, part]
+                near = _near(ours, those, rows[mine], rule) & before[open_]
+                found[open_, group] = near.any(axis=1)
         return found & wanted
 
     def _until(self, last: int) -> NDArray[np.int64]:
         """The numbers of the validated rounds up to one; their sets are there afterwards."""
         numbers = np.arange(self._every, last + 1, self._every)
-        if missing := numbers[len(self._sets) :].tolist():
-            self._sets = np.concatenate([self._sets, self._draw(missing)])
+        missing = numbers[self._known :]
+        if len(missing):
+            if len(numbers) > self._sets.shape[1]:
+                grown = np.zeros((len(self._sets), 2 * len(numbers)), dtype=np.bool_)
+                grown[:, : self._known] = self._sets[:, : self._known]
+                self._sets = grown
+            self._sets[:, self._known : len(numbers)] = self._draw(missing.tolist()).T
+            self._known = len(numbers)
         return numbers
 
 
 def _near(
     drawn: NDArray[np.bool_],
     earlier: NDArray[np.bool_],
-    rows: NDArray[np.float64],
+    rows: NDArray[np.int64],
     rule: DisclosureRule,
 ) -> NDArray[np.bool_]:
-    """Of all pairs [drawn, earlier], whether they are near and the earlier one is large enough."""
-    mine = np.flatnonzero(rows)
-    ours, those = (one[:, mine].astype(np.float64) for one in (drawn, earlier))
-    rows, clients = rows[mine], np.ones(len(mine))
-    large = those @ rows >= rule.minimum_group_size
-    large &= those.sum(axis=1) >= rule.minimum_group_clients
-    apart = _apart(ours, those, rows)
+    """Of all pairs [drawn, earlier], whether they are near and the earlier one is large enough.
+
+    `drawn` [drawn, clients] and `earlier` [clients, earlier] are of the clients that have `rows`.
+    """
+    # Sums of integers are exact either way, and the narrow numbers take half the time.
+    exact = np.float32 if 2 * rows.sum() < _EXACT else np.float64
+    ours, those, weights = drawn.astype(exact), earlier.astype(exact), rows.astype(exact)
+    large = weights @ those >= rule.minimum_group_size
+    large &= those.sum(axis=0) >= rule.minimum_group_clients
+    apart = _apart(ours, those, weights)
     few = apart < rule.minimum_group_size
-    few |= _apart(ours, those, clients) < rule.minimum_group_clients
+    if (rule.minimum_group_clients - 1) * rows.max() >= rule.minimum_group_size:
+        # Otherwise so few clients have few rows in any case.
+        few |= _apart(ours, those, np.ones_like(weights)) < rule.minimum_group_clients
     near: NDArray[np.bool_] = few & (apart > 0) & large
     return near
 
 
 def _apart(
-    one: NDArray[np.float64], other: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The weight of what only one of two sets has, of all pairs; exact, as all are integers."""
-    alone, others = one @ weights, other @ weights
-    return alone[:, np.newaxis] + others - 2 * (one * weights) @ other.T
+    one: NDArray[np.floating], other: NDArray[np.floating], weights: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """The weight of what only one of two sets has, of all pairs."""
+    alone, others = one @ weights, weights @ other
+    return alone[:, np.newaxis] + others - 2 * (one * weights) @ other
