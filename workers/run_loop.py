@@ -16,7 +16,7 @@ from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.backend import backend
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
-from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.trainer_choice import open_stack
 from infrastructure.tracing import span
@@ -96,7 +96,7 @@ class RunLoop:
         for position in set(range(len(self._experiments))) - set(self._stack.active):
             # Training had ended and the worker was lost before the report was stored; or rounds
             # that were lost with it have used up its budget.
-            self._flush({position: []})
+            self._flush({position: PlayedRounds()})
         while active := self._stack.active:
             if self._context.stopping():
                 self._writer.write(self._sign_all)
@@ -213,7 +213,7 @@ class RunLoop:
 
     # -- storing ----------------------------------------------------------------------------------
 
-    def _flush(self, records: Mapping[int, Sequence[RoundRecord]]) -> None:
+    def _flush(self, records: Mapping[int, PlayedRounds]) -> None:
         """Stores the rounds of all experiments in one transaction, then ends those that ended."""
         ended = set(records) - set(self._stack.active)
         results = {position: self._stack.result(position) for position in ended}
@@ -336,7 +336,7 @@ class RunLoop:
     def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:
         """Ends an experiment without a report; interrupted rounds are entered in its ledger."""
         experiment = self._experiments[position]
-        block = record_block(experiment.run, [], last=True)
+        block = record_block(experiment.run, PlayedRounds(), last=True)
 
         def end(session: Session) -> None:
             if block.ledger:

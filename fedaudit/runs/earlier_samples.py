@@ -5,6 +5,7 @@ two rounds differ by the rows that only one of the two samples has, and few of t
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +85,7 @@ def _near(
     `drawn` [drawn, clients] and `earlier` [clients, earlier] are of the clients that have `rows`.
     """
     # Sums of integers are exact either way, and the narrow numbers take half the time.
-    exact = np.float32 if 2 * rows.sum() < _EXACT else np.float64
+    exact: Any = np.float32 if 2 * rows.sum() < _EXACT else np.float64
     ours, those, weights = drawn.astype(exact), earlier.astype(exact), rows.astype(exact)
     large = weights @ those >= rule.minimum_group_size
     large &= those.sum(axis=0) >= rule.minimum_group_clients
@@ -97,9 +98,8 @@ def _near(
     return near
 
 
-def _apart(
-    one: NDArray[np.floating], other: NDArray[np.floating], weights: NDArray[np.floating]
-) -> NDArray[np.floating]:
+def _apart(one: NDArray[Any], other: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
     """The weight of what only one of two sets has, of all pairs."""
     alone, others = one @ weights, weights @ other
-    return alone[:, np.newaxis] + others - 2 * (one * weights) @ other
+    apart: NDArray[Any] = alone[:, np.newaxis] + others - 2 * (one * weights) @ other
+    return apart

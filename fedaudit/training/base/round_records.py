@@ -6,7 +6,7 @@ asks for it.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
 import numpy as np
@@ -20,6 +20,7 @@ from fedaudit.training.base.stopping import RunEnd
 from fedaudit.utility.constant_comparison import ConstantComparison
 
 _MAX_UPLOADS = 100
+_AT_PLACES = ("selection_losses", "validation_losses", "accuracies")
 _POOLED = 3
 """Axes of the counts of rounds over all clients: rounds, groups and the four counts."""
 
@@ -149,6 +150,16 @@ class RoundColumns:
     def validated(self) -> NDArray[np.int64]:
         """The positions of the rounds that were validated."""
         return np.flatnonzero(self.place >= 0)
+
+    def part(self, begin: int, end: int) -> "RoundColumns":
+        """The rounds from one position up to another."""
+        of_rounds: dict[str, Any] = {
+            name: values[begin:end]
+            for name, values in vars(self).items()
+            if isinstance(values, np.ndarray) and name not in _AT_PLACES
+        }
+        compositions = {name: counts[begin:end] for name, counts in self.compositions.items()}
+        return replace(self, **of_rounds, compositions=compositions)
 
     def pooled(self, rounds: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
         """Attribute -> the counts over all clients of the validated rounds at these positions:
