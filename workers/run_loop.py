@@ -26,7 +26,6 @@ from models.repositories import (
     ExperimentRepository,
     LedgerRepository,
     LowBudgetRepository,
-    gathered_writes,
 )
 from workers.attacks.attack_watch import (
     AttacksCancelledError,
@@ -44,7 +43,7 @@ from workers.finish import (
     store_records,
     succeed,
 )
-from workers.flush import FencedWriter, store_block
+from workers.flush import FencedWriter, Played, store_blocks
 from workers.pace import Pace
 from workers.proof.checkpoint_signing import CheckpointClock, sign_checkpoint
 from workers.running_experiment import RunningExperiment
@@ -218,29 +217,18 @@ class RunLoop:
         ended = set(records) - set(self._stack.active)
         results = {position: self._stack.result(position) for position in ended}
         diverged = {position for position in ended if has_diverged(results[position].stopped_by)}
-        blocks = {}
-        for position, played in records.items():
-            run = self._experiments[position].run
-            over = position in ended
-            block = record_block(run, played, last=over, reported=over)
-            blocks[position] = block, self._stack.checkpoint(position)
-            run.ledger.check_totals(self._stack.releases(position))
+        blocks: dict[int, Played] = {}
+        for position, rounds in records.items():
+            experiment, over = self._experiments[position], position in ended
+            block = record_block(experiment.run, rounds, last=over, reported=over)
+            blocks[position] = Played(experiment, block, self._stack.checkpoint(position))
+            experiment.run.ledger.check_totals(self._stack.releases(position))
 
         due = [one for one in blocks if self._clock.due(self._experiments[one].id)]
 
         def store(session: Session) -> set[int]:
-            with gathered_writes(session):
-                cancelled = {
-                    position
-                    for position, (block, checkpoint) in blocks.items()
-                    if store_block(
-                        session,
-                        self._experiments[position],
-                        block,
-                        checkpoint=checkpoint,
-                        again=self._writer.again,
-                    )
-                }
+            asked = store_blocks(session, list(blocks.values()), again=self._writer.again)
+            cancelled = {one for one, played in blocks.items() if played.experiment.id in asked}
             for position in due:
                 self._sign(session, position)
             for position in diverged - cancelled:
@@ -340,13 +328,8 @@ class RunLoop:
 
         def end(session: Session) -> None:
             if block.ledger:
-                store_block(
-                    session,
-                    experiment,
-                    block,
-                    checkpoint=self._stack.checkpoint(position),
-                    again=self._writer.again,
-                )
+                played = Played(experiment, block, self._stack.checkpoint(position))
+                store_blocks(session, [played], again=self._writer.again)
             self._store_end(session, position, status=status, reason=reason, detail=detail)
 
         self._writer.write(end)

@@ -35,6 +35,11 @@ class EarlierSamples:
         self._sets = np.zeros((clients, 0), dtype=np.bool_)
         """Who is drawn, [clients, rounds]: the rounds of a few clients are asked for."""
         self._known = 0
+        self._members = {
+            (name, group): np.flatnonzero(of_groups[:, group])
+            for name, of_groups in rows.items()
+            for group in range(of_groups.shape[1])
+        }
 
     def near(
         self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: NDArray[np.bool_]
@@ -53,10 +58,10 @@ class EarlierSamples:
             if not before.any():
                 break
             for group in np.flatnonzero(~found.all(axis=0)).tolist():
-                rows = self._rows[attribute][:, group]
-                mine, open_ = np.flatnonzero(rows), np.flatnonzero(~found[:, group])
-                ours, those = drawn[open_][:, mine], self._sets[mine, part]
-                near = _near(ours, those, rows[mine], rule) & before[open_]
+                mine, open_ = self._members[attribute, group], np.flatnonzero(~found[:, group])
+                ours, those = drawn[open_[:, np.newaxis], mine], self._sets[mine, part]
+                rows = self._rows[attribute][mine, group]
+                near = _near(ours, those, rows, rule) & before[open_]
                 found[open_, group] = near.any(axis=1)
         return found & wanted
 
@@ -90,16 +95,19 @@ def _near(
     large = weights @ those >= rule.minimum_group_size
     large &= those.sum(axis=0) >= rule.minimum_group_clients
     apart = _apart(ours, those, weights)
-    few = apart < rule.minimum_group_size
+    near: NDArray[np.bool_] = apart < rule.minimum_group_size
     if (rule.minimum_group_clients - 1) * rows.max() >= rule.minimum_group_size:
         # Otherwise so few clients have few rows in any case.
-        few |= _apart(ours, those, np.ones_like(weights)) < rule.minimum_group_clients
-    near: NDArray[np.bool_] = few & (apart > 0) & large
+        near |= _apart(ours, those, np.ones_like(weights)) < rule.minimum_group_clients
+    near &= apart > 0
+    near &= large
     return near
 
 
 def _apart(one: NDArray[Any], other: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
-    """The weight of what only one of two sets has, of all pairs."""
-    alone, others = one @ weights, weights @ other
-    apart: NDArray[Any] = alone[:, np.newaxis] + others - 2 * (one * weights) @ other
+    """The weight of what only one of two sets has, of all pairs; one product, so that the pairs
+    are gone through once: what either has, less twice what both have."""
+    ours = np.column_stack([-2 * one * weights, one @ weights, np.ones_like(one[:, 0])])
+    those = np.vstack([other, np.ones_like(other[:1]), weights @ other])
+    apart: NDArray[Any] = ours @ those
     return apart
