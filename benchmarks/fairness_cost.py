@@ -124,10 +124,10 @@ def player(cell: Cell) -> Callable[[], int]:
     stack, disclosures = Stack([cell]), decide_disclosures(cell)
 
     def play() -> int:
-        records = stack.advance(_BLOCK)[0]
-        shown = {name: one.repeated(len(records)) for name, one in disclosures.items()}
-        fairness_of_rounds(cell.spec, shown, records)
-        return len(records)
+        [played] = stack.advance(_BLOCK)[0].spans
+        shown = {name: one.repeated(len(played)) for name, one in disclosures.items()}
+        fairness_of_rounds(cell.spec, shown, played)
+        return len(played)
 
     return play
 

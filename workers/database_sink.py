@@ -12,7 +12,6 @@ from fedaudit.runs.blocks import Block
 from fedaudit.runs.figures import FairnessFigures, RoundFigures, values_by_metric
 from fedaudit.runs.ledger_writer import WrittenEntry
 from models.repositories import (
-    EventRepository,
     FairnessRepository,
     LedgerRepository,
     RoundRepository,
@@ -27,6 +26,7 @@ class DatabaseSink:
     """A `RunSink` of one stored experiment, within one transaction.
 
     What is written must be fenced: the caller holds the experiment's unit in the same transaction.
+    It also tells of the rounds (`round_events`), for all experiments of the unit together.
     """
 
     def __init__(self, session: Session, experiment_id: str, project_id: str) -> None:
@@ -43,8 +43,6 @@ class DatabaseSink:
         self._rounds.insert(*self._owner, [_round_row(one) for one in block.rounds])
         fairness = [_fairness_row(one) for one in block.fairness]
         FairnessRepository(self._session).insert(*self._owner, fairness)
-        events = [(ROUND_COMPLETED, _event(one)) for one in block.rounds]
-        EventRepository(self._session).append(*self._owner, events)
 
     def hashed_rows(self) -> Iterator[Row]:
         return self._ledger.digests(self._id)
@@ -62,6 +60,11 @@ class DatabaseSink:
     def last_fairness(self, attribute: str, *, rounds: int) -> list[dict[str, float | None]]:
         rows = FairnessRepository(self._session).last(self._id, attribute, rounds=rounds)
         return [values_by_metric(row.figures) for row in rows]
+
+
+def round_events(block: Block) -> list[tuple[str, dict[str, Any]]]:
+    """An event for each round."""
+    return [(ROUND_COMPLETED, _event(one)) for one in block.rounds]
 
 
 def ledger_row(written: WrittenEntry) -> LedgerRow:

@@ -1,6 +1,7 @@
 """Fenced writes: every write of a worker begins by holding its unit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic, sleep
 from typing import TypeVar
 
@@ -13,12 +14,14 @@ from fedaudit.runs.blocks import Block
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,
+    EventRepository,
     ExperimentRepository,
     LedgerRepository,
     UnitRepository,
+    gathered_writes,
 )
 from workers.claim import Lease
-from workers.database_sink import DatabaseSink
+from workers.database_sink import DatabaseSink, round_events
 from workers.resume import store_totals
 from workers.running_experiment import RunningExperiment
 
@@ -73,23 +76,37 @@ class FencedWriter:
             wait = min(2 * wait, _MAX_WAIT_SECONDS)
 
 
-def store_block(
-    session: Session,
-    experiment: RunningExperiment,
-    block: Block,
-    *,
-    checkpoint: bytes,
-    again: bool = False,
-) -> bool:
-    """Write a block of rounds, the checkpoint to resume from, and the totals.
+@dataclass(frozen=True)
+class Played:
+    """What an experiment of the unit played: to be stored, with the state to go on from."""
 
-    Returns whether the caller has asked for the experiment's end. `again`: the block may have been
+    experiment: RunningExperiment
+    block: Block
+    checkpoint: bytes
+
+
+def store_blocks(session: Session, played: Sequence[Played], *, again: bool = False) -> set[str]:
+    """Write blocks of rounds of experiments of one project, their checkpoints and totals.
+
+    Returns the ids of those whose callers have asked for an end. `again`: the blocks may have been
     stored already.
     """
-    experiments = ExperimentRepository(session, experiment.project_id)
-    run, owner = experiment.run, (experiment.id, experiment.project_id)
-    if not (again and LedgerRepository(session).last_link(experiment.id) == run.ledger.head):
-        DatabaseSink(session, *owner).write(block)
-        store_totals(session, *owner, run.ledger)
-        CheckpointRepository(session).put(*owner, round=run.rounds_done, data=checkpoint)
-    return experiments.progress(experiment.id, run.rounds_done)
+    if not played:
+        return set()
+    project_id = played[0].experiment.project_id
+    ledger = LedgerRepository(session)
+    new = [
+        one
+        for one in played
+        if not (again and ledger.last_link(one.experiment.id) == one.experiment.run.ledger.head)
+    ]
+    with gathered_writes(session):
+        for one in new:
+            run, owner = one.experiment.run, (one.experiment.id, project_id)
+            DatabaseSink(session, *owner).write(one.block)
+            store_totals(session, *owner, run.ledger)
+            CheckpointRepository(session).put(*owner, round=run.rounds_done, data=one.checkpoint)
+        events = {one.experiment.id: round_events(one.block) for one in new}
+        EventRepository(session).append_each(project_id, events)
+    done = {one.experiment.id: one.experiment.run.rounds_done for one in played}
+    return ExperimentRepository(session, project_id).progress_each(done)

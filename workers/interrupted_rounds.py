@@ -62,7 +62,8 @@ def charge_interrupted_rounds(
         ledger_context=ledger_context or _ledger_context(experiment, names),
         training=np.arange(len(names), dtype=np.int32),
     )
-    rows = [ledger_row(one) for lost in interrupted for one in ledger.record_interrupted(lost)]
+    recorded = [ledger.record_interrupted(lost) for lost in interrupted]
+    rows = [ledger_row(one) for lost in recorded for entries in lost.written for one in entries]
     LedgerRepository(session).insert(experiment_id, project_id, rows)
     store_totals(session, experiment_id, project_id, ledger)
     return len(interrupted)

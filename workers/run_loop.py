@@ -19,7 +19,7 @@ from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
 from fedaudit.training.base.backend import backend
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
-from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.trainer_choice import open_stack
 from infrastructure.tracing import span
@@ -29,7 +29,6 @@ from models.repositories import (
     ExperimentRepository,
     LedgerRepository,
     LowBudgetRepository,
-    gathered_writes,
 )
 from workers.attacks.attack_watch import (
     AttacksCancelledError,
@@ -47,7 +46,7 @@ from workers.finish import (
     store_records,
     succeed,
 )
-from workers.flush import FencedWriter, store_block
+from workers.flush import FencedWriter, Played, store_blocks
 from workers.pace import Pace
 from workers.proof.checkpoint_signing import CheckpointClock, sign_checkpoint
 from workers.running_experiment import RunningExperiment
@@ -99,7 +98,7 @@ class RunLoop:
         for position in set(range(len(self._experiments))) - set(self._stack.active):
             # Training had ended and the worker was lost before the report was stored; or rounds
             # that were lost with it have used up its budget.
-            self._flush({position: []})
+            self._flush({position: PlayedRounds()})
         while active := self._stack.active:
             if self._context.stopping():
                 self._writer.write(self._sign_all)
@@ -216,34 +215,23 @@ class RunLoop:
 
     # -- storing ----------------------------------------------------------------------------------
 
-    def _flush(self, records: Mapping[int, Sequence[RoundRecord]]) -> None:
+    def _flush(self, records: Mapping[int, PlayedRounds]) -> None:
         """Stores the rounds of all experiments in one transaction, then ends those that ended."""
         ended = set(records) - set(self._stack.active)
         results = {position: self._stack.result(position) for position in ended}
         diverged = {position for position in ended if has_diverged(results[position].stopped_by)}
-        blocks = {}
-        for position, played in records.items():
-            run = self._experiments[position].run
-            over = position in ended
-            block = record_block(run, played, last=over, reported=over)
-            blocks[position] = block, self._stack.checkpoint(position)
-            run.ledger.check_totals(self._stack.releases(position))
+        blocks: dict[int, Played] = {}
+        for position, rounds in records.items():
+            experiment, over = self._experiments[position], position in ended
+            block = record_block(experiment.run, rounds, last=over, reported=over)
+            blocks[position] = Played(experiment, block, self._stack.checkpoint(position))
+            experiment.run.ledger.check_totals(self._stack.releases(position))
 
         due = [one for one in blocks if self._clock.due(self._experiments[one].id)]
 
         def store(session: Session) -> set[int]:
-            with gathered_writes(session):
-                cancelled = {
-                    position
-                    for position, (block, checkpoint) in blocks.items()
-                    if store_block(
-                        session,
-                        self._experiments[position],
-                        block,
-                        checkpoint=checkpoint,
-                        again=self._writer.again,
-                    )
-                }
+            asked = store_blocks(session, list(blocks.values()), again=self._writer.again)
+            cancelled = {one for one, played in blocks.items() if played.experiment.id in asked}
             for position in due:
                 self._sign(session, position)
             for position in diverged - cancelled:
@@ -351,17 +339,12 @@ class RunLoop:
     def _end(self, position: int, *, status: str, reason: str, detail: str | None = None) -> None:
         """Ends an experiment without a report; interrupted rounds are entered in its ledger."""
         experiment = self._experiments[position]
-        block = record_block(experiment.run, [], last=True)
+        block = record_block(experiment.run, PlayedRounds(), last=True)
 
         def end(session: Session) -> None:
             if block.ledger:
-                store_block(
-                    session,
-                    experiment,
-                    block,
-                    checkpoint=self._stack.checkpoint(position),
-                    again=self._writer.again,
-                )
+                played = Played(experiment, block, self._stack.checkpoint(position))
+                store_blocks(session, [played], again=self._writer.again)
             self._store_end(session, position, status=status, reason=reason, detail=detail)
 
         self._writer.write(end)

@@ -30,7 +30,7 @@ from fedaudit.spec.attacks.membership_spec import MembershipSpec
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.round_records import PlayedRounds
 from fedaudit.training.trainer_choice import open_stack
 
 SHADOWS = {"memorised": 128, "adult": 64}
@@ -41,7 +41,7 @@ def trained(spec: ExperimentSpec, data: Path) -> AttackedRun:
     """The run of a spec, at its end."""
     cell = Cell(spec, load_federation(spec, sources_dir=data))
     run = new_run(cell, experiment_id="attacked", started_at=datetime.now(UTC))
-    trainer, records = open_stack([cell]), list[RoundRecord]()
+    trainer, records = open_stack([cell]), PlayedRounds()
     while trainer.active:
         records += trainer.advance(25)[0]
     record_block(run, records, last=True, reported=True)

@@ -14,7 +14,7 @@ from fedaudit.attacks.attack import AttackedRun
 from fedaudit.ledger.chain import Row, ledger_hash
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
-from fedaudit.training.base.round_records import FinalResult
+from fedaudit.training.base.round_records import FinalResult, PlayedRounds
 from fedaudit.training.trainer_choice import open_stack
 
 _MOST_AT_ONCE, _SHORT_SECONDS = 100, 0.5
@@ -69,7 +69,7 @@ def repeat_run(
     rows: list[Row] = []
     at_once = 1
     if not trainer.active:
-        ended_at_once = record_block(run, [], last=True, reported=True)
+        ended_at_once = record_block(run, PlayedRounds(), last=True, reported=True)
         rows += [written.hashed for written in ended_at_once.ledger]
     while trainer.active:
         progressed()

@@ -38,7 +38,7 @@ from fedaudit.sweeps.sweep_costs import sweep_costs
 from fedaudit.sweeps.sweep_facts import sweep_facts
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from fedaudit.training.base.record_table import RecordTable
-from fedaudit.training.base.round_records import FinalResult, RoundRecord
+from fedaudit.training.base.round_records import FinalResult, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
 from fedaudit.training.stack_key import stacks
 
@@ -210,7 +210,7 @@ def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) 
     """Play runs side by side to their ends, a block of rounds after the other."""
     trainer = _open_trainer([run.cell for run in runs], device)
     sinks = [MemorySink(run.ledger.ledger_context) for run in runs]
-    waiting: list[list[RoundRecord]] = [[] for _ in runs]
+    waiting = [PlayedRounds() for _ in runs]
     without_rounds = set(range(len(runs))) - set(trainer.active)
     while active := trainer.active:
         if draws_in_secret(runs[0].cell):
@@ -225,9 +225,11 @@ def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) 
                 block = record_block(runs[position], waiting[position], last=ended, reported=ended)
                 sinks[position].write(block)
                 runs[position].ledger.check_totals(trainer.releases(position))
-                waiting[position] = []
+                waiting[position] = PlayedRounds()
     for position in without_rounds:
-        sinks[position].write(record_block(runs[position], [], last=True, reported=True))
+        sinks[position].write(
+            record_block(runs[position], PlayedRounds(), last=True, reported=True)
+        )
     return [
         _Played(run, sink, trainer.result(position), device)
         for position, (run, sink) in enumerate(zip(runs, sinks, strict=True))

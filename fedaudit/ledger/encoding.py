@@ -50,7 +50,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
+from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, Outcome
 from fedaudit.ledger.report_entries import names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage, release_epsilons
@@ -74,6 +74,7 @@ _SUBJECT = np.dtype(
 _EPSILON_SUBJECT = np.dtype(
     [("key", "V32"), ("outcome", "u1"), ("epsilon", "<f8"), ("releases", "<u4")]
 )
+_RELEASED = int(Outcome.RELEASED)
 _COMPONENT = np.dtype([("radius", "<f8"), ("epsilon", "<f8"), ("leakage", "<f8")])
 
 
@@ -90,30 +91,43 @@ class EntryEncoder:
 
     def encode(self, entry: LedgerEntry) -> bytes:
         """The entry's bytes. Raises ValueError for subjects that repeat or have no name."""
-        names = names_of_subjects(entry.subject_kind, self._names)
-        if names is not self._names:
-            kind = entry.subject_kind
-            return self._others.setdefault(kind, EntryEncoder(names))._encode(entry)
-        return self._encode(entry)
+        [encoded] = self.encode_alike([entry])
+        return encoded
 
-    def _encode(self, entry: LedgerEntry) -> bytes:
-        flags = bytes([int(entry.interrupted)])
-        return b"".join(
-            (
-                MAGIC,
-                struct.pack("<HQQ", _version(entry.inputs), entry.round, entry.release),
-                _text(entry.subject_kind),
-                _text(entry.observer),
-                flags,
-                self._encoded_inputs(entry.inputs),
-                struct.pack("<I", len(entry.subjects)),
-                self._subjects(entry),
+    def encode_alike(self, entries: Sequence[LedgerEntry]) -> list[bytes]:
+        """The bytes of entries of one kind, with the same inputs and as many subjects each.
+
+        Raises ValueError as `encode` does.
+        """
+        kind, inputs = entries[0].subject_kind, entries[0].inputs
+        names = names_of_subjects(kind, self._names)
+        if names is not self._names:
+            return self._others.setdefault(kind, EntryEncoder(names)).encode_alike(entries)
+        version, encoded = _version(inputs), self._encoded_inputs(inputs)
+        subjects = self._subjects(entries)
+        return [
+            b"".join(
+                (
+                    MAGIC,
+                    struct.pack("<HQQ", version, entry.round, entry.release),
+                    _text(entry.subject_kind),
+                    _text(entry.observer),
+                    bytes([int(entry.interrupted)]),
+                    encoded,
+                    struct.pack("<I", len(entry.subjects)),
+                    table.tobytes(),
+                )
             )
-        )
+            for entry, table in zip(entries, subjects, strict=True)
+        ]
 
     def digest(self, entry: LedgerEntry) -> bytes:
         """SHA-256 of the entry's bytes."""
         return hashlib.sha256(self.encode(entry)).digest()
+
+    def digests_alike(self, entries: Sequence[LedgerEntry]) -> list[bytes]:
+        """The same of each, as `encode_alike`."""
+        return [hashlib.sha256(encoded).digest() for encoded in self.encode_alike(entries)]
 
     def _encoded_inputs(self, inputs: MechanismParameters) -> bytes:
         encoded = self._inputs.get(inputs)
@@ -121,34 +135,46 @@ class EntryEncoder:
             encoded = self._inputs[inputs] = _encode_inputs(inputs)
         return encoded
 
-    def _subjects(self, entry: LedgerEntry) -> bytes:
-        order = self._order(entry.subjects)
-        outcomes, released = entry.outcomes[order], entry.released[order]
-        if len(outcomes) and outcomes.max() >= len(OUTCOMES):
+    def _subjects(self, entries: Sequence[LedgerEntry]) -> NDArray[np.void]:
+        """The subjects of each entry in the order of their names: [entries, subjects]."""
+        inputs = entries[0].inputs
+        columns = {
+            name: np.stack([getattr(entry, name) for entry in entries])
+            for name in ("subjects", "outcomes", "releases", "radii", "epsilons")
+            if getattr(entries[0], name) is not None
+        }
+        order = self._order(columns["subjects"])
+        if order is not None:
+            rows = np.arange(len(entries))[:, np.newaxis]
+            columns = {name: values[rows, order] for name, values in columns.items()}
+        outcomes = columns["outcomes"]
+        if outcomes.size and outcomes.max() >= len(OUTCOMES):
             raise ValueError(f"outcome {outcomes.max()} is unknown; use 0 to {len(OUTCOMES) - 1}")
-        table = np.empty(len(outcomes), dtype=_subject_type(entry.inputs))
-        table["key"] = self._keys[entry.subjects[order]]
+        table = np.empty(outcomes.shape, dtype=_subject_type(inputs))
+        table["key"] = self._keys[columns["subjects"]]
         table["outcome"] = outcomes
-        table["releases"] = entry.releases[order]
-        if entry.epsilons is not None:
-            table["epsilon"] = _or_absent(entry.epsilons[order])
-        elif entry.inputs.components is None:
-            _fill_metric(table, entry.inputs, entry.inputs.n, released, entry.radii[order])
+        table["releases"] = columns["releases"]
+        released = outcomes == _RELEASED
+        if "epsilons" in columns:
+            table["epsilon"] = _or_absent(columns["epsilons"])
+        elif inputs.components is None:
+            _fill_metric(table, inputs, inputs.n, released, columns["radii"])
         else:
-            for place, part in enumerate(entry.inputs.components):
-                radii = entry.radii[order, place]
-                _fill_metric(table["components"][:, place], entry.inputs, part.n, released, radii)
-        return table.tobytes()
+            for place, part in enumerate(inputs.components):
+                radii = columns["radii"][..., place]
+                _fill_metric(table["components"][..., place], inputs, part.n, released, radii)
+        return table
 
-    def _order(self, subjects: NDArray[np.int32]) -> NDArray[np.int64] | slice:
-        """Where the subjects stand in the order of their names; mostly they stand in it already."""
-        if len(subjects) and not 0 <= subjects.min() <= subjects.max() < len(self._rank):
+    def _order(self, subjects: NDArray[np.int32]) -> NDArray[np.int64] | None:
+        """Where the subjects [entries, subjects] stand in the order of their names; None where they
+        stand in it already, as they mostly do."""
+        if subjects.size and not 0 <= subjects.min() <= subjects.max() < len(self._rank):
             raise ValueError(f"subjects must lie between 0 and {len(self._rank) - 1}")
         ranks = self._rank[subjects]
-        if (ranks[1:] > ranks[:-1]).all():
-            return slice(None)
-        order = np.argsort(ranks, kind="stable")
-        if (np.diff(ranks[order]) == 0).any():
+        if (ranks[:, 1:] > ranks[:, :-1]).all():
+            return None
+        order = np.argsort(ranks, axis=1, kind="stable")
+        if (np.diff(np.take_along_axis(ranks, order, axis=1)) == 0).any():
             raise ValueError("a subject stands twice in one entry; merge or remove it")
         return order
 

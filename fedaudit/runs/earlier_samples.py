@@ -5,6 +5,7 @@ two rounds differ by the rows that only one of the two samples has, and few of t
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from fedaudit.fairness.disclosure import DisclosureRule
 
 _TOGETHER = 4096
 """Earlier rounds that are compared at a time, which bounds the memory."""
+_EXACT = 1 << 24
+"""Integers below are exact in single precision."""
 
 
 class EarlierSamples:
@@ -29,7 +32,14 @@ class EarlierSamples:
         client in each group, [clients, groups]; `every`: of so many rounds one is validated."""
         self._draw, self._rows, self._every = draw, rows, every
         clients = len(next(iter(rows.values())))
-        self._sets = np.zeros((0, clients), dtype=np.bool_)
+        self._sets = np.zeros((clients, 0), dtype=np.bool_)
+        """Who is drawn, [clients, rounds]: the rounds of a few clients are asked for."""
+        self._known = 0
+        self._members = {
+            (name, group): np.flatnonzero(of_groups[:, group])
+            for name, of_groups in rows.items()
+            for group in range(of_groups.shape[1])
+        }
 
     def near(
         self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: NDArray[np.bool_]
@@ -41,48 +51,63 @@ class EarlierSamples:
         that the answer is the same wherever a run went on. `wanted`: the groups asked about.
         """
         numbers = self._until(max(rounds))
-        drawn, found = self._draw(rounds), np.zeros_like(wanted)
+        drawn, found = self._draw(rounds), ~wanted
         for begin in range(0, len(numbers), _TOGETHER):
-            part = slice(begin, begin + _TOGETHER)
+            part = slice(begin, min(begin + _TOGETHER, len(numbers)))
             before = numbers[part] < np.array(rounds)[:, np.newaxis]
             if not before.any():
                 break
-            sets = self._sets[: len(numbers)][part]
-            for group in np.flatnonzero(wanted.any(axis=0)).tolist():
-                rows = self._rows[attribute][:, group].astype(np.float64)
-                found[:, group] |= (_near(drawn, sets, rows, rule) & before).any(axis=1)
+            for group in np.flatnonzero(~found.all(axis=0)).tolist():
+                mine, open_ = self._members[attribute, group], np.flatnonzero(~found[:, group])
+                ours, those = drawn[open_[:, np.newaxis], mine], self._sets[mine, part]
+                rows = self._rows[attribute][mine, group]
+                near = _near(ours, those, rows, rule) & before[open_]
+                found[open_, group] = near.any(axis=1)
         return found & wanted
 
     def _until(self, last: int) -> NDArray[np.int64]:
         """The numbers of the validated rounds up to one; their sets are there afterwards."""
         numbers = np.arange(self._every, last + 1, self._every)
-        if missing := numbers[len(self._sets) :].tolist():
-            self._sets = np.concatenate([self._sets, self._draw(missing)])
+        missing = numbers[self._known :]
+        if len(missing):
+            if len(numbers) > self._sets.shape[1]:
+                grown = np.zeros((len(self._sets), 2 * len(numbers)), dtype=np.bool_)
+                grown[:, : self._known] = self._sets[:, : self._known]
+                self._sets = grown
+            self._sets[:, self._known : len(numbers)] = self._draw(missing.tolist()).T
+            self._known = len(numbers)
         return numbers
 
 
 def _near(
     drawn: NDArray[np.bool_],
     earlier: NDArray[np.bool_],
-    rows: NDArray[np.float64],
+    rows: NDArray[np.int64],
     rule: DisclosureRule,
 ) -> NDArray[np.bool_]:
-    """Of all pairs [drawn, earlier], whether they are near and the earlier one is large enough."""
-    mine = np.flatnonzero(rows)
-    ours, those = (one[:, mine].astype(np.float64) for one in (drawn, earlier))
-    rows, clients = rows[mine], np.ones(len(mine))
-    large = those @ rows >= rule.minimum_group_size
-    large &= those.sum(axis=1) >= rule.minimum_group_clients
-    apart = _apart(ours, those, rows)
-    few = apart < rule.minimum_group_size
-    few |= _apart(ours, those, clients) < rule.minimum_group_clients
-    near: NDArray[np.bool_] = few & (apart > 0) & large
+    """Of all pairs [drawn, earlier], whether they are near and the earlier one is large enough.
+
+    `drawn` [drawn, clients] and `earlier` [clients, earlier] are of the clients that have `rows`.
+    """
+    # Sums of integers are exact either way, and the narrow numbers take half the time.
+    exact: Any = np.float32 if 2 * rows.sum() < _EXACT else np.float64
+    ours, those, weights = drawn.astype(exact), earlier.astype(exact), rows.astype(exact)
+    large = weights @ those >= rule.minimum_group_size
+    large &= those.sum(axis=0) >= rule.minimum_group_clients
+    apart = _apart(ours, those, weights)
+    near: NDArray[np.bool_] = apart < rule.minimum_group_size
+    if (rule.minimum_group_clients - 1) * rows.max() >= rule.minimum_group_size:
+        # Otherwise so few clients have few rows in any case.
+        near |= _apart(ours, those, np.ones_like(weights)) < rule.minimum_group_clients
+    near &= apart > 0
+    near &= large
     return near
 
 
-def _apart(
-    one: NDArray[np.float64], other: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """The weight of what only one of two sets has, of all pairs; exact, as all are integers."""
-    alone, others = one @ weights, other @ weights
-    return alone[:, np.newaxis] + others - 2 * (one * weights) @ other.T
+def _apart(one: NDArray[Any], other: NDArray[Any], weights: NDArray[Any]) -> NDArray[Any]:
+    """The weight of what only one of two sets has, of all pairs; one product, so that the pairs
+    are gone through once: what either has, less twice what both have."""
+    ours = np.column_stack([-2 * one * weights, one @ weights, np.ones_like(one[:, 0])])
+    those = np.vstack([other, np.ones_like(other[:1]), weights @ other])
+    apart: NDArray[Any] = ours @ those
+    return apart

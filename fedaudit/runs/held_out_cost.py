@@ -7,7 +7,7 @@ from fedaudit.privacy.planning.cost_projection import Projection
 from fedaudit.reports.sections.fairness_privacy import NO_NOISE
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness_agreement import publishes_noised_rounds
-from fedaudit.training.base.stopping import EarlyStopping
+from fedaudit.spec.training import is_validated
 
 
 def planned_releases(spec: ExperimentSpec) -> int:
@@ -15,8 +15,8 @@ def planned_releases(spec: ExperimentSpec) -> int:
     once, and every validated round where these are asked for."""
     if not publishes_noised_rounds(spec.fairness):
         return 1
-    last, stopping = spec.training.rounds_played, EarlyStopping.of_spec(spec)
-    return 1 + sum(stopping.validates(one, last_round=last) for one in range(1, last + 1))
+    last, every = spec.training.rounds_played, spec.training.stopping.validate_every
+    return 1 + sum(is_validated(one, every=every, last_round=last) for one in range(1, last + 1))
 
 
 def with_fairness_epsilon(

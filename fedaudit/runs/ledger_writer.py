@@ -13,8 +13,8 @@ from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.report_entries import report_entry
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.accounting.privacy_events import Observer
-from fedaudit.runs.spending import Spending
-from fedaudit.training.base.round_records import PlannedRound, RoundRecord
+from fedaudit.runs.spending import Counted, Spending
+from fedaudit.training.base.round_records import PlannedRound, RoundColumns
 
 _NO_COMPOSITIONS: Mapping[Observer, NDArray[np.int32]] = {}
 
@@ -32,6 +32,22 @@ class WrittenEntry:
         """What the ledger hash takes in of it."""
         entry = self.entry
         return entry.round, entry.release, entry.subject_kind, entry.observer, self.digest
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedRounds:
+    """The entries of rounds, and where everybody stands after each of them."""
+
+    written: Sequence[Sequence[WrittenEntry]]
+    """By round, an entry against each observer."""
+    most: NDArray[np.int64]
+    """[rounds]: releases of whoever released most often, against any observer."""
+    median: NDArray[np.float64]
+    """[rounds]: median releases of those that train, against the first observer."""
+    releases: NDArray[np.int32]
+    """[rounds, subjects]: of the round's subjects, against the first observer."""
+    clusters: NDArray[np.int16]
+    """[rounds, subjects]: where each one's newest upload went, -1 for nowhere."""
 
 
 class LedgerWriter:
@@ -99,13 +115,13 @@ class LedgerWriter:
             )
         }
 
-    def epsilon_max(self) -> float | None:
-        """The largest epsilon that anyone can have spent so far; None without an epsilon.
+    def largest_epsilon(self, most: int) -> float | None:
+        """The largest epsilon that anyone can have spent by so many releases of whoever released
+        most often; None without an epsilon.
 
         Every round counts against every observer: how often the busiest client really took part
         would disclose, round by round, when it was drawn.
         """
-        most = max(spending.max_releases for spending in self.spendings)
         return self.ledger_context.largest([most] * len(self.spendings))
 
     def largest_charges(self, rounds: Sequence[PlannedRound]) -> list[int]:
@@ -119,27 +135,34 @@ class LedgerWriter:
         most: list[int] = charged.max(axis=1).tolist()
         return most
 
-    def record_round(self, record: RoundRecord) -> list[WrittenEntry]:
-        """The entries of a round, one against each observer; moves totals and chain on."""
+    def record_rounds(self, played: RoundColumns) -> RecordedRounds:
+        """The entries of rounds, one against each observer; moves totals and chain on.
+
+        Raises ValueError for more than one round where not everybody is charged for all of them.
+        """
         return self._record(
-            PlannedRound(record.round, record.release, record.subjects),
-            outcomes=record.outcomes,
-            radii=record.radii,
-            clusters=record.clusters,
-            compositions=record.compositions,
+            played.round.tolist(),
+            played.release.tolist(),
+            played.subjects,
+            outcomes=played.outcomes,
+            radii=played.radii,
+            clusters=played.clusters,
+            compositions=played.compositions,
         )
 
-    def record_interrupted(self, charged: PlannedRound) -> list[WrittenEntry]:
+    def record_interrupted(self, charged: PlannedRound) -> RecordedRounds:
         """The entries of a round whose noise may have left the process and whose results are lost.
 
         Everyone who was to take part in it is charged.
         """
-        count = len(charged.subjects)
+        shape = (1, len(charged.subjects))
         return self._record(
-            charged,
-            outcomes=np.full(count, Outcome.RELEASED, dtype=np.uint8),
-            radii=np.full(self.inputs.radii_shape(count), np.nan),
-            clusters=np.full(count, -1, dtype=np.int16),
+            [charged.round],
+            [charged.release],
+            charged.subjects[np.newaxis],
+            outcomes=np.full(shape, Outcome.RELEASED, dtype=np.uint8),
+            radii=np.full((1, *self.inputs.radii_shape(shape[1])), np.nan),
+            clusters=np.full(shape, -1, dtype=np.int16),
             compositions=_NO_COMPOSITIONS,
             interrupted=True,
         )
@@ -172,7 +195,7 @@ class LedgerWriter:
             release=release,
             releases=self.report_charges,
         )
-        return self._chained(entry)
+        return self._chained(entry, self._encoder.digest(entry))
 
     def place_uploads(
         self,
@@ -194,41 +217,69 @@ class LedgerWriter:
 
     def _record(
         self,
-        charged: PlannedRound,
+        rounds: Sequence[int],
+        releases: Sequence[int],
+        subjects: NDArray[np.int32],
         *,
         outcomes: NDArray[np.uint8],
         radii: NDArray[np.float64],
         clusters: NDArray[np.int16],
         compositions: Mapping[Observer, NDArray[np.int32]],
         interrupted: bool = False,
-    ) -> list[WrittenEntry]:
+    ) -> RecordedRounds:
         """`compositions`: where subjects are not charged against every observer in every round,
         how often each of them has been by now."""
-        subjects = charged.subjects
-        self.place_uploads(subjects, outcomes, clusters)
-        written = []
+        if compositions and len(rounds) > 1:
+            raise ValueError("rounds that do not charge everybody are recorded one by one")
+        newest = np.empty(subjects.shape, dtype=np.int16)
+        for at, who in enumerate(subjects):
+            self.place_uploads(who, outcomes[at], clusters[at])
+            newest[at] = self.clusters[who]
+        entries: list[list[LedgerEntry]] = []
+        counted: list[Counted] = []
         for observer, spending in zip(self.ledger_context.observers, self.spendings, strict=True):
-            paying = np.ones(len(subjects), dtype=np.bool_)
+            paying: NDArray[np.bool_] | slice = slice(None)
             if observer in compositions:
-                paying = compositions[observer] > spending.releases[subjects]
-            who = subjects[paying]
-            spending.count_round(who, outcomes[paying])
-            entry = self.ledger_context.entry(
-                observer,
-                round_=charged.round,
-                release=charged.release,
-                subjects=who,
-                outcomes=outcomes[paying],
-                radii=radii[paying],
-                releases=spending.releases[who],
-                clusters=clusters[paying],
-                interrupted=interrupted,
+                [charged], [who] = compositions[observer], subjects
+                paying = charged > spending.releases[who]
+            whom, found = subjects[:, paying], outcomes[:, paying]
+            counted.append(spending.count_rounds(whom, found))
+            entries.append(
+                [
+                    self.ledger_context.entry(
+                        observer,
+                        round_=rounds[at],
+                        release=releases[at],
+                        subjects=whom[at],
+                        outcomes=found[at],
+                        radii=radii[at, paying],
+                        releases=counted[-1].releases[at],
+                        clusters=clusters[at, paying],
+                        interrupted=interrupted,
+                    )
+                    for at in range(len(rounds))
+                ]
             )
-            written.append(self._chained(entry))
-        return written
+        digests = [self._encoder.digests_alike(of_observer) for of_observer in entries]
+        return RecordedRounds(
+            written=[
+                [
+                    self._chained(of_observer[at], hashed[at])
+                    for of_observer, hashed in zip(entries, digests, strict=True)
+                ]
+                for at in range(len(rounds))
+            ],
+            most=np.max([of_observer.most for of_observer in counted], axis=0),
+            median=counted[0].median,
+            releases=counted[0].releases if not compositions else self._of_first(subjects),
+            clusters=newest,
+        )
 
-    def _chained(self, entry: LedgerEntry) -> WrittenEntry:
-        digest = self._encoder.digest(entry)
+    def _of_first(self, subjects: NDArray[np.int32]) -> NDArray[np.int32]:
+        releases: NDArray[np.int32] = self.spending.releases[subjects]
+        return releases
+
+    def _chained(self, entry: LedgerEntry, digest: bytes) -> WrittenEntry:
         self.head = link(self.head, digest, entry.clusters)
         self.entries += 1
         self.last_round = entry.round

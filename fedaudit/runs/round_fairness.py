@@ -1,6 +1,6 @@
 """How groups fare in the rounds of a block."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,13 @@ from fedaudit.reports.sections.noised_fairness import WITHHELD
 from fedaudit.runs.figures import FairnessFigures
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.metrics import METRICS
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.round_records import RoundColumns
 
 
 def fairness_of_rounds(
     spec: ExperimentSpec,
     disclosures: Mapping[str, Disclosure],
-    records: Sequence[RoundRecord],
+    played: RoundColumns,
     *,
     rounder: Rounder | None = None,
 ) -> list[FairnessFigures]:
@@ -29,12 +29,13 @@ def fairness_of_rounds(
     rounds score; ValueError where a round scored others. `rounder`: where the counts behind the
     figures are rounded; those kept beside them, confidential, are exact.
     """
-    validated = [record for record in records if record.fairness]
-    if not validated:
+    validated = played.validated
+    if not len(validated):
         return []
+    rounds, pooled = played.round[validated].tolist(), played.pooled(validated)
     found: list[FairnessFigures] = []
     for attribute, disclosure in disclosures.items():
-        counts = np.stack([record.fairness[attribute] for record in validated])
+        counts = pooled[attribute]
         if spec.fairness.noise is None:
             gaps_of_rounds = _gaps(attribute, counts, disclosure, rounder)
         else:
@@ -44,12 +45,12 @@ def fairness_of_rounds(
             counts = counts[:, :0]  # nothing was counted, which is not the same as no rows
         found += [
             FairnessFigures(
-                round=record.round,
+                round=round_,
                 attribute=attribute,
                 figures=[figure._asdict() for figure in figures],
                 counts=counted,
             )
-            for record, figures, counted in zip(validated, gaps_of_rounds, counts, strict=True)
+            for round_, figures, counted in zip(rounds, gaps_of_rounds, counts, strict=True)
         ]
     return found
 

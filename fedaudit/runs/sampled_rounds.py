@@ -61,19 +61,19 @@ class SampledRounds:
 
     def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
         """By attribute, of each round: [rounds, groups]."""
-        drawn = self.drawn(rounds)
+        sets = self._sets(rounds).astype(np.float64)
         found = {}
         for name, whole in self._whole.items():
             of_clients = self._rows[name]
-            rows = np.stack([of_clients[chosen].sum(axis=0) for chosen in drawn])
-            clients = np.stack([(of_clients[chosen] > 0).sum(axis=0) for chosen in drawn])
+            rows = (sets @ of_clients).astype(np.int64)
+            clients = (sets @ (of_clients > 0)).astype(np.int64)
             allowed = self._allowed(whole, rows, clients, of_clients)
             allowed &= ~self._earlier.near(name, whole.rule, rounds, allowed)
             found[name] = whole.rule.decide(rows, clients=clients, allowed=allowed)
             if whole.why is not None:
                 nothing = np.zeros_like(found[name].shown)
                 found[name] = replace(found[name], shown=nothing, why=whole.why)
-        return self._together(found, drawn)
+        return self._together(found, self.drawn(rounds))
 
     def _sets(self, rounds: Sequence[int]) -> NDArray[np.bool_]:
         """Whether each client is drawn: [rounds, clients]."""

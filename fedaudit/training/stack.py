@@ -5,7 +5,6 @@ into calls, and wherever it was resumed, its numbers are the same (simulation no
 """
 
 from collections.abc import Sequence
-from typing import assert_never
 
 import numpy as np
 import torch
@@ -15,17 +14,20 @@ from torch import Tensor
 from fedaudit.training.base.cell import Cell, charges_population, counts_clients, draws_in_secret
 from fedaudit.training.base.cohort import Block, draw_block
 from fedaudit.training.base.parameter_plot import plot_unavailable_reason
-from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.row_figures import row_figures
 from fedaudit.training.base.splits import split_cells
-from fedaudit.training.base.stopping import EarlyStopping, RunEnd, release_number
+from fedaudit.training.base.stopping import EarlyStopping, RunEnd
 from fedaudit.training.engine import build_engine, score_rounds
 from fedaudit.training.stack_key import stack_key
-from fedaudit.training.stacked.host_rounds import HostRound, gather_to_host, joined
+from fedaudit.training.stacked.host_rounds import Booked, Stretch, gather_to_host, joined
 from fedaudit.training.stacked.round_method import build_draws
 from fedaudit.training.stacked.run_state import CellState, first_state, participation_cap
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
+from fedaudit.training.stacked.stack_state import StackState
 from fedaudit.training.stacked.validation import Figures
+
+_UNBOUNDED = 1 << 62
 
 
 class Stack:
@@ -46,23 +48,26 @@ class Stack:
             raise ValueError("a stack needs one or more cells of one shape")
         self._cells = list(cells)
         self._device = torch.device(device)
-        self._states = [
-            first_state(cell) if checkpoint is None else CellState.decode(checkpoint)
-            for cell, checkpoint in zip(
-                cells, checkpoints or [None] * len(self._cells), strict=True
-            )
-        ]
-        self._rounds = [cell.spec.training.rounds_played for cell in cells]
-        self._caps = [participation_cap(cell) for cell in cells]
+        self._state = StackState.of(
+            [
+                first_state(cell) if checkpoint is None else CellState.decode(checkpoint)
+                for cell, checkpoint in zip(
+                    cells, checkpoints or [None] * len(self._cells), strict=True
+                )
+            ]
+        )
+        caps = [participation_cap(cell) for cell in cells]
+        self._bounded = any(cap is not None for cap in caps)
+        self._caps = np.array([_UNBOUNDED if cap is None else cap for cap in caps])
         self._in_plane = [plot_unavailable_reason(cell) is None for cell in cells]
-        self._stopping = [EarlyStopping.of_spec(cell.spec) for cell in cells]
+        self._stopping = EarlyStopping.of_specs([cell.spec for cell in cells])
         self._stopped: dict[int, RunEnd] = {}
         self._splits = split_cells(cells)
         self._engine = build_engine(cells, self._splits, self._device)
         self.n = cells[0].shape.n
         self._secret = draws_in_secret(cells[0])
         self._together = charges_population(cells[0])
-        self._running: list[int] = []
+        self._running = np.zeros(0, dtype=np.int64)
         self._theta: Tensor
         self._clips: NDArray[np.float64] | None = None
         for position in range(len(self._cells)):
@@ -84,26 +89,26 @@ class Stack:
         if not self.active:
             return {}
         block = self._block_of(rounds)
-        planned: dict[int, list[PlannedRound]] = {}
-        for row, position in enumerate(self._running):
-            if position in self._stopped:
-                continue
-            uses = self._states[position].budget_uses.copy()
-            planned[position] = []
-            for step in range(block.position, block.position + min(rounds, block.left)):
-                number = int(block.rounds[step, row])
-                charged = self._charged(position, uses, block.cohort[step, row])
-                if number <= self._last_round(position):
-                    release = release_number(self._states[position], number)
-                    planned[position].append(PlannedRound(number, release, charged))
+        steps = range(block.position, block.position + min(rounds, block.left))
+        uses, last = self._state.budget_uses[self._running], self._last_rounds()
+        planned: dict[int, list[PlannedRound]] = {position: [] for position in self.active}
+        for step in steps:
+            numbers = block.rounds[step]
+            releases = self._state.progress.of(self._running).release_numbers(numbers)
+            charged = self._charged(uses, block.cohort[step])
+            for row, position in enumerate(self._running.tolist()):
+                number = int(numbers[row])
+                if position in planned and number <= last[position]:
+                    planned[position].append(PlannedRound(number, int(releases[row]), charged[row]))
         return planned
 
-    def advance(self, rounds: int) -> dict[int, list[RoundRecord]]:
+    def advance(self, rounds: int) -> dict[int, PlayedRounds]:
         """Runs up to `rounds` more rounds of every active cell.
 
         With `release` noise it stops where the plan ends; raises RuntimeError without a plan.
         """
-        records: dict[int, list[RoundRecord]] = {position: [] for position in self.active}
+        played = {position: PlayedRounds() for position in self.active}
+        stretches: list[Stretch] = []
         left = rounds
         with torch.no_grad():
             while left and self.active:
@@ -113,10 +118,15 @@ class Stack:
                         break
                     raise RuntimeError("rounds with `release` noise must be planned first")
                 block = self._block_of(self._ahead())
+                if not stretches or stretches[-1].positions is not self._running:
+                    stretches.append(Stretch(self._running, self._in_plane))
                 stride = min(left, self._stride(), block.left)
-                self._play_stride(block, stride, records)
+                self._play_stride(block, stride, stretches[-1])
                 left -= stride
-        return records
+        for stretch in stretches:
+            for position, columns in stretch.columns().items():
+                played[position] += PlayedRounds((columns,))
+        return played
 
     def _stride(self) -> int:
         """Rounds to run before they are validated; some may lie beyond an early stop.
@@ -126,125 +136,91 @@ class Stack:
         """
         if self._secret:
             return 1
-        last = max(self._last_round(place) - self._states[place].round for place in self.active)
-        return min(self._engine.rounds_together(len(self._running)), last)
+        last = (self._last_rounds() - self._state.progress.round)[self.active].max()
+        return min(self._engine.rounds_together(len(self._running)), int(last))
 
-    def _play_stride(
-        self, block: Block, stride: int, records: dict[int, list[RoundRecord]]
-    ) -> None:
+    def _play_stride(self, block: Block, stride: int, stretch: Stretch) -> None:
         self._engine.draw_noise(block)
         steps = range(block.position, block.position + stride)
-        # Rounds beyond an early stop take from these copies only.
-        uses = [self._states[position].budget_uses.copy() for position in self._running]
-        cohorts = [self._cohort(block, step, uses) for step in steps]
+        cohorts = self._cohorts(block, steps)
         played = self._engine.play(self._theta, cohorts, self._clips)
         self._theta, self._clips = played[-1].hypotheses, played[-1].clips
         block.position += stride
-        due = [step for step in range(stride) if self._due(cohorts[step])]
+        last = self._last_rounds()[self._running]
+        validated = self._rule.validates(block.rounds[steps], last_round=last)
+        due = np.flatnonzero(validated.any(axis=1)).tolist()
         figures = self._validate(block, [steps[step] for step in due], [played[s] for s in due])
-        for step, drawn in enumerate(gather_to_host(cohorts, played)):
-            place = due.index(step) * len(self._running) if step in due else None
-            self._keep(drawn, played[step], figures, place, records)
-
-    def _cohort(self, block: Block, step: int, uses: Sequence[NDArray[np.int32]]) -> Cohort:
-        clients = block.cohort[step]
-        if self._together:
-            allowed = np.ones(clients.shape, np.bool_) if block.drawn is None else block.drawn[step]
-        else:
-            allowed = np.ones(clients.shape, dtype=np.bool_)
-            bounded = any(cap is not None for cap in self._caps)
-            for row, position in enumerate(self._running if bounded else ()):
-                allowed[row] = self._admit(position, uses[row], clients[row])
-        return Cohort(
-            rounds=block.rounds[step],
-            clients=clients,
-            allowed=allowed,
-            noise=None if block.noise is None else block.noise[step],
-            count_noise=None if block.count_noise is None else block.count_noise[step],
+        gathered = gather_to_host(cohorts, played, drawn=any(self._in_plane))
+        losses = np.full(validated.shape, np.nan)
+        if figures is not None:
+            losses[due] = figures.selection_loss.reshape(len(due), -1)
+        progress = self._state.progress.of(self._running)
+        followed = self._rule.follow(
+            progress,
+            gathered.round,
+            losses,
+            validated,
+            last_round=last,
+            playing=np.array([one not in self._stopped for one in self._running.tolist()]),
         )
+        booked = Booked(
+            release=progress.release_numbers(gathered.round),
+            releases=self._state.book(self._running, gathered, kept=followed.kept),
+            validated=validated,
+        )
+        stretch.add(gathered, booked, figures, kept=followed.kept)
+        self._state.progress.put(self._running, progress)
+        self._state.keep_best(self._running, played, followed.improved)
+        for row, end in followed.ends.items():
+            at, position = played[followed.kept[row] - 1], int(self._running[row])
+            self._stopped[position] = end
+            clip = None if at.clips is None else float(at.clips[row])
+            self._state.store(position, at.hypotheses[row], clip)
+
+    def _cohorts(self, block: Block, steps: Sequence[int]) -> list[Cohort]:
+        # Rounds beyond an early stop take from this copy only.
+        uses = self._state.budget_uses[self._running] if self._bounded else None
+        return [
+            Cohort(
+                rounds=block.rounds[step],
+                clients=block.cohort[step],
+                allowed=self._allowed(block, step, uses),
+                noise=None if block.noise is None else block.noise[step],
+                count_noise=None if block.count_noise is None else block.count_noise[step],
+            )
+            for step in steps
+        ]
+
+    def _allowed(
+        self, block: Block, step: int, uses: NDArray[np.int32] | None
+    ) -> NDArray[np.bool_]:
+        clients = block.cohort[step]
+        if self._together and block.drawn is not None:
+            drawn: NDArray[np.bool_] = block.drawn[step]
+            return drawn
+        if self._together or uses is None:
+            return np.ones(clients.shape, np.bool_)
+        return self._admit(uses, clients)
 
     def _charged(
-        self, position: int, uses: NDArray[np.int32], clients: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
-        """The ledger's subjects that a round with these clients is charged to."""
+        self, uses: NDArray[np.int32], clients: NDArray[np.int64]
+    ) -> list[NDArray[np.int32]]:
+        """By cell, the ledger's subjects that a round with these clients is charged to."""
         if self._together:
-            return np.zeros(1, dtype=np.int32)
-        return clients[self._admit(position, uses, clients)].astype(np.int32)
+            return [np.zeros(1, dtype=np.int32)] * len(clients)
+        room = self._admit(uses, clients)
+        return [own[which].astype(np.int32) for own, which in zip(clients, room, strict=True)]
 
-    def _admit(
-        self, position: int, uses: NDArray[np.int32], clients: NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
-        """Which clients' budgets have room for one more release; counts it on `budget_uses`."""
-        cap = self._caps[position]
-        room = np.ones(len(clients), dtype=np.bool_) if cap is None else uses[clients] < cap
-        uses[clients[room]] += 1
+    def _admit(self, uses: NDArray[np.int32], clients: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which clients' budgets have room for one more release, [cells, clients]; counts it on
+        `uses` [cells, clients of the federation]."""
+        rows = np.arange(len(uses))[:, np.newaxis]
+        used = uses[rows, clients]
+        room: NDArray[np.bool_] = used < self._caps[self._running, np.newaxis]
+        uses[rows, clients] = used + room
         return room
 
-    def _keep(
-        self,
-        drawn: HostRound,
-        played: RoundResult,
-        figures: Figures | None,
-        place: int | None,
-        records: dict[int, list[RoundRecord]],
-    ) -> None:
-        """Moves the states of running cells on and records their round."""
-        for row, position in enumerate(self._running):
-            if position in self._stopped:
-                continue
-            state = self._states[position]
-            number = int(drawn.rounds[row])
-            validated = place is not None and self._validates(position, number)
-            record = drawn.record(
-                row,
-                state,
-                release=release_number(state, number),
-                figures=figures if validated else None,
-                place=(place or 0) + row,
-                in_plane=self._in_plane[position],
-            )
-            records[position].append(record)
-            state.round = number
-            state.collapsed_rounds += record.collapsed
-            if record.selection_loss is not None:
-                self._observe(
-                    position,
-                    record.selection_loss,
-                    hypotheses=played.hypotheses[row],
-                    sizes=record.cluster_sizes,
-                )
-            self._check_stop(position)
-            if position in self._stopped:
-                state.hypotheses = played.hypotheses[row].cpu().numpy().copy()
-                state.clip = None if played.clips is None else float(played.clips[row])
-
-    def _observe(
-        self, position: int, loss: float, *, hypotheses: Tensor, sizes: Sequence[int]
-    ) -> None:
-        """Keeps the hypotheses with the smallest selection loss, and their clusters' sizes."""
-        state = self._states[position]
-        match self._stopping[position].observe(state, loss):
-            case "diverged":
-                self._stopped[position] = "diverged"
-            case "improved":
-                state.best_hypotheses = hypotheses.cpu().numpy().copy()
-                if sizes:
-                    state.best_sizes = np.array(sizes, dtype=np.int64)
-            case "not-improved":
-                pass
-            case unknown:
-                assert_never(unknown)
-
     # -- validation -----------------------------------------------------------------------------
-
-    def _validates(self, position: int, number: int) -> bool:
-        return self._stopping[position].validates(number, last_round=self._last_round(position))
-
-    def _due(self, cohort: Cohort) -> bool:
-        return any(
-            self._validates(position, int(cohort.rounds[row]))
-            for row, position in enumerate(self._running)
-        )
 
     def _validate(
         self, block: Block, steps: list[int], played: list[RoundResult]
@@ -260,14 +236,14 @@ class Stack:
             self._engine,
             joined([part.hypotheses for part in played]),
             clients,
-            self._running * len(steps),
+            self._running.tolist() * len(steps),
             joined([part.sizes for part in played]),
             by_client=counts_clients(self._cells[0].spec),
         )
 
     def result(self, position: int) -> FinalResult:
         """The result of the finished run at `position`, at its best hypotheses."""
-        state, cell = self._states[position], self._cells[position]
+        state, cell = self._state.of_cell(position), self._cells[position]
         clients = self._splits.validation[position]
         place = cell.federation.rows_of(clients)
         figures = self._scored(position, state, per_client=True, tuned=True)
@@ -311,16 +287,17 @@ class Stack:
     def checkpoint(self, position: int) -> bytes:
         """The checkpoint of the cell at `position`; the same for the same state."""
         self._store_running(position)
-        return self._states[position].encode()
+        return self._state.of_cell(position).encode()
 
     def releases(self, position: int) -> NDArray[np.int32]:
         """Releases of each of the ledger's subjects so far: int32 [subjects]."""
-        return self._states[position].releases.copy()
+        releases: NDArray[np.int32] = self._state.releases[position].copy()
+        return releases
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
         """Rounds up to `until` repeat rounds already charged: they carry this release number."""
-        self._states[position].release = release
-        self._states[position].release_until = until
+        self._state.progress.release[position] = release
+        self._state.progress.release_until[position] = until
 
     def charge(self, position: int, subjects: NDArray[np.int32]) -> None:
         """Charges subjects for a round whose noise was drawn and whose result was lost.
@@ -328,9 +305,8 @@ class Stack:
         A budget that is thereby used up ends the run.
         """
         self._store_running(position)
-        state = self._states[position]
-        state.releases[subjects] += 1
-        state.budget_uses[subjects] += 1
+        self._state.releases[position, subjects] += 1
+        self._state.budget_uses[position, subjects] += 1
         self._check_stop(position)
 
     def stop(self, position: int) -> None:
@@ -339,44 +315,42 @@ class Stack:
         self._stopped.setdefault(position, "cancelled")
 
     def _check_stop(self, position: int) -> None:
-        why = self._stopping[position].stop_reason(
-            self._states[position], last_round=self._last_round(position)
+        why = self._stopping.stop_reason(
+            self._state.progress, position, last_round=int(self._last_rounds()[position])
         )
         if why is not None:
             self._stopped.setdefault(position, why)
 
-    def _last_round(self, position: int) -> int:
-        """The spec's last round, or the last before one that would exceed the population's
-        budget."""
-        last, cap = self._rounds[position], self._caps[position]
-        if cap is None or not self._together:
-            return last
-        state = self._states[position]
-        return min(last, state.round + cap - int(state.budget_uses[0]))
+    def _last_rounds(self) -> NDArray[np.int64]:
+        """The specs' last rounds, or the last before one that would exceed a population's budget:
+        [cells]."""
+        if not self._bounded or not self._together:
+            return self._stopping.rounds
+        room = self._caps - self._state.budget_uses[:, 0]
+        last: NDArray[np.int64] = self._state.progress.round + room
+        return np.minimum(self._stopping.rounds, last)
 
     def _store_running(self, position: int) -> None:
         """Puts what the tensors hold of a running cell into its state."""
         if position in self._running and position not in self._stopped:
-            row, state = self._running.index(position), self._states[position]
-            state.hypotheses = self._theta[row].cpu().numpy().copy()
-            state.clip = None if self._clips is None else float(self._clips[row])
+            row = int(np.flatnonzero(self._running == position)[0])
+            clip = None if self._clips is None else float(self._clips[row])
+            self._state.store(position, self._theta[row], clip)
 
     def _arrange(self) -> None:
         """Lays out the tensors for the cells that are still running."""
-        for position in self._running:
+        for position in self._running.tolist():
             self._store_running(position)
-        self._running = self.active
+        self._running = np.array(self.active, dtype=np.int64)
         self._block: Block | None = None
-        if not self._running:
+        if not self.active:
             return
-        cells = [self._cells[position] for position in self._running]
-        self._engine.arrange(self._running)
-        self._draws = build_draws(cells)
-        states = [self._states[position] for position in self._running]
-        hypotheses = np.stack([state.hypotheses for state in states])
-        self._theta = torch.from_numpy(hypotheses).to(self._device)
-        clips = [state.clip for state in states if state.clip is not None]
-        self._clips = np.array(clips) if clips else None
+        self._engine.arrange(self.active)
+        self._rule = self._stopping.of(self.active)
+        self._draws = build_draws([self._cells[position] for position in self.active])
+        self._theta = torch.from_numpy(self._state.hypotheses[self._running]).to(self._device)
+        clips = self._state.clips
+        self._clips = None if clips is None else clips[self._running]
 
     def _ahead(self) -> int:
         return self._engine.rounds_ahead(len(self.active))
@@ -384,13 +358,12 @@ class Stack:
     def _block_of(self, rounds: int) -> Block:
         """The current block of draws, or a new one of `rounds` rounds where it is used up."""
         if self._block is None or self._block.left == 0:
-            if self._running != self.active:
+            if self._running.tolist() != self.active:
                 self._arrange()
             training = self._cells[0].spec.training
-            first = [self._states[position].round + 1 for position in self._running]
             self._block = draw_block(
                 self._draws,
-                first_rounds=np.array(first),
+                first_rounds=self._state.progress.round[self._running] + 1,
                 rounds=rounds,
                 training=self._splits.training[self._running],
                 cohort=training.cohort,

@@ -22,16 +22,28 @@ class EventRepository(ExperimentPartRepository):
         Writers of one experiment wait for each other here, so numbers have no gaps and become
         visible in order. Raises LookupError where the project has no such experiment.
         """
-        last = self.session.execute(
-            update(Experiment)
-            .where(Experiment.id == experiment_id, Experiment.project_id == project_id)
-            .values(event_sequence=Experiment.event_sequence + len(events))
-            .returning(Experiment.event_sequence),
-            execution_options={"synchronize_session": False},
-        ).scalar_one_or_none()
-        if last is None:
-            raise LookupError(f"experiment {experiment_id}: this project has no such experiment")
-        self._append(experiment_id, project_id, events, first=last - len(events) + 1)
+        return self.append_each(project_id, {experiment_id: events})[experiment_id]
+
+    def append_each(
+        self, project_id: str, events: Mapping[str, Sequence[tuple[str, Mapping[str, Any]]]]
+    ) -> dict[str, int]:
+        """The same for several experiments of a project, by id; one statement for all that get as
+        many events."""
+        last: dict[str, int] = {}
+        for count in {len(own) for own in events.values()}:
+            ids = [id_ for id_, own in events.items() if len(own) == count]
+            numbered = self.session.execute(
+                update(Experiment)
+                .where(Experiment.id.in_(ids), Experiment.project_id == project_id)
+                .values(event_sequence=Experiment.event_sequence + count)
+                .returning(Experiment.id, Experiment.event_sequence),
+                execution_options={"synchronize_session": False},
+            )
+            last |= {row.id: row.event_sequence for row in numbered}
+        for id_, own in events.items():
+            if id_ not in last:
+                raise LookupError(f"experiment {id_}: this project has no such experiment")
+            self._append(id_, project_id, own, first=last[id_] - len(own) + 1)
         return last
 
     def begin(

@@ -1,6 +1,6 @@
 """Experiments of one project, from queued to ended."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -131,14 +131,25 @@ class ExperimentRepository(ScopedRepository):
 
         Called in each flush: cancellation is looked at there.
         """
-        status = self.session.execute(
-            update(Experiment)
-            .where(Experiment.id == id, Experiment.project_id == self.project_id)
-            .values(rounds_done=rounds_done)
-            .returning(Experiment.status),
-            execution_options={"synchronize_session": False},
-        ).scalar_one()
-        return status == "cancelling"
+        return bool(self.progress_each({id: rounds_done}))
+
+    def progress_each(self, rounds_done: Mapping[str, int]) -> set[str]:
+        """The same for several experiments by id, one statement for all that have come as far;
+        returns those whose callers have asked for an end. Raises LookupError for an unknown id."""
+        found: dict[str, str] = {}
+        for done in set(rounds_done.values()):
+            ids = [id_ for id_, own in rounds_done.items() if own == done]
+            changed = self.session.execute(
+                update(Experiment)
+                .where(Experiment.id.in_(ids), Experiment.project_id == self.project_id)
+                .values(rounds_done=done)
+                .returning(Experiment.id, Experiment.status),
+                execution_options={"synchronize_session": False},
+            )
+            found |= {row.id: row.status for row in changed}
+        if missing := rounds_done.keys() - found.keys():
+            raise LookupError(f"this project has no experiment {', '.join(sorted(missing))}")
+        return {id_ for id_, status in found.items() if status == "cancelling"}
 
     def request_cancel(
         self,

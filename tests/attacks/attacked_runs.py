@@ -11,7 +11,7 @@ from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import new_run
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import RoundRecord
+from fedaudit.training.base.round_records import PlayedRounds
 from fedaudit.training.trainer_choice import open_stack
 from tests.training.federations import TABLE, federation
 from tests.training.specs import groups_spec
@@ -21,7 +21,7 @@ def attacked_run(cell: Cell) -> AttackedRun:
     """The run of a cell, at its end."""
     run = new_run(cell, experiment_id="attacked", started_at=datetime(2026, 1, 1, tzinfo=UTC))
     trainer = open_stack([cell])
-    records: list[RoundRecord] = []
+    records = PlayedRounds()
     while trainer.active:
         records += trainer.advance(25)[0]
     record_block(run, records, last=True, reported=True)

@@ -10,7 +10,7 @@ from fedaudit.runs.ledger_writer import LedgerWriter
 from fedaudit.runs.run import cell_ledger_context, training_subjects
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import PlannedRound, RoundRecord
+from fedaudit.training.base.round_records import PlannedRound, RoundColumns
 from tests.ledger.whole_chain import first_broken_link
 from tests.training.specs import groups_spec
 
@@ -48,27 +48,28 @@ def played(
     subjects: list[int],
     outcomes: list[int] | None = None,
     compositions: dict[Observer, list[int]] | None = None,
-) -> RoundRecord:
+) -> RoundColumns:
     """A round as far as the ledger looks at it."""
     count = len(subjects)
-    return RoundRecord(
-        round=number,
-        release=0,
-        subjects=np.array(subjects, dtype=np.int32),
-        outcomes=np.array(outcomes or [Outcome.RELEASED] * count, dtype=np.uint8),
-        radii=np.full(count, 0.5),
-        releases=np.zeros(count, dtype=np.int32),
-        chosen=np.zeros(count, dtype=np.int16),
-        clusters=np.zeros(count, dtype=np.int16),
-        selection_loss=None,
-        validation_loss=None,
-        accuracy=None,
-        cluster_sizes=(count,),
-        separation=None,
-        collapsed=False,
-        fairness={},
+    return RoundColumns(
+        round=np.array([number]),
+        release=np.array([0]),
+        subjects=np.array([subjects], dtype=np.int32),
+        outcomes=np.array([outcomes or [Outcome.RELEASED] * count], dtype=np.uint8),
+        radii=np.full((1, count), 0.5),
+        releases=np.zeros((1, count), dtype=np.int32),
+        chosen=np.zeros((1, count), dtype=np.int16),
+        clusters=np.zeros((1, count), dtype=np.int16),
+        cluster_sizes=np.array([[count]]),
+        separation=np.full(1, np.nan),
+        collapsed=np.zeros(1, dtype=np.bool_),
+        place=np.array([-1]),
+        selection_losses=np.zeros(0),
+        validation_losses=np.zeros(0),
+        accuracies=None,
+        counts={},
         compositions={
-            observer: np.array(counts, dtype=np.int32)
+            observer: np.array([counts], dtype=np.int32)
             for observer, counts in (compositions or {}).items()
         },
     )
@@ -76,9 +77,10 @@ def played(
 
 def test_totals_count_releases_alone_and_links_follow_each_other() -> None:
     ledger = writer()
-    written = ledger.record_round(played(1, [0, 1]))
+    [written] = ledger.record_rounds(played(1, [0, 1])).written
     refused, withheld = int(Outcome.REFUSED), int(Outcome.WITHHELD)
-    written += ledger.record_round(played(2, [0, 1, 2], [Outcome.RELEASED, refused, withheld]))
+    outcomes = [int(Outcome.RELEASED), refused, withheld]
+    written = [*written, *ledger.record_rounds(played(2, [0, 1, 2], outcomes)).written[0]]
     assert ledger.totals[:3].tolist() == [2, 1, 0]
     assert [one.entry.releases.tolist() for one in written] == [[1, 1], [2, 1, 0]]
     assert (ledger.spending.refusals, ledger.spending.withheld) == (1, 1)
@@ -91,7 +93,7 @@ def test_totals_count_releases_alone_and_links_follow_each_other() -> None:
 def test_an_interrupted_round_charges_everyone_and_has_no_results() -> None:
     ledger = writer()
     subjects = np.array([0, 3], dtype=np.int32)
-    [written] = ledger.record_interrupted(PlannedRound(4, 1, subjects))
+    [[written]] = ledger.record_interrupted(PlannedRound(4, 1, subjects)).written
     entry = written.entry
     assert (entry.round, entry.release, entry.interrupted) == (4, 1, True)
     assert entry.outcomes.tolist() == [Outcome.RELEASED, Outcome.RELEASED]
@@ -117,10 +119,10 @@ def test_epsilon_of_a_round_does_not_follow_the_coins() -> None:
     found: dict[str, list[float | None]] = {"coins": [], "always": []}
     for number, drawn in ((1, 1), (2, 1), (3, 2)):
         of_model, everyone = [number] * len(groups), [drawn] * len(groups)
-        coins.record_round(played(number, groups, None, {model: of_model, server: everyone}))
-        always.record_round(played(number, groups, None, {model: of_model, server: of_model}))
-        found["coins"].append(coins.epsilon_max())
-        found["always"].append(always.epsilon_max())
+        for name, ledger, of_server in (("coins", coins, everyone), ("always", always, of_model)):
+            charged = {model: of_model, server: of_server}
+            recorded = ledger.record_rounds(played(number, groups, None, charged))
+            found[name].append(ledger.largest_epsilon(int(recorded.most[0])))
     assert coins.compositions[server].max() == 2
     assert found["coins"] == found["always"]
     values = [value for value in found["coins"] if value is not None]
@@ -133,14 +135,15 @@ def test_who_is_not_charged_against_an_observer_has_no_line_in_its_entry() -> No
     groups = list(range(len(ledger.ledger_context.subjects)))
     model, server = ledger.ledger_context.observers
     none, one = [0] * len(groups), [1] * len(groups)
-    of_model, of_server = ledger.record_round(played(1, groups, None, {model: one, server: none}))
+    charged = played(1, groups, None, {model: one, server: none})
+    [[of_model, of_server]] = ledger.record_rounds(charged).written
     assert of_model.entry.subjects.tolist() == groups
     assert of_server.entry.subjects.tolist() == []
 
 
 def test_totals_that_differ_from_trainings_stop_the_run() -> None:
     ledger = writer()
-    ledger.record_round(played(1, [0, 1]))
+    ledger.record_rounds(played(1, [0, 1]))
     ledger.check_totals(ledger.spending.releases.copy())
     counted = ledger.spending.releases.copy()
     counted[2] = 1

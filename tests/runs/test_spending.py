@@ -32,7 +32,7 @@ def test_median_and_maximum_are_those_of_the_report(
     refusals = withheld = 0
     for subjects, all_outcomes in rounds:
         outcomes = np.array(all_outcomes[: len(subjects)], dtype=np.uint8)
-        spending.count_round(np.array(subjects, dtype=np.int32), outcomes)
+        spending.count_rounds(np.array([subjects], dtype=np.int32), outcomes[np.newaxis])
         for subject, outcome in zip(subjects, outcomes, strict=True):
             counted[subject] += outcome == 0
             refusals += outcome == 1
@@ -41,8 +41,8 @@ def test_median_and_maximum_are_those_of_the_report(
     expected = summarise_leakage(
         counted, training_clients=9, n=INPUTS.n, noise_multiplier=INPUTS.noise_multiplier or 0
     )
-    assert spending.leakage_median(INPUTS) == expected.median
-    assert spending.max_leakage(INPUTS) == expected.maximum
+    assert INPUTS.leakage(spending.median) == expected.median
+    assert INPUTS.leakage(spending.max_releases) == expected.maximum
     assert (spending.refusals, spending.withheld) == (refusals, withheld)
     np.testing.assert_array_equal(spending.releases, counted)
     np.testing.assert_array_equal(spending.refused, refused)
@@ -53,14 +53,24 @@ def test_totals_that_were_stored_are_taken_up() -> None:
     training = np.array([0, 1, 2], dtype=np.int32)
     spending = Spending(releases, training=training, refusals=4, withheld=5)
     assert (spending.max_releases, spending.median) == (3, 1.0)
-    spending.count_round(np.array([1, 2], dtype=np.int32), np.array([0, 1], dtype=np.uint8))
+    spending.count_rounds(np.array([[1, 2]], dtype=np.int32), np.array([[0, 1]], dtype=np.uint8))
     assert (spending.max_releases, spending.median) == (3, 1.0)
     assert (spending.refusals, spending.withheld) == (5, 5)
     assert releases.tolist() == [3, 0, 1, 0]
 
 
-def test_without_a_mechanism_there_is_no_leakage() -> None:
-    inputs = MechanismParameters("none", 2, None, None, None, None, "simulation", "none")
-    spending = Spending(np.ones(3, dtype=np.int32), training=np.arange(3, dtype=np.int32))
-    assert spending.leakage_median(inputs) is None
-    assert spending.max_leakage(inputs) is None
+def test_rounds_counted_together_leave_what_they_leave_one_by_one() -> None:
+    random, training = np.random.default_rng(3), np.arange(9, dtype=np.int32)
+    together, apart = (Spending(np.zeros(CLIENTS, np.int32), training=training) for _ in range(2))
+    for rounds in (1, 5, 20):
+        subjects = random.permuted(np.tile(training, (rounds, 1)), axis=1)[:, :4]
+        outcomes = random.choice([0, 0, 1, 2], size=subjects.shape).astype(np.uint8)
+        counted = together.count_rounds(subjects, outcomes)
+        for at in range(rounds):
+            alone = apart.count_rounds(subjects[[at]], outcomes[[at]])
+            assert alone.releases[0].tolist() == counted.releases[at].tolist()
+            assert (alone.most[0], alone.median[0]) == (counted.most[at], counted.median[at])
+            assert (alone.most[0], alone.median[0]) == (apart.max_releases, apart.median)
+    np.testing.assert_array_equal(together.releases, apart.releases)
+    np.testing.assert_array_equal(together.refused, apart.refused)
+    assert (together.refusals, together.withheld) == (apart.refusals, apart.withheld)

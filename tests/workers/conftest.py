@@ -53,15 +53,15 @@ def flushing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], Non
 
     def install(flushes: int, act: Callable[[], None]) -> None:
         counted = iter(range(1, 100_000))
-        store = workers.run_loop.store_block
+        store = workers.run_loop.store_blocks
 
-        def counting(*arguments: Any, **options: Any) -> bool:
+        def counting(*arguments: Any, **options: Any) -> set[str]:
             cancelled = store(*arguments, **options)
             if next(counted) == flushes:
                 act()
             return cancelled
 
-        monkeypatch.setattr(workers.run_loop, "store_block", counting)
+        monkeypatch.setattr(workers.run_loop, "store_blocks", counting)
         monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
         monkeypatch.setattr(
             workers.run_loop, "CheckpointClock", lambda: CheckpointClock(seconds=0.0)

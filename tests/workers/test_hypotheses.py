@@ -94,15 +94,15 @@ def test_an_interruption_changes_nothing(
     undisturbed = submit(database, EVERY_THIRD)
     run_unit(context, undisturbed.unit_id)
     submitted = submit(database, EVERY_THIRD)
-    store, counted = workers.run_loop.store_block, iter(range(1, 1000))
+    store, counted = workers.run_loop.store_blocks, iter(range(1, 1000))
 
-    def stopping(*arguments: Any, **options: Any) -> bool:
+    def stopping(*arguments: Any, **options: Any) -> set[str]:
         cancelled = store(*arguments, **options)
         if next(counted) == 7:
             celery_state.should_stop = 0
         return cancelled
 
-    monkeypatch.setattr(workers.run_loop, "store_block", stopping)
+    monkeypatch.setattr(workers.run_loop, "store_blocks", stopping)
     monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
     run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).rounds_done == 7

@@ -228,14 +228,14 @@ def test_a_simulation_is_resumed_to_the_same_ledger(
     )
     run_unit(context, whole.unit_id)
     monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 3)
-    store, counted = workers.run_loop.store_block, iter(range(1, 1000))
+    store, counted = workers.run_loop.store_blocks, iter(range(1, 1000))
 
-    def failing(*arguments: Any, **options: Any) -> bool:
+    def failing(*arguments: Any, **options: Any) -> set[str]:
         if next(counted) == 3:
             raise SystemError("power cut")
         return store(*arguments, **options)
 
-    monkeypatch.setattr(workers.run_loop, "store_block", failing)
+    monkeypatch.setattr(workers.run_loop, "store_blocks", failing)
     run_unit(context, interrupted.unit_id)
     assert experiment_of(database, interrupted).rounds_done == 6
     run_unit(context, interrupted.unit_id)

@@ -90,15 +90,15 @@ def after_flushes(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[]
 
     def install(flushes: int, act: Callable[[], None]) -> None:
         counted = iter(range(1, 100_000))
-        store = workers.run_loop.store_block
+        store = workers.run_loop.store_blocks
 
-        def counting(*arguments: Any, **options: Any) -> bool:
+        def counting(*arguments: Any, **options: Any) -> set[str]:
             cancelled = store(*arguments, **options)
             if next(counted) == flushes:
                 act()
             return cancelled
 
-        monkeypatch.setattr(workers.run_loop, "store_block", counting)
+        monkeypatch.setattr(workers.run_loop, "store_blocks", counting)
         monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda self, **_: 1)
 
     return install
@@ -406,16 +406,16 @@ def test_cancelled_shows_only_after_the_worker_has_stopped(
     submitted = submit(database)
     monkeypatch.setattr(workers.run_loop.Pace, "rounds", lambda *_, **__: 1)
     statuses = []
-    progress = ExperimentRepository.progress
+    progress = ExperimentRepository.progress_each
 
-    def asked(self: ExperimentRepository, id_: str, rounds_done: int) -> bool:
-        if rounds_done == 3:
-            asked_for = self.request_cancel(id_, price=leakage)
+    def asked(self: ExperimentRepository, rounds_done: dict[str, int]) -> set[str]:
+        if rounds_done == {submitted.id: 3}:
+            asked_for = self.request_cancel(submitted.id, price=leakage)
             assert asked_for is not None
             statuses.append(asked_for.status)
-        return progress(self, id_, rounds_done)
+        return progress(self, rounds_done)
 
-    monkeypatch.setattr(ExperimentRepository, "progress", asked)
+    monkeypatch.setattr(ExperimentRepository, "progress_each", asked)
     run_unit(context, submitted.unit_id)
     assert statuses == ["cancelling"]
     experiment = experiment_of(database, submitted)

@@ -30,50 +30,51 @@ class ClusterCounts:
         self._releases = np.array(releases, dtype=np.int64)
         self._counts = np.zeros((1, 1), dtype=np.int64)
         self._make_room(self._clusters, self._releases)
-        self._add(self._clusters, self._releases, 1)
+        everybody = self._clusters[np.newaxis], self._releases[np.newaxis]
+        [self._counts] = self._in_rounds(*everybody)
 
-    def move(
+    def follow(
         self,
         clients: NDArray[np.int32],
         *,
         clusters: NDArray[np.int16],
         releases: NDArray[np.int32],
-    ) -> None:
-        """The state of some clients after a round, each named once; columns along `clients`.
+        price: Callable[[float], float],
+    ) -> list[list[ClusterLeakage]]:
+        """Median and largest leakage after each of some rounds, of each cluster that has a client,
+        ascending.
 
-        A cluster of -1 leaves a client in its cluster: it uploaded nothing, or its upload was lost.
+        The state of a round's clients after it, each named once: [rounds, clients]. A cluster of
+        -1 leaves a client in its cluster: it uploaded nothing, or its upload was lost. `price`: the
+        leakage of so many releases.
         """
-        before = self._clusters[clients]
-        after = np.where(clusters >= 0, clusters, before)
+        before, after = np.empty((2, *clients.shape), dtype=np.int64)
+        released = np.empty(clients.shape, dtype=np.int64)
+        for at, who in enumerate(clients):
+            before[at], released[at] = self._clusters[who], self._releases[who]
+            after[at] = np.where(clusters[at] >= 0, clusters[at], before[at])
+            self._clusters[who], self._releases[who] = after[at], releases[at]
         self._make_room(after, releases)
-        self._add(before, self._releases[clients], -1)
-        self._add(after, releases, 1)
-        self._clusters[clients], self._releases[clients] = after, releases
+        moved = self._in_rounds(after, releases) - self._in_rounds(before, released)
+        moved[0] += self._counts
+        history = moved.cumsum(axis=0)
+        self._counts = history[-1]
+        return _priced(history, price)
 
     def leakage(self, price: Callable[[float], float]) -> list[ClusterLeakage]:
-        """Median and largest leakage of each cluster that has a client, ascending.
+        """The same of where everybody stands now."""
+        [now] = _priced(self._counts[np.newaxis], price)
+        return now
 
-        `price`: the leakage of so many releases.
-        """
-        totals = self._counts.cumsum(axis=1)
-        sizes = totals[:, -1]
-        low = (totals <= (sizes[:, None] - 1) // 2).sum(axis=1)
-        high = (totals <= sizes[:, None] // 2).sum(axis=1)
-        most = (totals < sizes[:, None]).sum(axis=1)
-        return [
-            ClusterLeakage(
-                cluster=cluster,
-                clients=int(sizes[cluster]),
-                # Computed as in the report: the median of the counts, then the shared factor.
-                leakage_median=price(float(low[cluster] + high[cluster]) / 2),
-                leakage_max=price(int(most[cluster])),
-            )
-            for cluster in np.flatnonzero(sizes).tolist()
-        ]
-
-    def _add(self, clusters: NDArray[np.integer], releases: NDArray[np.integer], by: int) -> None:
-        placed = clusters >= 0
-        np.add.at(self._counts, (clusters[placed], releases[placed]), by)
+    def _in_rounds(
+        self, clusters: NDArray[np.int64], releases: NDArray[np.integer]
+    ) -> NDArray[np.int64]:
+        """The number of clients by round, cluster and releases: [rounds, clusters, releases]."""
+        shape = (len(clusters), *self._counts.shape)
+        rounds, columns = np.nonzero(clusters >= 0)
+        own = (rounds, clusters[rounds, columns], releases[rounds, columns])
+        places = np.ravel_multi_index(own, shape)
+        return np.bincount(places, minlength=np.prod(shape)).reshape(shape)
 
     def _make_room(self, clusters: NDArray[np.integer], releases: NDArray[np.integer]) -> None:
         """Enlarge the counts to hold these numbers; in steps, so that it happens in few rounds."""
@@ -85,3 +86,31 @@ class ClusterCounts:
         grown = np.zeros(shape, dtype=np.int64)
         grown[:rows, :columns] = self._counts
         self._counts = grown
+
+
+def _priced(
+    history: NDArray[np.int64], price: Callable[[float], float]
+) -> list[list[ClusterLeakage]]:
+    """By round, the leakage of each cluster that has a client, from numbers of clients [rounds,
+    clusters, releases]."""
+    totals = history.cumsum(axis=2)
+    sizes = totals[..., -1]
+    low = (totals <= (sizes[..., np.newaxis] - 1) // 2).sum(axis=2)
+    high = (totals <= sizes[..., np.newaxis] // 2).sum(axis=2)
+    most = (totals < sizes[..., np.newaxis]).sum(axis=2)
+    # Computed as in the report: the median of the counts, then the shared factor.
+    medians = ((low + high) / 2).tolist()
+    columns = zip(sizes.tolist(), medians, most.tolist(), strict=True)
+    return [
+        [
+            ClusterLeakage(
+                cluster=cluster,
+                clients=size,
+                leakage_median=price(median),
+                leakage_max=price(largest),
+            )
+            for cluster, (size, median, largest) in enumerate(zip(*round_, strict=True))
+            if size
+        ]
+        for round_ in columns
+    ]

@@ -22,17 +22,25 @@ from fedaudit.training.base.client_coins import client_coins
 
 _BLOCK_ROUNDS = 64
 _STRIDE_ROUNDS = 16
+_LEAST_ROUNDS = 8
+"""Of a stack however large, where they fit: what a call costs by itself is shared by so many."""
 _BLOCK_ELEMENTS = 1 << 21
 
 
 def rounds_ahead(*, cells: int, elements: int) -> int:
     """Rounds to draw at once for this many cells and noise elements per round."""
-    return max(1, min(_BLOCK_ROUNDS // cells, _BLOCK_ELEMENTS // max(1, elements)))
+    return _bounded(max(_BLOCK_ROUNDS // cells, _LEAST_ROUNDS), elements)
 
 
-def rounds_together(*, cells: int) -> int:
-    """Rounds to validate at once: a stack of many cells already keeps the processor busy."""
-    return max(1, _STRIDE_ROUNDS // cells)
+def rounds_together(*, cells: int, elements: int) -> int:
+    """Rounds to play and validate at once, for this many numbers in the rows of a cohort."""
+    alone = _STRIDE_ROUNDS // cells
+    return max(alone, _bounded(_LEAST_ROUNDS, elements))
+
+
+def _bounded(rounds: int, elements: int) -> int:
+    """As many of the rounds as hold so many elements in all, and at least one."""
+    return max(1, min(rounds, _BLOCK_ELEMENTS // max(1, elements)))
 
 
 @dataclass(frozen=True)

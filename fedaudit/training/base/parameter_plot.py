@@ -12,10 +12,8 @@ from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.methods.method_kinds import QFfl
 from fedaudit.spec.model.kinds import Linear
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import RoundPlot
 
 PARAMETERS = 2
-_MAX_UPLOADS = 100
 _REAL = "the data are not synthetic: what real clients sent is never shown"
 _NOT_LINEAR = "the model is not the linear one that generated the data"
 _UNSEEN = "the mechanism shows the server no client's upload by itself"
@@ -59,22 +57,3 @@ def truth_points(cell: Cell) -> NDArray[np.float64]:
     if truth.thetas.shape[1] == PARAMETERS:
         return truth.thetas
     return np.column_stack([truth.thetas, truth.intercepts])
-
-
-def round_plot(
-    *,
-    hypotheses: NDArray[np.float32],
-    uploads: NDArray[np.float32],
-    clusters: NDArray[np.int16],
-) -> RoundPlot | None:
-    """A round with the resulting hypotheses [k, 2]; None where one of these is not finite.
-
-    `uploads` [clients, 2], `clusters` [clients], -1 where nothing was released. Where there are
-    more than 100 releases, 100 are kept, evenly spaced over the clients.
-    """
-    if not np.isfinite(hypotheses).all():
-        return None
-    released = np.flatnonzero(clusters >= 0)
-    if len(released) > _MAX_UPLOADS:
-        released = released[np.linspace(0, len(released) - 1, _MAX_UPLOADS).astype(np.int64)]
-    return RoundPlot(hypotheses.copy(), uploads[released], clusters[released])

@@ -1,8 +1,13 @@
-"""The results of a round and of a run. No torch."""
+"""The results of rounds and of a run. No torch.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+Rounds are kept as columns (`RoundColumns`); the record of one (`RoundRecord`) is made when somebody
+asks for it.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +18,11 @@ from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.training.base.record_table import RecordTable
 from fedaudit.training.base.stopping import RunEnd
 from fedaudit.utility.constant_comparison import ConstantComparison
+
+_MAX_UPLOADS = 100
+_AT_PLACES = ("selection_losses", "validation_losses", "accuracies")
+_POOLED = 3
+"""Axes of the counts of rounds over all clients: rounds, groups and the four counts."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,25 @@ class RoundPlot:
     def as_dict(self) -> dict[str, list[Any]]:
         """The same as lists, for JSON."""
         return {name: values.tolist() for name, values in vars(self).items()}
+
+
+def round_plot(
+    *,
+    hypotheses: NDArray[np.float32],
+    uploads: NDArray[np.float32],
+    clusters: NDArray[np.int16],
+) -> RoundPlot | None:
+    """A round with the resulting hypotheses [k, 2]; None where one of these is not finite.
+
+    `uploads` [clients, 2], `clusters` [clients], -1 where nothing was released. Where there are
+    more than 100 releases, 100 are kept, evenly spaced over the clients.
+    """
+    if not np.isfinite(hypotheses).all():
+        return None
+    released = np.flatnonzero(clusters >= 0)
+    if len(released) > _MAX_UPLOADS:
+        released = released[np.linspace(0, len(released) - 1, _MAX_UPLOADS).astype(np.int64)]
+    return RoundPlot(hypotheses.copy(), uploads[released], clusters[released])
 
 
 @dataclass(frozen=True)
@@ -78,6 +107,144 @@ class RoundRecord:
     where noise bounds what each of them adds (`counts_clients`). Confidential."""
     plane: RoundPlot | None = None
     """Of validated rounds, where the run can be drawn (`fedaudit.training.base.parameter_plot`)."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RoundColumns:
+    """Consecutive rounds of one experiment, as wide as each other.
+
+    The first axis of every array is [rounds], and what an element is `RoundRecord` says. Figures of
+    held-out clients are at their own `place`.
+    """
+
+    round: NDArray[np.int64]
+    release: NDArray[np.int64]
+    subjects: NDArray[np.int32]
+    outcomes: NDArray[np.uint8]
+    radii: NDArray[np.float64]
+    releases: NDArray[np.int32]
+    chosen: NDArray[np.int16]
+    clusters: NDArray[np.int16]
+    cluster_sizes: NDArray[np.int64]
+    """[rounds, k]; [rounds, 0] where it is secret who was drawn."""
+    separation: NDArray[np.float64]
+    """NaN for none."""
+    collapsed: NDArray[np.bool_]
+    place: NDArray[np.int64]
+    """Where a round's figures stand in the next columns; -1 in rounds without validation."""
+    selection_losses: NDArray[np.float64]
+    validation_losses: NDArray[np.float64]
+    accuracies: NDArray[np.float64] | None
+    counts: Mapping[str, NDArray[np.int64]]
+    """Attribute -> [places, groups, 4]; [places, clients, groups, 4] where counted by client."""
+    compositions: Mapping[Observer, NDArray[np.int32]] = field(default_factory=dict)
+    hypotheses: NDArray[np.float32] | None = None
+    """[rounds, k, 2], those that came of the round; None for a run that cannot be drawn."""
+    uploads: NDArray[np.float32] | None = None
+    """[rounds, clients, 2]; likewise."""
+
+    def __len__(self) -> int:
+        return len(self.round)
+
+    @property
+    def validated(self) -> NDArray[np.int64]:
+        """The positions of the rounds that were validated."""
+        return np.flatnonzero(self.place >= 0)
+
+    def part(self, begin: int, end: int) -> "RoundColumns":
+        """The rounds from one position up to another."""
+        of_rounds: dict[str, Any] = {
+            name: values[begin:end]
+            for name, values in vars(self).items()
+            if isinstance(values, np.ndarray) and name not in _AT_PLACES
+        }
+        compositions = {name: counts[begin:end] for name, counts in self.compositions.items()}
+        return replace(self, **of_rounds, compositions=compositions)
+
+    def pooled(self, rounds: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """Attribute -> the counts over all clients of the validated rounds at these positions:
+        [len(rounds), groups, 4]."""
+        found = {name: counts[self.place[rounds]] for name, counts in self.counts.items()}
+        return {
+            name: counts if counts.ndim == _POOLED else counts.sum(axis=1)
+            for name, counts in found.items()
+        }
+
+    def record(self, at: int) -> RoundRecord:
+        """The record of the round at a position."""
+        place = int(self.place[at])
+        validated, separation = place >= 0, float(self.separation[at])
+        by_client = {
+            name: counts[place]
+            for name, counts in self.counts.items()
+            if validated and counts.ndim > _POOLED
+        }
+        return RoundRecord(
+            round=int(self.round[at]),
+            release=int(self.release[at]),
+            subjects=self.subjects[at],
+            outcomes=self.outcomes[at],
+            radii=self.radii[at],
+            releases=self.releases[at],
+            chosen=self.chosen[at],
+            clusters=self.clusters[at],
+            selection_loss=_at(self.selection_losses, place),
+            validation_loss=_at(self.validation_losses, place),
+            accuracy=_at(self.accuracies, place),
+            cluster_sizes=tuple(self.cluster_sizes[at].tolist()),
+            separation=separation if math.isfinite(separation) else None,
+            collapsed=bool(self.collapsed[at]),
+            fairness={name: counts[0] for name, counts in self.pooled(np.array([at])).items()}
+            if validated
+            else {},
+            compositions={observer: counts[at] for observer, counts in self.compositions.items()},
+            by_client=by_client,
+            plane=self.plane(at),
+        )
+
+    def plane(self, at: int) -> RoundPlot | None:
+        """The plot of the round at a position; None where it has none."""
+        if self.place[at] < 0 or self.hypotheses is None or self.uploads is None:
+            return None
+        return round_plot(
+            hypotheses=self.hypotheses[at], uploads=self.uploads[at], clusters=self.clusters[at]
+        )
+
+
+def _at(values: NDArray[np.float64] | None, place: int) -> float | None:
+    return None if values is None or place < 0 else float(values[place])
+
+
+@dataclass(frozen=True, eq=False)
+class PlayedRounds(Sequence[RoundRecord]):
+    """Consecutive rounds of one experiment: columns, or one record after the other."""
+
+    spans: tuple[RoundColumns, ...] = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.spans))
+
+    def __iter__(self) -> Iterator[RoundRecord]:
+        return (span.record(at) for span in self.spans for at in range(len(span)))
+
+    @overload
+    def __getitem__(self, at: int) -> RoundRecord: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[RoundRecord]: ...
+
+    def __getitem__(self, at: int | slice) -> RoundRecord | list[RoundRecord]:
+        if isinstance(at, slice):
+            return list(self)[at]
+        left = range(len(self))[at]
+        for span in self.spans:
+            if left < len(span):
+                return span.record(left)
+            left -= len(span)
+        raise IndexError(at)
+
+    def __add__(self, more: "PlayedRounds") -> "PlayedRounds":
+        return PlayedRounds(self.spans + more.spans)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
 
 
 class Trainer(Protocol):
@@ -25,7 +25,7 @@ class Trainer(Protocol):
         With `release` noise the spending of these rounds must be on record before `advance`.
         """
 
-    def advance(self, rounds: int) -> dict[int, list[RoundRecord]]:
+    def advance(self, rounds: int) -> dict[int, PlayedRounds]:
         """Runs up to `rounds` more rounds of every active cell.
 
         With `release` noise it stops where the plan ends; raises RuntimeError without a plan.

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.trainer import Checkpoints
 from fedaudit.training.records.personalised_run import PersonalisedRun
 
@@ -41,7 +41,7 @@ class PersonalisedStack:
     def plan(self, rounds: int) -> dict[int, list[PlannedRound]]:
         return {position: self._runs[position].plan(rounds) for position in self.active}
 
-    def advance(self, rounds: int) -> dict[int, list[RoundRecord]]:
+    def advance(self, rounds: int) -> dict[int, PlayedRounds]:
         return {position: self._runs[position].advance(rounds) for position in self.active}
 
     def checkpoint(self, position: int) -> bytes:
@@ -51,8 +51,8 @@ class PersonalisedStack:
         return self._runs[position].releases()
 
     def set_release(self, position: int, release: int, *, until: int) -> None:
-        state = self._runs[position].state
-        state.release, state.release_until = release, until
+        progress = self._runs[position].state.progress
+        progress.release[0], progress.release_until[0] = release, until
 
     def charge(self, position: int, subjects: NDArray[np.int32]) -> None:
         self._runs[position].charge(subjects)

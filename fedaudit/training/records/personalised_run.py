@@ -6,7 +6,6 @@ nobody was drawn, or a group had left, counts like any other. Without noise (the
 """
 
 from collections.abc import Mapping
-from typing import assert_never
 
 import numpy as np
 import torch
@@ -27,9 +26,14 @@ from fedaudit.training.base.cell import Cell, counts_clients, draws_in_secret
 from fedaudit.training.base.client_coins import drawn_clients
 from fedaudit.training.base.record_sources import record_use_of, training_records, validation_rows
 from fedaudit.training.base.record_table import record_table
-from fedaudit.training.base.round_records import FinalResult, PlannedRound, RoundRecord
+from fedaudit.training.base.round_records import (
+    FinalResult,
+    PlannedRound,
+    PlayedRounds,
+    RoundColumns,
+)
 from fedaudit.training.base.row_figures import row_figures
-from fedaudit.training.base.stopping import EarlyStopping, RunEnd, release_number
+from fedaudit.training.base.stopping import EarlyStopping, RunEnd
 from fedaudit.training.records.personalised_round import PersonalisedPlayed, PersonalisedRound
 from fedaudit.training.records.personalised_state import PersonalisedState, first_personalised_state
 from fedaudit.training.records.row_validation import RowValidator
@@ -59,16 +63,17 @@ class PersonalisedRun:
         self._public = CounterSource(spec.seed)
         self._secret = draws_in_secret(cell)
         self._source: Source = EntropySource() if self._secret else self._public
-        self._stopping = EarlyStopping.of_spec(spec)
+        self._stopping = EarlyStopping.of_specs([spec])
         self._drawn: dict[int, NDArray[np.int64]] = {}
         self._planned_until = 0
-        self.stopped_by: RunEnd | None = None
+        self.stopped_by: RunEnd | None
         if checkpoint is None:
             self.state = first_personalised_state(cell)
         else:
             self.state = PersonalisedState.decode(checkpoint)
         self._theta = torch.from_numpy(self.state.theta).to(device)
-        self._check_stop()
+        last = int(self._stopping.rounds[0])
+        self.stopped_by = self._stopping.stop_reason(self.state.progress, 0, last_round=last)
 
     # -- rounds ---------------------------------------------------------------------------------
 
@@ -78,23 +83,27 @@ class PersonalisedRun:
         last = min(self.state.round + rounds, self._spec.training.rounds)
         self._planned_until = max(self._planned_until, last)
         return [
-            PlannedRound(number, release_number(self.state, number), self._subjects(number))
+            PlannedRound(number, int(self._release(number)[0]), self._subjects(number))
             for number in range(first, last + 1)
         ]
 
-    def advance(self, rounds: int) -> list[RoundRecord]:
+    def _release(self, number: int) -> NDArray[np.int64]:
+        """The release number of a round: [1]."""
+        return self.state.progress.release_numbers(np.array([number]))
+
+    def advance(self, rounds: int) -> PlayedRounds:
         """See `Trainer.advance`."""
-        records: list[RoundRecord] = []
+        played: list[RoundColumns] = []
         with torch.no_grad():
-            while len(records) < rounds and self.stopped_by is None:
+            while len(played) < rounds and self.stopped_by is None:
                 if self._secret and self.state.round >= self._planned_until:
-                    if records:
+                    if played:
                         break
                     raise RuntimeError("rounds with `release` noise must be planned first")
-                records.append(self._play())
-        return records
+                played.append(self._play())
+        return PlayedRounds(tuple(played))
 
-    def _play(self) -> RoundRecord:
+    def _play(self) -> RoundColumns:
         """The next round."""
         state = self.state
         number = state.round + 1
@@ -105,13 +114,10 @@ class PersonalisedRun:
         self._theta = played.theta
         self._drawn.pop(number, None)
         state.theta = played.theta.cpu().numpy().copy()
-        state.round = number
         state.participations[drawn] += 1
         figures = self._validate(number)
-        if figures is not None:
-            self._observe(float(figures.selection_loss[0]))
-        self._check_stop()
-        return self._record(subjects, played, figures)
+        self._observe(number, figures)
+        return self._columns(subjects, played, figures)
 
     def _coins(self, number: int) -> NDArray[np.int64]:
         """The clients that are drawn for a round; drawn once, however often it is asked."""
@@ -128,35 +134,38 @@ class PersonalisedRun:
             return self._coins(number).astype(np.int32)
         return np.arange(len(self._spending.groups), dtype=np.int32)
 
-    def _record(
+    def _columns(
         self, subjects: NDArray[np.int32], played: PersonalisedPlayed, figures: Figures | None
-    ) -> RoundRecord:
+    ) -> RoundColumns:
+        """The round that was played last."""
         outcomes = np.full(len(subjects), Outcome.RELEASED, dtype=np.uint8)
         clusters = np.full(len(subjects), -1, dtype=np.int16)
         # The numbers of uploads and of withheld ones depend on the coins, which are secret.
-        sizes: tuple[int, ...] = ()
+        sizes: list[int] = []
         if self._spending is None:
             outcomes[~played.present] = Outcome.WITHHELD
             clusters[played.present] = 0
-            sizes = (int(played.present.sum()),)
-        return RoundRecord(
-            round=self.state.round,
-            release=release_number(self.state, self.state.round),
-            subjects=subjects,
-            outcomes=outcomes,
-            radii=np.full(len(subjects), np.nan),
-            releases=self.releases()[subjects],
-            chosen=np.full(len(subjects), -1 if self._spending else 0, dtype=np.int16),
-            clusters=clusters,
-            selection_loss=None if figures is None else _first(figures.selection_loss),
-            validation_loss=None if figures is None else _first(figures.validation_loss),
-            accuracy=None if figures is None else _first(figures.accuracy),
-            cluster_sizes=sizes,
-            separation=None,
-            collapsed=False,
-            fairness={} if figures is None else figures.pooled(0),
-            by_client={} if figures is None else figures.by_client(0),
-            compositions=self._compositions(),
+            sizes = [int(played.present.sum())]
+        number, nothing = self.state.round, np.zeros(0)
+        compositions = self._compositions()
+        return RoundColumns(
+            round=np.array([number]),
+            release=self._release(number),
+            subjects=subjects[np.newaxis],
+            outcomes=outcomes[np.newaxis],
+            radii=np.full((1, len(subjects)), np.nan),
+            releases=self.releases()[subjects][np.newaxis],
+            chosen=np.full((1, len(subjects)), -1 if self._spending else 0, dtype=np.int16),
+            clusters=clusters[np.newaxis],
+            cluster_sizes=np.array([sizes], dtype=np.int64),
+            separation=np.full(1, np.nan),
+            collapsed=np.zeros(1, dtype=np.bool_),
+            place=np.array([-1 if figures is None else 0]),
+            selection_losses=nothing if figures is None else figures.selection_loss,
+            validation_losses=nothing if figures is None else figures.validation_loss,
+            accuracies=None if figures is None else figures.accuracy,
+            counts={} if figures is None else figures.counts,
+            compositions={name: counts[np.newaxis] for name, counts in compositions.items()},
         )
 
     # -- what is charged ------------------------------------------------------------------------
@@ -192,7 +201,7 @@ class PersonalisedRun:
 
     def _validate(self, number: int) -> Figures | None:
         """The figures of a round; None where it is not validated."""
-        if not self._stopping.validates(number, last_round=self._stopping.rounds):
+        if not self._validates(number):
             return None
         stopping = self._spec.training.stopping
         chosen, clients = None, len(self._held_out.clients)
@@ -208,22 +217,23 @@ class PersonalisedRun:
             self._theta, chosen=chosen, per_client=counts_clients(self._spec)
         )
 
-    def _observe(self, loss: float) -> None:
-        """Keeps the model with the smallest selection loss."""
-        match self._stopping.observe(self.state, loss):
-            case "diverged":
-                self.stopped_by = "diverged"
-            case "improved":
-                self.state.best_theta = self.state.theta.copy()
-            case "not-improved":
-                pass
-            case unknown:
-                assert_never(unknown)
+    def _validates(self, number: int) -> bool:
+        rounds = self._stopping.rounds
+        return bool(self._stopping.validates(np.array([number]), last_round=rounds)[0])
 
-    def _check_stop(self) -> None:
-        if self.stopped_by is None:
-            last = self._stopping.rounds
-            self.stopped_by = self._stopping.stop_reason(self.state, last_round=last)
+    def _observe(self, number: int, figures: Figures | None) -> None:
+        """Counts the round in, keeps the model with the smallest selection loss, and may end."""
+        followed = self._stopping.follow(
+            self.state.progress,
+            np.array([[number]]),
+            np.full((1, 1), np.nan) if figures is None else figures.selection_loss[np.newaxis],
+            np.array([[figures is not None]]),
+            last_round=self._stopping.rounds,
+            playing=np.ones(1, dtype=np.bool_),
+        )
+        if followed.improved[0] >= 0:
+            self.state.best_theta = self.state.theta.copy()
+        self.stopped_by = followed.ends.get(0)
 
     def result(self) -> FinalResult:
         """The result of the run, at its best model."""
@@ -236,7 +246,7 @@ class PersonalisedRun:
         return FinalResult(
             stopped_by=self.stopped_by or "running",
             rounds=state.round,
-            best_round=state.best_round,
+            best_round=int(state.progress.best_round[0]),
             hypotheses=state.best_theta[None].copy(),
             selection_loss=float(figures.selection_loss[0]),
             validation_loss=float(figures.validation_loss[0]),

@@ -9,28 +9,28 @@ from numpy.typing import NDArray
 
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.first_hypotheses import first_hypotheses
+from fedaudit.training.base.stopping import Progress
 
 
 @dataclass
 class PersonalisedState:
     """The state of one experiment. Optimisers start anew in every round and leave nothing."""
 
-    round: int
-    """Rounds done."""
+    progress: Progress
+    """Of this one run."""
     lost: int
     """Rounds that were charged and whose result was lost; they are composed like the others, and
     count towards the rounds for which a record stays."""
-    release: int
-    release_until: int
-    """Rounds up to this one repeat a round that was already charged, under `release`."""
     theta: NDArray[np.float32]
     """[n]."""
     best_theta: NDArray[np.float32]
-    best_loss: float
-    best_round: int
-    without_improvement: int
     participations: NDArray[np.int32]
     """[clients of the federation]: rounds that each took part in; of a lost round, all."""
+
+    @property
+    def round(self) -> int:
+        """Rounds done."""
+        return int(self.progress.round[0])
 
     @property
     def compositions(self) -> int:
@@ -40,7 +40,9 @@ class PersonalisedState:
     def encode(self) -> bytes:
         """Bytes that `decode` reads back, the same for the same state."""
         buffer = io.BytesIO()
-        values = {name: np.asarray(value) for name, value in vars(self).items()}
+        progress = {name: values[0] for name, values in vars(self.progress).items()}
+        others = {name: value for name, value in vars(self).items() if name != "progress"}
+        values = {name: np.asarray(value) for name, value in {**progress, **others}.items()}
         np.savez(buffer, allow_pickle=False, **values)
         return buffer.getvalue()
 
@@ -48,7 +50,11 @@ class PersonalisedState:
     def decode(cls, checkpoint: bytes) -> "PersonalisedState":
         """The state in a checkpoint."""
         with np.load(io.BytesIO(checkpoint), allow_pickle=False) as values:
-            return cls(**{name: _plain(values[name]) for name in values.files})
+            found = {name: _plain(values[name]) for name in values.files}
+        progress = Progress.at_the_start(1)
+        for name, of_run in vars(progress).items():
+            of_run[0] = found.pop(name)
+        return cls(progress=progress, **found)
 
 
 def _plain(value: NDArray[np.generic]) -> Any:
@@ -59,14 +65,9 @@ def first_personalised_state(cell: Cell) -> PersonalisedState:
     """The state before the first round."""
     theta = first_hypotheses(cell)[0]
     return PersonalisedState(
-        round=0,
+        progress=Progress.at_the_start(1),
         lost=0,
-        release=0,
-        release_until=0,
         theta=theta,
         best_theta=theta.copy(),
-        best_loss=float("inf"),
-        best_round=0,
-        without_improvement=0,
         participations=np.zeros(cell.federation.clients, dtype=np.int32),
     )

@@ -1,7 +1,8 @@
-"""Convert a round's tensors to its records."""
+"""Rounds of a stack on the host, from the tensors that they leave to the columns of each cell."""
 
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,90 +10,134 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedaudit.ledger.entries import Outcome
-from fedaudit.training.base.parameter_plot import PARAMETERS, round_plot
-from fedaudit.training.base.round_records import RoundPlot, RoundRecord
+from fedaudit.training.base.round_records import RoundColumns
 from fedaudit.training.stacked.clustering import separation
-from fedaudit.training.stacked.run_state import CellState
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
-from fedaudit.training.stacked.validation import Figures
+from fedaudit.training.stacked.validation import Figures, joined_figures
 
-_REFUSED = int(Outcome.REFUSED)  # an enumeration takes a microsecond to be asked
+# An enumeration takes a microsecond to be asked.
+_RELEASED, _REFUSED, _WITHHELD = (
+    int(one) for one in (Outcome.RELEASED, Outcome.REFUSED, Outcome.WITHHELD)
+)
 
 
-@dataclass(frozen=True)
-class HostRound:
-    """A round of a stack on the host; the first axis of every array is [cells]."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Gathered:
+    """What consecutive rounds of a stack leave; the first two axes are [rounds, cells]."""
 
-    rounds: NDArray[np.int64]
+    round: NDArray[np.int64]
     subjects: NDArray[np.int32]
-    released: NDArray[np.bool_]
     outcomes: NDArray[np.uint8]
     radii: NDArray[np.float64]
-    """[cells, subjects]; with noise for each layer, [cells, subjects, layers]."""
+    """[rounds, cells, subjects]; with noise for each layer, [rounds, cells, subjects, layers]."""
     chosen: NDArray[np.int16]
     clusters: NDArray[np.int16]
-    sizes: NDArray[np.int64]
-    """[cells, k]; [cells, 0] where they are secret."""
+    cluster_sizes: NDArray[np.int64]
+    """[rounds, cells, k]; [rounds, cells, 0] where they are secret."""
     separation: NDArray[np.float64]
     """NaN for one hypothesis, and where uploads are secret."""
     hypotheses: NDArray[np.float32] | None = None
-    """[cells, k, 2], those that came of the round; of models of two parameters only."""
+    """[rounds, cells, k, 2], those that came of a round; of runs that can be drawn only."""
     uploads: NDArray[np.float32] | None = None
-    """[cells, clients, 2]; likewise."""
+    """[rounds, cells, clients, 2]; likewise."""
 
-    def record(
+    @property
+    def collapsed(self) -> NDArray[np.bool_]:
+        """Whether all uploads fell into one of several clusters."""
+        k = self.cluster_sizes.shape[-1]
+        empty = (self.cluster_sizes == 0).sum(axis=-1)
+        collapsed: NDArray[np.bool_] = (empty == k - 1) & (k > 1)
+        return collapsed
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Booked:
+    """What the states of a stack's cells make of these rounds; arrays are [rounds, cells]."""
+
+    release: NDArray[np.int64]
+    releases: NDArray[np.int32]
+    """[rounds, cells, subjects]."""
+    validated: NDArray[np.bool_]
+
+
+@dataclass
+class Stretch:
+    """Consecutive rounds of the same cells."""
+
+    positions: NDArray[np.int64]
+    """Where the cells stand in the stack."""
+    in_plane: Sequence[bool]
+    """Of all cells of the stack, whether they are shown in the plane of their parameters."""
+    _kept: list[NDArray[np.int64]] = field(default_factory=list)
+    _gathered: list[Gathered] = field(default_factory=list)
+    _booked: list[Booked] = field(default_factory=list)
+    _figures: list[Figures] = field(default_factory=list)
+
+    def add(
         self,
-        row: int,
-        state: CellState,
-        *,
-        release: int,
+        gathered: Gathered,
+        booked: Booked,
         figures: Figures | None,
-        place: int,
-        in_plane: bool,
-    ) -> RoundRecord:
-        """The record of the cell in `row`; books its releases on `state`.
+        *,
+        kept: NDArray[np.int64],
+    ) -> None:
+        """The next rounds, of which each cell played the first `kept` [cells]. `figures`: of the
+        rounds that any cell validated, cell after cell."""
+        self._kept.append(kept)
+        self._gathered.append(gathered)
+        self._booked.append(booked)
+        if figures is not None:
+            self._figures.append(figures)
 
-        `place` is the round's position among the figures, None in a round without validation.
-        `in_plane`: whether a validated round is shown in the plane of the cell's two parameters.
-        """
-        subjects = self.subjects[row]
-        releases = state.releases[subjects] + self.released[row]
-        state.releases[subjects] = releases
-        state.budget_uses[subjects] += self.outcomes[row] != _REFUSED
-        sizes = tuple(self.sizes[row].tolist())
-        separated = float(self.separation[row])
-        return RoundRecord(
-            round=int(self.rounds[row]),
-            release=release,
-            subjects=subjects,
-            outcomes=self.outcomes[row],
-            radii=self.radii[row],
-            releases=releases,
-            chosen=self.chosen[row],
-            clusters=self.clusters[row],
-            selection_loss=_at(None if figures is None else figures.selection_loss, place),
-            validation_loss=_at(None if figures is None else figures.validation_loss, place),
-            accuracy=_at(None if figures is None else figures.accuracy, place),
-            cluster_sizes=sizes,
-            separation=separated if math.isfinite(separated) else None,
-            collapsed=len(sizes) > 1 and sizes.count(0) == len(sizes) - 1,
-            fairness={} if figures is None else figures.pooled(place),
-            by_client={} if figures is None else figures.by_client(place),
-            plane=self._plane(row) if in_plane and figures is not None else None,
-        )
-
-    def _plane(self, row: int) -> RoundPlot | None:
-        if self.hypotheses is None or self.uploads is None:
-            return None
-        return round_plot(
-            hypotheses=self.hypotheses[row],
-            uploads=self.uploads[row],
-            clusters=self.clusters[row],
-        )
+    def columns(self) -> dict[int, RoundColumns]:
+        """The rounds of each cell that has played any, by its position in the stack."""
+        cells = len(self.positions)
+        stacked: dict[str, Any] = _joined(self._gathered) | _joined(self._booked)
+        stacked["collapsed"] = np.concatenate([part.collapsed for part in self._gathered])
+        validated = stacked.pop("validated")
+        place = np.cumsum(validated.any(axis=1)) - 1
+        stacked["place"] = np.where(validated, place[:, np.newaxis], -1)
+        figures = _side_by_side(self._figures, cells)
+        kept = np.sum(self._kept, axis=0)
+        found = {}
+        for row in np.flatnonzero(kept).tolist():
+            position = int(self.positions[row])
+            own = {name: values[: kept[row], row] for name, values in stacked.items()}
+            if not self.in_plane[position]:
+                own |= {"hypotheses": None, "uploads": None}
+            found[position] = RoundColumns(
+                **own,
+                selection_losses=figures.selection_loss[:, row],
+                validation_losses=figures.validation_loss[:, row],
+                accuracies=None if figures.accuracy is None else figures.accuracy[:, row],
+                counts={name: counts[:, row] for name, counts in figures.counts.items()},
+            )
+        return found
 
 
-def _at(values: NDArray[np.float64] | None, place: int) -> float | None:
-    return None if values is None else float(values[place])
+def _joined(parts: Sequence[Gathered] | Sequence[Booked]) -> dict[str, NDArray[Any]]:
+    """Every field that the parts have, one part after the other."""
+    names = [one.name for one in fields(parts[0]) if getattr(parts[0], one.name) is not None]
+    return {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+
+
+def _side_by_side(parts: Sequence[Figures], cells: int) -> Figures:
+    """Figures of rounds, their first axis divided into [rounds, cells]."""
+    if not parts:
+        nothing = np.zeros((0, cells))
+        return Figures(nothing, nothing, None, {})
+    figures = joined_figures(parts)
+    apart = (-1, cells)
+    accuracy = figures.accuracy
+    return Figures(
+        selection_loss=figures.selection_loss.reshape(apart),
+        validation_loss=figures.validation_loss.reshape(apart),
+        accuracy=None if accuracy is None else accuracy.reshape(apart),
+        counts={
+            name: counts.reshape(*apart, *counts.shape[1:])
+            for name, counts in figures.counts.items()
+        },
+    )
 
 
 def joined(parts: list[Tensor]) -> Tensor:
@@ -100,11 +145,16 @@ def joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def gather_to_host(cohorts: list[Cohort], played: list[RoundResult]) -> list[HostRound]:
-    """Copies rounds to the host, and measures how well their hypotheses were separated."""
+def gather_to_host(
+    cohorts: Sequence[Cohort], played: Sequence[RoundResult], *, drawn: bool
+) -> Gathered:
+    """Copies rounds to the host, and measures how well their hypotheses were separated.
+
+    `drawn`: whether any of the cells is shown in the plane of its two parameters.
+    """
     sent = [part.sent for part in played if part.sent is not None]
     if not sent:
-        return [_gather_population(cohort) for cohort in cohorts]
+        return _gather_population(cohorts)
     rounds, k = len(played), played[0].before.shape[1]
     cells = played[0].before.shape[0]
     present = joined([part.present for part in sent])
@@ -126,40 +176,45 @@ def gather_to_host(cohorts: list[Cohort], played: list[RoundResult]) -> list[Hos
         radii = np.where(of_released, measured, np.nan)
     chosen = joined([part.chosen for part in sent]).cpu().numpy()
     assigned = joined([part.assigned for part in sent]).cpu().numpy()
-    fields = {
-        "rounds": np.concatenate([cohort.rounds for cohort in cohorts]),
+    columns = {
+        "round": np.concatenate([cohort.rounds for cohort in cohorts]),
         "subjects": np.concatenate([cohort.clients for cohort in cohorts]).astype(np.int32),
-        "released": released,
-        "outcomes": np.where(
-            allowed, np.where(released, Outcome.RELEASED, Outcome.WITHHELD), Outcome.REFUSED
-        ).astype(np.uint8),
+        "outcomes": np.where(allowed, np.where(released, _RELEASED, _WITHHELD), _REFUSED).astype(
+            np.uint8
+        ),
         "radii": radii,
         "chosen": np.where(allowed, chosen, -1).astype(np.int16),
         "clusters": np.where(released, assigned, -1).astype(np.int16),
-        "sizes": joined([part.sizes for part in played]).cpu().numpy(),
-        "separation": separated.cpu().numpy(),
+        "cluster_sizes": _copied([part.sizes for part in played]),
+        "separation": separated.cpu().numpy().astype(np.float64),
     }
-    if played[0].before.shape[-1] == PARAMETERS:
-        fields["hypotheses"] = joined([part.hypotheses for part in played]).cpu().numpy()
-        fields["uploads"] = joined([part.uploads for part in sent]).cpu().numpy()
-    return [
-        HostRound(**{name: values[start : start + cells] for name, values in fields.items()})
-        for start in range(0, rounds * cells, cells)
-    ]
+    if drawn:
+        columns["hypotheses"] = _copied([part.hypotheses for part in played])
+        columns["uploads"] = _copied([part.uploads for part in sent])
+    apart = (rounds, cells)
+    return Gathered(
+        **{name: values.reshape(*apart, *values.shape[1:]) for name, values in columns.items()}
+    )
 
 
-def _gather_population(cohort: Cohort) -> HostRound:
-    """A round that every subject is charged for alike. It reveals nothing about the participants,
+def _copied(parts: list[Tensor]) -> NDArray[Any]:
+    """The parts one after the other; the engine may write over its own in the next rounds."""
+    found: NDArray[Any] = joined(parts).cpu().numpy()
+    return found.copy() if len(parts) == 1 else found
+
+
+def _gather_population(cohorts: Sequence[Cohort]) -> Gathered:
+    """Rounds that every subject is charged for alike. They reveal nothing about the participants,
     neither their number nor their choices: such figures would come without noise."""
-    shape = (len(cohort.rounds), 1)
-    return HostRound(
-        rounds=cohort.rounds,
+    rounds = np.stack([cohort.rounds for cohort in cohorts])
+    shape = (*rounds.shape, 1)
+    return Gathered(
+        round=rounds,
         subjects=np.zeros(shape, dtype=np.int32),
-        released=np.ones(shape, dtype=np.bool_),
         outcomes=np.full(shape, Outcome.RELEASED, dtype=np.uint8),
         radii=np.full(shape, np.nan),
         chosen=np.full(shape, -1, dtype=np.int16),
         clusters=np.full(shape, -1, dtype=np.int16),
-        sizes=np.zeros((len(cohort.rounds), 0), dtype=np.int64),
-        separation=np.full(len(cohort.rounds), np.nan),
+        cluster_sizes=np.zeros((*rounds.shape, 0), dtype=np.int64),
+        separation=np.full(rounds.shape, np.nan),
     )

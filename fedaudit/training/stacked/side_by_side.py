@@ -1,5 +1,6 @@
 """The ordinary way to compute rounds: all clients of all cells at once, on padded lanes."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -7,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.cell import Cell, expected_cohort
 from fedaudit.training.base.cohort import Block, rounds_together
 from fedaudit.training.base.group_counts import GroupCounter
 from fedaudit.training.base.splits import Splits
@@ -57,7 +58,9 @@ class SideBySide:
 
     def rounds_together(self, cells: int) -> int:
         """Rounds that are played and validated in one go."""
-        return rounds_together(cells=cells)
+        one = self._cells[0]
+        rows = math.ceil(expected_cohort(one)) * self._longest
+        return rounds_together(cells=cells, elements=cells * rows * one.federation.width)
 
     def draw_noise(self, block: Block) -> None:
         """Draws the noise of all rounds of a block, once."""

@@ -188,7 +188,8 @@ def publish_who_chose_what(patch: pytest.MonkeyPatch) -> None:
         return real_sums(updates, present, chosen, hypotheses=hypotheses)
 
     def gather(drawn: Any) -> Any:
-        return replace(real_gather(drawn), sizes=kept[0].numpy())
+        # The replay plays one round at a time.
+        return replace(real_gather(drawn), cluster_sizes=kept[0].numpy()[np.newaxis])
 
     patch.setattr(stack_round, "block_sums", sums)
     patch.setattr(host_rounds, "_gather_population", gather)

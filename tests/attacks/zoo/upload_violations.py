@@ -63,12 +63,12 @@ def take_the_noise_of_another_round(patch: pytest.MonkeyPatch) -> None:
     """Every round takes the noise of the block's first."""
     from fedaudit.training.stack import Stack
 
-    real = Stack._cohort
+    real = Stack._cohorts
 
-    def cohort(self: Any, block: Any, step: int, uses: Sequence[Any]) -> Any:
-        return replace(real(self, block, step, uses), noise=block.noise[0])
+    def cohorts(self: Any, block: Any, steps: Sequence[int]) -> Any:
+        return [replace(cohort, noise=block.noise[0]) for cohort in real(self, block, steps)]
 
-    patch.setattr(Stack, "_cohort", cohort)
+    patch.setattr(Stack, "_cohorts", cohorts)
 
 
 @violation(layered, stage="noise", check="norms of layers 1 and 2")

@@ -13,14 +13,20 @@ CLIENTS, CLUSTERS = 9, 3
 N, NU = 11, 3.7
 PRICE = partial(leakage, n=N, noise_multiplier=NU)
 
-rounds = st.lists(
-    st.lists(
-        st.tuples(st.integers(0, CLIENTS - 1), st.integers(-1, CLUSTERS - 1), st.booleans()),
-        unique_by=lambda part: part[0],
-        min_size=1,
-    ),
-    max_size=25,
-)
+
+def cohorts(least: int, most: int) -> st.SearchStrategy:
+    return st.lists(
+        st.lists(
+            st.tuples(st.integers(0, CLIENTS - 1), st.integers(-1, CLUSTERS - 1), st.booleans()),
+            unique_by=lambda part: part[0],
+            min_size=least,
+            max_size=most,
+        ),
+        max_size=25,
+    )
+
+
+rounds = cohorts(1, CLIENTS) | cohorts(3, 3)
 
 
 def by_hand(clusters, releases):
@@ -37,18 +43,33 @@ def by_hand(clusters, releases):
     ]
 
 
+def follow(counts, *rounds_played):
+    """Rounds of (clients, clusters, releases), together."""
+    clients, clusters, releases = map(np.stack, zip(*rounds_played, strict=True))
+    return counts.follow(clients, clusters=clusters, releases=releases, price=PRICE)
+
+
 @given(rounds)
 def test_following_gives_what_counting_anew_gives(played):
     clusters, releases = np.full(CLIENTS, -1, np.int16), np.zeros(CLIENTS, np.int32)
-    followed = ClusterCounts(clusters, releases)
+    one_by_one, at_once = (ClusterCounts(clusters, releases) for _ in range(2))
+    together, expected = [], []
     for cohort in played:
         clients = np.array([client for client, _, _ in cohort], np.int32)
         put = np.array([cluster for _, cluster, _ in cohort], np.int16)
         # A lost round charges a client whose cluster nobody knows; a refusal charges nothing.
         releases[clients] += np.array([charged for _, _, charged in cohort], np.int32)
         clusters[clients] = np.where(put >= 0, put, clusters[clients])
-        followed.move(clients, clusters=put, releases=releases[clients])
-        assert followed.leakage(PRICE) == by_hand(clusters, releases)
+        columns = clients, put, releases[clients]
+        [found] = follow(one_by_one, columns)
+        together.append(columns)
+        expected.append(by_hand(clusters, releases))
+        assert found == expected[-1] == one_by_one.leakage(PRICE)
+    # Rounds as wide as each other may be followed together.
+    for width in {len(clients) for clients, _, _ in together}:
+        alike = [columns for columns in together if len(columns[0]) == width]
+        if len(alike) == len(together):
+            assert follow(at_once, *alike) == expected
     # A worker that takes the run up begins from where everybody stands.
     resumed = ClusterCounts(clusters, releases)
     assert resumed.leakage(PRICE) == by_hand(clusters, releases)

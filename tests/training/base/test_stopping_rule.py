@@ -1,50 +1,83 @@
 """The rule of early stopping by itself, without a trainer."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from fedaudit.spec.parse import parse_spec
-from fedaudit.training.base.stopping import EarlyStopping, release_number
+from fedaudit.training.base.stopping import EarlyStopping, Followed, Progress
 from tests.training.specs import groups_spec
 
 
-@dataclass
-class RepeatedEvent:
-    """How far a run came."""
-
-    round: int = 0
-    release: int = 0
-    release_until: int = 0
-    best_loss: float = float("inf")
-    best_round: int = 0
-    without_improvement: int = 0
+def rule(*patience: int | None, rounds: int = 9, every: int = 1) -> EarlyStopping:
+    return EarlyStopping(np.full(len(patience), rounds), patience, every)
 
 
-def test_the_rule_is_that_of_the_spec() -> None:
-    spec = groups_spec(training__stopping={"patience": 3, "validate_every": 4})
-    rule = EarlyStopping.of_spec(parse_spec(spec))
-    assert (rule.rounds, rule.patience, rule.validate_every) == (30, 3, 4)
+def follow(stopping: EarlyStopping, progress: Progress, losses: Sequence[object]) -> Followed:
+    """Every next round is validated, with these losses: [rounds] or [rounds, runs]."""
+    of_rounds = np.array(losses, dtype=np.float64).reshape(len(losses), -1)
+    rounds = progress.round + 1 + np.arange(len(losses))[:, np.newaxis]
+    return stopping.follow(
+        progress,
+        rounds,
+        of_rounds,
+        np.ones(of_rounds.shape, dtype=np.bool_),
+        last_round=stopping.rounds,
+        playing=np.ones(of_rounds.shape[1], dtype=np.bool_),
+    )
+
+
+def best(progress: Progress) -> list[tuple[float, int, int]]:
+    columns = progress.best_loss, progress.best_round, progress.without_improvement
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_the_rule_is_that_of_the_specs() -> None:
+    specs = [
+        groups_spec(training__stopping={"patience": patience, "validate_every": 4})
+        for patience in (3, None)
+    ]
+    found = EarlyStopping.of_specs([parse_spec(spec) for spec in specs])
+    assert (found.rounds.tolist(), found.patience, found.validate_every) == ([30, 30], [3, None], 4)
 
 
 def test_only_a_lower_loss_is_an_improvement() -> None:
-    rule, repeated = EarlyStopping(rounds=9, patience=2, validate_every=1), RepeatedEvent()
-    found = []
-    for number, loss in enumerate((2.0, 1.0, 1.0, 1.5), start=1):
-        repeated.round = number
-        found.append(rule.observe(repeated, loss))
-    assert found == ["improved", "improved", "not-improved", "not-improved"]
-    assert (repeated.best_loss, repeated.best_round, repeated.without_improvement) == (1.0, 2, 2)
-    assert rule.stop_reason(repeated, last_round=9) == "patience"
+    progress, stopping = Progress.at_the_start(1), rule(2)
+    followed = follow(stopping, progress, (2.0, 1.0, 1.0, 1.5))
+    assert (followed.improved.tolist(), followed.ends) == ([1], {0: "patience"})
+    assert best(progress) == [(1.0, 2, 2)]
+
+
+def test_runs_beside_one_another_end_each_by_itself_and_in_any_cuts() -> None:
+    losses = np.array([[3, 3, 3], [2, 4, 4], [5, 5, np.nan], [6, 2, 1], [1, 1, 1]], dtype=float)
+    together, stopping = Progress.at_the_start(3), rule(2, None, 4)
+    followed = follow(stopping, together, losses)
+    assert followed.kept.tolist() == [4, 5, 3]
+    assert followed.improved.tolist() == [1, 4, 0]
+    assert followed.ends == {0: "patience", 2: "diverged"}
+    assert best(together) == [(2.0, 2, 2), (1.0, 5, 0), (3.0, 1, 1)]
+    for run, kept in enumerate(followed.kept.tolist()):
+        alone, own = Progress.at_the_start(1), stopping.of([run])
+        for loss in losses[:kept, run]:
+            ended = follow(own, alone, [loss]).ends
+        assert ended.get(0) == followed.ends.get(run)
+        assert best(alone) == [best(together)[run]]
 
 
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), -float("inf")])
 def test_a_loss_that_is_not_finite_leaves_the_best_alone(loss: float) -> None:
-    rule, repeated = EarlyStopping(rounds=9, patience=2, validate_every=1), RepeatedEvent(round=1)
-    rule.observe(repeated, 1.0)
-    repeated.round = 2
-    assert rule.observe(repeated, loss) == "diverged"
-    assert (repeated.best_loss, repeated.best_round, repeated.without_improvement) == (1.0, 1, 0)
+    progress = Progress.at_the_start(1)
+    assert follow(rule(2), progress, (1.0, loss, 0.5)).ends == {0: "diverged"}
+    assert best(progress) == [(1.0, 1, 0)]
+
+
+def test_where_losses_do_not_count_the_last_round_is_the_best() -> None:
+    progress = Progress.at_the_start(1)
+    stopping = EarlyStopping(np.array([9]), [None], 1, looks_at_losses=False)
+    followed = follow(stopping, progress, (1.0, float("nan"), 2.0))
+    assert (followed.improved.tolist(), followed.ends) == ([2], {})
+    assert best(progress) == [(float("inf"), 3, 0)]
 
 
 @pytest.mark.parametrize(
@@ -60,18 +93,20 @@ def test_a_loss_that_is_not_finite_leaves_the_best_alone(loss: float) -> None:
     ],
 )
 def test_why_a_run_ends(number: int, waited: int, last_round: int, why: str | None) -> None:
-    rule = EarlyStopping(rounds=9, patience=2, validate_every=1)
-    repeated = RepeatedEvent(round=number, without_improvement=waited)
-    assert rule.stop_reason(repeated, last_round=last_round) == why
+    progress = Progress.at_the_start(1)
+    progress.round[0], progress.without_improvement[0] = number, waited
+    assert rule(2).stop_reason(progress, 0, last_round=last_round) == why
 
 
 def test_the_last_round_is_validated_too() -> None:
-    rule = EarlyStopping(rounds=10, patience=None, validate_every=4)
-    validated = [number for number in range(1, 11) if rule.validates(number, last_round=10)]
-    assert validated == [4, 8, 10]
-    assert rule.validates(7, last_round=7)
+    stopping = rule(None, rounds=10, every=4)
+    numbers = np.arange(1, 11)[:, np.newaxis]
+    validated = stopping.validates(numbers, last_round=np.array([10]))
+    assert numbers[validated].tolist() == [4, 8, 10]
+    assert stopping.validates(np.array([7]), last_round=np.array([7])).all()
 
 
 def test_rounds_that_repeat_interrupted_ones_carry_their_release() -> None:
-    repeated = RepeatedEvent(release=2, release_until=6)
-    assert [release_number(repeated, number) for number in (5, 6, 7)] == [2, 2, 0]
+    progress = Progress.at_the_start(1)
+    progress.release[0], progress.release_until[0] = 2, 6
+    assert progress.release_numbers(np.array([[5], [6], [7]])).ravel().tolist() == [2, 2, 0]

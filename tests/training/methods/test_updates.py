@@ -169,7 +169,7 @@ def test_no_score_sees_what_it_was_tuned_on(kind: str, engine: Callable[[], Fede
         target[changed] += 100.0
         stack = Stack([replace(cell, federation=replace(data, target=target))])
         stack.advance(1)
-        final = stack._scored(0, stack._states[0], per_client=True, tuned=True).final
+        final = stack._scored(0, stack._state.of_cell(0), per_client=True, tuned=True).final
         assert final is not None
         return final.rows.predictions
 
@@ -223,7 +223,7 @@ def test_a_larger_q_helps_those_with_large_losses() -> None:
             data, {"kind": "q-ffl", "q": q}, training__rounds=60, training__cohort={"clients": 36}
         )
         _, _, stack = played(cell)
-        loop, theta = Loop(data, root=False), stack._states[0].hypotheses[0].astype(float)
+        loop, theta = Loop(data, root=False), stack._state.hypotheses[0, 0].astype(float)
         losses = [loop.loss(theta, *loop.rows(one)) for one in stack._splits.training[0].tolist()]
         spread.append(max(losses))
     assert spread[1] < spread[0]
