@@ -101,7 +101,8 @@ class Resources:
         self.database.dispose()
 
 
-def _resources(request: Request) -> Resources:
+async def _resources(request: Request) -> Resources:
+    # A coroutine, because FastAPI has plain functions run by a thread, and waits for it.
     return cast(Resources, request.app.state.resources)
 
 

@@ -22,6 +22,7 @@ _CHALLENGE = 'Bearer realm="fedaudit"'
 _bearer = HTTPBearer(
     auto_error=False, description="An API key, as `fedaudit up` prints it or `keys create` makes."
 )
+Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,11 @@ class Caller:
         return scope in self.scopes
 
 
-def identify(
-    resources: Shared,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Caller:
+def identify(resources: Resources, credentials: HTTPAuthorizationCredentials | None) -> Caller:
     """The caller with the key that was sent. Raises ProblemError without one in force."""
     if credentials is None:
         raise _unauthorised("send an API key in the header Authorization: Bearer KEY")
-    with resources.database.read() as session:
+    with resources.database.glance() as session:
         key = ApiKeyRepository(session).find(credentials.credentials)
     if key is None:
         raise _unauthorised(
@@ -71,15 +69,15 @@ def identify(
     return Caller.of(key, secret_hash=hash_of_key(credentials.credentials))
 
 
-def allowed(scope: Scope) -> Callable[[Request, Resources, Caller], Caller]:
+def allowed(scope: Scope) -> Callable[..., Caller]:
     """A dependency that lets keys with the scope pass, and gives the caller.
 
-    It counts the request, and refuses one beyond the project's quota.
+    It counts the request, and refuses one beyond the project's quota. All of it is one function,
+    because FastAPI hands each to a thread.
     """
 
-    def check(
-        request: Request, resources: Shared, caller: Annotated[Caller, Depends(identify)]
-    ) -> Caller:
+    def check(request: Request, resources: Shared, credentials: Credentials) -> Caller:
+        caller = identify(resources, credentials)
         count_request(resources, caller.project_id, request.scope)
         if not caller.may(scope):
             raise ProblemError(

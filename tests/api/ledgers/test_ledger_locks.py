@@ -65,10 +65,10 @@ def _locked(module: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]
     name = "_enter" if module is posting else "_reserve"
     enter, exact = getattr(module, name), histories.exact_epsilon
 
-    def entering(*options: Any) -> Any:
+    def entering(*options: Any, **named: Any) -> Any:
         inside.locked = True
         try:
-            return enter(*options)
+            return enter(*options, **named)
         finally:
             inside.locked = False
 
