@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, and_, literal, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, or_, select, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
@@ -52,12 +52,11 @@ class ApiKeyRepository(Repository):
 
         What is looked up is a hash, so the time taken says nothing about the stored keys.
         """
-        digest = hash_of_key(plain)
-        return self._one(select(ApiKey).where(opens(literal(digest))))
+        return self._one(_OPENED, secret_hash=hash_of_key(plain))
 
     def is_in_force(self, secret_hash: str) -> bool:
         """Whether a secret that opened a key before still does."""
-        return self._one(select(ApiKey).where(opens(literal(secret_hash)))) is not None
+        return self._one(_OPENED, secret_hash=secret_hash) is not None
 
     def rotate(self, project_id: str, id: str, *, overlap: timedelta) -> tuple[ApiKey, str] | None:  # noqa: A002
         """The key with a new secret, and its plain text; None where this project has no such key
@@ -106,6 +105,9 @@ def opens(secret_hash: ColumnElement[str]) -> ColumnElement[bool]:
     before while that is let in beside it. The database's clock decides."""
     before = and_(ApiKey.previous_hash == secret_hash, ApiKey.previous_until > seconds_from_now())
     return and_(ApiKey.revoked_at.is_(None), or_(ApiKey.hash == secret_hash, before))
+
+
+_OPENED = select(ApiKey).where(opens(bindparam("secret_hash", type_=ApiKey.hash.type)))
 
 
 def _new_secret() -> str:

@@ -8,13 +8,14 @@ from typing import Any, ClassVar, TypeVar, cast
 from sqlalchemy import CursorResult, Executable, Insert, Select, Table, Update, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
-from sqlalchemy.sql.dml import Delete
+from sqlalchemy.sql.dml import Delete, ReturningInsert
 
 from models.tables.base import Base
 
 Row = TypeVar("Row", bound=Base)
 
 
+_AS_IT_IS = {"populate_existing": True}
 _GATHERED = "fedaudit.gathered"
 """Where a session keeps what `gathered_writes` has gathered."""
 
@@ -60,11 +61,15 @@ class Repository:
                 # Rows of one statement have the same columns.
                 gathered.setdefault((statement, tuple(row)), []).append(row)
 
-    def _insert_absent(self, table: type[Base], row: dict[str, Any]) -> bool:
-        """Inserts unless the key exists; a concurrent insert of the key is waited for."""
-        statement = _insert_on(table, self._dialect()).values(row).on_conflict_do_nothing()
-        key = table_of(table).primary_key.columns
-        return self.session.execute(statement.returning(*key)).first() is not None
+    def _insert_absent(self, table: type[Base], row: dict[str, Any], **computed: Any) -> bool:
+        """Inserts unless the key exists; a concurrent insert of the key is waited for.
+
+        `computed`: columns that the database computes.
+        """
+        statement = _absent_insert(table, self._dialect())
+        if computed:
+            statement = statement.values(computed)
+        return self.session.execute(statement, row).first() is not None
 
     def _insert_all_absent(self, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
         """Inserts those rows whose key does not exist."""
@@ -78,15 +83,17 @@ class Repository:
     def _dialect(self) -> str:
         return self.session.get_bind().dialect.name
 
-    def _one(self, statement: Select[Row]) -> Row | None:
-        """The row as it is now, also where this session has read it before."""
-        return self.session.scalars(
-            statement, execution_options={"populate_existing": True}
-        ).one_or_none()
+    def _one(self, statement: Select[Row], **values: object) -> Row | None:
+        """The row as it is now, also where this session has read it before.
+
+        `values`: of a statement that is made once, as those should be that many requests send:
+        making one costs more than sending it.
+        """
+        return self.session.scalars(statement, values, execution_options=_AS_IT_IS).one_or_none()
 
     def _all(self, statement: Select[Row]) -> list[Row]:
         """The rows as they are now."""
-        return list(self.session.scalars(statement, execution_options={"populate_existing": True}))
+        return list(self.session.scalars(statement, execution_options=_AS_IT_IS))
 
 
 class ScopedRepository(Repository):
@@ -138,6 +145,13 @@ def _insert_on(table: type[Base], dialect: str) -> postgresql.Insert | sqlite.In
     if dialect == "postgresql":
         return postgresql.insert(table_of(table))
     return sqlite.insert(table_of(table))
+
+
+@cache
+def _absent_insert(table: type[Base], dialect: str) -> ReturningInsert[Any]:
+    """Gives the key where there was none."""
+    statement = _insert_on(table, dialect).on_conflict_do_nothing()
+    return statement.returning(*table_of(table).primary_key.columns)
 
 
 @cache

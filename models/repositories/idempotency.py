@@ -4,11 +4,17 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import delete, select, tuple_
+from sqlalchemy import bindparam, delete, select, tuple_
 
 from models.clock import seconds_from_now, utc_now
 from models.repositories.base import Repository
 from models.tables.idempotency import IdempotencyKey
+
+_TAKEN = select(IdempotencyKey).where(
+    IdempotencyKey.api_key_id == bindparam("api_key_id"),
+    IdempotencyKey.route == bindparam("route"),
+    IdempotencyKey.key == bindparam("key"),
+)
 
 
 class IdempotencyRepository(Repository):
@@ -16,13 +22,7 @@ class IdempotencyRepository(Repository):
 
     def find(self, api_key_id: str, route: str, key: str) -> IdempotencyKey | None:
         """What this caller's earlier request with the key came to; compare its `body_hash`."""
-        return self._one(
-            select(IdempotencyKey).where(
-                IdempotencyKey.api_key_id == api_key_id,
-                IdempotencyKey.route == route,
-                IdempotencyKey.key == key,
-            )
-        )
+        return self._one(_TAKEN, api_key_id=api_key_id, route=route, key=key)
 
     def add(
         self,

@@ -3,13 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.repositories.base import Repository, table_of
 from models.tables.outbox import OutboxMessage
 
+_PUBLISHED = (
+    table_of(OutboxMessage)
+    .update()
+    .where(table_of(OutboxMessage).c.id.in_(bindparam("ids", expanding=True)))
+    .values(published_at=seconds_from_now())
+)
 _DUE = table_of(OutboxMessage).insert().values(available_at=seconds_from_now())
 
 
@@ -48,11 +54,7 @@ class OutboxRepository(Repository):
 
     def mark_published(self, ids: Sequence[str]) -> None:
         """Notes that these messages were sent."""
-        self._execute(
-            update(OutboxMessage)
-            .where(OutboxMessage.id.in_(ids))
-            .values(published_at=seconds_from_now())
-        )
+        self.session.execute(_PUBLISHED, {"ids": ids})
 
     def postpone(self, id: str, seconds: float) -> None:  # noqa: A002
         """Counts a failed attempt and leaves the message for later."""

@@ -3,11 +3,16 @@
 import hashlib
 from collections.abc import Sequence
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from models.json_text import to_json
 from models.repositories.base import Repository
 from models.tables.subject_sets import SubjectSet
+
+# Locked, so that no erasure removes it before this transaction refers to it.
+_HELD = (
+    select(SubjectSet.id).where(SubjectSet.id == bindparam("id")).with_for_update(key_share=True)
+)
 
 
 class SubjectSetRepository(Repository):
@@ -17,10 +22,7 @@ class SubjectSetRepository(Repository):
         """The id of the set with these names in this order, stored if it is new."""
         text = to_json(list(names))
         set_id = hashlib.sha256(text.encode()).hexdigest()
-        # Locked, so that no erasure removes it before this transaction refers to it.
-        known = select(SubjectSet.id).where(SubjectSet.id == set_id)
-        known = known.with_for_update(key_share=True)
-        while self.session.scalar(known) is None:
+        while self.session.scalar(_HELD, {"id": set_id}) is None:
             if self._insert_absent(SubjectSet, {"id": set_id, "names": list(names)}):
                 break
         return set_id

@@ -13,8 +13,8 @@ class SweeperLeaseRepository(Repository):
     def acquire(self, name: str, *, holder: str, lease_seconds: float) -> bool:
         """Takes or extends the duty; False while another holds it."""
         until = seconds_from_now(lease_seconds)
-        row = {"name": name, "holder": holder, "lease_until": until}
-        if self._insert_absent(SweeperLease, row):
+        row = {"name": name, "holder": holder}
+        if self._insert_absent(SweeperLease, row, lease_until=until):
             return True
         free = or_(SweeperLease.holder == holder, SweeperLease.lease_until <= seconds_from_now())
         return bool(

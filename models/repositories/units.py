@@ -8,7 +8,7 @@ lost its lease, however late it wakes, writes nothing.
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select, true, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, or_, select, true, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
@@ -17,6 +17,12 @@ from models.tables.units import Unit
 from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind
 
 _MAX_BACKOFF_SECONDS = 300.0
+_PUBLISHED = (
+    table_of(Unit)
+    .update()
+    .where(table_of(Unit).c.id.in_(bindparam("ids", expanding=True)))
+    .values(published_at=seconds_from_now())
+)
 _WAITING = table_of(Unit).insert().values(available_at=seconds_from_now())
 
 
@@ -135,9 +141,7 @@ class UnitRepository(Repository):
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
         """Notes that these units were published to the queue just now."""
-        self._execute(
-            update(Unit).where(Unit.id.in_(unit_ids)).values(published_at=seconds_from_now())
-        )
+        self.session.execute(_PUBLISHED, {"ids": unit_ids})
 
     def expired(self, limit: int = 100) -> list[Unit]:
         """Units whose lease has run out, locked for this (write) transaction."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import bindparam, or_, select, update
 
 from models.audit_actions import AuditAction, AuditOrigin
 from models.audit_chain import first_link, next_link
@@ -15,6 +15,14 @@ from models.tables.audit_log.audit_entries import AuditEntry, AuditHead
 from models.values import Cursor, Page
 
 _COLUMNS = tuple(column.name for column in table_of(AuditEntry).columns)
+_END = table_of(AuditHead).c
+_HEAD = select(AuditHead).where(_END.project_id == bindparam("project_id")).with_for_update()
+_LENGTHEN = (
+    table_of(AuditHead)
+    .update()
+    .where(_END.project_id == bindparam("of_project"))
+    .values(entries=bindparam("entries"), link=bindparam("link"))
+)
 
 
 class AuditLogRepository(ScopedRepository):
@@ -50,9 +58,8 @@ class AuditLogRepository(ScopedRepository):
         )
         entry.link = next_link(head.link, entry.content())
         self._insert(AuditEntry, [{name: getattr(entry, name) for name in _COLUMNS}])
-        mine = AuditHead.project_id == self.project_id
-        end = {"entries": entry.number, "link": entry.link}
-        self._execute(update(AuditHead).where(mine).values(end))
+        end = {"of_project": self.project_id, "entries": entry.number, "link": entry.link}
+        self.session.execute(_LENGTHEN, end)
 
     def list(
         self,
@@ -102,8 +109,7 @@ class AuditLogRepository(ScopedRepository):
 
     def _head(self) -> AuditHead:
         """The end of the log, locked until this transaction ends."""
-        mine = self._select(AuditHead).with_for_update()
-        if (known := self._one(mine)) is not None:
+        if (known := self._one(_HEAD, project_id=self.project_id)) is not None:
             return known
         empty = {
             "project_id": self.project_id,
@@ -114,7 +120,7 @@ class AuditLogRepository(ScopedRepository):
             "signed_at": None,
         }
         self._insert_absent(AuditHead, empty)
-        found = self._one(mine)
+        found = self._one(_HEAD, project_id=self.project_id)
         if found is None:
             raise LookupError(f"project {self.project_id} has no audit log")
         return found

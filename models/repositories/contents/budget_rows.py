@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from models.leakage_terms import LeakageTerms
@@ -31,6 +31,20 @@ _BUDGET = FederationBudget.__table__.c
 _ROWS = select(
     *(_BUDGET[name] for name in (*BUDGET_KEY, "total", "reserved", "spent")),
     exists().where(*(Reservation.__table__.c[name] == _BUDGET[name] for name in BUDGET_KEY)),
+)
+_ROWS_OF = _ROWS.where(_BUDGET.federation_id.in_(bindparam("federation_ids", expanding=True)))
+# The weaker lock: it does not stop rows from being added that refer to this one.
+_HELD_FEDERATION = (
+    select(Federation)
+    .where(Federation.project_id == bindparam("project_id"))
+    .with_for_update(key_share=True)
+)
+_BY_ID = _HELD_FEDERATION.where(Federation.id == bindparam("id"))
+_BY_DATA = _HELD_FEDERATION.where(Federation.fingerprint == bindparam("fingerprint"))
+_CONTENT = select(Content).where(Content.fingerprint == bindparam("fingerprint"))
+_HELD_CONTENT = _CONTENT.with_for_update()
+_ALIKE = select(Federation.id, Federation.project_id, Federation.simulation).where(
+    Federation.fingerprint == bindparam("fingerprint")
 )
 
 
@@ -149,7 +163,7 @@ class BudgetRows(ScopedRepository):
         held = held_contents(self.session)
         found = held.federations.get(federation_id)
         if found is None:
-            found = self._hold(self._select(Federation).where(Federation.id == federation_id))
+            found = self._hold(_BY_ID, id=federation_id)
         return found if found is not None and found.project_id == self.project_id else None
 
     def hold_data(self, fingerprint: str) -> Federation | None:
@@ -157,15 +171,13 @@ class BudgetRows(ScopedRepository):
         for one in held_contents(self.session).federations.values():
             if (one.project_id, one.fingerprint) == (self.project_id, fingerprint):
                 return one
-        return self._hold(self._select(Federation).where(Federation.fingerprint == fingerprint))
+        return self._hold(_BY_DATA, fingerprint=fingerprint)
 
-    def _hold(self, mine: Select[Federation]) -> Federation | None:
-        # The weaker lock: it does not stop rows from being added that refer to this one.
-        found = self._one(mine.with_for_update(key_share=True))
+    def _hold(self, mine: Select[Federation], **values: str) -> Federation | None:
+        found = self._one(mine, project_id=self.project_id, **values)
         if found is None:
             return None
-        content = select(Content).where(Content.fingerprint == found.fingerprint)
-        owner = self._one(content.with_for_update())
+        owner = self._one(_HELD_CONTENT, fingerprint=found.fingerprint)
         held = held_contents(self.session)
         held.federations[found.id] = found
         held.ids.add(found.id)
@@ -182,7 +194,7 @@ class BudgetRows(ScopedRepository):
         own = self._one(self._select(Federation).where(Federation.id == federation_id))
         if own is None:
             return None
-        content = self._one(select(Content).where(Content.fingerprint == own.fingerprint))
+        content = self._one(_CONTENT, fingerprint=own.fingerprint)
         sharing = self._shared(own, content)
         if federation_id in held.ids:
             held.sharings[asked] = sharing
@@ -194,10 +206,7 @@ class BudgetRows(ScopedRepository):
             return sharing_of(
                 own.id, by_project=None, owner=None, across=self._across, forbidding=forbidding
             )
-        same = select(Federation.id, Federation.project_id, Federation.simulation).where(
-            Federation.fingerprint == own.fingerprint
-        )
-        alike = self.session.execute(same).all()
+        alike = self.session.execute(_ALIKE, {"fingerprint": own.fingerprint}).all()
         return sharing_of(
             own.id,
             by_project={project: id_ for id_, project, _ in alike},
@@ -207,17 +216,18 @@ class BudgetRows(ScopedRepository):
         )
 
     def _rows(self, sharing: Sharing) -> list[BookedBudget]:
-        held, mine = held_contents(self.session), _BUDGET.federation_id
+        held = held_contents(self.session)
         if not held.ids.issuperset(sharing.ids):
-            return in_order(self._read_rows(mine.in_(sharing.ids)))
+            return in_order(self._read_rows(sharing.ids))
         if missing := [one for one in sharing.ids if one not in held.rows]:
             held.rows |= {one: [] for one in missing}
-            for row in self._read_rows(mine.in_(missing)):
+            for row in self._read_rows(missing):
                 held.rows[row.federation_id].append(row)
         return in_order(row for one in sharing.ids for row in held.rows[one])
 
-    def _read_rows(self, wanted: ColumnElement[bool]) -> list[BookedBudget]:
-        return [BookedBudget(*row) for row in self.session.execute(_ROWS.where(wanted))]
+    def _read_rows(self, federation_ids: Sequence[str]) -> list[BookedBudget]:
+        rows = self.session.execute(_ROWS_OF, {"federation_ids": federation_ids})
+        return [BookedBudget(*row) for row in rows]
 
     def _declared(self, sharing: Sharing) -> DeclaredSpending:
         """What ledgers of trainings elsewhere spent."""
@@ -271,7 +281,8 @@ class BudgetRows(ScopedRepository):
         empty = {"project_id": self.project_id, "total": None, "reserved": 0.0, "spent": 0.0}
         self._insert_absent(FederationBudget, {**key, **empty})
         if federation_id in held.rows:
-            held.rows[federation_id] += self._read_rows(is_budget(key))
+            added = self.session.execute(_ROWS.where(is_budget(key)))
+            held.rows[federation_id] += [BookedBudget(*row) for row in added]
         return key
 
     def _known(self, key: Mapping[str, object]) -> BookedBudget | None:

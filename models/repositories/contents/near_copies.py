@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select, text
+from sqlalchemy import bindparam, select, text
 
 from models.repositories.base import Repository
 from models.row_sketches import NEAR, Sketch, shared_rows
@@ -11,6 +11,14 @@ from models.tables.federations import Federation, NearCopy, RowSketch
 
 # Any constant of its own: two tables that are registered at once must not miss each other.
 _ADVISORY_LOCK = 4_216_990_387_015_529
+
+
+_NEAR = (
+    select(NearCopy.federation_id, NearCopy.other_id, Federation.project_id, NearCopy.share)
+    .join(Federation, Federation.id == NearCopy.other_id)
+    .where(NearCopy.federation_id.in_(bindparam("federation_ids", expanding=True)))
+    .order_by(NearCopy.share.desc(), NearCopy.other_id)
+)
 
 
 @dataclass(frozen=True)
@@ -46,12 +54,7 @@ class NearCopyRepository(Repository):
 
     def of(self, federation_ids: Sequence[str]) -> list[NearCopyOf]:
         """The near-copies of these federations, the closest first."""
-        rows = self.session.execute(
-            select(NearCopy.federation_id, NearCopy.other_id, Federation.project_id, NearCopy.share)
-            .join(Federation, Federation.id == NearCopy.other_id)
-            .where(NearCopy.federation_id.in_(federation_ids))
-            .order_by(NearCopy.share.desc(), NearCopy.other_id)
-        )
+        rows = self.session.execute(_NEAR, {"federation_ids": federation_ids})
         return [NearCopyOf(*row) for row in rows]
 
     def _others(self, federation_id: str) -> list[tuple[str, Sketch]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository, Price
 from models.repositories.webhooks.announcements import AnnouncementRepository
@@ -18,6 +18,15 @@ LOW_SHARE = 0.1
 _LOW: WebhookEvent = "budget.low"
 
 _Key = tuple[object, ...]
+_ENABLED = (
+    select(Federation.project_id, Federation.id, WebhookEndpoint.events)
+    .join(WebhookEndpoint, WebhookEndpoint.project_id == Federation.project_id)
+    .where(
+        Federation.id.in_(bindparam("federation_ids", expanding=True)),
+        WebhookEndpoint.disabled_at.is_(None),
+    )
+    .order_by(Federation.id)
+)
 
 
 class LowBudgetRepository(EpsilonBudgetRepository):
@@ -52,13 +61,7 @@ class LowBudgetRepository(EpsilonBudgetRepository):
         """Project and federation of those that are told of these budgets."""
         sharing = self._sharing(federation_id)
         ids = () if sharing is None else sharing.ids
-        enabled = (
-            select(Federation.project_id, Federation.id, WebhookEndpoint.events)
-            .join(WebhookEndpoint, WebhookEndpoint.project_id == Federation.project_id)
-            .where(Federation.id.in_(ids), WebhookEndpoint.disabled_at.is_(None))
-            .order_by(Federation.id)
-        )
-        found = self.session.execute(enabled)
+        found = self.session.execute(_ENABLED, {"federation_ids": ids})
         return list(dict.fromkeys((own, id_) for own, id_, events in found if _LOW in events))
 
     def _low(
