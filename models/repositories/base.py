@@ -91,9 +91,9 @@ class Repository:
         """
         return self.session.scalars(statement, values, execution_options=_AS_IT_IS).one_or_none()
 
-    def _all(self, statement: Select[Row]) -> list[Row]:
-        """The rows as they are now."""
-        return list(self.session.scalars(statement, execution_options=_AS_IT_IS))
+    def _all(self, statement: Select[Row], **values: object) -> list[Row]:
+        """The rows as they are now; `values` as above."""
+        return list(self.session.scalars(statement, values, execution_options=_AS_IT_IS))
 
 
 class ScopedRepository(Repository):
