@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import bindparam, or_, select, update
+from sqlalchemy import Update, bindparam, or_, select, update
 from sqlalchemy.orm import Session, defer
 
 from models.clock import utc_now
@@ -57,11 +58,8 @@ class DeclaredLedgerRepository(ScopedRepository):
 
     def change(self, ledger_id: str, values: Mapping[str, Any]) -> None:
         """Overwrites where a ledger stands."""
-        self._execute(
-            update(DeclaredLedger)
-            .where(DeclaredLedger.id == ledger_id, DeclaredLedger.project_id == self.project_id)
-            .values(**values)
-        )
+        mine = {"changed_id": ledger_id, "changed_project_id": self.project_id}
+        self._execute(_change(tuple(values)), {**values, **mine})
 
     def list(self, *, cursor: Cursor | None, limit: int) -> Page[DeclaredLedger]:
         """Newest first."""
@@ -71,6 +69,18 @@ class DeclaredLedgerRepository(ScopedRepository):
         rows = self._all(statement.order_by(DeclaredLedger.id.desc()).limit(limit + 1))
         more = len(rows) > limit
         return Page(rows[:limit], (rows[limit - 1].id,) if more else None)
+
+
+@cache
+def _change(names: tuple[str, ...]) -> Update:
+    return (
+        update(DeclaredLedger)
+        .where(
+            DeclaredLedger.id == bindparam("changed_id"),
+            DeclaredLedger.project_id == bindparam("changed_project_id"),
+        )
+        .values({name: bindparam(name) for name in names})
+    )
 
 
 def unsigned_ledgers(session: Session, *, seconds: float, limit: int) -> Sequence[DeclaredLedger]:
