@@ -7,6 +7,7 @@ they are chained and written. Where another round came in between, they are char
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -21,7 +22,8 @@ from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.chain import link
-from fedaudit.ledger.declarations import declaration_of
+from fedaudit.ledger.declarations import declaration_of, reservations_hash
+from fedaudit.privacy.declared.declared_releases import charge_of
 from fedaudit.privacy.declared.round_faults import read_rounds
 from fedaudit.spec.declared.declared_rounds import DeclaredRound
 from fedaudit.spec.declared.ledger_terms import LedgerTerms
@@ -33,12 +35,12 @@ from models.repositories import (
     DeclaredLedgerRepository,
     DeclaredPartRepository,
 )
-from models.repositories.declared.declared_parts import USED
+from models.repositories.declared.declared_parts import OPEN, REFUSED, USED
 from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.declared.declared_rounds import DeclaredReservation, DeclaredRoundRow
 from models.values import LedgerRow
 
-NO_RESERVATION, AS_RESERVED, OTHERWISE = "none", "reserved", "other"
+NO_RESERVATION, AS_RESERVED, OTHERWISE, ALL_THE_SAME = "none", "reserved", "other", "refused"
 
 
 def post_rounds(
@@ -193,10 +195,12 @@ class _Posting:
         self._rounds: list[dict[str, Any]] = []
         self._parts = DeclaredPartRepository(self.session, self.row.project_id)
         numbers = [one.declared.round for one in self.charged.rounds]
-        held = self._parts.open_reservations(self.row.id, self.now, rounds=numbers)
-        self._reservations = {one.round: one for one in held}
+        after = self._before = self.charged.before.last_round
+        reserved = self._parts.reservations_between(self.row.id, after=after, upto=numbers[-1])
+        self._reservations = {one.round: one for one in reserved}
         for one in self.charged.rounds:
             self._chain(one)
+            self._before = one.declared.round
 
     def store(self) -> tuple[LedgerState, dict[int, DeclaredRoundRow]]:
         """Write them; the state afterwards, and the rows of the rounds."""
@@ -206,8 +210,9 @@ class _Posting:
         DeclaredEntryRepository(self.session).insert(*owner, self._written)
         self._parts.add_rounds(self._rounds)
         numbers = [one["round"] for one in self._rounds]
-        if self._reservations.keys() & set(numbers):
-            self._parts.end_reservations(self.row.id, numbers, USED)
+        used = [one for one in numbers if _holds(self._reservations.get(one), self.now)]
+        if used:
+            self._parts.end_reservations(self.row.id, used, USED)
         for place, (charge, tally) in enumerate(histories.tallies.items()):
             if charge in charged.changed:
                 self._parts.put_tally(
@@ -288,17 +293,41 @@ class _Posting:
             "participants": len(declared.participants),
             "failures": len(declared.failures),
             "over_budget": one.over_budget,
-            "reserved": _as_reserved(declared, self._reservations.get(declared.round)),
+            "reserved": self._as_reserved(declared),
+            "reservations": reservations_hash(
+                [
+                    reserved
+                    for number, reserved in self._reservations.items()
+                    if self._before < number <= declared.round
+                ],
+                self.charged.secret,
+            ),
             "groups": declared.model_dump(mode="json", include={"groups"})["groups"] or None,
             "drawn": one.drawn,
             "declared_at": self.now,
         }
 
+    def _as_reserved(self, one: DeclaredRound) -> str:
+        """Whether a round is what was reserved: the same event, and nobody who was not admitted;
+        or whether it asked those who had been refused."""
+        reservation = self._reservations.get(one.round)
+        if reservation is None:
+            return NO_RESERVATION
+        asked = {*one.participants, *one.failures}
+        if _refused(reservation, asked, everyone=charge_of(self.charged.terms, one.event).everyone):
+            return ALL_THE_SAME
+        if not _holds(reservation, self.now):
+            return NO_RESERVATION
+        same = reservation.event == one.event.model_dump(mode="json")
+        return AS_RESERVED if same and asked <= set(reservation.admitted) else OTHERWISE
 
-def _as_reserved(one: DeclaredRound, reservation: DeclaredReservation | None) -> str:
-    """Whether a round is what was reserved: the same event, and nobody who was not admitted."""
-    if reservation is None:
-        return NO_RESERVATION
-    same = reservation.event == one.event.model_dump(mode="json")
-    asked: Sequence[str] = [*one.participants, *one.failures]
-    return AS_RESERVED if same and set(asked) <= set(reservation.admitted) else OTHERWISE
+
+def _refused(reservation: DeclaredReservation, asked: set[str], *, everyone: bool) -> bool:
+    if reservation.denied is None or everyone:
+        # A round that everyone pays for is refused whoever is drawn.
+        return reservation.state == REFUSED
+    return not asked.isdisjoint(reservation.denied)
+
+
+def _holds(reservation: DeclaredReservation | None, now: datetime) -> bool:
+    return reservation is not None and reservation.state == OPEN and reservation.expires_at > now

@@ -143,6 +143,7 @@ def _keep(
             "event": asked.event.model_dump(mode="json"),
             "admitted": list(answer.admitted),
             "refused": len(answer.refused),
+            "denied": [one.subject for one in answer.refused],
             "replaced": _replaced(earlier, asked.event, answer.admitted),
             "state": OPEN if answer.admitted else REFUSED,
             "reserved_at": now,

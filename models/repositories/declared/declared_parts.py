@@ -28,7 +28,9 @@ _RESERVED = (
     .order_by(DeclaredReservation.round)
 )
 _OPEN = _RESERVED.where(_HELD)
-_OPEN_OF = _OPEN.where(DeclaredReservation.round.in_(bindparam("rounds", expanding=True)))
+_BETWEEN = _RESERVED.where(
+    DeclaredReservation.round > bindparam("after"), DeclaredReservation.round <= bindparam("upto")
+)
 _OPEN_OR_OF = _RESERVED.where(or_(_HELD, DeclaredReservation.round == bindparam("round")))
 
 
@@ -121,14 +123,15 @@ class DeclaredPartRepository(PartRepository):
         statement = self._select(DeclaredReservation, ledger_id)
         return self._all(statement.order_by(DeclaredReservation.round))
 
-    def open_reservations(
-        self, ledger_id: str, now: datetime, *, rounds: Sequence[int] | None = None
+    def open_reservations(self, ledger_id: str, now: datetime) -> list[DeclaredReservation]:
+        """Those that hold."""
+        return self._all(_OPEN, **self._mine(ledger_id), now=now)
+
+    def reservations_between(
+        self, ledger_id: str, *, after: int, upto: int
     ) -> list[DeclaredReservation]:
-        """Those that hold; of these rounds, or of all."""
-        mine = self._mine(ledger_id)
-        if rounds is None:
-            return self._all(_OPEN, **mine, now=now)
-        return self._all(_OPEN_OF, **mine, now=now, rounds=list(rounds))
+        """Whatever was reserved last for each round behind one, up to another, in their order."""
+        return self._all(_BETWEEN, **self._mine(ledger_id), after=after, upto=upto)
 
     def _mine(self, ledger_id: str) -> dict[str, str]:
         """Whose reservations these are; whoever asks for those that hold asks for one project."""
