@@ -12,7 +12,7 @@ and Schwarz the sum is then at most 2c times the norm of the rates, 2c / (nu * r
 from collections.abc import Sequence
 
 from fedaudit.privacy.guarantees.guarantee import at_most, number
-from fedaudit.privacy.metric.leakage import leakage, leakage_norm
+from fedaudit.privacy.metric.leakage import covers_every_pair, leakage, leakage_norm
 from fedaudit.spec.privacy import LaplaceL2
 
 LAYER_ADJACENCY = (
@@ -51,7 +51,7 @@ def fixed_layers(privacy: LaplaceL2, sizes: Sequence[int], *, label: str) -> lis
         f"The figure n/nu = {at_most(cost)} for each release, the sum of n_l/nu over the layers, "
         "bounds that exponent only between datasets whose uploads lie within r of each other in "
         "every layer.",
-        _reach(privacy.clip, radius, cost, spread=leakage_norm(sizes, noise_multiplier=nu)),
+        _reach(privacy.clip, radius, sizes, nu=nu),
     ]
 
 
@@ -73,20 +73,19 @@ def _each(sizes: Sequence[int], nu: float) -> str:
     return ", ".join(at_most(leakage(1, n=size, noise_multiplier=nu)) for size in sizes)
 
 
-def _reach(clip: float | None, radius: float, cost: float, *, spread: float) -> str:
-    """The extent of n / nu over the datasets that a client may hold; `spread` is the norm of the
-    layers' n_l / nu."""
+def _reach(clip: float | None, radius: float, sizes: Sequence[int], *, nu: float) -> str:
+    """The extent of n / nu over the datasets that a client may hold."""
     if clip is None:
         return (
             "Updates are not clipped, so nothing keeps uploads within r: no single number holds "
             "for all datasets, and none of this is an (epsilon, delta) guarantee."
         )
-    bound = 2 * clip / radius * spread
+    bound = 2 * clip / radius * leakage_norm(sizes, noise_multiplier=nu)
     reach = (
         f"Updates are clipped to {number(clip)} as a whole, before the layers are taken apart, so "
         f"two uploads from one hypothesis lie within {at_most(2 * clip)} over all layers together"
     )
-    if bound <= cost:
+    if covers_every_pair(clip=clip, radius=radius, sizes=sizes):
         return (
             f"{reach}: whatever their distances within the layers, n/nu covers every two datasets "
             "that choose the same hypothesis."

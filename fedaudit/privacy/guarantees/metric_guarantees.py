@@ -18,12 +18,11 @@ exponents epsilon_t * d_t add up, d_t taken given the same transcript so far.
   factor then bounds nothing between datasets that choose differently: called heuristic here.
 """
 
-import math
 from collections.abc import Sequence
 
 from fedaudit.privacy.guarantees.guarantee import at_most, number
 from fedaudit.privacy.guarantees.layer_guarantees import adaptive_layers, fixed_layers, layer_choice
-from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.privacy.metric.leakage import covers_every_pair, leakage
 from fedaudit.spec.privacy import LaplaceL2
 
 ADJACENCY = (
@@ -91,7 +90,7 @@ def _reach(clip: float | None, radius: float, cost: float) -> str:
             "for all datasets, and none of this is an (epsilon, delta) guarantee."
         )
     reach = f"Updates are clipped to {number(clip)}, so two uploads from one hypothesis lie "
-    if 2 * clip <= radius:
+    if covers_every_pair(clip=clip, radius=radius, sizes=(1,)):
         return reach + (
             f"within {at_most(2 * clip)}, hence within r: n/nu covers every two datasets that "
             "choose the same hypothesis."
@@ -111,12 +110,9 @@ def within_the_radius(privacy: LaplaceL2, layers: Sequence[int]) -> str | None:
     radius, clip = float(privacy.radius), privacy.clip
     if clip is None:
         return "n/nu holds within the radius, and without a clip nothing keeps uploads there"
-    if privacy.per_layer:
-        # Over layers: 2c/r times the norm of the n_l, against their sum.
-        covered = 2 * clip * math.hypot(*layers) <= radius * sum(layers)
-    else:
-        covered = 2 * clip <= radius
-    if covered:
+    # A vector whose layers have no noise of their own is one part, whatever its size.
+    sizes = layers if privacy.per_layer else (1,)
+    if covers_every_pair(clip=clip, radius=radius, sizes=sizes):
         return None
     return (
         f"n/nu holds within the radius of {number(radius)}, and a clip of {number(clip)} only "

@@ -93,6 +93,17 @@ def worst_log_ratio(
     return log_ratio_bound(epsilons=[rate] * releases, distances=[2 * clip] * releases)
 
 
+def covers_every_pair(*, clip: float, radius: float, sizes: Sequence[int]) -> bool:
+    """Whether n / nu bounds a release between any two datasets that choose alike, not only within
+    the radius: whether `worst_log_ratio` of one release is at most n / nu.
+
+    `sizes` as there; of the whole vector alone it is 2c <= r.
+    """
+    # At most 1, and exactly 1 for a single part: nothing is rounded then.
+    share = math.hypot(*sizes) / sum(sizes)
+    return 2 * clip * share <= radius
+
+
 @dataclass(frozen=True)
 class LeakageSummary:
     """The spread of leakage over the training clients, including those that never took part."""

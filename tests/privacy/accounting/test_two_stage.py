@@ -191,6 +191,7 @@ def test_orders_are_whole_and_ascend(orders):
         ("noise_multiplier", 0.0),
         ("steps", 0),
         ("rounds", 0),
+        ("delta", -1e-5),
         ("delta", 0.0),
         ("delta", 1.0),
     ],

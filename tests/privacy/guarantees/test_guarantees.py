@@ -39,6 +39,8 @@ def test_the_adaptive_radius_is_heuristic():
 def test_a_fixed_radius_is_formal_and_without_a_clip_covers_only_uploads_within_it():
     found = mechanism_of(laplace(radius=0.5)).guarantee(n=2)
     assert found.kind == "formal"
+    assert "Formal within the radius. Each released" in found.statement
+    assert "Formal. Each" in mechanism_of(laplace(radius=0.5, clip=1)).guarantee(n=2).statement
     assert "epsilon = n/(nu*r) = 0.8" in found.statement
     assert "Updates are not clipped" in found.statement
     assert "n/nu covers" not in found.statement
@@ -59,7 +61,9 @@ def test_a_clip_of_half_the_radius_covers_all_datasets_of_one_hypothesis():
 
 
 def test_between_hypotheses_the_bound_grows_with_their_distance():
-    assert "||theta_i - theta_j||" in mechanism_of(laplace(radius=0.5)).guarantee(n=2).statement
+    assert "||theta_i - theta_j||," in mechanism_of(laplace(radius=0.5)).guarantee(n=2).statement
+    clipped = mechanism_of(laplace(radius=0.5, clip=0.7)).guarantee(n=2).statement
+    assert "||theta_i - theta_j|| (at most that plus 1.4)," in clipped
     alone = mechanism_of(laplace(radius=0.5, hypotheses=1)).guarantee(n=2).statement
     assert "theta_i" not in alone
 

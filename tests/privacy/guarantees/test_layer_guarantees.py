@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fedaudit.privacy.accounting.mechanism_parameters import Component
 from fedaudit.privacy.mechanisms.registry import mechanism_of
+from fedaudit.privacy.metric.leakage import covers_every_pair, leakage, worst_log_ratio
 from tests.privacy.specs_of_privacy import a_spec
 
 SIZES = (8, 3)
@@ -74,6 +75,37 @@ def test_a_single_layer_reaches_as_far_as_the_whole_vector():
         )
         single = said((11,), radius=0.5, clip=clip).statement
         assert ("n/nu covers" in whole) == ("n/nu covers" in single) == (clip < 0.25)
+
+
+@pytest.mark.parametrize("per_layer", [True, False])
+@pytest.mark.parametrize(("clip", "covered"), [(0.25, True), (0.25005, False), (1.0, False)])
+def test_leakage_is_evidence_only_where_the_clip_keeps_uploads_within_the_radius(
+    per_layer, clip, covered
+):
+    """Of a vector in one part: clips of a half of the radius cover every two datasets."""
+    privacy = layered(radius=0.5, clip=clip, per_layer=per_layer, hypotheses=1)
+    found = mechanism_of(privacy).guarantee(n=11, layers=(11,))
+    assert ("leakage_max" not in found.conditions) == covered
+    assert ("n/nu covers" in found.statement) == covered
+    assert f"lie within {2 * clip:g}" in found.statement
+    if not covered:
+        within = f"a clip of {clip:g} only keeps two uploads within {2 * clip:g} of"
+        assert within in found.conditions["leakage_max"]
+
+
+@given(
+    st.lists(st.integers(1, 10_000), min_size=1, max_size=5),
+    st.floats(1e-3, 1e3),
+    st.floats(0.1, 1.5),
+)
+def test_n_over_nu_covers_what_the_theorem_bounds_by_no_more(sizes, radius, relative):
+    clip, nu = relative * radius / 2, 5.0
+    theorem = worst_log_ratio(1, sizes=sizes, noise_multiplier=nu, radius=radius, clip=clip)
+    ratio = theorem / leakage(1, n=sum(sizes), noise_multiplier=nu)
+    covered = covers_every_pair(clip=clip, radius=radius, sizes=sizes)
+    assert covered == (ratio <= 1) or ratio == pytest.approx(1, rel=1e-12)
+    found = said(sizes, radius=radius, clip=clip, hypotheses=1)
+    assert ("leakage_max" not in found.conditions) == ("n/nu covers" in found.statement) == covered
 
 
 @given(

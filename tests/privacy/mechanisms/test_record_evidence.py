@@ -56,6 +56,27 @@ def test_noise_is_compared_where_the_mechanism_publishes_it(
     assert (accepted(records_spec(baseline=baseline), noise_multiplier=77.0) is None) == public
 
 
+def test_noise_that_differs_in_a_digit_is_other_noise() -> None:
+    spec = records_spec()
+    mechanism = mechanism_of(spec)
+    assert isinstance(mechanism, RecordPersonalisedMechanism)
+    noise = mechanism.noise_multiplier()
+    assert isinstance(noise, float)
+    assert accepted(spec, noise_multiplier=noise * 1.001) is None
+    assert accepted(spec, noise_multiplier=noise) is not None
+
+
+@pytest.mark.parametrize("change", ["one more", "one less", "another"])
+def test_events_are_those_of_the_groups_by_name(change: str) -> None:
+    spec = records_spec()
+    inputs, names = inputs_and_names(spec)
+    kept = json.loads(inputs.event or "")
+    some = kept[names[0]] if change == "one more" else kept.pop(names[0])
+    if change != "one less":
+        kept["of nobody"] = some
+    assert record_courses(spec, replace(inputs, event=json.dumps(kept)), N, names) is None
+
+
 def test_the_noise_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, calls = records_spec(), []
     noise = RecordPersonalisedMechanism.noise_multiplier

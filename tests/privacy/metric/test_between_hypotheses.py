@@ -55,8 +55,11 @@ def test_distances_by_part_make_up_the_whole():
     np.testing.assert_array_equal(found[1, 0], [5, 12])
     np.testing.assert_array_equal(found[1, 2], [0, 12])
     np.testing.assert_array_equal(np.linalg.norm(found, axis=-1)[0], [0, 13, 5])
-    with pytest.raises(ValueError, match="cannot make up 3"):
-        part_distances(hypotheses, parts=(2,))
+    three = part_distances(hypotheses, parts=(1, 1, 1))
+    np.testing.assert_array_equal(three[0, 1], [3, 4, 12])
+    for parts in ((2,), (2, 2)):
+        with pytest.raises(ValueError, match=f"of {sum(parts)} parameters .* cannot make up 3"):
+            part_distances(hypotheses, parts=parts)
 
 
 def test_all_pairs_of_six_and_two_of_seven():

@@ -12,8 +12,11 @@ from fedaudit.privacy.metric.leakage import (
     epsilon,
     largest_participation,
     leakage,
+    leakages,
     log_ratio_bound,
+    release_epsilons,
     summarise_leakage,
+    training_releases,
     worst_log_ratio,
 )
 
@@ -91,6 +94,34 @@ def test_medians_count_training_clients_that_never_took_part_and_no_others():
     assert found.quantiles["p25"] == pytest.approx(0.3)
     with pytest.raises(ValueError, match="3 of 7 clients released something, but only 2 train"):
         summarise_leakage(releases, training_clients=2, n=2, noise_multiplier=5.0)
+
+
+def test_each_quantile_is_that_of_its_name():
+    """Of 0 to 100 releases the share and the number are one."""
+    found = summarise_leakage(np.arange(101), training_clients=101, n=2, noise_multiplier=4.0)
+    assert found.quantiles == {"p05": 2.5, "p25": 12.5, "p50": 25.0, "p75": 37.5, "p95": 47.5}
+    assert (found.median, found.maximum) == (25.0, 50.0)
+
+
+def test_where_nobody_is_held_out_everybody_trains_and_nobody_more():
+    releases = np.array([3, 0, 1], dtype=np.int32)
+    assert training_releases(releases, training_clients=3).tolist() == [0, 1, 3]
+    assert training_releases(np.zeros(7, np.int32), training_clients=5).tolist() == [0] * 5
+    for more in (4, 5, 6):
+        with pytest.raises(ValueError, match=f"only {more} train"):
+            training_releases(np.zeros(3, np.int32), training_clients=more)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 500), st.floats(1e-3, 1e3)), min_size=1, max_size=5),
+    st.floats(1e-2, 1e2),
+)
+def test_many_at_once_are_each_alone(parts, nu):
+    sizes, radii = zip(*parts, strict=True)
+    found = release_epsilons(sizes, noise_multiplier=nu, radii=radii)
+    assert found.tolist() == [epsilon(n=n, noise_multiplier=nu, radius=r) for n, r in parts]
+    shared = leakages(3, n=sizes, noise_multiplier=nu)
+    assert shared.tolist() == [leakage(3, n=n, noise_multiplier=nu) for n in sizes]
 
 
 def test_inputs_come_back_as_they_were_stored():

@@ -28,6 +28,11 @@ def directory_of(content: bytes) -> int:
     return start
 
 
+def local_header(file: Path, member: str) -> int:
+    with zipfile.ZipFile(file) as archive:
+        return archive.getinfo(member).header_offset
+
+
 def with_comment(content: bytes) -> bytes:
     return content[:-2] + struct.pack("<H", 7) + b"comment"
 
@@ -140,6 +145,95 @@ def test_the_text_for_people_is_the_one_that_every_bundle_has(genuine: Path) -> 
     found = judged(changed, KEY)
     assert found.verdict == "altered"
     assert failed(found) == {"README.txt": "README.txt is not the text that every bundle has"}
+
+
+def test_a_member_that_is_encrypted_or_compressed_is_refused_by_its_name(genuine: Path) -> None:
+    content = genuine.read_bytes()
+    entry = content.index(b"report.json", directory_of(content)) - 46
+    local = local_header(genuine, "report.json")
+    for offset, value in ((8, 1), (10, zipfile.ZIP_DEFLATED), (10, zipfile.ZIP_BZIP2)):
+        changed = bytearray(content)
+        for place in (entry + offset, local + offset - 2):
+            (before,) = struct.unpack_from("<H", changed, place)
+            struct.pack_into("<H", changed, place, before | value)
+        file = genuine.with_name("changed.zip")
+        file.write_bytes(changed)
+        with (
+            pytest.raises(NotABundleError, match=r"has report\.json compressed or encrypted"),
+            opened_bundle(file),
+        ):
+            pass
+
+
+def with_large_end(content: bytes, **changes: int) -> bytes:
+    """The end of a file past 4 GiB: two more records before the one that every zip file has."""
+    end = end_of(content)
+    members = struct.unpack_from("<H", content, end + 10)[0]
+    size, start = struct.unpack_from("<2L", content, end + 12)
+    said = {
+        "record": 44,
+        "here": members,
+        "members": members,
+        "size": size,
+        "start": start,
+        "place": end,
+        "disks": 1,
+    } | changes
+    record = struct.pack(
+        "<4sQ2H2L4Q",
+        b"PK\x06\x06",
+        said["record"],
+        45,
+        45,
+        0,
+        0,
+        said["here"],
+        said["members"],
+        said["size"],
+        said["start"],
+    )
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, said["place"], said["disks"])
+    return content[:end] + record + locator + content[end:]
+
+
+def test_the_end_of_a_file_past_4_gib_is_read_and_says_one_thing(genuine: Path) -> None:
+    content = genuine.read_bytes()
+    large = genuine.with_name("large.zip")
+    large.write_bytes(with_large_end(content))
+    assert judged(large, KEY).verdict == "valid"
+    members = len(zipfile.ZipFile(large).namelist())
+    for change in (
+        {"record": 45},
+        {"here": members - 1},
+        {"members": members + 1},
+        {"place": end_of(content) - 1},
+        {"disks": 2},
+    ):
+        large.write_bytes(with_large_end(content, **change))
+        with pytest.raises(NotABundleError), opened_bundle(large):
+            pass
+
+
+def test_sizes_of_64_bits_are_those_of_the_member(genuine: Path) -> None:
+    """The ledger is written with them, whatever its size."""
+    content = genuine.read_bytes()
+    name = local_header(genuine, LEDGER) + 30
+    assert content[name - 12 : name - 4] == b"\xff" * 8
+    extra = name + len(LEDGER)
+    assert struct.unpack_from("<2H2Q", content, extra) == (1, 16, 0, 0)
+    for place, form, value in (
+        (extra, "<H", 2),
+        (extra + 2, "<H", 15),
+        (extra + 4, "<Q", 1),
+        (extra + 12, "<Q", 1),
+        (name - 12, "<L", 0),
+    ):
+        changed = bytearray(content)
+        struct.pack_into(form, changed, place, value)
+        file = genuine.with_name("changed.zip")
+        file.write_bytes(changed)
+        with pytest.raises(NotABundleError, match=r"two things about ledger"), opened_bundle(file):
+            pass
 
 
 def test_a_bundle_that_was_packed_again_is_the_same_bundle(genuine: Path) -> None:

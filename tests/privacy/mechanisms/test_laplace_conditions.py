@@ -1,0 +1,83 @@
+"""Under which conditions figures of `laplace-l2` bound anything, and what limits say of them."""
+
+from typing import Any
+
+import pytest
+
+from fedaudit.privacy.guarantees.guarantee import Guarantee
+from fedaudit.privacy.mechanisms.registry import mechanism_of
+from tests.privacy.specs_of_privacy import a_spec
+
+COVERED = {"radius": 1.0, "clip": 0.5}
+LEAKAGE = {"leakage_max", "leakage_median"}
+
+
+def guarantee(*, hypotheses: int, clustering: str = "k-means", **privacy: Any) -> Guarantee:
+    spec = a_spec(
+        {"mechanism": "laplace-l2", "noise_multiplier": 3, **privacy},
+        clustering=clustering,
+        hypotheses=hypotheses,
+    )
+    return mechanism_of(spec).guarantee(n=3, layers=(2, 1))
+
+
+def limits(*, hypotheses: int, clustering: str = "k-means", **privacy: Any) -> str:
+    privacy = {"mechanism": "laplace-l2", "noise_multiplier": 3, **privacy}
+    return " ".join(
+        mechanism_of(a_spec(privacy, clustering=clustering, hypotheses=hypotheses)).limits()
+    )
+
+
+def test_one_hypothesis_and_a_clip_within_the_radius_need_no_condition() -> None:
+    assert guarantee(hypotheses=1, **COVERED).conditions == {}
+
+
+def test_several_hypotheses_make_every_figure_conditional() -> None:
+    found = guarantee(hypotheses=2, **COVERED).conditions
+    assert found.keys() == LEAKAGE | {"log_ratio_max"}
+    assert all("choose the same hypothesis" in words for words in found.values())
+
+
+def test_a_clip_beyond_the_radius_leaves_the_theorems_sum_alone() -> None:
+    found = guarantee(hypotheses=1, radius=1.0, clip=0.6).conditions
+    assert found.keys() == LEAKAGE
+    both = guarantee(hypotheses=2, radius=1.0, clip=0.6).conditions
+    assert "; it bounds datasets that choose the same" in both["leakage_max"]
+    assert "within the radius" not in both["log_ratio_max"]
+
+
+@pytest.mark.parametrize("hypotheses", [1, 2])
+def test_what_is_no_theorem_has_no_conditions_of_one(hypotheses: int) -> None:
+    assert guarantee(hypotheses=hypotheses).conditions == {}
+    found = guarantee(hypotheses=2, clustering="reported", **COVERED)
+    assert (found.kind, found.label, found.conditions) == ("heuristic", "heuristic", {})
+    assert found.statement.startswith("Heuristic as a whole. ")
+
+
+@pytest.mark.parametrize("privacy", [{"radius": 1.0}, {"radius": 1.0, "per_layer": True}])
+def test_without_a_clip_the_label_and_the_statement_say_within_the_radius(
+    privacy: dict[str, Any],
+) -> None:
+    found = guarantee(hypotheses=1, **privacy)
+    assert (found.kind, found.label) == ("formal", "formal within the radius")
+    assert found.statement.startswith("Formal within the radius. ")
+    clipped = guarantee(hypotheses=1, clip=0.5, **privacy)
+    assert (clipped.kind, clipped.label) == ("formal", "formal")
+    assert clipped.statement.startswith("Formal. ")
+
+
+def test_limits_name_the_theorem_only_where_there_is_one() -> None:
+    assert "The theorem bounds a release by epsilon" in limits(hypotheses=1, **COVERED)
+    assert "the sum over layers" in limits(hypotheses=1, per_layer=True, **COVERED)
+    assert "theorem bounds" not in limits(hypotheses=1)
+    assert "theorem bounds" not in limits(hypotheses=2, clustering="reported", **COVERED)
+
+
+def test_limits_of_several_hypotheses() -> None:
+    assert limits(hypotheses=1).count("hypothes") == 0
+    whole = limits(hypotheses=2, **COVERED)
+    assert "about epsilon * ||theta_i - theta_j||, which can be large" in whole
+    layered = limits(hypotheses=2, per_layer=True, **COVERED)
+    assert "||theta_i - theta_j||, added up over the layers, which can be large" in layered
+    assert "smallest update of a round" not in whole
+    assert "smallest update of a round" in limits(hypotheses=2)
