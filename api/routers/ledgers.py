@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import TypeAdapter
 
-from api.http.answers import json_answer
 from api.http.bodies import JsonBody, validated
 from api.http.cursors import decode_cursor, encode_cursor
+from api.http.json_answers import json_answer
 from api.http.links import Linked
 from api.openapi import Responses, problems, request_body
 from api.schemas.base import IdempotencyHeader, PageParameters
