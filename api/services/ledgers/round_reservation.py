@@ -143,7 +143,7 @@ def _keep(
             "event": asked.event.model_dump(mode="json"),
             "admitted": list(answer.admitted),
             "refused": len(answer.refused),
-            "denied": [one.subject for one in answer.refused],
+            "denied": _denied(earlier, answer),
             "replaced": _replaced(earlier, asked.event, answer.admitted),
             "state": OPEN if answer.admitted else REFUSED,
             "reserved_at": now,
@@ -262,6 +262,14 @@ def _replaced(
         return 0
     unanswered = earlier.state == OPEN and not _contains(event, admitted, earlier)
     return earlier.replaced + unanswered
+
+
+def _denied(earlier: DeclaredReservation | None, answer: _Answer) -> list[str]:
+    """Who was refused the round, and not admitted since: whoever asks again without them washes
+    nothing out."""
+    before = [] if earlier is None or earlier.denied is None else earlier.denied
+    refused, admitted = [*before, *(one.subject for one in answer.refused)], set(answer.admitted)
+    return [name for name in dict.fromkeys(refused) if name not in admitted]
 
 
 def _contains(event: AnyRelease, admitted: Sequence[str], earlier: DeclaredReservation) -> bool:

@@ -67,7 +67,8 @@ class DeclaredReservation(Base):
     """Names."""
     refused: Mapped[int] = mapped_column(BigInteger)
     denied: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
-    """Names of those who were refused; null where that is not known, of earlier reservations."""
+    """Names of those who were refused and not admitted since; null where that is not known, of
+    earlier reservations."""
     replaced: Mapped[int] = mapped_column(Integer, server_default="0")
     """Open ones of the same round whose place it took without containing them."""
     state: Mapped[str] = mapped_column(Word)

@@ -87,6 +87,20 @@ def test_a_round_is_as_reserved_for_those_whom_it_did_not_refuse(api: Api) -> No
     assert told == ["reserved", "none", "none"]
 
 
+def test_whoever_asks_again_without_those_refused_washes_nothing_out(api: Api) -> None:
+    probe = opened(api)
+    post(api, probe, declared(1, ["a"]))
+    ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
+    post(api, ledger, declared(1, ["a"]))
+    reserve(api, ledger, 2, ["a", "b"])
+    assert reserve(api, ledger, 2, ["b"])["admitted"] == ["b"]
+    # Admitted since, where it has room: with less noise before, nobody had.
+    assert reserve(api, ledger, 3, ["c"], {**GAUSSIAN, "steps": 2})["admitted"] == []
+    assert reserve(api, ledger, 3, ["c"])["admitted"] == ["c"]
+    answer = post(api, ledger, declared(2, ["a", "b"]), declared(3, ["c"]))
+    assert [one["reservation"] for one in answer.json()["rounds"]] == ["refused", "reserved"]
+
+
 def test_an_order_without_a_bound_opens_no_budget(api: Api) -> None:
     records = {**LOCAL, "mechanism": "gaussian", "unit": "record", "observer": "final_model"}
     terms = {**records, "adjacency": "add-or-remove-one"}
