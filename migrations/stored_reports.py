@@ -19,6 +19,7 @@ _PRIVACY = (
 )
 _UTILITY = (
     "validation_loss",
+    "selection_loss",
     "accuracy",
     "baseline_accuracy",
     "baseline_loss",
@@ -26,6 +27,7 @@ _UTILITY = (
     "loss_under_baseline",
     "prediction_share",
     "rounds",
+    "collapsed_rounds",
 )
 _GUARANTEE = ("kind", "mechanism", "unit", "adjacency", "delta", "observers", "reasons")
 

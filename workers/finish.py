@@ -38,7 +38,7 @@ from workers.interrupted_rounds import charge_interrupted_rounds
 from workers.proof.checkpoint_signing import sign_as_stored, sign_checkpoint
 from workers.report_index import report_index
 from workers.running_experiment import RunningExperiment
-from workers.sweeps.other_runs import repeats_of, sweep_of
+from workers.sweeps.other_runs import is_as_stated, repeats_of, sweep_of
 
 GATE_EVALUATED = "gate.evaluated"
 ALARM_RAISED = "alarm.raised"
@@ -130,17 +130,20 @@ def store_model(storage: Storage, experiment: RunningExperiment, model: ModelFil
 
 def succeed(
     session: Session, experiment: RunningExperiment, document: dict[str, Any], *, key: SigningKey
-) -> None:
+) -> bool:
     """Store the report, its gates and the last checkpoint, settle the reservation, and publish the
     end.
 
-    Changes nothing where the experiment has already ended.
+    Changes nothing where the experiment has already ended; nor where its sweep has come to cost
+    more than the report states, which then has to be made again: False.
     """
     experiments = ExperimentRepository(session, experiment.project_id)
     owner = (experiment.id, experiment.project_id)
     row = experiments.get(experiment.id)
     if row is None or row.status in ENDED:
-        return
+        return True
+    if not is_as_stated(session, experiment, document):
+        return False
     ReportRepository(session).put(
         *owner,
         document=document,
@@ -156,6 +159,7 @@ def succeed(
     checkpoint = experiment.ledger_checkpoint("succeeded")
     sign_checkpoint(session, checkpoint, project_id=experiment.project_id, key=key)
     CheckpointRepository(session).delete(experiment.id)
+    return True
 
 
 def end_without_report(

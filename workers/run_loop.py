@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from time import monotonic
+from typing import Any
 
 import structlog
 from sqlalchemy.orm import Session
@@ -11,6 +13,7 @@ from fedaudit.attacks.attack import AttackedRun, AttackOutcome
 from fedaudit.attacks.carried_out import carry_out
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.privacy.metric.leakage import leakage
+from fedaudit.reports.document.material import ModelFile
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.run import Run
@@ -275,24 +278,14 @@ class RunLoop:
             self._sign(session, position)
 
     def _succeed(self, position: int, result: FinalResult) -> None:
-        experiment, device = self._experiments[position], self._context.device
-        key = self._context.signing_key
+        experiment, key = self._experiments[position], self._context.signing_key
         try:
             attacks = self._attacked(experiment, result)
         except AttacksCancelledError:
             self._end(position, status="cancelled", reason="cancelled-by-caller")
             return
         try:
-            document, model = report_of(
-                self._context.database,
-                experiment,
-                result,
-                device=device,
-                backend=backend(device),
-                key=key,
-                budgets_apart=self._context.settings.budgets_across == "project",
-                attacks=[one.section for one in attacks],
-            )
+            document, model = self._report(experiment, result, attacks)
         except FiguresDisagreeError as error:
             # Another attempt would give the same figures.
             log.error("figures disagree", experiment_id=experiment.id)
@@ -310,8 +303,30 @@ class RunLoop:
                 result.records,
                 progressed=self._lease.progressed,
             )
-        self._writer.write(lambda session: succeed(session, experiment, document, key=key))
+        while not self._writer.write(
+            partial(succeed, experiment=experiment, document=document, key=key)
+        ):
+            log.info("sweep has grown; the report is made again", experiment_id=experiment.id)
+            document, _ = self._report(experiment, result, attacks)
         log.info("experiment ended", experiment_id=experiment.id, status="succeeded")
+
+    def _report(
+        self,
+        experiment: RunningExperiment,
+        result: FinalResult,
+        attacks: Sequence[AttackOutcome],
+    ) -> tuple[dict[str, Any], ModelFile | str]:
+        device = self._context.device
+        return report_of(
+            self._context.database,
+            experiment,
+            result,
+            device=device,
+            backend=backend(device),
+            key=self._context.signing_key,
+            budgets_apart=self._context.settings.budgets_across == "project",
+            attacks=[one.section for one in attacks],
+        )
 
     def _attacked(self, experiment: RunningExperiment, result: FinalResult) -> list[AttackOutcome]:
         if not experiment.run.spec.attacks:

@@ -1,5 +1,7 @@
 """What the rounds of an experiment leave: figures, the ledger, fairness."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -39,7 +41,7 @@ _FORMS: dict[str, Form] = {media_type: form for form, media_type in MEDIA_TYPES.
 _NEEDS_LEDGER_SCOPE = "the counts are confidential and need the scope ledger:read"
 
 _AFTER_ROUND: TypeAdapter[Any] = TypeAdapter(tuple[tuple[SmallInteger] | None, SmallInteger])
-AFTER_ENTRY: TypeAdapter[Any] = TypeAdapter(
+_AFTER_ENTRY: TypeAdapter[Any] = TypeAdapter(
     tuple[tuple[SmallInteger, SmallInteger, Text, Text] | None, SmallInteger]
 )
 _AFTER_ATTRIBUTE: TypeAdapter[Any] = TypeAdapter(
@@ -83,7 +85,7 @@ def list_rounds(
     form = asked_form(accept)
     if form is not None:
         return _rounds_file(resources, caller, experiment_id, form)
-    start = start_of("rounds", parameters, _AFTER_ROUND)
+    start = _start_of("rounds", parameters, _AFTER_ROUND)
     with resources.database.read() as session:
         table = RoundTable(caller.project_id, find_experiment(session, caller, experiment_id).id)
         page = read_page(table, session, start=start, limit=parameters.limit)
@@ -119,18 +121,8 @@ def list_ledger(
     form = asked_form(accept)
     if form is not None:
         return _ledger_file(resources, caller, experiment_id, form, parameters)
-    start = start_of("ledger", parameters, AFTER_ENTRY)
-    table = _ledger_table(resources, caller, experiment_id, parameters)
-    with resources.database.read() as session:
-        page = read_page(table, session, start=start, limit=parameters.limit)
-    found = LedgerPage.model_validate(
-        {
-            "items": page.lines,
-            "reasons": page_reasons(page.lines),
-            "next_cursor": encode_cursor("ledger", page.next),
-        }
-    )
-    return linked(found)
+    table = partial(_ledger_table, resources, caller, experiment_id, parameters)
+    return linked(ledger_page(resources, "ledger", parameters, table))
 
 
 @router.get("/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)
@@ -159,7 +151,7 @@ def list_fairness(
     form = asked_form(accept)
     if form is not None:
         return _fairness_file(resources, caller, experiment_id, form, parameters)
-    start = start_of("fairness", parameters, _AFTER_ATTRIBUTE)
+    start = _start_of("fairness", parameters, _AFTER_ATTRIBUTE)
     with resources.database.read() as session:
         experiment = find_experiment(session, caller, experiment_id)
         table = FairnessTable(caller.project_id, experiment.id, parameters)
@@ -256,6 +248,27 @@ def asked_form(accept: str) -> Form | None:
     return _FORMS.get(preferred(accept, ("application/json", *_FORMS)))
 
 
-def start_of(route: str, parameters: PageParameters, kind: TypeAdapter[Any]) -> Position:
+def ledger_page(
+    resources: Resources,
+    route: str,
+    parameters: LedgerParameters,
+    table: Callable[[], LedgerTable],
+) -> LedgerPage:
+    """A page of a ledger's lines; `route` is that of its cursors. `table` may refuse, and does so
+    after a faulty cursor."""
+    start = _start_of(route, parameters, _AFTER_ENTRY)
+    asked = table()
+    with resources.database.read() as session:
+        page = read_page(asked, session, start=start, limit=parameters.limit)
+    return LedgerPage.model_validate(
+        {
+            "items": page.lines,
+            "reasons": page_reasons(page.lines),
+            "next_cursor": encode_cursor(route, page.next),
+        }
+    )
+
+
+def _start_of(route: str, parameters: PageParameters, kind: TypeAdapter[Any]) -> Position:
     decoded: Position | None = decode_cursor(route, parameters.cursor, kind)
     return BEGINNING if decoded is None else decoded

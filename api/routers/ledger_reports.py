@@ -1,15 +1,15 @@
 """What declared ledgers leave: their entries, reports and bundles."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.http.cursors import encode_cursor
 from api.http.links import Linked
 from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, schema_of
-from api.routers.experiment_tables import AFTER_ENTRY, LEDGER_FILE, asked_form, start_of
+from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
 from api.schemas.experiment_tables import (
     LedgerFilters,
     LedgerPage,
@@ -21,8 +21,7 @@ from api.services.ledgers.ledger_evidence import ledger_bundle, report_of, verif
 from api.services.ledgers.ledger_opening import find_ledger
 from api.services.reports.report_pages import page_response
 from api.services.tables.exports import Form, export
-from api.services.tables.ledger_table import LedgerTable, page_reasons
-from api.services.tables.table_pages import read_page
+from api.services.tables.ledger_table import LedgerTable
 from api.shared.resources import Resources, Shared
 from api.shared.security import Caller, LedgerReader, ReportsReader
 from fedaudit.reports.declared.declared_document import DeclaredReport
@@ -64,18 +63,8 @@ def list_declared_entries(
     form = asked_form(accept)
     if form is not None:
         return _file(resources, caller, ledger_id, form, parameters)
-    start = start_of("declared-ledger", parameters, AFTER_ENTRY)
-    table = _table(resources, caller, ledger_id, parameters)
-    with resources.database.read() as session:
-        page = read_page(table, session, start=start, limit=parameters.limit)
-    found = LedgerPage.model_validate(
-        {
-            "items": page.lines,
-            "reasons": page_reasons(page.lines),
-            "next_cursor": encode_cursor("declared-ledger", page.next),
-        }
-    )
-    return linked(found)
+    table = partial(_table, resources, caller, ledger_id, parameters)
+    return linked(ledger_page(resources, "declared-ledger", parameters, table))
 
 
 @router.get("/privacy-ledger.{form}", response_class=StreamingResponse, responses=LEDGER_FILE)

@@ -187,6 +187,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
         position=0,
         values={"seed": spec.seed},
         facts=facts,
+        tries=len(runs),
     )
     return sweep_section(place, costs)
 

@@ -117,15 +117,11 @@ def _of_gaps(document: Mapping[str, Any], gaps: Iterable[Mapping[str, Any]]) -> 
 
 def _withheld(report: Report) -> dict[_Key, str]:
     """Why the report does not show a figure, of those that it does not show."""
-    found: dict[_Key, str] = {
+    return {
         (figure.attribute, figure.figure): figure.reason or _NO_REASON
         for figure in figures_of(report)
         if figure.value is None
     }
-    if report.utility.selection_loss is None:
-        why = report.utility.reasons.get("selection_loss", _NO_REASON)
-        found[None, "selection_loss"] = why
-    return found
 
 
 def _in_words(reasons: Counter[str], rounds: int) -> str:

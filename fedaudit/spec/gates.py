@@ -40,6 +40,9 @@ class Gate(SpecPart):
 
     allow_declared: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
     """Whether a guarantee and counts are evidence that a trainer elsewhere declares of itself."""
+    allow_personal_models: Annotated[bool, Field(exclude_if=lambda allowed: not allowed)] = False
+    """Whether figures of models that clients make for themselves are evidence, where training
+    leaves a common model of which they are not: for clients that use their own alone."""
 
     @field_validator("attribute")
     @classmethod
@@ -67,6 +70,12 @@ class Gate(SpecPart):
         nothing does by chance."""
         figure = self.plain_figure
         return figure is None or figure.judges_model
+
+    @property
+    def measures_predictions(self) -> bool:
+        """Whether the figure is of what somebody's model predicts."""
+        figure = self.plain_figure
+        return figure is None or figure.section == "utility"
 
     @property
     def compares_groups(self) -> bool:

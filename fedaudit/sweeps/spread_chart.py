@@ -1,6 +1,5 @@
 """One figure of a sweep's table as a drawing: each row's mean, with its interval over seeds."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ from fedaudit.reports.charts.ranges import Row, range_chart
 from fedaudit.sweeps.seed_spread import Spread
 from fedaudit.sweeps.sweep_table import SweepRow, SweepTable, direction
 from fedaudit.sweeps.table_lines import figure_words
+from fedaudit.sweeps.varied_fields import value_words, varied_fields
 
 _MOST = 40
 """Rows that a drawing has place for."""
@@ -24,7 +24,7 @@ def spread_chart(found: SweepTable, name: str) -> Chart | None:
     if not measured:
         return None
     drawn = _best_of(measured, name)
-    paths = list(dict.fromkeys(path for row in found["rows"] for path in row["values"]))
+    paths = list(varied_fields([row["values"] for row in found["rows"]]))
     return Chart(
         name="chart-spread",
         title=name,
@@ -53,7 +53,7 @@ def spread_chart(found: SweepTable, name: str) -> Chart | None:
 
 def row_label(number: int, values: Mapping[str, Any]) -> str:
     """`2: 1, k-means`: its number in the table, and its values in the order of the columns."""
-    said = ", ".join(one if isinstance(one, str) else json.dumps(one) for one in values.values())
+    said = ", ".join(value_words(one) for [one] in varied_fields([values]).values())
     return f"{number}: {said}" if said else str(number)
 
 

@@ -19,7 +19,9 @@ Direction = Literal["lower", "higher"]
 
 _HIGHER = ("accuracy", "accuracy_over_baseline", "loss_under_baseline")
 _NEITHER = (
-    *("prediction_share", "participations_max", "rounds"),
+    *("prediction_share", "participations_max", "rounds", "collapsed_rounds"),
+    # For stopping alone: the more hypotheses there are, the more optimistic it is.
+    "selection_loss",
     # Of a constant prediction: they say what the held-out people are like.
     *("baseline_accuracy", "baseline_loss"),
 )

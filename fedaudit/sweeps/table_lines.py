@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from fedaudit.reports.readings.markdown import plain, table
 from fedaudit.spreadsheet import plain_text
 from fedaudit.sweeps.seed_spread import Spread
 from fedaudit.sweeps.sweep_table import SweepRow, SweepTable
+from fedaudit.sweeps.varied_fields import value_words, varied_fields
 
 _OF_A_FIGURE = ("mean", "standard_deviation", "low", "high", "n", "best")
 _DIGITS = 4
@@ -20,13 +20,13 @@ def as_csv(found: SweepTable) -> str:
     """A line for each row; a figure takes six columns, as accuracy.mean."""
     text = io.StringIO()
     writer = csv.writer(text)
-    paths = _paths(found)
+    fields = _fields(found)
     figures = [f"{name}.{part}" for name in found["figures"] for part in _OF_A_FIGURE]
     writer.writerow(
-        [*paths, "seeds", "succeeded", "degenerate", "front", *map(plain_text, figures)]
+        [*fields, "seeds", "succeeded", "degenerate", "front", *map(plain_text, figures)]
     )
-    for row in found["rows"]:
-        cells = [_cell(row["values"].get(path)) for path in paths]
+    for place, row in enumerate(found["rows"]):
+        cells = [_cell(values[place]) for values in fields.values()]
         counts = [row["seeds"], row["succeeded"], row["degenerate"], row["front"]]
         writer.writerow([*cells, *counts, *_parts(row, found["figures"])])
     return text.getvalue()
@@ -38,17 +38,17 @@ def as_markdown(found: SweepTable) -> str:
 
 
 def _markdown(found: SweepTable) -> Iterator[str]:
-    paths = _paths(found)
-    head = [*paths, "seeds", *found["figures"], "front"]
+    fields = _fields(found)
+    head = [*fields, "seeds", *found["figures"], "front"]
     rows = [
         [
-            *(_shown(row["values"].get(path)) for path in paths),
+            *(plain(value_words(values[place])) for values in fields.values()),
             f"{row['succeeded']} of {row['seeds']}"
             + (f", {row['degenerate']} degenerate" if row["degenerate"] else ""),
             *(_in_markdown(row, name) for name in found["figures"]),
             "yes" if row["front"] else "",
         ]
-        for row in found["rows"]
+        for place, row in enumerate(found["rows"])
     ]
     yield from table([plain(one) for one in head], rows)
     if found["front_figures"]:
@@ -82,8 +82,8 @@ def spread_words(figure: Spread) -> str:
     return f"{mean} ({figure['low']:.{_DIGITS}g} to {figure['high']:.{_DIGITS}g})"
 
 
-def _paths(found: SweepTable) -> list[str]:
-    return list(dict.fromkeys(path for row in found["rows"] for path in row["values"]))
+def _fields(found: SweepTable) -> dict[str, list[Any]]:
+    return varied_fields([row["values"] for row in found["rows"]])
 
 
 def _parts(row: SweepRow, names: list[str]) -> list[Any]:
@@ -91,10 +91,4 @@ def _parts(row: SweepRow, names: list[str]) -> list[Any]:
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, str):
-        return plain_text(value)
-    return json.dumps(value) if isinstance(value, list | dict) else value
-
-
-def _shown(value: Any) -> str:
-    return plain(value if isinstance(value, str) else json.dumps(value))
+    return plain_text(value_words(value)) if isinstance(value, str | bool | list | dict) else value

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import assert_never
 
+from fedaudit.federations.split import training_clients
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.training.base.cell import Cell, expected_cohort, stands_alone
 
@@ -78,12 +79,23 @@ def stacks(cells: Sequence[Cell]) -> list[list[int]]:
 def cells_at_once(cell: Cell, *, memory_bytes: int = STACK_BYTES) -> int:
     """How many cells like this one take about so much memory for a round, at least 1.
 
-    An estimate: the activations of the cohort's and of the held-out rows, and the cohort's
-    updates. The data themselves are not counted.
+    An estimate: the activations of the rows of the cohort, or of the clients that a round is
+    validated on where these are more, and the cohort's updates. The data themselves are not
+    counted, nor the end of a run, which is scored on all held-out clients by itself.
     """
     federation, training = cell.federation, cell.spec.training
-    clients = max(expected_cohort(cell), float(federation.clients))
+    clients = max(expected_cohort(cell), float(_validated_clients(cell)))
     rows = clients * federation.longest * training.hypotheses * cell.shape.activations
     updates = expected_cohort(cell) * cell.shape.n
     needed = _BYTES * _COPIES * (rows + updates)
     return max(1, int(memory_bytes // max(needed, 1.0)))
+
+
+def _validated_clients(cell: Cell) -> int:
+    """How many clients score the hypotheses of a round."""
+    every, source = cell.federation.clients, cell.spec.federation
+    if source.holds_out_rows:
+        return every
+    held_out = every - training_clients(every, source)
+    asked = cell.spec.training.stopping.validation_clients
+    return held_out if asked is None else min(asked, held_out)

@@ -7,6 +7,7 @@ from sqlalchemy import Select, delete, exists, select, update
 
 from models.clock import utc_now
 from models.identifiers import new_id
+from models.repositories.attacks.later_attacks import attacked_experiments
 from models.repositories.budgets import BudgetRepository
 from models.repositories.contents.budget_rows import counts_together
 from models.repositories.units import UnitRepository
@@ -191,11 +192,11 @@ class FederationRepository(BudgetRepository):
         return self._profiled(id, unit_id, {**values, "profiled_at": utc_now()})
 
     def in_use(self, id: str) -> bool:  # noqa: A002
-        """Whether an experiment on it is queued or running."""
+        """Whether an experiment on it, or an attack on one, is queued or running."""
         open_ones = exists().where(
             Experiment.project_id == self.project_id,
             Experiment.federation_id == id,
-            Experiment.status.in_(_OPEN),
+            Experiment.status.in_(_OPEN) | Experiment.id.in_(attacked_experiments()),
         )
         return bool(self.session.scalar(select(open_ones)))
 

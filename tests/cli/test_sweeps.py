@@ -74,9 +74,21 @@ def test_the_table_in_every_form(call, example, tmp_path):
 
 def test_a_dry_run_tells_cells_and_costs_and_starts_nothing(call, small_sweep):
     before = call("sweeps", "list", "--json").stdout
-    said = call("sweep", "-", "--dry-run", stdin=yaml.safe_dump(small_sweep))
+    patience = {"patience": None, "validate_every": 2}
+    varied = {**small_sweep["grid"], "training.stopping": [{"patience": 5}, patience]}
+    said = call(
+        "sweep",
+        "-",
+        "--dry-run",
+        stdin=yaml.safe_dump({**small_sweep, "grid": varied}),
+        COLUMNS="80",
+    )
     assert said.returncode == 0, said.stderr
-    assert f"2  {NU} 3" in said.stdout
+    lines = [line.split() for line in said.stdout.splitlines()]
+    assert ["cell", "noise_multiplier", "patience", "validate_every"] in lines
+    assert ["4", "3", "null", "2"] in lines
+    assert max(map(len, said.stdout.splitlines())) <= 80
+    said = call("sweep", "-", "--dry-run", stdin=yaml.safe_dump(small_sweep))
     assert "leakage: at most" in said.stdout
     told = json.loads(
         call("sweep", "-", "--dry-run", "--json", stdin=json.dumps(small_sweep)).stdout

@@ -109,6 +109,20 @@ def test_directions() -> None:
     assert direction("prediction_share") is None
 
 
+def test_a_model_is_not_best_by_the_loss_that_only_stops_training() -> None:
+    """The smallest of several losses is the smaller, the more hypotheses there are."""
+    assert direction("selection_loss") is None
+    assert direction("collapsed_rounds") is None
+
+
+def test_an_object_of_a_spec_is_no_json_in_a_table() -> None:
+    made = {"privacy": {"mechanism": "laplace-l2", "per_layer": True}}
+    table = sweep_table([CellFigures("a", made, True, False, {"accuracy": 0.5}, {})])
+    assert as_csv(table).splitlines()[0].startswith("privacy.mechanism,privacy.per_layer,seeds")
+    assert as_csv(table).splitlines()[1].startswith("laplace-l2,true,1")
+    assert as_markdown(table).splitlines()[2].startswith("| laplace-l2 | true | 1 of 1")
+
+
 def test_text_from_data_is_no_formula_and_no_markup() -> None:
     table = sweep_table(
         [CellFigures("a", {"federation.path": "=1+1|x"}, True, False, {"accuracy": 0.5}, {})]

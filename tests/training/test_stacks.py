@@ -31,3 +31,13 @@ def test_as_many_as_fit_and_at_least_one() -> None:
     one = cell()
     assert cells_at_once(one, memory_bytes=1) == 1
     assert cells_at_once(one, memory_bytes=2**30) > 100 * cells_at_once(one, memory_bytes=2**20)
+
+
+def test_clients_that_no_round_looks_at_take_no_memory() -> None:
+    def fitting(**changes: object) -> int:
+        return cells_at_once(cell(federation__validation_fraction=0.5, **changes))
+
+    # Of 40 clients 20 are held out, and 7 train in a round.
+    sampled = fitting(training__stopping={"validation_clients": 2})
+    assert sampled > 2 * fitting() > 0
+    assert sampled == fitting(training__stopping={"validation_clients": 7})

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
 from fedaudit.sweeps.named_figures import named_figures
 from fedaudit.sweeps.repeats import SeedFigures, repeats_section, shown_figures
-from fedaudit.sweeps.report_section import CellPlace, sweep_section
+from fedaudit.sweeps.report_section import CellPlace, larger_sums, sweep_section
 from fedaudit.sweeps.sweep_costs import sweep_costs
 from models.repositories import ReportListRepository, SweepRepository
 from workers.running_experiment import RunningExperiment
@@ -21,7 +21,8 @@ def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | 
     if found is None:
         return None
     sweep, cell = found
-    costs = sweep_costs(sweeps.booked(sweep.id), runs=sweeps.tries(sweep.id), facts=sweep.facts)
+    tries = sweeps.tries(sweep.id)
+    costs = sweep_costs(sweeps.booked(sweep.id), runs=tries, facts=sweep.facts)
     place = CellPlace(
         sweep_id=sweep.id,
         name=sweep.name,
@@ -29,8 +30,27 @@ def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | 
         position=cell.position,
         values=cell.values,
         facts=sweep.facts,
+        tries=len(tries),
     )
     return sweep_section(place, costs)
+
+
+def is_as_stated(
+    session: Session, experiment: RunningExperiment, document: Mapping[str, Any]
+) -> bool:
+    """Whether its sweep had no more runs, and costs no more, than its report states.
+
+    Holds the sweep until the transaction ends: whoever tries cells again meanwhile waits for the
+    report, and sees which of its gates passed.
+    """
+    stated = document["sweep"]
+    if stated is None:
+        return True
+    SweepRepository(session, experiment.project_id).hold(stated["id"])
+    now = sweep_of(session, experiment)
+    return now is None or (
+        now.tries == stated["tries"] and not larger_sums(now.model_dump(), stated)
+    )
 
 
 def repeats_of(

@@ -1,5 +1,6 @@
 """Sweeps: the list, one with its table, and its end."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -30,6 +31,7 @@ from fedaudit.sweeps.leading_figures import leading_figures, measured_figures
 from fedaudit.sweeps.spread_chart import spread_chart
 from fedaudit.sweeps.sweep_table import SweepTable
 from fedaudit.sweeps.table_lines import as_csv, as_markdown, figure_words
+from fedaudit.sweeps.varied_fields import value_words, varied_fields
 from models.repositories import SweepRepository
 from models.repositories.experiments import ENDED
 
@@ -46,8 +48,8 @@ class _TableView:
     """The table as the page shows it."""
 
     table: SweepTable
-    fields: list[str]
-    """What varies, but for the seed."""
+    fields: dict[str, list[str]]
+    """What varies, but for the seed, and its value in each row."""
     leading: list[str]
     rest: list[str]
     """Figures behind a click."""
@@ -104,7 +106,7 @@ def sweep_page(
         "sweep.html",
         visitor=visitor,
         sweep=sweep,
-        fields=list(dict.fromkeys(path for cell in sweep.cells for path in cell.values)),
+        fields=_fields([cell.values for cell in sweep.cells]),
         ended=ended,
         may_cancel=may_write and not ended and sweep.status != "cancelling",
         may_retry=may_write and any(statuses.get(one) for one in _TRIED_AGAIN),
@@ -166,13 +168,17 @@ def _view(table: SweepTable, figure: str | None) -> _TableView:
     chosen = figure if figure in measured else next((one for one in measured), None)
     return _TableView(
         table=table,
-        fields=list(dict.fromkeys(path for row in table["rows"] for path in row["values"])),
+        fields=_fields([row["values"] for row in table["rows"]]),
         leading=leading,
         rest=[name for name in measured if name not in leading],
         choices=[(name, name) for name in measured],
         figure=chosen,
         chart=None if chosen is None else spread_chart(table, chosen),
     )
+
+
+def _fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    return {path: [*map(value_words, values)] for path, values in varied_fields(rows).items()}
 
 
 def _file(visitor: Visitor, resources: Shared, sweep_id: str, form: str) -> Response:

@@ -116,6 +116,7 @@ def _add_gates(built: Built, typed: Mapping[str, str]) -> None:
             "allow_conditional",
             "allow_simulation",
             "allow_degenerate",
+            "allow_personal_models",
         ):
             gate[allowed] = bool(typed.get(f"{name}/{allowed}"))
         built.rows[f"{fields.GATES}/{len(gates)}"] = name

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from api.http.bodies import validated
 from api.http.problems import ProblemError
 from api.schemas.attack_bodies import AttacksRequest
+from api.services.artifacts.artifact_store import hold_start
 from api.services.base.dispatch import UnitMessage, queue_unit
 from api.services.base.gone_files import gone_words
 from api.services.base.idempotency import IdempotentRequest
@@ -70,6 +71,7 @@ def ask_for_attacks(
     spec = _with_attacks(experiment, value)
     cell = _cell(resources, caller, experiment, spec)
     with resources.database.write() as session:
+        _hold_data(session, experiment, spec)
         later = LaterAttacksRepository(session, caller.project_id)
         number = later.next_number(experiment_id)
         if idempotency is not None and (found := idempotency.lookup(session, caller)):
@@ -193,6 +195,15 @@ def _cell(
         check_attacks(cell)
     stop_if_given_up()
     return cell
+
+
+def _hold_data(session: Session, experiment: Experiment, spec: ExperimentSpec) -> None:
+    """Keep the data, and the parameters that training started from, until the request is stored,
+    which keeps them afterwards. Raises ProblemError where they have gone since they were loaded."""
+    federation = FederationRepository(session, experiment.project_id).lock(experiment.federation_id)
+    if federation is None or federation.status in ("deleted", "erased"):
+        raise _not_again("they were removed just now")
+    hold_start(session, experiment.project_id, spec)
 
 
 def _not_again(why: str) -> ProblemError:

@@ -147,8 +147,8 @@ def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
             raise ProblemError(
                 409,
                 "conflict",
-                "experiments on the federation are queued or running; wait for their end, or "
-                "cancel them",
+                "experiments on the federation, or attacks on them, are queued or running; wait "
+                "for their end, or cancel them",
             )
         if federations.mark_deleted(found.id):
             AuditLogRepository(session, caller.project_id).enter(

@@ -7,10 +7,8 @@ from sqlalchemy.orm import Session
 
 from api.services.sweeps.sweep_bodies import costs_of
 from api.shared.security import Caller
-from fedaudit.sweeps.report_section import CellPlace, sweep_section
+from fedaudit.sweeps.report_section import CellPlace, larger_sums, sweep_section
 from models.repositories import SweepRepository
-
-_FIGURES = ("sweep_epsilon_max", "sweep_log_ratio_max", "sweep_leakage")
 
 
 def with_costs_of_now(
@@ -22,7 +20,8 @@ def with_costs_of_now(
     at them too.
     """
     section = document.get("sweep")
-    found = SweepRepository(session, caller.project_id).cell_of(experiment_id)
+    sweeps = SweepRepository(session, caller.project_id)
+    found = sweeps.cell_of(experiment_id)
     if section is None or found is None:
         return document
     sweep, cell = found
@@ -33,9 +32,10 @@ def with_costs_of_now(
         position=cell.position,
         values=cell.values,
         facts=sweep.facts,
+        tries=len(sweeps.tries(sweep.id)),
     )
     now = sweep_section(place, costs_of(session, caller, sweep), when="by now").model_dump()
-    more = [name for name in _FIGURES if _is_more(now[name], than=section[name])]
+    more = larger_sums(now, section)
     changed = {
         **section,
         **{name: now[name] for name in more},
@@ -43,8 +43,3 @@ def with_costs_of_now(
         "reasons": {**section["reasons"], **{name: now["reasons"][name] for name in more}},
     }
     return {**document, "sweep": changed}
-
-
-def _is_more(now: float | None, *, than: float | None) -> bool:
-    """Whether a cost is larger; one that nothing bounds is larger than any."""
-    return than is not None and (now is None or now > than)

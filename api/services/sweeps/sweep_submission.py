@@ -244,9 +244,10 @@ def retry_sweep(
     with resources.database.write() as session:
         if idempotency is not None and not idempotency.claim(session, caller, sweep.id):
             return SubmittedSweep(sweep)
+        sweeps, messages = SweepRepository(session, caller.project_id), []
+        sweeps.hold(sweep.id)
         # Once more: a report may have been signed while the cells were planned.
         _refuse_after_a_pass(session, caller, sweep)
-        sweeps, messages = SweepRepository(session, caller.project_id), []
         left = sweeps.leave(sweep.id, [cell.experiment.id for cell in again])
         if not left:
             raise ProblemError(

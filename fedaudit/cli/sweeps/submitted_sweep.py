@@ -6,7 +6,13 @@ from fedaudit.cli.display.output import say, write_json, write_line
 from fedaudit.cli.failures import ExitCode, usage_error
 from fedaudit.cli.remote import checked_key, connected
 from fedaudit.cli.specs import read_value
-from fedaudit.cli.sweeps.sweep_display import show_costs, show_sweep, show_table, statuses_words
+from fedaudit.cli.sweeps.sweep_display import (
+    show_costs,
+    show_planned_cells,
+    show_sweep,
+    show_table,
+    statuses_words,
+)
 from fedaudit.cli.sweeps.watched_sweep import followed
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registered.inheritance import waits_for_registration
@@ -41,9 +47,7 @@ def dry_run_command(source: str, *, as_json: bool) -> ExitCode:
         write_json({**found, "values": cells})
     else:
         write_line(f"{found['cells']} cells")
-        for number, values in enumerate(cells, start=1):
-            said = ", ".join(f"{path} {value}" for path, value in values.items())
-            write_line(f"  {number}  {said or 'the base as it is'}")
+        show_planned_cells(cells)
         if found["costs"] is not None:
             show_costs(found["costs"], found["facts"])
         _show_warnings(found["warnings"])

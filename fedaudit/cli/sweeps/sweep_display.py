@@ -1,22 +1,20 @@
 """A sweep for people: a line, its cells, its table, and what it costs together."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from typing import Any, cast
 
-from rich.box import HORIZONTALS
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from fedaudit.cli.display.output import print_records, standard_output, write_line
+from fedaudit.cli.display.fitted_columns import Column, print_columns
+from fedaudit.cli.display.output import standard_output, write_line
 from fedaudit.sweeps import sweep_costs, sweep_facts, sweep_table
 from fedaudit.sweeps.cost_lines import cost_cautions, cost_lines
 from fedaudit.sweeps.leading_figures import leading_figures, measured_figures
 from fedaudit.sweeps.table_lines import figure_words
+from fedaudit.sweeps.varied_fields import short_names, value_words, varied_fields
 from fedaudit_client.sweep_types import ListedSweep, Sweep, SweepCosts, SweepFacts, SweepTable
-
-_CELLS = ("cell", "experiment", "status", "rounds", "gates")
 
 
 def show_sweep(sweep: ListedSweep) -> None:
@@ -31,31 +29,39 @@ def statuses_words(sweep: ListedSweep) -> str:
 
 
 def show_cells(sweep: Sweep) -> None:
-    """Every cell with its experiment, on a line."""
-    table = _table([*_CELLS, *_paths(sweep["cells"])])
-    for cell in sweep["cells"]:
-        progress, reason = cell["progress"], cell["status_reason"]
-        values = [_value(cell["values"], path) for path in _paths(sweep["cells"])]
-        table.add_row(
-            str(cell["position"] + 1),
-            cell["experiment_id"],
-            cell["status"] + (f": {reason}" if reason else ""),
-            f"{progress['round']} of {progress['rounds']}",
-            (cell["gate_outcome"] or "").replace("_", " "),
-            *map(escape, values),
-        )
-    print_records(table)
+    """Every cell with its values and its experiment."""
+    cells = sweep["cells"]
+    told = [
+        Column("experiment", [cell["experiment_id"] for cell in cells]),
+        Column("status", [_status(cell["status"], cell["status_reason"]) for cell in cells]),
+        Column(
+            "rounds",
+            [f"{cell['progress']['round']} of {cell['progress']['rounds']}" for cell in cells],
+        ),
+    ]
+    if any(cell["gate_outcome"] for cell in cells):
+        outcomes = [(cell["gate_outcome"] or "").replace("_", "\n") for cell in cells]
+        told.append(Column("gates", outcomes))
+    numbers = Column("cell", [str(cell["position"] + 1) for cell in cells])
+    print_columns(numbers, _values([cell["values"] for cell in cells]), told)
+
+
+def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
+    """The values of each cell of a sweep that is not submitted."""
+    numbers = Column("cell", [str(number) for number in range(1, len(cells) + 1)])
+    print_columns(numbers, _values(cells) or [Column("values", ["the base as it is"] * len(cells))])
 
 
 def show_costs(costs: SweepCosts, facts: SweepFacts) -> None:
     """What all cells cost together, and what that is worth."""
-    console = standard_output()
-    console.print("\n[bold]What the sweep costs together[/bold]")
-    for line in cost_lines(cast("sweep_costs.SweepCosts", costs)):
-        told = f"at most {line.value}, {line.remark}" if line.value else f"none: {line.remark}"
-        console.print(escape(f"  {line.name}: {told}"))
+    standard_output().print("\n[bold]What the sweep costs together[/bold]")
+    lines = cost_lines(cast("sweep_costs.SweepCosts", costs))
+    # What nothing bounds mostly has one reason, whatever it is counted as.
+    for (value, remark), same in groupby(lines, key=lambda line: (line.value, line.remark)):
+        names = ", ".join(line.name for line in same)
+        _item(f"{names}: at most {value}, {remark}" if value else f"{names}: none: {remark}")
     for caution in cost_cautions(cast("sweep_facts.SweepFacts", facts)):
-        console.print(f"  [bold]Mind.[/bold] {escape(caution)}")
+        _mind(caution)
 
 
 def show_table(table: SweepTable, *, everything: bool = False) -> None:
@@ -63,52 +69,40 @@ def show_table(table: SweepTable, *, everything: bool = False) -> None:
     found = cast("sweep_table.SweepTable", table)
     measured = measured_figures(found)
     shown = measured if everything else leading_figures(found, measured)
-    console = standard_output()
-    for names in _parts(found, shown, console):
-        print_records(_rows(found, names))
-    if any(row["figures"][name]["best"] for row in found["rows"] for name in shown):
-        console.print("* the best beyond the intervals of all other rows, which count seeds alone")
+    rows = found["rows"]
+    seeds = Column("seeds", [_seeds(row) for row in rows])
+    figures = [Column(name, [_figure(row, name) for row in rows]) for name in shown]
+    if any(row["front"] for row in rows):
+        figures.insert(0, Column("front", ["yes" if row["front"] else "" for row in rows]))
+    numbers = Column("row", [str(number) for number in range(1, len(rows) + 1)])
+    values = _values([row["values"] for row in rows], taken=found["figures"])
+    print_columns(numbers, [*values, seeds], figures)
+    if any(row["figures"][name]["best"] for row in rows for name in shown):
+        _item("*: the best beyond the intervals of all other rows, which count seeds alone")
     if found["front_figures"]:
-        figures = escape(", ".join(found["front_figures"]))
-        console.print(f"front: no other row is better in all of {figures}")
+        _item(f"front: no other row is better in all of {', '.join(found['front_figures'])}")
     for note in found["notes"]:
-        console.print(f"[bold]Mind.[/bold] {escape(note)}")
+        _mind(note)
     if left_out := len(measured) - len(shown):
-        console.print(f"{left_out} more figures: fedaudit sweeps table ID --all")
+        _item(f"{left_out} more figures: fedaudit sweeps table ID --all")
 
 
-def _parts(
-    found: sweep_table.SweepTable, names: Sequence[str], console: Console
-) -> Iterator[list[str]]:
-    """The figures of each table: as many as fit beside the values; all where not even one does."""
-    rest = list(names)
-    while rest:
-        fits = 0
-        while fits < len(rest) and _is_within(_rows(found, rest[: fits + 1]), console):
-            fits += 1
-        taken = fits or len(rest)
-        yield rest[:taken]
-        rest = rest[taken:]
-    if not names:
-        yield []
+def _values(rows: Sequence[Mapping[str, Any]], *, taken: Collection[str] = ()) -> list[Column]:
+    fields = varied_fields(rows)
+    names = short_names(list(fields), taken=taken)
+    return [
+        Column(name, [escape(value_words(value)) for value in values])
+        for name, values in zip(names, fields.values(), strict=True)
+    ]
 
 
-def _is_within(table: Table, console: Console) -> bool:
-    wide = console.options.update(width=1000)
-    return console.measure(table, options=wide).maximum <= console.width
+def _status(status: str, reason: str | None) -> str:
+    return f"{status}:\n{reason}" if reason else status
 
 
-def _rows(found: sweep_table.SweepTable, names: Sequence[str]) -> Table:
-    paths = _paths(found["rows"])
-    table = _table([*paths, "seeds", *names, "front"])
-    for row in found["rows"]:
-        seeds = f"{row['succeeded']} of {row['seeds']}"
-        if row["degenerate"]:
-            seeds += f"\n{row['degenerate']} degenerate"
-        values = [escape(_value(row["values"], path)) for path in paths]
-        figures = [_figure(row, name) for name in names]
-        table.add_row(*values, seeds, *figures, "yes" if row["front"] else "")
-    return table
+def _seeds(row: sweep_table.SweepRow) -> str:
+    told = f"{row['succeeded']} of {row['seeds']}"
+    return f"{told}\n{row['degenerate']} degenerate" if row["degenerate"] else told
 
 
 def _figure(row: sweep_table.SweepRow, name: str) -> str:
@@ -116,18 +110,13 @@ def _figure(row: sweep_table.SweepRow, name: str) -> str:
     return f"[bold]{words} *[/bold]" if row["figures"][name]["best"] else words
 
 
-def _table(heads: Sequence[str]) -> Table:
-    table = Table(box=HORIZONTALS, padding=(0, 1, 0, 0), pad_edge=False)
-    for head in heads:
-        # A field of a spec or a figure of an attribute may break where its name has a joint.
-        table.add_column(escape(head.replace(".", ".\n").replace("[", "\n[")))
-    return table
+def _mind(caution: str) -> None:
+    _item(f"Mind: {caution}")
 
 
-def _paths(rows: Sequence[Any]) -> list[str]:
-    return list(dict.fromkeys(path for row in rows for path in row["values"]))
-
-
-def _value(values: Mapping[str, Any], path: str) -> str:
-    value = values.get(path)
-    return value if isinstance(value, str) else json.dumps(value)
+def _item(text: str) -> None:
+    """A sentence, its further lines set in; whole in a file or pipe."""
+    console = standard_output()
+    width = 10_000 if console.soft_wrap else console.width
+    lines = textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ")
+    console.print("\n".join(lines), markup=False)

@@ -18,6 +18,7 @@ COUNTED = frozenset(_COUNTS)
 """Plain counts, valid under every mechanism; every other privacy figure rests on the guarantee."""
 UTILITY = (
     "validation_loss",
+    "selection_loss",
     "accuracy",
     "baseline_accuracy",
     "baseline_loss",
@@ -25,6 +26,7 @@ UTILITY = (
     "loss_under_baseline",
     "prediction_share",
     "rounds",
+    "collapsed_rounds",
 )
 FAIRNESS = FAIRNESS_FIGURES
 FIGURES = (*PRIVACY, *UTILITY, *FAIRNESS)

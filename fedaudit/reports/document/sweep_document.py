@@ -1,9 +1,10 @@
 """What a report says of the other runs beside its own: the cells of its sweep, and other seeds."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from fedaudit.reports.document.part import WHERE_GIVEN
 from fedaudit.reports.document.part import Part as _Part
 
 
@@ -27,6 +28,9 @@ class SweepSection(_Part):
     name: str
     cells: int
     position: int
+    tries: Annotated[int | None, WHERE_GIVEN] = None
+    """Runs of all cells by then: one that was tried again counts as often as it was tried. Absent
+    from earlier reports."""
     values: dict[str, Any]
     """By field, what distinguishes this cell."""
     sweep_epsilon_max: float | None

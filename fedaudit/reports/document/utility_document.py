@@ -21,6 +21,9 @@ class MethodSection(_Part):
     """What models of their own held-out clients made, in words; None where they made none."""
     sent: str | None
     """What left a client that trained, in words; None where nothing did."""
+    of_common_model: Annotated[bool | None, WHERE_GIVEN] = None
+    """Whether the figures are of the common model, which may leave; absent where training makes
+    none, and from earlier reports."""
 
 
 class Utility(_Part):
@@ -67,5 +70,8 @@ class Utility(_Part):
     """Whether the best hypotheses have a smaller selection loss than those."""
     rounds: int
     best_round: int
+    collapsed_rounds: int | None = None
+    """Rounds whose uploads all fell into one of several clusters, so that one hypothesis alone was
+    trained. None where there is one hypothesis, and in earlier reports."""
     stopped_by: StoppedBy
     reasons: dict[str, str]

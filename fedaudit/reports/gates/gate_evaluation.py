@@ -18,6 +18,7 @@ from fedaudit.reports.gates.gate_evidence import (
     delta_doubt,
     doubt,
     model_doubt,
+    personal_doubt,
     sweep_doubt,
 )
 from fedaudit.reports.gates.noised_gates import noise_doubt, sections_of
@@ -109,6 +110,7 @@ def _judge(
         or delta_doubt(gate, report)
         or noise_doubt(gate, report, meets=_is_met)
         or model_doubt(gate, report)
+        or personal_doubt(gate, report)
     )
     if why_not is not None:
         return INSUFFICIENT, why_not
@@ -124,10 +126,8 @@ def _judge(
 
 def _whose_models(gate: Gate, report: Mapping[str, Any]) -> str:
     """That a figure is of models that do not leave; empty where it is of the one that may."""
-    figure, method = gate.plain_figure, report["utility"].get("method")
-    if method is None or method["personalised"] is None:
-        return ""
-    if figure is not None and figure.section != "utility":
+    method = report["utility"].get("method")
+    if method is None or method["personalised"] is None or not gate.measures_predictions:
         return ""
     return (
         f", of models that held-out clients made of their own rows ({method['kind']}) and not of "

@@ -142,6 +142,24 @@ def model_doubt(gate: Gate, report: Mapping[str, Any]) -> str | None:
     return None if why is None else f"{why}; train a model that is better, or set allow_degenerate"
 
 
+def personal_doubt(gate: Gate, report: Mapping[str, Any]) -> str | None:
+    """Why a figure of what models predict is no evidence, because it is of models that stay with
+    clients while a common one may leave that nobody measured; None where it is evidence.
+
+    Otherwise steps that clients take on their own rows would hide what the common model does.
+    """
+    method = report["utility"].get("method")
+    if gate.allow_personal_models or not gate.measures_predictions or method is None:
+        return None
+    if method["personalised"] is None or method["sent"] is None:
+        return None
+    return (
+        f"by the method {method['kind']} it is of models that held-out clients made of their own "
+        "rows, and the common model, which may leave, was not measured; run the same spec without "
+        "training.method, or set allow_personal_models where nobody uses the common one"
+    )
+
+
 def as_judged_then(gate: Gate, report: Mapping[str, Any]) -> Gate:
     """The gate as it was decided when the report was made, by what reports of its version record.
 
@@ -153,6 +171,8 @@ def as_judged_then(gate: Gate, report: Mapping[str, Any]) -> Gate:
         allowed |= {"allow_simulation": True, "allow_conditional": True}
     if not is_compared(report):
         allowed["allow_degenerate"] = True
+    if "of_common_model" not in (report["utility"].get("method") or {}):
+        allowed["allow_personal_models"] = True
     return gate.model_copy(update=allowed)
 
 

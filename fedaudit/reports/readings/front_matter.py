@@ -6,7 +6,8 @@ needs a public data set as well. Our own statements are below `fedaudit`.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fedaudit.reports.document.guarantee_facts import condition_of, guarantee_words, is_in_force
+from fedaudit.reports.document.checks import value_at
+from fedaudit.reports.document.guarantee_facts import guarantee_words
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.document_fields import Document, number_at, part_at, text_at
 
@@ -41,17 +42,14 @@ def _keys(document: Document) -> dict[str, Value]:
 
 
 def _earned(document: Document) -> list[str]:
-    """People search for this word, so it stands for a proven epsilon of secret noise alone."""
-    try:
-        proven = (
-            facts.kind(document) == "formal"
-            and facts.epsilon_max(document) is not None
-            and is_in_force(document)
-            and condition_of(document, "epsilon_max") is None
-        )
-    except (KeyError, TypeError, AttributeError):
-        # A document that does not have a report's form proves nothing.
-        return []
+    """People search for this word, so it stands for a proven epsilon of secret noise alone. A
+    document that does not have a report's form proves nothing."""
+    proven = (
+        facts.kind(document) == "formal"
+        and facts.epsilon_max(document) is not None
+        and text_at(document, "spec", "privacy", "noise") == "release"
+        and value_at(document, "guarantee", "conditions", "epsilon_max") is None
+    )
     return ["differential-privacy"] if proven else []
 
 

@@ -37,22 +37,30 @@ def method_section(spec: ExperimentSpec) -> MethodSection | None:
             several = "the hypothesis that fits these rows best"
             start = "the common model" if spec.training.hypotheses == 1 else several
             personalised = _TUNED.format(steps=method.steps, start=start)
-            return MethodSection(kind=method.kind, personalised=personalised, sent=_AS_WITHOUT)
+            return _tuned(method, personalised)
         case Ditto():
             near = f"the common model, pulled back to it by lambda = {method.proximal:g}"
             personalised = _TUNED.format(steps=method.steps, start=near)
-            return MethodSection(kind=method.kind, personalised=personalised, sent=_AS_WITHOUT)
+            return _tuned(method, personalised)
         case QFfl():
             sent = (
                 f"updates weighted by the loss to the power of {method.q:g}, and a number made of "
                 "both"
             )
-            return MethodSection(kind=method.kind, personalised=None, sent=sent)
+            return MethodSection(
+                kind=method.kind, personalised=None, sent=sent, of_common_model=True
+            )
         case LocalOnly():
             personalised = _TUNED.format(steps=method.steps, start="the start")
             return MethodSection(kind=method.kind, personalised=personalised, sent=None)
         case _:
             assert_never(method)
+
+
+def _tuned(method: FineTuning | Ditto, personalised: str) -> MethodSection:
+    return MethodSection(
+        kind=method.kind, personalised=personalised, sent=_AS_WITHOUT, of_common_model=False
+    )
 
 
 def method_limits(spec: ExperimentSpec) -> list[str]:

@@ -53,6 +53,7 @@ _NOT_LEARNT = (
     "no round was better than the start, so the best of them was picked by chance on the rows that "
     "it is scored on"
 )
+_ONE_HYPOTHESIS = "one hypothesis is trained in every round"
 _STILL = 1e-12
 """Of the loss at the start: a difference so small is rounding."""
 
@@ -77,7 +78,11 @@ def utility_section(material: ScoredMaterial) -> Utility:
         reasons["degenerate"] = judged.reason
     if improved is None:
         reasons["improved"] = found["reasons"].get("start_loss", _NOT_FINITE)
-    result = material.result
+    result, collapsed = material.result, None
+    if material.spec.training.hypotheses > 1:
+        collapsed = result.collapsed_rounds
+    else:
+        reasons["collapsed_rounds"] = _ONE_HYPOTHESIS
     return Utility(
         method=method_section(material.spec),
         **{**found, "reasons": reasons},
@@ -85,6 +90,7 @@ def utility_section(material: ScoredMaterial) -> Utility:
         improved=improved,
         rounds=result.rounds,
         best_round=result.best_round,
+        collapsed_rounds=collapsed,
         stopped_by=result.stopped_by,
     )
 

@@ -60,7 +60,13 @@ def _of_sweep(report: Mapping[str, Any]) -> list[str]:
         return [f"{which}, and what all of them cost together is not bounded by a figure."]
     if repeated:
         return [f"{which}: what it reveals costs that of all together, {figure}."]
-    return [f"{which}: if it was chosen among them, the cost is that of all together, {figure}."]
+    chosen = f"{which}: if it was chosen among them, the cost is that of all together, {figure}"
+    if (tries := sweep.get("tries")) is None:
+        return [f"{chosen}."]
+    return [
+        f"{chosen}. That is of the {tries} runs that the sweep had when this report was signed; "
+        "further ones add to it, and the sweep itself has the figure of today."
+    ]
 
 
 def sends_nothing(report: Mapping[str, Any]) -> bool:

@@ -131,12 +131,16 @@ def _judged_by_guarantee(report: Mapping[str, Any]) -> bool:
     return any(one["outcome"] == "pass" and one["figure"] in resting for one in report["gates"])
 
 
+_EXCEPTIONS = (
+    *("allow_heuristic", "allow_conditional", "allow_degenerate"),
+    "allow_personal_models",
+)
+
+
 def _allowed(report: Mapping[str, Any]) -> str:
     """What the gates accept that others would not."""
     flags = [
-        name
-        for name in ("allow_heuristic", "allow_conditional", "allow_degenerate")
-        if any(gate.get(name) for gate in report["spec"]["gates"])
+        name for name in _EXCEPTIONS if any(gate.get(name) for gate in report["spec"]["gates"])
     ]
     return f" Gates of the spec say {', '.join(flags)}." if flags else ""
 

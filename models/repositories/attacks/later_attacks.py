@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Select, func, select, update
 
 from models.clock import utc_now
 from models.identifiers import new_id
@@ -15,6 +15,13 @@ from models.tables.experiments import Experiment
 from models.values import FoundLater, LaterAttacksStatus
 
 OPEN: tuple[LaterAttacksStatus, ...] = ("queued", "running", "cancelling")
+
+
+def attacked_experiments() -> Select[tuple[str]]:
+    """The ids of experiments with attacks that have not ended, for the condition of a query: what
+    these were trained with is needed again."""
+    columns = table_of(LaterAttacks).c
+    return select(columns.experiment_id).where(columns.status.in_(OPEN))
 
 
 class LaterAttacksRepository(ScopedRepository):

@@ -178,21 +178,19 @@ class ErasureRepository(ScopedRepository):
         also such as start from its models."""
         columns = table_of(Experiment).c
         started = columns.spec["model"]["start"]["artifact"].as_string()
-        runs = select(columns.id).where(
-            columns.project_id == self.project_id,
-            columns.status.not_in(_ENDED),
-            or_(
-                columns.federation_id == federation.id,
-                started.in_(leaving.artifacts) if leaving.artifacts else columns.id.is_(None),
-            ),
+        needing_it = or_(
+            columns.federation_id == federation.id,
+            started.in_(leaving.artifacts) if leaving.artifacts else columns.id.is_(None),
         )
+        mine = columns.project_id == self.project_id
+        runs = select(columns.id).where(mine, columns.status.not_in(_ENDED), needing_it)
         attacks = (
             select(LaterAttacks.id)
             .join(Experiment, Experiment.id == LaterAttacks.experiment_id)
             .where(
                 LaterAttacks.project_id == self.project_id,
                 LaterAttacks.status.in_(OPEN_ATTACKS),
-                columns.federation_id == federation.id,
+                needing_it,
             )
         )
         audits = select(PredictionAudit.id).where(

@@ -136,14 +136,17 @@ class SweepRepository(ScopedRepository):
             self.session.scalars(select(ReportSummary.experiment_id).where(*mine, told.is_(True)))
         )
 
+    def hold(self, sweep_id: str) -> None:
+        """Until the transaction ends no cell of it is tried again, nor does one get its report."""
+        # The sweep rather than its cells: two would lock these in any order.
+        mine = self._select(Sweep).where(Sweep.id == sweep_id)
+        self._one(mine.with_for_update(key_share=True))
+
     def leave(self, sweep_id: str, experiment_ids: Sequence[str]) -> set[str]:
         """The cells of these experiments are about to be tried again; those that still can be.
 
-        Who asks for the same at once waits here, and then finds none of them.
+        Under `hold`: who asks for the same at once then finds none of them.
         """
-        # Of the sweep rather than of its cells: two would lock these in any order.
-        mine = self._select(Sweep).where(Sweep.id == sweep_id)
-        self._one(mine.with_for_update(key_share=True))
         left = self.session.scalars(
             update(SweepCell)
             .where(

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, and_, delete, exists, select, update
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.person import Actor
+from models.repositories.attacks.later_attacks import attacked_experiments
 from models.repositories.base import ScopedRepository, table_of
 from models.tables.experiments import Experiment
 from models.tables.uploads.artifacts import Artifact
@@ -102,12 +103,14 @@ class ArtifactRepository(ScopedRepository):
 
 def is_unneeded(kept_days: int) -> ColumnElement[bool]:
     """The condition that a file was brought so long ago, and no experiment starts from it that has
-    not ended, or that ended since."""
+    not ended, that ended since, or that is being attacked."""
     columns, runs = table_of(Artifact).c, table_of(Experiment).c
     before = seconds_from_now(-_DAY_SECONDS * kept_days)
     needed = exists().where(
         runs.project_id == columns.project_id,
         runs.spec["model"]["start"]["artifact"].as_string() == columns.sha256,
-        runs.status.not_in(_ENDED) | (runs.finished_at >= before),
+        runs.status.not_in(_ENDED)
+        | (runs.finished_at >= before)
+        | runs.id.in_(attacked_experiments()),
     )
     return and_(columns.created_at < before, ~needed)

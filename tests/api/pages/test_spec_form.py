@@ -205,6 +205,7 @@ def test_gates_of_empty_rows_are_left_out_and_faults_find_the_row() -> None:
         "allow_conditional": False,
         "allow_simulation": False,
         "allow_degenerate": False,
+        "allow_personal_models": False,
     }
     assert set(faults(**rows)) == {"/gates/3/value"}
 

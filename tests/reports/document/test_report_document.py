@@ -97,6 +97,18 @@ def test_the_figures_are_those_of_the_material(material):
     assert report["fairness"][0]["groups"][0]["selection_rate"] == selected
 
 
+def test_rounds_that_trained_one_of_several_hypotheses_are_counted(material):
+    found = material()
+    utility = assemble(found)["utility"]
+    assert (utility["collapsed_rounds"], "collapsed_rounds" in utility["reasons"]) == (5, False)
+    alone = found.spec.model_copy(
+        update={"training": found.spec.training.model_copy(update={"hypotheses": 1})}
+    )
+    utility = assemble(replace(found, spec=alone))["utility"]
+    assert utility["collapsed_rounds"] is None
+    assert "one hypothesis" in utility["reasons"]["collapsed_rounds"]
+
+
 def test_counts_of_groups_are_not_in_the_public_report(material):
     text = json.dumps(assemble(material()))
     assert "true_positives" not in text

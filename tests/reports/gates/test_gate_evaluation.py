@@ -7,6 +7,7 @@ import pytest
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.report_figures import COUNTED
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
+from fedaudit.reports.gates.gate_evidence import as_judged_then
 from fedaudit.spec.gate_figures import PLAIN_FIGURES, AttackFigure, GateFigure, PlainFigure
 from fedaudit.spec.gates import Gate
 
@@ -24,6 +25,7 @@ FIXED = {
 SECRET = {"privacy": {"mechanism": "laplace-l2", "noise_multiplier": 5, "noise": "release"}}
 NONE = {"privacy": {"mechanism": "none"}, "gates": []}
 
+SIMULATED = {"allow_degenerate": True, "allow_simulation": True}
 SWEEP = {
     "sweep_epsilon_max": None,
     "sweep_log_ratio_max": 1.0,
@@ -168,17 +170,40 @@ def test_an_epsilon_whose_delta_gives_somebody_away_is_no_evidence(material, fig
     assert outcome(report, figure=figure, allow_conditional=True, allow_heuristic=True) == expected
 
 
-def test_a_gate_says_that_it_looked_at_models_which_do_not_leave(material):
+JUDGED = ("validation_loss", "prediction_share", "demographic_parity_difference", "log_ratio_max")
+
+
+def judged(report, **allowed):
+    gates = [Gate(figure=name, op="le", value=1e9, **SIMULATED, **allowed) for name in JUDGED]
+    return evaluate(gates, report)
+
+
+def test_no_gate_passes_on_models_that_stay_while_another_leaves(material):
+    """A few steps at each client would make any common model look accurate and fair."""
     report = assemble(material(FIXED))
-    gates = [
-        Gate(figure=name, op="le", value=1e9, allow_degenerate=True, allow_simulation=True)
-        for name in ("validation_loss", "demographic_parity_difference", "log_ratio_max")
-    ]
-    told = "of models that held-out clients made of their own rows (fine-tuning)"
-    assert not any(told in found["reason"] for found in evaluate(gates, report))
-    report["utility"]["method"] = {"kind": "fine-tuning", "personalised": "x", "sent": "updates"}
-    said = [told in found["reason"] for found in evaluate(gates, report)]
-    assert said == [True, True, False]
+    assert [found["outcome"] for found in judged(report)] == ["pass"] * 4
+    report["utility"]["method"] = {"kind": "ditto", "personalised": "x", "sent": "updates"}
+    found = judged(report)
+    assert [one["outcome"] for one in found] == ["insufficient_evidence"] * 3 + ["pass"]
+    assert "the common model, which may leave, was not measured" in found[0]["reason"]
+    # Who uses no common model says so, and is told of whom the figures are.
+    found = judged(report, allow_personal_models=True)
+    assert [one["outcome"] for one in found] == ["pass"] * 4
+    told = "of models that held-out clients made of their own rows (ditto)"
+    assert [told in one["reason"] for one in found] == [True, True, True, False]
+    # There is no other model where every client trains for itself.
+    report["utility"]["method"] = {"kind": "local-only", "personalised": "x", "sent": None}
+    assert [one["outcome"] for one in judged(report)] == ["pass"] * 4
+
+
+def test_a_report_of_before_is_verified_by_the_rule_of_its_time(material):
+    report = assemble(material(FIXED))
+    method = {"kind": "fine-tuning", "personalised": "x", "sent": "updates"}
+    gate = Gate(figure="accuracy", op="ge", value=0.5)
+    report["utility"]["method"] = method
+    assert as_judged_then(gate, report).allow_personal_models
+    report["utility"]["method"] = {**method, "of_common_model": False}
+    assert not as_judged_then(gate, report).allow_personal_models
 
 
 def test_a_report_of_before_the_figure_lacks_it(material):

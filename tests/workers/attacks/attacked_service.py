@@ -1,15 +1,27 @@
 """What tests do with a service that attacks: a worker's attempt, and what it left."""
 
+import json
 import re
 from typing import Any
 
 from infrastructure.queue import Queue
-from models.repositories import EventRepository, LaterAttacksRepository, UnitRepository
+from models.repositories import (
+    EventRepository,
+    FederationRepository,
+    LaterAttacksRepository,
+    UnitRepository,
+)
 from tests.api.service import Api, spec
 from tests.attacks.doubles import ATTACK
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
+_TABLE = {"source": "table", "client_key": "who", "target": "y"}
+TABLE_FAIRNESS = {
+    "sensitive": ["sex"],
+    "favourable": {"op": "ge", "value": 4},
+    "minimum_group_size": 2,
+}
 ATTACKED = spec(attacks=[ATTACK], training={"rounds": 3})
 
 
@@ -75,6 +87,27 @@ def events_of(api: Api, experiment_id: str) -> list[str]:
     with api.database.read() as session:
         events = EventRepository(session).after(experiment_id)
     return [one.type for one in events if one.type.startswith(("attack", "alarm"))]
+
+
+def upload(api: Api, *, slope: int) -> dict[str, Any]:
+    """A table of twelve clients, registered and profiled: as a spec names it."""
+    lines = [f"k{row % 12},{'FM'[row // 12 % 2]},{row % 7},{slope * row % 5}" for row in range(240)]
+    described = {"name": "clinics", "federation": _TABLE, "fairness": TABLE_FAIRNESS}
+    answer = api.post(
+        "/v1/federations",
+        files=[
+            ("registration", (None, json.dumps(described), "application/json")),
+            ("file", ("clinics.csv", "\n".join(["who,sex,x,y", *lines, ""]), "text/csv")),
+        ],
+    )
+    assert answer.status_code in (200, 202), answer.text
+    id_ = answer.json()["id"]
+    with api.database.read() as session:
+        found = FederationRepository(session, api.project_id).get(id_)
+    assert found is not None
+    assert found.unit_id is not None
+    run_unit(_context(api), found.unit_id)
+    return {**_TABLE, "id": id_, "validation_fraction": 0.25}
 
 
 def _context(api: Api) -> WorkerContext:

@@ -1,0 +1,135 @@
+"""What a run was trained with stays while an attack on it waits; one request is stored once."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import api.services.attacks.later_attacks as asking
+from tests.api.service import Api, running_api, settings_for, spec
+from tests.attacks.doubles import Looks
+from tests.workers.attacks.attacked_service import (
+    TABLE_FAIRNESS,
+    ask,
+    later_of,
+    upload,
+    work,
+    work_later,
+)
+
+ATTACK = {"kind": "membership"}
+CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0, "delta": 1e-5}
+
+
+@pytest.fixture
+def api(database_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
+    """A service of its own; the test runs once on each kind of database."""
+    settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
+    with running_api(settings) as found:
+        yield found
+
+
+def trained(api: Api, federation: dict[str, Any], **changes: Any) -> str:
+    """The id of a run on a table that has succeeded."""
+    asked = spec(training={"rounds": 2, "hypotheses": 1}, gates=[], **changes)
+    asked |= {"federation": federation, "fairness": TABLE_FAIRNESS}
+    id_ = str(api.submit(asked)["id"])
+    work(api, id_)
+    assert api.stored(id_).status == "succeeded", api.stored(id_).status_detail
+    return id_
+
+
+def erase(api: Api, federation: dict[str, Any]) -> Any:
+    return api.post(f"/v1/federations/{federation['id']}/erasure", json={})
+
+
+def test_data_under_an_attack_are_neither_erased_nor_deleted(
+    api: Api, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    federation = upload(api, slope=1)
+    id_ = trained(api, federation)
+    asked = ask(api, id_, ATTACK).json()["id"]
+    refused = erase(api, federation)
+    assert (refused.status_code, refused.json()["needed_by"]) == (409, [asked])
+    deleted = api.request("DELETE", f"/v1/federations/{federation['id']}")
+    assert deleted.status_code == 409
+    assert "attacks on them" in deleted.json()["detail"]
+    assert work_later(api, asked)["status"] == "succeeded"
+    # Between the moment in which a request has seen the data and that in which it is stored.
+    load = asking._cell
+
+    def erased_since(*arguments: Any) -> Any:
+        cell = load(*arguments)
+        assert erase(api, federation).status_code == 202
+        return cell
+
+    monkeypatch.setattr(asking, "_cell", erased_since)
+    refused = ask(api, id_, ATTACK)
+    assert (refused.status_code, "cannot be used" in refused.json()["detail"]) == (409, True)
+    monkeypatch.undo()
+    assert ask(api, id_, ATTACK).status_code == 409
+    assert len(api.get(f"/v1/experiments/{id_}/attacks/later").json()["items"]) == 1
+
+
+def test_parameters_from_other_data_stay_under_an_attack_that_starts_from_them(
+    api: Api, looks: Looks
+) -> None:
+    federation = upload(api, slope=1)
+    model = trained(api, federation, privacy={**CENTRAL, "noise": "release"})
+    content = api.get(f"/v1/experiments/{model}/model").content
+    headers = {"Content-Type": "application/octet-stream"}
+    artifact = api.post("/v1/artifacts", content=content, headers=headers).json()["id"]
+    started = trained(api, upload(api, slope=2), model={"start": {"artifact": artifact}})
+    asked = ask(api, started, ATTACK).json()["id"]
+    assert erase(api, federation).json()["needed_by"] == [asked]
+    path = f"/v1/experiments/{started}/attacks/later/{asked}"
+    assert api.post(f"{path}/cancel").json()["status"] == "cancelled"
+    assert erase(api, federation).status_code == 202
+    refused = ask(api, started, ATTACK)
+    assert (refused.status_code, refused.json()["reason"]) == (410, "erased")
+
+
+def test_an_artifact_that_somebody_deletes_ends_the_attack_with_its_reason(
+    api: Api, looks: Looks
+) -> None:
+    model = trained(api, upload(api, slope=1), privacy={**CENTRAL, "noise": "release"})
+    content = api.get(f"/v1/experiments/{model}/model").content
+    headers = {"Content-Type": "application/octet-stream"}
+    artifact = api.post("/v1/artifacts", content=content, headers=headers).json()["id"]
+    started = trained(api, upload(api, slope=2), model={"start": {"artifact": artifact}})
+    asked = ask(api, started, ATTACK).json()["id"]
+    assert api.request("DELETE", f"/v1/artifacts/{artifact}").status_code == 204
+    found = work_later(api, asked)
+    assert (found["status"], found["status_reason"]) == ("failed", "invalid-data")
+    assert looks.looked == []
+
+
+def test_two_equal_requests_at_once_are_one(
+    database_url: str, tmp_path: Path, signing_key_file: Path, looks: Looks
+) -> None:
+    settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
+    with running_api(settings) as one, running_api(settings) as other:
+        id_ = trained(one, upload(one, slope=1))
+
+        def both(**options: Any) -> list[Any]:
+            together = threading.Barrier(2)
+
+            def send(api: Api) -> Any:
+                together.wait()
+                return ask(api, id_, ATTACK, **options)
+
+            with ThreadPoolExecutor(2) as pool:
+                return list(pool.map(send, (one, other)))
+
+        key = {"headers": {"Idempotency-Key": "once"}, "key": one.key}
+        first, second = both(**key)
+        assert (first.status_code, second.status_code) == (202, 202), (first.text, second.text)
+        assert first.json()["id"] == second.json()["id"]
+        assert later_of(one, id_, first.json()["id"])["number"] == 1
+        assert work_later(one, first.json()["id"])["status"] == "succeeded"
+        without_key = both()
+        assert sorted(answer.status_code for answer in without_key) == [202, 409]
+        assert len(one.get(f"/v1/experiments/{id_}/attacks/later").json()["items"]) == 2
