@@ -107,8 +107,8 @@ def ours(
     return take
 
 
-def by_vmap(task: Task) -> Steps:
-    """Ten silos with the general form, one silo at a time."""
+def by_autograd(task: Task) -> Steps:
+    """Ten silos with the general form, one record after the other."""
     general = AnyNetworkClippedGradients(RecordLoss(task.shape, task.loss), n=task.shape.n)
     return ours(task, share=_SHARE, noise=1.0, silos=_SILOS, gradients=general)
 
@@ -188,7 +188,7 @@ def contenders(task: Task) -> dict[str, Steps]:
         "ours, Poisson": ours(task, share=_SHARE, noise=1.0),
         "Opacus, Poisson": theirs(task, poisson=True, noise=1.0),
         "ours, ten silos, Poisson": ours(task, share=_SHARE, noise=1.0, silos=_SILOS),
-        "vmap, ten silos, Poisson": by_vmap(task),
+        "autograd, ten silos, Poisson": by_autograd(task),
     }
 
 
@@ -201,7 +201,7 @@ RATIOS = {
     "no noise": ("ours, no noise", "Opacus, no noise"),
     "not private, against Opacus": ("not private, batch given", "Opacus, batch given"),
     "Poisson": ("ours, Poisson", "Opacus, Poisson"),
-    "ten silos, against vmap": ("ours, ten silos, Poisson", "vmap, ten silos, Poisson"),
+    "ten silos, against autograd": ("ours, ten silos, Poisson", "autograd, ten silos, Poisson"),
 }
 
 

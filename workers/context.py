@@ -7,6 +7,7 @@ from functools import cached_property
 
 from celery.worker import state
 
+from fedaudit.federations.reading.data_room import DataRoom
 from fedaudit.ledger.ed25519 import SigningKey
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
@@ -25,6 +26,16 @@ class WorkerContext:
     queue: Queue
     device: str
     """`cpu` or `cuda:N`."""
+
+    @property
+    def room(self) -> DataRoom:
+        """What clients' data may take of this machine."""
+        settings = self.settings
+        return DataRoom(
+            memory_bytes=settings.max_data_memory_bytes,
+            maps_dir=settings.maps_dir,
+            maps_bytes=settings.max_mapped_bytes,
+        )
 
     @cached_property
     def storage(self) -> Storage:

@@ -38,6 +38,7 @@ class ProfileRun(ClaimedUnit):
         try:
             profile = self._profile(row)
             sketch = self._sketch(row)
+            self._lay_out(row, profile)
         except _StopAskedError:
             self._give_back()
         except InvalidInputError as error:
@@ -76,6 +77,22 @@ class ProfileRun(ClaimedUnit):
             log.warning("rows not compared", federation_id=row.id, pointers=pointers)
             return None
         return None if hashes is None else Sketch.of(hashes)
+
+    def _lay_out(self, row: Federation, profile: dict[str, Any]) -> None:
+        """Before it is ready, so that nobody who submits waits for it."""
+        from fedaudit.federations.profile_file import lay_out_registered
+
+        try:
+            lay_out_registered(
+                _registration(row),
+                profile,
+                files=ProjectFiles(self._context, self._claim.project_id).files,
+                progress=self._progressed,
+            )
+        except InvalidInputError as error:
+            # Of memory its profile warns; experiments are told all of it.
+            pointers = [one.pointer for one in error.errors]
+            log.warning("not laid out", federation_id=row.id, pointers=pointers)
 
     def _progressed(self) -> None:
         self._lease.progressed()

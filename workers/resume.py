@@ -76,6 +76,7 @@ def _shared(spec: ExperimentSpec, files: Files, loaded: dict[DataKey, Federation
             sources_dir=files.sources_dir,
             open_upload=files.open_upload,
             may_read=files.may_read,
+            room=files.room,
         )
     return loaded[key]
 

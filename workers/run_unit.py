@@ -22,6 +22,7 @@ from workers.context import WorkerContext
 from workers.disclosure_memory import settle_disclosures
 from workers.finish import end_without_report
 from workers.flush import DatabaseAwayError
+from workers.lifecycle.mapped_data import tidy_maps
 from workers.profile_unit import ProfileRun
 from workers.resume import load_cell, resume_experiment
 from workers.running_experiment import RunningExperiment
@@ -79,6 +80,7 @@ def run_unit(context: WorkerContext, unit_id: str) -> None:
         except Exception as error:
             log.exception("attempt failed", attempt=claim.attempts)
             run.give_up(error)
+    tidy_maps(context.settings, context.database)
 
 
 class UnitRun(ClaimedUnit):

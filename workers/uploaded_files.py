@@ -33,7 +33,8 @@ class ProjectFiles:
     @property
     def files(self) -> Files:
         """For the loaders. What the operator's map no longer opens to the project is not there."""
-        return Files(self._context.settings.sources_dir, self.open, self._may_read)
+        context = self._context
+        return Files(context.settings.sources_dir, self.open, self._may_read, context.room)
 
     @cached_property
     def _may_read(self) -> MayRead | None:

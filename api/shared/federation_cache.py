@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from api.shared.federation_files import Uploads
 from fedaudit.federations.data_key import data_key
 from fedaudit.spec.experiment import ExperimentSpec
+from infrastructure.settings import Settings
 
 if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation
+    from fedaudit.federations.reading.data_room import DataRoom
 
 _KEPT = 4
 _MAX_KEPT_BYTES = 64 * 2**20
@@ -30,8 +32,10 @@ class _Turn:
 class FederationCache:
     """Loads federations, each kind once at a time. How many at a time is up to the callers."""
 
-    def __init__(self, sources_dir: Path | None) -> None:
+    def __init__(self, sources_dir: Path | None, settings: Settings | None = None) -> None:
+        """`settings`: of the room that data may take; None for the defaults, without maps."""
         self._sources_dir = sources_dir
+        self._settings = settings
         self._lock = threading.Lock()
         self._loading: dict[tuple[object, ...], _Turn] = {}
         self._kept: OrderedDict[tuple[object, ...], Federation] = OrderedDict()
@@ -52,6 +56,7 @@ class FederationCache:
                 sources_dir=self._sources_dir,
                 open_upload=uploads.open,
                 may_read=uploads.may_read,
+                room=self._room(),
             )
 
         key = self._key(spec, uploads)
@@ -70,6 +75,18 @@ class FederationCache:
         """Keep none of what was loaded so far."""
         with self._lock:
             self._kept.clear()
+
+    def _room(self) -> "DataRoom | None":
+        from fedaudit.federations.reading.data_room import DataRoom
+
+        settings = self._settings
+        if settings is None:
+            return None
+        return DataRoom(
+            memory_bytes=settings.max_data_memory_bytes,
+            maps_dir=settings.maps_dir,
+            maps_bytes=settings.max_mapped_bytes,
+        )
 
     @contextmanager
     def _turn(self, key: tuple[object, ...]) -> Iterator[None]:

@@ -1,6 +1,7 @@
 """What the whole application shares: settings, database, queue, and data that was read."""
 
 import threading
+from collections.abc import Collection
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -16,7 +17,11 @@ from api.shared.stream_places import StreamPlaces
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage, StorageError
 from models.database import Database
-from models.repositories import ExpiredUploadRepository, ProjectRepository
+from models.repositories import (
+    ExpiredUploadRepository,
+    GoneContentRepository,
+    ProjectRepository,
+)
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import MayRead
@@ -34,7 +39,7 @@ class Resources:
         self.settings = settings
         self.database = Database(settings.database_url)
         self.storage = Storage(settings.storage_url)
-        self.federations = FederationCache(settings.sources_dir)
+        self.federations = FederationCache(settings.sources_dir, settings)
         self.loads = LoadPool(threads=settings.load_threads)
         """Where data are loaded and costs are planned."""
         self.printer = PagePrinter()
@@ -75,7 +80,8 @@ class Resources:
             if swept := self.storage.sweep():
                 log.info("unfinished uploads removed", files=swept)
             self.remove_expired_uploads()
-        except (StorageError, SQLAlchemyError) as error:
+            self._tidy_maps()
+        except (StorageError, SQLAlchemyError, OSError) as error:
             log.warning("storage not tidied", detail=str(error)[:200])
 
     def remove_expired_uploads(self) -> None:
@@ -90,6 +96,19 @@ class Resources:
                 if uploads.remove(upload.id) and not uploads.is_registered(upload.storage_key):
                     self.storage.delete(upload.storage_key)
             log.info("unregistered upload removed", upload_id=upload.id)
+
+    def _tidy_maps(self) -> None:
+        """Remove what is laid out here of data that every project deleted or erased."""
+        folder = self.settings.maps_dir
+        if folder is None or not folder.is_dir():
+            return
+        from fedaudit.federations.mapped.map_folder import MapFolder
+
+        def gone(fingerprints: Collection[str]) -> set[str]:
+            with self.database.read() as session:
+                return GoneContentRepository(session).among(fingerprints)
+
+        MapFolder(folder, self.settings.max_mapped_bytes).tidy(gone)
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,5 +1,6 @@
 """`fedaudit run`: one experiment, with all of its seeds, in this process and without a service."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ import uuid_utils
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.cli.failures import CommandError, usage_error
 from fedaudit.federations.load import load_federation
+from fedaudit.federations.reading.data_room import DataRoom
 from fedaudit.reports.charts.series import Series
 from fedaudit.reports.document.material import ModelFile, ReportMaterial
 from fedaudit.reports.document.sweep_document import SweepSection
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from fedaudit.attacks.attack import AttackOutcome
     from fedaudit.training.base.trainer import Trainer
 
+_MEMORY = "FEDAUDIT_MAX_DATA_MEMORY_BYTES"
 _ROUNDS_AT_ONCE = 10
 """Rounds between two signs of progress."""
 _ROUNDS_A_BLOCK = 100
@@ -84,11 +87,12 @@ def run_locally(
     data, and CommandError where this machine cannot train.
     """
     started = datetime.now(UTC)
-    loaded = {spec.seed: load_federation(spec, sources_dir=sources_dir)}
+    room = _room()
+    loaded = {spec.seed: load_federation(spec, sources_dir=sources_dir, room=room)}
     runs = []
     for one in repeated(spec) or [spec]:
         if spec.draws_data and one.seed not in loaded:
-            loaded[one.seed] = load_federation(one, sources_dir=sources_dir)
+            loaded[one.seed] = load_federation(one, sources_dir=sources_dir, room=room)
         cell = with_start(Cell(one, loaded.get(one.seed, loaded[spec.seed])), open_artifact)
         check_attacks(cell)
         runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
@@ -190,6 +194,16 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
         tries=len(runs),
     )
     return sweep_section(place, costs)
+
+
+def _room() -> DataRoom:
+    """As much memory as a service with these settings would allow, and no folder of maps."""
+    asked = os.environ.get(_MEMORY, "")
+    if not asked:
+        return DataRoom()
+    if not asked.isdecimal() or not int(asked):
+        raise usage_error(f"{_MEMORY} is {asked!r}; give bytes as a whole number above 0")
+    return DataRoom(memory_bytes=int(asked))
 
 
 def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) -> list[_Played]:

@@ -3,12 +3,13 @@
 The figures of a report are counts of unions of atoms (`population.Atoms`), so every total that
 follows from them linearly is a combination of the shown unions. Here it is asked whether such a
 combination covers few rows, or rows of few clients, and nothing else. Every group and every atom is
-looked for, and every union where no combination lies within small atoms, which is the common case.
-Otherwise other unions are looked for among the combinations that elimination gives: to find the
-smallest is a hard problem (that of a code's shortest word).
+looked for, all unions of one client's atoms, and every union where no combination lies within small
+atoms, which is the common case. Otherwise other unions are looked for among the combinations that
+elimination gives in several orders: to find the smallest is a hard problem (that of a code's
+shortest word, which is looked for in the same way).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ from fedaudit.fairness.population import Atoms
 
 _NEARLY = 1e-7
 """Sums of zeros and ones that are integers up to rounding differ by far more than this."""
+_ORDERS = 12
+"""In which atoms are eliminated by chance. With 8 of them no union was missed that a search of all
+of them finds, among 6,000 small tables; with none, in 35."""
 
 
 class Exposure(NamedTuple):
@@ -43,8 +47,9 @@ def find_exposure(
 
     `removable` [totals]: those that need not be shown; what follows without them is passed over.
     Few are fewer than `rows`, or of fewer than `clients` clients. `targets` [count, atoms]: unions
-    that are looked for one by one, as groups that are not shown; atoms always are. Every other
-    union is looked for among the combinations that elimination gives.
+    that are looked for one by one, as groups that are not shown; atoms always are, and so is
+    whatever lies within one client's atoms. Every other union is looked for among the combinations
+    that elimination gives.
     """
     small = (atoms.rows < rows) | (atoms.clients < clients)
     if not small.any() or not len(totals):
@@ -55,7 +60,8 @@ def find_exposure(
         return None
     place = np.flatnonzero(small)
     wanted = targets[~targets[:, ~small].any(axis=1)][:, small].astype(np.float64)
-    for candidate in _candidates(within, wanted):
+    owned = _owned(atoms, small) if clients > 1 else []
+    for candidate in _candidates(within, wanted, rows=atoms.rows[small], owned=owned):
         union = np.zeros(len(atoms), dtype=np.bool_)
         union[place[np.abs(candidate) > _NEARLY]] = True
         if atoms.is_few(union, rows=rows, clients=clients):
@@ -65,6 +71,28 @@ def find_exposure(
             if by.any():
                 return Exposure(union, by)
     return None
+
+
+def find_one_of(
+    unions: NDArray[np.bool_], totals: NDArray[np.bool_], *, removable: NDArray[np.bool_]
+) -> Exposure | None:
+    """One of some unions [count, atoms] that follows from totals [totals, atoms], however large, or
+    None. `removable` as for `find_exposure`."""
+    if not unions.any() or not len(totals):
+        return None
+    matrix, wanted = totals.astype(np.float64), unions.astype(np.float64)
+    for union in wanted[_followed(wanted, _row_basis(matrix))]:
+        by = _responsible(matrix, union, removable)
+        if by.any():
+            return Exposure(union > 0, by)
+    return None
+
+
+def _followed(wanted: NDArray[np.float64], basis: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which vectors of zeros and ones, not all 0, are combinations of orthonormal rows: [count]."""
+    missed = wanted.sum(axis=1) - np.square(wanted @ basis.T).sum(axis=1)
+    found: NDArray[np.bool_] = (missed < _NEARLY) & wanted.any(axis=1)
+    return found
 
 
 def _responsible(
@@ -109,22 +137,65 @@ def _row_basis(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return basis
 
 
+def _owned(atoms: Atoms, small: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+    """Of each client, its places among the small atoms whose rows are all its own, where it has
+    several of them."""
+    owner = np.zeros(len(atoms), dtype=np.int64)
+    owner[atoms.of_pair] = atoms.client_of_pair
+    alone = np.flatnonzero((atoms.clients == 1)[small])
+    by_owner = alone[np.argsort(owner[small][alone], kind="stable")]
+    begins = np.flatnonzero(np.diff(owner[small][by_owner])) + 1
+    return [places for places in np.split(by_owner, begins) if len(places) > 1]
+
+
 def _candidates(
-    basis: NDArray[np.float64], wanted: NDArray[np.float64]
+    basis: NDArray[np.float64],
+    wanted: NDArray[np.float64],
+    *,
+    rows: NDArray[np.int64],
+    owned: Sequence[NDArray[np.int64]],
 ) -> Iterator[NDArray[np.float64]]:
     """Combinations [small atoms] of the basis that may cover few rows.
 
-    Single atoms, then those of the `wanted` [count, small atoms] that follow, then what
-    elimination gives from either end.
+    Single atoms, then those of the `wanted` [count, small atoms] that follow, then what lies within
+    each of the `owned` places, then what elimination gives. `rows` [small atoms].
     """
     for single in np.flatnonzero(np.square(basis).sum(axis=0) > 1 - _NEARLY):
         unit = np.zeros(basis.shape[1])
         unit[single] = 1.0
         yield unit
-    missed = wanted.sum(axis=1) - np.square(wanted @ basis.T).sum(axis=1)
-    yield from wanted[(missed < _NEARLY) & wanted.any(axis=1)]
-    yield from _eliminated(basis)
-    yield from _eliminated(basis[:, ::-1])[:, ::-1]
+    yield from wanted[_followed(wanted, basis)]
+    for places in owned:
+        yield from _inside(basis, places)
+    for order in _orders(rows):
+        found = np.zeros_like(basis)
+        found[:, order] = _eliminated(basis[:, order])
+        yield from found
+
+
+def _inside(basis: NDArray[np.float64], places: NDArray[np.int64]) -> Iterator[NDArray[np.float64]]:
+    """A combination of orthonormal rows that is 0 outside some places, where there is one: of
+    length 1 as a whole and at these places."""
+    own = basis[:, places]
+    if np.square(own).sum() < 1 - _NEARLY:
+        return
+    left, values, _ = np.linalg.svd(own, full_matrices=False)
+    if values[0] > 1 - _NEARLY:
+        found = np.zeros(basis.shape[1])
+        found[places] = left[:, 0] @ own
+        yield found
+
+
+def _orders(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Orders of atoms with so many rows each [atoms] in which they are eliminated.
+
+    An atom with a column to itself lies in one combination only. So large ones come first: what
+    covers few rows has to be left with one of these. Then large ones mostly, as chance has it.
+    """
+    yield np.argsort(-rows, kind="stable")
+    chance = np.random.default_rng(0)
+    for _ in range(_ORDERS):
+        yield np.argsort(-rows * chance.exponential(size=len(rows)), kind="stable")
 
 
 def _eliminated(basis: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.fairness.differencing import find_exposure
+from fedaudit.fairness.differencing import Exposure, find_exposure, find_one_of
 from fedaudit.fairness.disclosure import Disclosure, DisclosureRule
 from fedaudit.fairness.population import Atoms, Population
 
@@ -37,15 +37,18 @@ def decide_together(
 
     `rules`: by attribute, the most important first: where groups are too many to be decided
     together, those of the last attributes are suppressed. `beforehand`: by attribute, [groups] that
-    may be disclosed for other reasons; the others are suppressed. Groups of few rows or clients
-    are, and whatever would give them away.
+    nothing else speaks against; the others are suppressed, however large. Groups of few rows or
+    clients are, and whatever would give any of them away.
     """
     found: dict[str, Disclosure] = {}
+    kept = {}
     for name, rule in rules.items():
-        found[name] = rule.decide(population.sizes(name), clients=population.clients_of(name))
-        if beforehand is not None:
-            found[name] = replace(found[name], shown=found[name].shown & beforehand[name])
-    shown = _shown_together(found, population, fixed={})
+        allowed = None if beforehand is None else beforehand[name]
+        rows, clients = population.sizes(name), population.clients_of(name)
+        found[name] = rule.decide(rows, clients=clients, allowed=allowed)
+        if allowed is not None:
+            kept[name] = ~allowed & (rows > 0)
+    shown = _shown_together(found, population, fixed={}, kept=kept)
     return {
         name: replace(one, shown=shown[name])
         if name in shown
@@ -79,7 +82,7 @@ def decide_parts_together(
         name: replace(one, rows=one.rows.ravel(), shown=one.shown.ravel())
         for name, one in found.items()
     }
-    shown = _shown_together(flat, cells, fixed=decided)
+    shown = _shown_together(flat, cells, fixed=decided, kept={})
     return {
         name: replace(one, shown=shown[name].reshape(one.shown.shape))
         if name in shown
@@ -89,7 +92,11 @@ def decide_parts_together(
 
 
 def _shown_together(
-    found: Mapping[str, Disclosure], population: Population, *, fixed: Mapping[str, Disclosure]
+    found: Mapping[str, Disclosure],
+    population: Population,
+    *,
+    fixed: Mapping[str, Disclosure],
+    kept: Mapping[str, NDArray[np.bool_]],
 ) -> Mapping[str, NDArray[np.bool_]]:
     """What is shown of each attribute that could be decided; without those named last otherwise."""
     names = _decidable(found, population)
@@ -98,6 +105,7 @@ def _shown_together(
             population.atoms(names),
             {name: found[name] for name in names},
             fixed={name: fixed[name] for name in names if name in fixed},
+            kept={name: kept[name] for name in names if name in kept},
         )
         shown = system.suppress_exposed()
         if shown is not None:
@@ -137,8 +145,10 @@ class _System:
         found: Mapping[str, Disclosure],
         *,
         fixed: Mapping[str, Disclosure],
+        kept: Mapping[str, NDArray[np.bool_]],
     ) -> None:
-        """`fixed`: groups beside whose figures those of `found`, which are parts of them, stand."""
+        """`fixed`: groups beside whose figures those of `found`, which are parts of them, stand.
+        `kept` [groups]: those that may not follow, however large."""
         self._atoms = atoms
         self._found = found
         self._order = {name: place for place, name in enumerate(found)}
@@ -151,6 +161,9 @@ class _System:
             for name, one in fixed.items()
             for group in np.flatnonzero(one.shown & (one.rows > 0)).tolist()
         ]
+
+        members = [atoms.members(name, np.flatnonzero(own)) for name, own in kept.items()]
+        self._kept = np.concatenate([np.zeros((0, len(atoms)), dtype=np.bool_), *members])
 
     def _lying_in(self, name: str, groups: Disclosure, group: int) -> NDArray[np.bool_]:
         """The atoms of a group of which this system has the parts."""
@@ -170,14 +183,7 @@ class _System:
             work += len(totals) * len(self._atoms)
             if work > MAX_WORK:
                 return None
-            exposure = find_exposure(
-                np.stack([total.members for total in totals]),
-                self._atoms,
-                removable=np.array([total.group is not None for total in totals]),
-                targets=np.concatenate([*self._suppressed(), *self._missing()]),
-                rows=self._rows,
-                clients=self._clients,
-            )
+            exposure = self._exposure(totals)
             if exposure is None:
                 break
             by = [total for total, used in zip(totals, exposure.by, strict=True) if used]
@@ -189,8 +195,22 @@ class _System:
             self._shown[name][place] = False
         return self._shown
 
+    def _exposure(self, totals: list[_Total]) -> Exposure | None:
+        """Few rows that follow, or a group that may not."""
+        members = np.stack([total.members for total in totals])
+        removable = np.array([total.group is not None for total in totals])
+        few = find_exposure(
+            members,
+            self._atoms,
+            removable=removable,
+            targets=np.concatenate([*self._suppressed(), *self._missing()]),
+            rows=self._rows,
+            clients=self._clients,
+        )
+        return few or find_one_of(self._kept, members, removable=removable)
+
     def _totals(self) -> list[_Total]:
-        """What is shown; beside a suppressed group everybody's figures are taken to be known."""
+        """What is shown, and beside it everybody's figures."""
         totals = list(self._fixed)
         for name, one in self._found.items():
             places = np.flatnonzero(self._shown[name] & (one.rows > 0))
@@ -199,7 +219,7 @@ class _System:
                 _Total(own, int(one.rows[place]), (name, place))
                 for own, place in zip(members, places.tolist(), strict=True)
             ]
-        if len(totals) > len(self._fixed) and any(len(one) for one in self._suppressed()):
+        if len(totals) > len(self._fixed):
             everybody = np.ones(len(self._atoms), dtype=np.bool_)
             totals.append(_Total(everybody, int(self._atoms.rows.sum()), None))
         return totals

@@ -9,6 +9,16 @@ from numpy.typing import NDArray
 
 Number = TypeVar("Number", bound=np.generic)
 
+_SIDE_BY_SIDE_CELLS = 2**26
+CELLS_BESIDE_FEATURES = 5
+"""A row's target, raw target, mask and attribute codes, in cells of four bytes."""
+
+
+def is_large(*, rows: int, features: int) -> bool:
+    """Whether rows [rows, features] are left on disk, and a round reads those of its clients: from
+    256 MiB on. It follows from the data alone, so a run is the same on every machine."""
+    return rows * (features + CELLS_BESIDE_FEATURES) > _SIDE_BY_SIDE_CELLS
+
 
 @dataclass(frozen=True, eq=False)
 class Attribute:
@@ -123,8 +133,15 @@ class Federation:
         return int(self.counts.max())
 
     @property
+    def is_large(self) -> bool:
+        """See `is_large`; never of `ClientRows`, which are computed client by client anyway."""
+        if isinstance(self.features, ClientRows):
+            return False
+        return is_large(rows=self.rows, features=self.width)
+
+    @property
     def nbytes(self) -> int:
-        """Memory used by the features, in bytes."""
+        """Size of the features, in bytes, in memory or in a mapped file."""
         features = self.features
         return int((features.values if isinstance(features, ClientRows) else features).nbytes)
 
@@ -147,14 +164,20 @@ class Federation:
         return begin + np.arange(len(begin))
 
     def of_clients(self, clients: NDArray[np.int64]) -> "Federation":
-        """These clients alone, with their rows, targets and groups; the rest is left out."""
+        """These clients alone, with their rows, targets and groups; the rest is left out, and so
+        are the features of large data: in their place are zeros that take no memory."""
         place, counts = self.rows_of(clients), self.counts[clients]
         features = self.features
+        own: Features
+        if isinstance(features, ClientRows):
+            own = replace(features, values=features.values[place])
+        elif self.is_large:
+            own = np.broadcast_to(np.float32(0), (len(place), self.width))
+        else:
+            own = features[place]
         return replace(
             self,
-            features=replace(features, values=features.values[place])
-            if isinstance(features, ClientRows)
-            else features[place],
+            features=own,
             target=self.target[place],
             raw_target=self.raw_target[place],
             first=np.concatenate([[0], np.cumsum(counts)]),

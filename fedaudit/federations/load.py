@@ -6,6 +6,7 @@ from pathlib import Path
 from fedaudit.federations.agreement import check_agreement
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.intersections import with_intersections
+from fedaudit.federations.reading.data_room import DataRoom
 from fedaudit.federations.reading.source_files import Files, MayRead, OpenUpload
 from fedaudit.federations.record_keys import record_keys
 from fedaudit.federations.source_kind import LoadRequest
@@ -19,14 +20,15 @@ def load_federation(
     sources_dir: Path | None,
     open_upload: OpenUpload | None = None,
     may_read: MayRead | None = None,
+    room: DataRoom | None = None,
 ) -> Federation:
     """The clients' data that a spec asks for, checked against the rest of the spec.
 
     Files are read below `sources_dir`, those that `may_read` lets pass, or opened by `open_upload`
-    where the spec names an uploaded federation. Raises InvalidInputError with pointers below
-    /federation, /fairness or /training.
+    where the spec names an uploaded federation. Large data stay on disk, where `room` says. Raises
+    InvalidInputError with pointers below /federation, /fairness or /training.
     """
-    federation = _load(spec, Files(sources_dir, open_upload, may_read))
+    federation = _load(spec, Files(sources_dir, open_upload, may_read, room or DataRoom()))
     federation = with_intersections(federation, spec.fairness.combinations)
     check_agreement(spec, federation)
     return federation

@@ -7,14 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.errors import error_at
-from fedaudit.federations.federation import Attribute, Federation
+from fedaudit.federations.federation import CELLS_BESIDE_FEATURES, Attribute, Federation
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.scaling import as_float32, scaled
 
 MAX_FEDERATION_CELLS = 2**26
 """Cells of four bytes that a federation may have: 256 MiB."""
-CELLS_BESIDE_FEATURES = 5
-"""A row's target, raw target, mask and attribute codes, in cells of four bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +21,7 @@ class Rows:
 
     clients: Levels
     features: NDArray[np.float32]
-    """[rows, features], scaled."""
+    """[rows, features], scaled; in the order of the clients where `order` is given."""
     feature_names: tuple[str, ...]
     target: NDArray[np.float64]
     """[rows], unscaled; class indices for classification."""
@@ -40,6 +38,8 @@ class Rows:
     """[rows]: the number of each row in the file."""
     record_keys: NDArray[np.uint64] | None = None
     """[rows]: the key of each row."""
+    order: NDArray[np.int64] | None = None
+    """[rows]: `client_order`, where the features lie in it already."""
 
 
 def check_size(*, rows: int, features: int, where: str, remedy: str) -> None:
@@ -68,25 +68,24 @@ def check_clients(clients: Levels, *, where: str) -> None:
         )
 
 
+def client_order(clients: Levels) -> NDArray[np.int64]:
+    """[rows]: which row comes when, client after client; a client's keep the order of the file."""
+    return np.argsort(clients.codes, kind="stable")
+
+
 def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
     """Group rows by client.
 
     A client's rows keep the order of the file. Raises InvalidInputError at `where`, the field that
-    says how clients are identified, if there is only one client, at /federation/features if the
-    arrays would be too large, and at the target's scale if it is too small.
+    says how clients are identified, if there is only one client, and at the target's scale if it
+    is too small.
     """
     check_clients(rows.clients, where=where)
     counts = np.bincount(rows.clients.codes, minlength=len(rows.clients.values))
-    check_size(
-        rows=len(rows.target),
-        features=len(rows.feature_names),
-        where="/federation/features",
-        remedy="use fewer features or rows",
-    )
-    order = np.argsort(rows.clients.codes, kind="stable")
+    order = client_order(rows.clients) if rows.order is None else rows.order
     target, _ = scaled(rows.target, rows.target_scale)
     return Federation(
-        features=rows.features[order],
+        features=rows.features[order] if rows.order is None else rows.features,
         target=as_float32(target, rows.target_name)[order],
         raw_target=rows.target[order],
         first=first_rows(counts),

@@ -1,6 +1,6 @@
 """The content of a registered file, or the reason why it cannot be used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.errors import raise_errors
 from fedaudit.federations.groups.label_agreement import label_faults
+from fedaudit.federations.profiles.profile import NUMERIC_TARGET
 from fedaudit.federations.reading.source_files import Files
+from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.source_kinds import file_kind
 from fedaudit.spec.registration import Registration
 
@@ -34,6 +36,29 @@ def profile_registration(
     codes = {figures["target"]: figures["classes"], **attributes}
     raise_errors(label_faults(registration.federation.labels, codes))
     return figures
+
+
+def lay_out_registered(
+    registration: Registration,
+    figures: Mapping[str, Any],
+    *,
+    files: Files,
+    progress: Callable[[], None] = lambda: None,
+) -> None:
+    """Lay a large table out as experiments will ask for it that take what was registered.
+
+    `figures`: its profile. Raises InvalidInputError where such experiments would be refused.
+    """
+    asked = LoadRequest(
+        fairness=registration.fairness,
+        classification=figures.get("reasons", {}).get("class_balance") != NUMERIC_TARGET,
+        seed=0,
+        files=files,
+        budgets=None,
+        keyed=False,
+        progress=progress,
+    )
+    file_kind(registration.federation).lay_out(asked)
 
 
 def registered_row_hashes(

@@ -30,6 +30,8 @@ class LoadRequest:
     """The column with every row's privacy budget."""
     keyed: bool
     """Whether something is drawn for each record by its key."""
+    progress: Callable[[], None] = lambda: None
+    """Called now and then while a file is read."""
 
 
 class SourceKind(ABC):
@@ -70,6 +72,12 @@ class FileKind(SourceKind):
         figures = profile(federation, fairness)
         figures["notes"] += self.profile_notes()
         return figures
+
+    def lay_out(self, asked: LoadRequest) -> None:
+        """Do now what the first experiment that asks so would wait for, where it is worth it.
+
+        Raises InvalidInputError.
+        """
 
     def row_hashes(
         self, *, files: Files, keep: int, progress: Callable[[], None]

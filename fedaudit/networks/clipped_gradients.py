@@ -27,12 +27,8 @@ def clipped_gradients(shape: NetworkShape, loss: Loss) -> ClippedGradients:
             "clipped; use mse or cross-entropy"
         )
     match shape:
-        case ConvolutionalShape():
+        case ConvolutionalShape() | LayeredShape():
             return AnyNetworkClippedGradients(RecordLoss(shape, loss), n=shape.n)
-        case LayeredShape():
-            # Where the maps of a record are larger than its gradient they bound the chunk.
-            held = max(shape.n, shape.activations)
-            return AnyNetworkClippedGradients(RecordLoss(shape, loss), n=shape.n, held=held)
         case DenseShape():
             if max(layer.inputs * layer.outputs for layer in shape.layers) <= _MAX_SMALL_WEIGHTS:
                 return SmallDenseClippedGradients(shape, loss)

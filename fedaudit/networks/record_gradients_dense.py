@@ -9,6 +9,7 @@ scaled slopes with the inputs gives the sum: no record's gradient is ever writte
 import torch
 from torch import Tensor
 
+from fedaudit.networks.exact_products import exact_product
 from fedaudit.networks.losses import Loss
 from fedaudit.networks.record_gradients import RecordBatch, aligned, all_finite, shares, squares
 from fedaudit.networks.shape import DenseShape
@@ -76,10 +77,10 @@ class DenseClippedGradients:
         for layer, weight in zip(self.shape.layers, weights, strict=True):
             values = values.clamp_min(0) if inputs else values
             inputs.append(values)
-            if layer.bias is None:
-                values = values @ weight.t()
-            else:
-                values = torch.addmm(theta[layer.bias], values, weight.t())
+            values = exact_product(values, weight.t())
+            if layer.bias is not None:
+                values += theta[layer.bias]
+            values = values.float()
         return inputs, values
 
     def _slopes(
@@ -89,6 +90,6 @@ class DenseClippedGradients:
         slope = self._loss.values_and_slopes(outputs.t(), target)[1].t()
         slopes = [slope]
         for weight, values in zip(weights[:0:-1], inputs[:0:-1], strict=True):
-            slope = (slope @ weight) * (values > 0)
+            slope = exact_product(slope, weight).float() * (values > 0)
             slopes.insert(0, slope)
         return slopes

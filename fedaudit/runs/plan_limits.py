@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import assert_never
 
+from fedaudit.federations.memory import bytes_in_memory
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.training.base.cell import Cell
@@ -18,6 +19,8 @@ class PlanLimits:
     """Of all hypotheses together, before any update: training takes a multiple of it."""
     planned_records: int
     """Rows of a mechanism that plans record by record: about 20 s of one core for a million."""
+    data_bytes: int
+    """Of the features of such a mechanism, which has all rows in memory."""
 
 
 def check_limits(cell: Cell, limits: PlanLimits) -> None:
@@ -48,8 +51,16 @@ def _record_faults(cell: Cell, limits: PlanLimits) -> list[FieldError]:
             rows = cell.federation.rows
         case _:
             assert_never(role)
-    if rows <= limits.planned_records:
+    needed = bytes_in_memory(cell.federation)
+    if rows <= limits.planned_records and needed <= limits.data_bytes:
         return []
+    if rows <= limits.planned_records:
+        message = (
+            f"the rows of all clients train in every round, and their features take {needed} bytes "
+            f"of memory, of which {limits.data_bytes} are allowed (FEDAUDIT_MAX_DATA_MEMORY_BYTES);"
+            " take fewer features or another mechanism"
+        )
+        return [FieldError("/privacy/mechanism", message, of_spec=True)]
     message = (
         f"every record is planned by itself, and the data have more than the "
         f"{limits.planned_records} that are allowed (FEDAUDIT_MAX_PLANNED_RECORDS); take fewer "

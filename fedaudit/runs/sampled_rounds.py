@@ -62,7 +62,6 @@ class SampledRounds:
     def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
         """By attribute, of each round: [rounds, groups]."""
         drawn = self.drawn(rounds)
-        together = len([one for one in self._whole.values() if one.why is None]) > 1
         found = {}
         for name, whole in self._whole.items():
             of_clients = self._rows[name]
@@ -74,7 +73,7 @@ class SampledRounds:
             if whole.why is not None:
                 nothing = np.zeros_like(found[name].shown)
                 found[name] = replace(found[name], shown=nothing, why=whole.why)
-        return self._together(found, drawn) if together else found
+        return self._together(found, drawn)
 
     def _sets(self, rounds: Sequence[int]) -> NDArray[np.bool_]:
         """Whether each client is drawn: [rounds, clients]."""

@@ -32,6 +32,7 @@ from models.repositories.lifecycle.expired_files import (
     ExpiredFileRepository,
     OldFileRepository,
 )
+from models.repositories.lifecycle.gone_contents import GoneContentRepository
 from models.repositories.operations.service_state import ServiceStateRepository
 from models.repositories.outbox import OutboxRepository
 from models.repositories.people.setting_changes import SettingChangeRepository
@@ -84,6 +85,7 @@ __all__ = [
     "FairnessRepository",
     "FederationRepository",
     "GatePolicyRepository",
+    "GoneContentRepository",
     "IdempotencyRepository",
     "LaterAttacksRepository",
     "LedgerCheckpointRepository",

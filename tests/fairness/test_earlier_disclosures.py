@@ -1,5 +1,7 @@
 """Sets of rows that were disclosed, and when a further one is too near to them."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -65,6 +67,48 @@ def test_many_rows_of_one_client_are_as_near_as_few():
     assert not Neighbourhood(people(owner), rows=30, clients=1).is_near(two, three)
 
 
+@pytest.mark.parametrize("longest", [50, 51])
+def test_all_rows_of_the_client_with_the_most_are_near(longest):
+    owner = np.repeat([1, 0, 2, 3], [longest, 30, 40, 40])
+    everybody = judged(range(len(owner)))
+    for first, last, clients, near in (
+        (0, longest, 2, True),
+        (longest, longest + 70, 2, False),
+        (0, longest + 30, 3, True),
+        (0, longest + 70, 3, False),
+        (0, longest + 70, 4, True),
+    ):
+        without = judged([*range(first), *range(last, len(owner))])
+        neighbourhood = Neighbourhood(people(owner), rows=30, clients=clients)
+        for one, other in ((without, everybody), (everybody, without)):
+            assert neighbourhood.is_near(one, other) == near, (first, last, clients)
+            assert neighbourhood.any_near(one, SetsBeside([other])) == near
+
+
+def test_large_sets_are_near_whichever_has_the_rows_that_the_other_lacks():
+    near = Neighbourhood(people(range(400)), rows=10, clients=1)
+    one = judged(range(200))
+    for other in (range(195), range(205), range(4, 204), [*range(195), 399]):
+        assert near.any_near(one, SetsBeside([judged(range(80)), judged(other)]))
+        assert near.any_near(judged(other), SetsBeside([judged(range(80)), one]))
+    for other in (range(189), range(211), range(6, 206)):
+        assert not near.any_near(one, SetsBeside([judged(other)]))
+
+
+def test_sets_have_the_digest_under_which_they_were_stored():
+    assert rows_of([0, 9]).digest == hashlib.sha256(b"\x80\x40").hexdigest()
+    assert rows_of([]).digest == hashlib.sha256(b"").hexdigest()
+
+
+def test_rows_of_one_client_and_rows_left_out_are_one_clients():
+    owner = np.repeat([0, -1, 1, 2], [40, 10, 40, 40])
+    near = Neighbourhood(people(owner), rows=30, clients=2)
+    everybody = judged(range(130))
+    assert near.is_near(judged(range(50, 130)), everybody)
+    assert near.any_near(judged(range(50, 130)), SetsBeside([everybody]))
+    assert not near.is_near(judged(range(90, 130)), everybody), "of clients 0 and 1"
+
+
 def test_rows_that_the_spec_leaves_out_belong_to_no_client():
     owner = np.arange(100)
     owner[10:] = -1
@@ -110,6 +154,16 @@ def test_what_is_remembered_are_shown_groups_and_everybody_beside_them():
     assert disclosed_sets(population, {}, favourable) == {}
 
 
+def test_every_shown_group_is_remembered_with_its_own_rows():
+    group = np.repeat([2, 0, 1, 3], [40, 30, 35, 1])
+    population = Population({"g": group}, {"g": 5}, np.arange(106), np.arange(106))
+    found = decide_together({"g": disclosed([1], minimum_group_size=1).rule}, population)
+    (sets,) = disclosed_sets(population, found, group == 1).values()
+    expected = [rows_of(np.flatnonzero(group == place)) for place in range(4)]
+    assert [one.rows.digest for one in sets[:4]] == [one.digest for one in expected]
+    assert [one.favourable.rows for one in sets] == [0, 35, 0, 0, 35]
+
+
 def test_rows_need_numbers():
     nameless = Population({}, {}, np.arange(3))
     with pytest.raises(ValueError, match="cannot be remembered"):
@@ -133,6 +187,46 @@ def test_groups_beside_each_other_add_up_to_another_cut():
     assert conflicting(moved, first["age"], near) == {"age"}
     assert conflicting(first, first["age"], near) == set()
     assert conflicting(sets([40]), first["age"], near) == set()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([83], [40, 84, 90]),
+        ([40, 83], [40, 60, 70, 84, 90]),
+        ([83, 90], [40, 50, 60, 84, 90, 95]),
+        ([40, 83, 95], [30, 40, 60, 84]),
+    ],
+)
+def test_only_several_groups_together_are_another_cut(first, second):
+    """The attack: no group of the second is near one of the first, but their sums are, by the six
+    people aged 83; both ways round."""
+    ages = [(20, 60), (35, 60), (45, 60), (55, 60), (65, 60), (75, 60), (83, 6), (87, 60), (92, 60)]
+    age = np.concatenate([np.repeat(*one) for one in [*ages, (97, 60)]])
+    near = Neighbourhood(people(range(len(age))), rows=30, clients=1)
+
+    def sets(edges, ordered):
+        codes = np.searchsorted(edges, age, side="right")
+        ids, nobody = np.arange(len(age)), np.zeros(len(age), dtype=bool)
+        population = Population({"age": codes}, {"age": len(edges) + 1}, ids, ids)
+        found = decide_together({"age": disclosed([1], minimum_group_size=30).rule}, population)
+        assert found["age"].shown.all()
+        return disclosed_sets(population, found, nobody, ordered=ordered)
+
+    for one, other in ((first, second), (second, first)):
+        assert conflicting(sets(one, ["age"]), sets(other, ["age"])["age"], near) == {"age"}
+
+
+def test_sums_of_groups_beside_each_other_are_remembered_where_all_are_shown():
+    group = np.repeat([0, 1, 2, 3, 4, 5], [9, 40, 50, 60, 12, 35])
+    ids, nobody = np.arange(206), np.zeros(206, dtype=bool)
+    population = Population({"age": group}, {"age": 6}, ids, ids)
+    found = decide_together({"age": disclosed([1], minimum_group_size=20).rule}, population)
+    assert found["age"].shown.tolist() == [False, True, True, True, False, True]
+    (sets,) = disclosed_sets(population, found, nobody, ordered=["age"]).values()
+    expected = [[1], [2], [3], [5], [1, 2], [2, 3], [1, 2, 3], range(6)]
+    rows = [rows_of(np.flatnonzero(np.isin(group, list(own)))).digest for own in expected]
+    assert {one.rows.digest for one in sets} == set(rows)
 
 
 def test_what_is_disclosed_again_never_conflicts():

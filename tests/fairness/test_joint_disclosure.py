@@ -133,6 +133,14 @@ def test_rows_without_a_value_are_rows_that_a_difference_may_leave():
     assert together["race"].shown.tolist() == [True, True, False]
 
 
+def test_rows_without_a_value_are_not_everybody_less_the_groups():
+    """The attack: the accuracy of everybody and those of the two groups give that of three rows."""
+    for missing, shown in ((0, [True, True]), (3, [True, False]), (40, [True, True])):
+        people = population({"sex": np.repeat([0, 1, -1], [100, 90, missing])})
+        found = decide_together({"sex": DisclosureRule(30, minimum_group_clients=2)}, people)
+        assert found["sex"].shown.tolist() == shown
+
+
 def test_attributes_too_many_to_be_decided_together_are_suppressed(monkeypatch):
     monkeypatch.setattr(joint_disclosure, "MAX_CELLS", 20)
     first, second = np.arange(200) % 2, np.arange(200) // 40
@@ -198,6 +206,86 @@ def test_cells_of_hypotheses_are_not_worked_out_from_another_attribute():
     for name, one in cells.items():
         assert not (one.shown & ~groups[name].shown).any()
         one.check(crossed_.sizes(name).reshape(3, -1))
+
+
+def test_a_group_less_another_attributes_cell_is_not_the_rest_of_it():
+    """The attack: ten rows are the last group of `a` less a cell of `b`, which is nobody else's."""
+    kinds = [(0, 1, 0, 50), (1, 1, 1, 10), (1, 0, 0, 50), (0, 0, 1, 60), (1, 0, 1, 60)]
+    part, a, b, rows = (np.array(column) for column in zip(*kinds, (1, -1, 1, 45), strict=True))
+    people = population({"a": np.repeat(a, rows), "b": np.repeat(b, rows)})
+    part = np.repeat(part, rows)
+    rules = {name: DisclosureRule(30, minimum_group_clients=2) for name in ("a", "b")}
+    groups = decide_together(rules, people)
+    assert all(one.shown.all() for one in groups.values())
+    cells = decide_parts_together(groups, people, part, parts=2, of="rows of a part")
+    assert not cells["a"].shown[:, 1].any()
+    alone = groups["b"].of_parts(cells["b"].rows, of="rows of a part")
+    assert alone.shown.all()
+    assert not cells["b"].shown[0, 0], "60 in the group less the 50 of this cell"
+
+
+def test_a_cell_of_one_client_is_suppressed():
+    part, sex = np.repeat([0, 0, 1, 1], [40, 50, 60, 70]), np.repeat([0, 1, 0, 1], [40, 50, 60, 70])
+    clients = np.where(np.arange(220) < 40, 0, 1 + np.arange(220) % 9)
+    people = population({"sex": sex}, clients=clients)
+    for minimum, shown in ((1, True), (2, False), (9, False)):
+        groups = decide_together({"sex": DisclosureRule(30, minimum_group_clients=minimum)}, people)
+        cells = decide_parts_together(groups, people, part, parts=2, of="rows of a part")["sex"]
+        assert groups["sex"].shown.all()
+        assert cells.shown[0, 0] == shown
+        assert cells.shown.all() == shown
+    just = np.where(np.arange(220) < 40, np.arange(220) % 2, 1 + np.arange(220) % 9)
+    people = population({"sex": sex}, clients=just)
+    groups = decide_together({"sex": DisclosureRule(30, minimum_group_clients=2)}, people)
+    assert decide_parts_together(groups, people, part, parts=2, of="rows")["sex"].shown.all()
+
+
+def test_a_large_group_that_is_hidden_for_other_reasons_does_not_follow_either():
+    """The attack: east less A is D, which was shown before with a few rows more."""
+    race = np.repeat([0, 1, 2, 3], [100, 90, 60, 80])
+    people = population({"race": race, "broad": np.isin(race, (1, 2)).astype(int)})
+    rules = dict.fromkeys(("race", "broad"), DisclosureRule(30))
+    everything = {"race": np.ones(4, dtype=np.bool_), "broad": np.ones(2, dtype=np.bool_)}
+    for beforehand in (None, everything):
+        found = decide_together(rules, people, beforehand=beforehand)
+        assert all(one.shown.all() for one in found.values())
+    without = {**everything, "race": np.array([True, True, False, False])}
+    found = decide_together(rules, people, beforehand=without)
+    assert found["broad"].shown.all()
+    assert not found["race"].shown.any()
+    assert not recoverable(race == 3, found, people)
+    assert not recoverable(race == 2, found, people)
+
+
+def test_one_group_that_is_hidden_for_other_reasons_is_not_everybody_less_the_others():
+    race = np.repeat([0, 1, 2, 3], [100, 90, 60, 80])
+    people, rule = population({"race": race}), DisclosureRule(30)
+    beforehand = {"race": np.array([True, True, True, False])}
+    found = decide_together({"race": rule}, people, beforehand=beforehand)["race"]
+    assert found.shown.tolist() == [True, True, False, False]
+
+
+def recoverable(rows, found, people: Population) -> bool:
+    """Whether a reader of all shown groups and of everybody can work out these rows' figures."""
+    shown = [
+        people.codes[name] == group
+        for name, one in found.items()
+        for group in np.flatnonzero(one.shown & (one.rows > 0))
+    ]
+    matrix = np.stack([np.ones(len(rows)), *shown]).T.astype(float)
+    weights = np.linalg.lstsq(matrix, rows.astype(float), rcond=None)[0]
+    return bool(np.abs(matrix @ weights - rows).max() < 1e-9)
+
+
+def test_of_groups_alike_that_of_the_attribute_named_last_is_suppressed():
+    """Forty of one are forty of the other, but for five."""
+    first = np.repeat([0, 0, 1, 1], [35, 5, 5, 100])
+    second = np.repeat([0, 1, 0, 1], [35, 5, 5, 100])
+    people = population({"first": first, "second": second})
+    for names in (("first", "second"), ("second", "first")):
+        found = decide_together({name: DisclosureRule(30) for name in names}, people)
+        assert found[names[0]].shown.all()
+        assert not found[names[1]].shown.any()
 
 
 def test_no_attribute_is_no_decision():

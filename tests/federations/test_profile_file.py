@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedaudit.federations import memory
 from fedaudit.federations.groups import sensitive
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.profile_file import profile_registration
@@ -16,7 +17,7 @@ from fedaudit.federations.profiles import tallies
 from fedaudit.federations.profiles.profile import profile
 from fedaudit.federations.reading import table_files
 from fedaudit.federations.reading.source_files import Files
-from fedaudit.federations.table import table_pass, table_profile, target_pass
+from fedaudit.federations.table import table_pass, target_pass
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import parse_registration
@@ -229,17 +230,14 @@ def test_limits_on_what_is_counted(sources: Path, monkeypatch: pytest.MonkeyPatc
         faults = refused(sources, names)
         assert "more than 2 distinct values" in faults["/fairness/sensitive/0"]
     with monkeypatch.context() as patch:
-        patch.setattr(table_profile, "MAX_TABLE_CELLS", 100)
+        patch.setattr(memory, "_OF_A_ROW", 2**27)
         (warning,) = [
             one
             for one in profile_in(sources, names)["warnings"]
             if one["pointer"] == "/federation/features"
         ]
-        assert "60 rows of 4 columns are 240 cells" in warning["message"]
-    with monkeypatch.context() as patch:
-        patch.setattr(table_profile, "MAX_FILE_BYTES", 100)
-        messages = [one["message"] for one in profile_in(sources, names)["warnings"]]
-        assert any("the columns take 0 MiB" in message for message in messages)
+        assert "60 rows of 1 features and 1 sensitive attributes" in warning["message"]
+        assert "7.50 GiB of memory in a run, and 4.00 GiB are allowed" in warning["message"]
 
 
 def test_empty_cells_are_counted_by_column(sources: Path) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from fedaudit.networks import record_gradients_any
 from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.networks.clipped_gradients import clipped_gradients
 from fedaudit.networks.losses import Loss
@@ -202,7 +201,8 @@ def check_layout(shape: DenseShape, loss: Loss, *, silos: int, more: int, seed: 
         functional.pad(batch.target, (0, more)),
         batch.sizes,
     )
-    for form in all_forms(shape, loss):
+    # The third takes one record after the other.
+    for form in all_forms(shape, loss)[:2]:
         together = form(theta, batch, clip=1.0)
         assert torch.equal(form(theta, padded, clip=1.0), together)
         for silo, size in enumerate(batch.sizes.tolist()):
@@ -264,7 +264,8 @@ def test_among_many_rows_of_adverse_sizes_none_moves_the_sum_by_more(kind: str) 
     shape, rows = DenseShape((3, 1), intercept=False), 20_000
     features, random = adverse_features(kind, rows), np.random.default_rng(5)
     removed = [0, rows // 3, rows - 1, *random.integers(rows, size=5)]
-    for form in all_forms(shape, Loss("mse", 0)):
+    # The third adds up one record after the other, in the same float64.
+    for form in all_forms(shape, Loss("mse", 0))[:2]:
 
         def summed(kept: np.ndarray, form: ClippedGradients = form) -> Tensor:
             batch = RecordBatch(
@@ -277,24 +278,42 @@ def test_among_many_rows_of_adverse_sizes_none_moves_the_sum_by_more(kind: str) 
         assert max(moved) <= 1.0
 
 
-def test_a_small_network_moves_by_exactly_what_one_record_contributes() -> None:
-    """Nobody else's gradient is rounded otherwise for the record's being there."""
-    shape, loss = DenseShape((13, 16, 3), intercept=True), Loss("cross-entropy", 3)
-    batch, theta = a_batch(13, 3, silos=1, rows=200), a_theta(shape)
-    form = SmallDenseClippedGradients(shape, loss)
-
-    def summed(rows: slice) -> Tensor:
-        sizes = np.array([len(batch.target[0, rows])])
-        one = RecordBatch(batch.features[:, rows], batch.target[:, rows], sizes)
-        return form(theta, one, clip=0.5)[0]
-
-    last = summed(slice(199, 200))
-    torch.testing.assert_close(
-        summed(slice(200)) - summed(slice(199)), last, rtol=0, atol=200**2 * 2.0**-53
-    )
-
-
 IMAGES = ConvolutionalShape((8, 8, 1), channels=(2, 3), kernel=3, units=(5, 3))
+RECORDS_BESIDE_OTHERS = [
+    (DenseShape((13, 16, 3), intercept=True), 200),
+    (DenseShape((300, 40, 3), intercept=True), 200),
+    (DenseShape((784, 128, 3), intercept=True), 67),
+    (DenseShape((700, 3), intercept=False), 130),
+    (IMAGES, 70),
+]
+
+
+@pytest.mark.parametrize(("shape", "rows"), RECORDS_BESIDE_OTHERS, ids=str)
+def test_a_record_moves_the_sum_by_exactly_what_it_contributes(
+    shape: DenseShape | ConvolutionalShape, rows: int
+) -> None:
+    """Nobody else's gradient is rounded otherwise for the record's being there, wherever it is.
+
+    In float32 products of a whole batch gradients of others moved by 1e-7 of themselves. Without a
+    clip nothing hides that.
+    """
+    loss = Loss("cross-entropy", 3)
+    width = 64 if shape is IMAGES else shape.sizes[0]
+    batch = a_batch(width, 3, silos=1, rows=rows)
+    theta = 0.3 * torch.randn(shape.n, generator=torch.Generator().manual_seed(2))
+    form = clipped_gradients(shape, loss)
+
+    def summed(kept: np.ndarray) -> Tensor:
+        size = np.array([len(kept)])
+        one = RecordBatch(batch.features[:, kept], batch.target[:, kept], size)
+        return form(theta, one, clip=math.inf)[0]
+
+    whole = summed(np.arange(rows))
+    sizes = sum(summed(np.array([row])).norm().item() for row in range(rows))
+    for row in (0, rows // 3, rows - 1):
+        moved = whole - summed(np.delete(np.arange(rows), row))
+        rest = (moved - summed(np.array([row]))).norm().item()
+        assert rest <= rows * 2.0**-52 * sizes
 
 
 def test_a_network_of_the_handwriting_kind() -> None:
@@ -328,9 +347,7 @@ def convolution_loss(theta: Tensor, features: Tensor, target: Tensor) -> Tensor:
     return Loss("cross-entropy", 3).values(outputs, target)
 
 
-@pytest.mark.parametrize("chunk_elements", [1, 200, 1 << 24])
-def test_a_convolutional_network(chunk_elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_gradients_any, "_CHUNK_ELEMENTS", chunk_elements)
+def test_a_convolutional_network() -> None:
     random = torch.Generator().manual_seed(1)
     batch = RecordBatch(
         features=torch.randn(3, 9, 1, 6, 6, generator=random),

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaudit.federations import federation as federation_module
 from fedaudit.federations.federation import Federation
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base import length_classes as length_classes_module
@@ -164,6 +165,21 @@ def test_threads_cuts_and_interruptions_do_not_matter(changes: dict[str, Any]) -
     while resumed.active:
         records += resumed.advance(2)[0]
     assert fingerprint(records) == whole
+
+
+@pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("model", [{"kind": "linear"}, {"kind": "mlp", "hidden": [24]}])
+def test_rows_that_are_left_on_disk_give_the_same_bits(
+    changes: dict[str, Any], model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = table_cell(uneven(COUNTS), fairness=RULE, **{"model": model, **changes})
+    records, result = played(cell)
+    monkeypatch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 10)
+    assert cell.federation.is_large
+    large, found = played(cell)
+    assert fingerprint(large) == fingerprint(records)
+    assert found.hypotheses.tobytes() == result.hypotheses.tobytes()
+    assert found.scores["group"].loss.tobytes() == result.scores["group"].loss.tobytes()
 
 
 def test_how_many_clients_are_computed_at_once_does_not_matter(

@@ -30,6 +30,7 @@ from models.repositories import (
 )
 from models.repositories.lifecycle.expired_files import OldFile
 from models.values import FileKind
+from workers.lifecycle.mapped_data import tidy_maps
 
 log = structlog.get_logger()
 
@@ -74,6 +75,7 @@ class Expiry:
             self._note(brought, days)
         self._remove()
         self._forget_rows()
+        tidy_maps(self._settings, self._database)
 
     def _note(self, files: Sequence[OldFile], kept_days: int) -> None:
         """One transaction a project, with its entry in the audit log."""

@@ -46,7 +46,9 @@ def plan(resources: Resources, caller: Caller, spec: ExperimentSpec) -> Experime
     settings = resources.settings
     refuse_below_floor(settings, spec.fairness)
     limits = PlanLimits(
-        model_bytes=settings.max_model_bytes, planned_records=settings.max_planned_records
+        model_bytes=settings.max_model_bytes,
+        planned_records=settings.max_planned_records,
+        data_bytes=settings.max_data_memory_bytes,
     )
     with faults_for(caller, spec):
         federation = load_for(resources, caller, spec)

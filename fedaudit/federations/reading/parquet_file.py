@@ -11,6 +11,7 @@ from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.spec.errors import InvalidInputError
 
 _BATCH_ROWS = 2**16
+_BATCH_CELLS = 2**20
 _MAX_CELL_LENGTH = 4096
 _SHOWN_TYPE = 60  # characters of a nested type's name
 _FAULTS = (pa.ArrowException, UnicodeDecodeError, OSError, KeyError)
@@ -44,8 +45,9 @@ class ParquetFile:
         with self._source.open() as stream:
             try:
                 # If read with dictionaries, a long value that repeats takes no memory per row.
+                rows = max(1, min(_BATCH_ROWS, _BATCH_CELLS // max(1, len(names))))
                 read = self._open(stream, texts).iter_batches(
-                    _BATCH_ROWS, columns=names, use_threads=False
+                    rows, columns=names, use_threads=False
                 )
             except _FAULTS:
                 raise self._unreadable() from None

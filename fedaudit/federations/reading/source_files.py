@@ -5,12 +5,13 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from fedaudit.federations.errors import error_at
 from fedaudit.federations.reading.content import content_of
+from fedaudit.federations.reading.data_room import DataRoom
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.sources import FileSource
 
@@ -48,6 +49,8 @@ class Files:
     open_upload: OpenUpload | None = None
     may_read: MayRead | None = None
     """None where everything below the sources folder may be read."""
+    room: DataRoom = field(default_factory=DataRoom)
+    """What the data may take of this machine."""
 
 
 class SourceFile:
@@ -106,6 +109,25 @@ class SourceFile:
                     progress()
             self._fingerprint = self._checked(digest.hexdigest())
         return self._fingerprint
+
+    def known_as(self, fingerprint: str) -> str:
+        """Take over a fingerprint that was read from the same file before, and give it back.
+
+        Raises InvalidInputError where an upload is no longer what was uploaded.
+        """
+        self._fingerprint = self._checked(fingerprint)
+        return self._fingerprint
+
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """Device, inode, size and the times of change: what differs once a file was written to."""
+        found = os.fstat(self._descriptor)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    @property
+    def changed_at(self) -> float:
+        """When content or rights of the file changed last, in seconds since 1970."""
+        return os.fstat(self._descriptor).st_ctime
 
     def fault(self, message: str) -> InvalidInputError:
         """An error about this file, to be raised."""

@@ -15,7 +15,7 @@ from fedaudit.federations.reading.table_rows import TableRows
 
 MAX_TABLE_CELLS = 20_000_000
 """Cells, rows times columns, that one experiment may read."""
-MAX_COLUMNS = 10_000
+MAX_COLUMNS = 10_100
 MAX_ROWS = 1_000_000_000
 """Hard cap on rows; Parquet metadata is untrusted."""
 _TOGETHER = 8 * 2**20
@@ -66,6 +66,11 @@ class TableFile:
         """Column names without surrounding blanks."""
         self._check_header()
 
+    @property
+    def rows(self) -> int | None:
+        """The number of rows that the file declares; None where it declares none."""
+        return self._file.rows
+
     def read(self, names: Sequence[str]) -> TableRows:
         """All rows of some of the columns, at most MAX_TABLE_CELLS cells.
 
@@ -102,7 +107,8 @@ class TableFile:
     def _batches(self, wanted: Sequence[str]) -> Iterator[Any]:
         """Non-empty record batches. Raises InvalidInputError where there are none."""
         rows = 0
-        for batch in self._file.batches([self.names.index(name) for name in wanted]):
+        place = {name: position for position, name in enumerate(self.names)}
+        for batch in self._file.batches([place[name] for name in wanted]):
             rows += batch.num_rows
             if rows > MAX_ROWS:
                 raise self.source.fault(f"has more than {MAX_ROWS} rows; use fewer")

@@ -1,6 +1,6 @@
 """The features of a table's rows: numbers unchanged, categories encoded, gaps by their rule."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fedaudit.federations.classes import find_classes
-from fedaudit.federations.errors import error_at, listed
-from fedaudit.federations.packing import MAX_FEDERATION_CELLS
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.scaling import EVERY_NUMBER, Scales, as_float32, scaled
 from fedaudit.federations.table.columns import FeatureColumn
 from fedaudit.federations.table.standardise import Standardiser
 
+_CELLS_AT_ONCE = 1 << 20
+"""Cells of features that are laid out on disk at a time: 4 MiB."""
 _GAP = "is empty"
 _RULE = (
     "fill the gap, or say under the feature's `missing` what becomes of it: `drop-row`, or "
@@ -56,32 +56,14 @@ def refuse_gaps(rows: TableRows, name: str, where: str, *, remedy: str) -> None:
         raise rows.fault(name, int(np.argmax(empty)), where, _GAP, remedy)
 
 
-def complete_rows(
-    rows: TableRows, columns: Sequence[FeatureColumn]
-) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """The rows that are kept, because no feature is empty whose rule omits such rows, and a note.
+@dataclass(frozen=True, eq=False)
+class Laid:
+    """Where features are written, so that large ones need not be in memory."""
 
-    Raises InvalidInputError where no row is left.
-    """
-    kept = np.ones(len(rows), dtype=np.bool_)
-    blamed: list[str] = []
-    for column in columns:
-        if not column.feature.drops_rows:
-            continue
-        empty = rows.empty(column.name, column.where)
-        if empty.any():
-            blamed.append(column.name)
-            kept &= ~empty
-    if not blamed:
-        return kept, ()
-    left_out = int(np.count_nonzero(~kept))
-    if left_out == len(kept):
-        raise error_at(
-            "/federation/features",
-            f"every row has an empty cell in one of {listed(blamed)}, whose rule is `drop-row`; "
-            "leave a column out, or fill its gaps with `constant`",
-        )
-    return kept, (f"rows with an empty cell in {listed(blamed)}, left out: {left_out}",)
+    values: NDArray[np.float32]
+    """[rows, features]"""
+    place: NDArray[np.int64]
+    """[rows]: where each row of the file goes."""
 
 
 def read_features(
@@ -90,39 +72,65 @@ def read_features(
     *,
     scales: Scales,
     standardise: Standardiser | None,
+    laid: Laid | None = None,
+    progress: Callable[[], None] = lambda: None,
 ) -> Features:
     """The features of all rows, scaled, and standardised if the spec asks for it.
 
-    Raises InvalidInputError naming column and row of a cell that is not a declared category, not a
-    number, or empty without a rule for it.
+    With `laid` they are written there, some rows at a time, and else in memory, in the order of the
+    rows. Raises InvalidInputError naming column and row of a cell that is not a declared category,
+    not a number, or empty without a rule for it.
     """
     names = tuple(name for column in columns for name in column.names)
-    _check_width(len(rows), len(names))
-    values = np.empty((len(rows), len(names)), dtype=np.float32)
-    notes: list[str] = []
-    first = 0
-    for column in columns:
-        filled = _filled(rows, column)
-        if filled:
-            notes.append(f"empty cells of {column.name!r}, taken as the declared value: {filled}")
-        width = len(column.names)
-        if column.one_hot:
-            codes = _categories(rows, column)
-            values[:, first : first + width] = codes[:, None] == np.arange(width)
-        else:
-            numbers, note = _number_column(rows, column, scales, standardise)
-            notes += note
-            values[:, first] = numbers
-        first += width
+    values = np.empty((len(rows), len(names)), dtype=np.float32) if laid is None else laid.values
+    # A column's mean is that of all its rows.
+    whole = laid is None or standardise is not None
+    step = max(1, len(rows) if whole else _CELLS_AT_ONCE // max(1, len(names)))
+    counts = [_Counts() for _ in columns]
+    for start in range(0, len(rows), step):
+        part = rows.part(start, step)
+        at = slice(start, start + step) if laid is None else laid.place[start : start + step]
+        first = 0
+        for column, count in zip(columns, counts, strict=True):
+            width = len(column.names)
+            count.filled += _filled(part, column)
+            if column.one_hot:
+                codes = _categories(part, column)
+                values[at, first : first + width] = codes[:, None] == np.arange(width)
+            else:
+                values[at, first], outside = _number_column(part, column, scales, standardise)
+                count.outside += outside
+            first += width
+        progress()
+    notes = [
+        note
+        for column, count in zip(columns, counts, strict=True)
+        for note in count.notes(column.name)
+    ]
     if standardise is not None:
         notes.append(standardise.note)
     return Features(values, names, tuple(notes))
 
 
+@dataclass
+class _Counts:
+    """Cells of a feature that are not as they were."""
+
+    filled: int = 0
+    outside: int = 0
+
+    def notes(self, name: str) -> Iterator[str]:
+        """A sentence for each kind that there is."""
+        if self.filled:
+            yield f"empty cells of {name!r}, taken as the declared value: {self.filled}"
+        if self.outside:
+            yield f"values of {name!r} outside its range, brought to its ends: {self.outside}"
+
+
 def _number_column(
     rows: TableRows, column: FeatureColumn, scales: Scales, standardise: Standardiser | None
-) -> tuple[NDArray[np.float32], list[str]]:
-    """A numeric or ordinal feature, scaled, and a note on values outside its range."""
+) -> tuple[NDArray[np.float32], int]:
+    """A numeric or ordinal feature, scaled, and how many values lay outside its range."""
     if column.categories:
         numbers, scale = _categories(rows, column).astype(np.float64), scales.get(column.name, 1.0)
     else:
@@ -132,17 +140,7 @@ def _number_column(
     narrow = as_float32(numbers, column.name)
     if standardise is not None and not column.categories:
         narrow = standardise(numbers).astype(np.float32)
-    note = f"values of {column.name!r} outside its range, brought to its ends: {outside}"
-    return narrow, [note] if outside else []
-
-
-def _check_width(rows: int, features: int) -> None:
-    if rows * features > MAX_FEDERATION_CELLS:
-        raise error_at(
-            "/federation/features",
-            f"{features} features of {rows} rows take {rows * features} cells, and "
-            f"{MAX_FEDERATION_CELLS} are allowed; use fewer features or categories",
-        )
+    return narrow, outside
 
 
 def _filled(rows: TableRows, column: FeatureColumn) -> int:

@@ -1,32 +1,34 @@
 """Any CSV or Parquet file with features and a target, as a federation."""
 
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.classes import class_levels
 from fedaudit.federations.errors import error_at
-from fedaudit.federations.federation import Federation
+from fedaudit.federations.federation import Federation, is_large
 from fedaudit.federations.groups.sensitive import read_sensitive
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.packing import Rows, check_clients, pack
-from fedaudit.federations.reading.source_files import Files, SourceFile, open_source
+from fedaudit.federations.mapped.array_files import FEATURES, new_array
+from fedaudit.federations.memory import memory_fault
+from fedaudit.federations.packing import Rows, check_clients, client_order, pack
+from fedaudit.federations.reading.gathered_rows import gathered_rows
+from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.scaling import check_scales
-from fedaudit.federations.table.columns import BUDGETS, ClientKey, Columns, find_columns
+from fedaudit.federations.source_kind import LoadRequest
+from fedaudit.federations.table.columns import BUDGETS, Columns, find_columns
 from fedaudit.federations.table.fault_search import every_fault
-from fedaudit.federations.table.features import (
-    complete_rows,
-    read_features,
-    refuse_gaps,
-)
-from fedaudit.federations.table.joined_columns import prepared_rows
+from fedaudit.federations.table.features import Laid, read_features, refuse_gaps
+from fedaudit.federations.table.kept_rows import KeptRows
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows
-from fedaudit.federations.table.required_cells import RequiredCells
 from fedaudit.federations.table.standardise import standardiser
 from fedaudit.federations.table.table_record_keys import table_record_keys
-from fedaudit.spec.fairness import Groups
 from fedaudit.spec.sources import Range
 from fedaudit.spec.table import Table
 
@@ -35,43 +37,29 @@ _TARGET = "/federation/target"
 
 def load_table(
     source: Table,
+    file: SourceFile,
+    asked: LoadRequest,
     *,
-    fairness: Groups,
-    classification: bool,
-    seed: int,
-    files: Files,
-    budgets: str | None = None,
-    keyed: bool = False,
+    folder: Path,
 ) -> Federation:
     """The federation in a table: rows grouped by the client key, or dealt to clients.
 
-    `classification` makes classes of the target's distinct values; otherwise it is a number. Rows
-    are left out for a missing client, target or feature first, then dealt to clients. `seed` is
-    that of the experiment. Text cells are trimmed; an empty cell of a sensitive attribute is a
-    missing value, one of the client key or the target an error unless the spec leaves such rows
-    out. `budgets`: the column with every row's privacy
-    budget. `keyed`: whether rows get their keys. Raises InvalidInputError naming field, column and
-    row of every fault that the rows show.
+    Rows are left out for a missing client, target or feature first, then dealt to clients by the
+    seed. Text cells are trimmed; an empty cell of a sensitive attribute is a missing value, one of
+    the client key or the target an error unless the spec leaves such rows out. Columns that memory
+    should not hold, and large features, lie in files of `folder`, mapped. Raises InvalidInputError
+    naming field, column and row of every fault that the rows show; OSError where the disk is full.
     """
-    with open_source(source, files=files) as file:
-        search = every_fault(
-            source,
-            file,
-            fairness,
-            classes=classification,
-            numbers=not classification,
-            budgets=budgets,
-        )
-        with search:
-            return _load(
-                source,
-                file,
-                fairness,
-                classification=classification,
-                seed=seed,
-                budgets=budgets,
-                keyed=keyed,
-            )
+    search = every_fault(
+        source,
+        file,
+        asked.fairness,
+        classes=asked.classification,
+        numbers=not asked.classification,
+        budgets=asked.budgets,
+    )
+    with search:
+        return _load(source, file, asked, folder)
 
 
 def read_client_key(rows: TableRows, name: str, where: str = "/federation/client_key") -> Levels:
@@ -80,39 +68,35 @@ def read_client_key(rows: TableRows, name: str, where: str = "/federation/client
     return rows.levels(name, where)
 
 
-def _load(
-    source: Table,
-    file: SourceFile,
-    fairness: Groups,
-    *,
-    classification: bool,
-    seed: int,
-    budgets: str | None,
-    keyed: bool,
-) -> Federation:
+def _load(source: Table, file: SourceFile, asked: LoadRequest, folder: Path) -> Federation:
     table = TableFile(file, header=source.header)
-    columns = find_columns(source, table.names, fairness.sensitive, budgets=budgets)
-    _check_fit(source, columns, classification=classification)
-    rows = prepared_rows(table.read(list(columns.fields)), columns, source)
-    required = RequiredCells(source, columns)
-    rows = required.kept(rows)
-    required.check_rows_left(len(rows))
-    keys = None if columns.client_key is None else _distinguishing(rows, columns.client_key)
-    kept, dropped = complete_rows(rows, columns.features)
-    rows = rows.where(kept)
-    target, classes = _target(rows, source, classification=classification)
-    clients, dealt = _clients(source, keys, kept, target, classes, seed=seed)
+    columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
+    _check_fit(source, columns, classification=asked.classification)
+    check_memory = _memory_check(asked, columns)
+    check_memory(table.rows or 0, more=False)
+    used = KeptRows(source, columns)
+    rows = gathered_rows(used.parts(table, partial(check_memory, more=True)), folder)
+    target, classes = _target(rows, source, classification=asked.classification)
+    if source.dealt is None:
+        clients, dealt = _named_clients(columns, rows, used)
+    else:
+        clients, dealt = deal_rows(source.dealt, target, classes=len(classes), seed=asked.seed)
     where = PARTITION if columns.client_key is None else columns.client_key.where
     check_clients(clients, where=where)
-    row_keys = table_record_keys(rows, columns.trained_on, clients) if keyed else None
-    attributes, missing = read_sensitive(rows, fairness.sensitive, edges=fairness.edges)
+    row_keys = table_record_keys(rows, columns.trained_on, clients) if asked.keyed else None
+    attributes, missing = read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
+    laid = _laid(clients, columns, folder)
     features = read_features(
         rows,
         columns.features,
         scales=source.scale,
         standardise=None
         if source.standardise is None
-        else standardiser(source.standardise, clients, source=source, seed=seed, keys=row_keys),
+        else standardiser(
+            source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
+        ),
+        laid=laid,
+        progress=asked.progress,
     )
     return pack(
         Rows(
@@ -125,13 +109,47 @@ def _load(
             fingerprint=file.fingerprint,
             classes=classes,
             attributes=attributes,
-            notes=(*required.notes, *dropped, *dealt, *missing, *features.notes),
-            record_budgets=None if budgets is None else _budgets(rows, budgets),
+            notes=(*used.notes, *dealt, *missing, *features.notes),
+            record_budgets=None if asked.budgets is None else _budgets(rows, asked.budgets),
             row_numbers=rows.row_numbers,
             record_keys=row_keys,
+            order=None if laid is None else client_order(clients),
         ),
         where=where,
     )
+
+
+class _MemoryCheck(Protocol):
+    def __call__(self, rows: int, *, more: bool) -> None: ...
+
+
+def _memory_check(asked: LoadRequest, columns: Columns) -> _MemoryCheck:
+    """A check of so many rows, or more; it raises InvalidInputError where a run has no room."""
+    features = sum(len(column.names) for column in columns.features)
+
+    def check(rows: int, *, more: bool) -> None:
+        asked.progress()
+        fault = memory_fault(
+            rows=rows,
+            features=features,
+            attributes=len(columns.sensitive),
+            allowed=asked.files.room.memory_bytes,
+            more=more,
+        )
+        if fault is not None:
+            raise fault
+
+    return check
+
+
+def _laid(clients: Levels, columns: Columns, folder: Path) -> Laid | None:
+    """A file for features that are too large for memory; None for others."""
+    rows, width = len(clients.codes), sum(len(column.names) for column in columns.features)
+    if not is_large(rows=rows, features=width):
+        return None
+    place = np.empty(rows, dtype=np.int64)
+    place[client_order(clients)] = np.arange(rows)
+    return Laid(new_array(folder, FEATURES, (rows, width)), place)
 
 
 def _check_fit(source: Table, columns: Columns, *, classification: bool) -> None:
@@ -150,37 +168,27 @@ def _check_fit(source: Table, columns: Columns, *, classification: bool) -> None
         )
 
 
-def _distinguishing(rows: TableRows, key: ClientKey) -> Levels:
-    """The clients that the key identifies: neither only one, nor one per row."""
+def _named_clients(
+    columns: Columns, rows: TableRows, used: KeptRows
+) -> tuple[Levels, tuple[str, ...]]:
+    """The client of each row, and a note on those without a row.
+
+    Raises InvalidInputError for a key that is different in every row.
+    """
+    key = columns.client_key
+    if key is None:
+        raise ValueError("a table without a client key is partitioned")
     clients = rows.levels(key.name, key.where)
-    count = len(clients.values)
-    if count == len(rows) and count > 1:
+    seen = used.clients_seen(len(clients.values))
+    if seen == used.rows > 1:
         raise error_at(
             key.where,
-            f"{key.name!r} is different in every one of the {count} rows, so each client would "
+            f"{key.name!r} is different in every one of the {seen} rows, so each client would "
             "have one row; name the column that identifies clients, or deal rows to clients by "
             "`partition`",
         )
-    return clients
-
-
-def _clients(
-    source: Table,
-    keys: Levels | None,
-    kept: NDArray[np.bool_],
-    target: NDArray[np.float64],
-    classes: tuple[str, ...],
-    *,
-    seed: int,
-) -> tuple[Levels, tuple[str, ...]]:
-    """The client of each row that is kept, and notes on how clients were made."""
-    if keys is not None:
-        clients = keys.where(kept)
-        empty = len(keys.values) - len(clients.values)
-        return clients, (f"clients without a row, left out: {empty}",) * bool(empty)
-    if source.dealt is None:
-        raise ValueError("a table without a client key is partitioned")
-    return deal_rows(source.dealt, target, classes=len(classes), seed=seed)
+    empty = seen - len(clients.values)
+    return clients, (f"clients without a row, left out: {empty}",) * bool(empty)
 
 
 def _target(

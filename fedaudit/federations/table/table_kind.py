@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.federations.federation import Federation
+from fedaudit.federations.mapped.map_folder import WORTH_A_MAP
 from fedaudit.federations.reading.source_files import Files, open_source
 from fedaudit.federations.source_kind import FileKind, LoadRequest, check_fingerprint
 from fedaudit.federations.table.fault_search import every_fault
+from fedaudit.federations.table.mapped_table import map_folder, mapped_table
 from fedaudit.federations.table.row_hashes import smallest_row_hashes
-from fedaudit.federations.table.table_federation import load_table
 from fedaudit.federations.table.table_profile import profile_table
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.table import Table
@@ -28,15 +29,19 @@ class TableKind(FileKind):
 
         Raises InvalidInputError.
         """
-        return load_table(
-            self._source,
-            fairness=asked.fairness,
-            classification=asked.classification,
-            seed=asked.seed,
-            files=asked.files,
-            budgets=asked.budgets,
-            keyed=asked.keyed,
-        )
+        with open_source(self._source, files=asked.files) as file:
+            return mapped_table(self._source, file, asked)
+
+    def lay_out(self, asked: LoadRequest) -> None:
+        """Lay a file out to be mapped that is too long to be read by each experiment.
+
+        Nothing where rows depend on the seed. Raises InvalidInputError.
+        """
+        if self._source.traits.draws_data or map_folder(asked.files.room) is None:
+            return
+        with open_source(self._source, files=asked.files) as file:
+            if file.size >= WORTH_A_MAP:
+                mapped_table(self._source, file, asked)
 
     def profile(
         self,
@@ -51,7 +56,9 @@ class TableKind(FileKind):
             check_fingerprint(file.read_fingerprint(progress), fingerprint)
             classes = self._source.positive is not None
             with every_fault(self._source, file, fairness, classes=classes, numbers=False):
-                return profile_table(self._source, file, fairness, progress=progress)
+                return profile_table(
+                    self._source, file, fairness, progress=progress, room=files.room
+                )
 
     def row_hashes(
         self, *, files: Files, keep: int, progress: Callable[[], None]

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedaudit.fairness.disclosure import DisclosureRule, size_rule
 from fedaudit.federations.errors import error_at
-from fedaudit.federations.packing import check_size
+from fedaudit.federations.memory import memory_fault
 from fedaudit.federations.profiles.profile import NUMERIC_TARGET
 from fedaudit.federations.profiles.profile_figures import (
     Warnings,
@@ -15,14 +15,14 @@ from fedaudit.federations.profiles.profile_figures import (
     class_figures,
     spread,
 )
-from fedaudit.federations.reading.source_files import MAX_FILE_BYTES, SourceFile
-from fedaudit.federations.reading.table_files import MAX_TABLE_CELLS, TableFile
+from fedaudit.federations.reading.data_room import DataRoom
+from fedaudit.federations.reading.source_files import SourceFile
+from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.scaling import check_scales
 from fedaudit.federations.table.columns import Columns, find_columns
 from fedaudit.federations.table.joined_columns import prepared_rows
 from fedaudit.federations.table.table_pass import TablePass
 from fedaudit.federations.table.target_pass import TargetFound
-from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.table import Dealt, Dirichlet, Iid, Shards, Table
 
@@ -33,12 +33,17 @@ _BY_SEED = "how many rows a client gets depends on the experiment's seed"
 
 
 def profile_table(
-    source: Table, file: SourceFile, fairness: Groups, *, progress: Callable[[], None]
+    source: Table,
+    file: SourceFile,
+    fairness: Groups,
+    *,
+    progress: Callable[[], None],
+    room: DataRoom,
 ) -> dict[str, Any]:
     """Sizes and names as JSON; small groups are suppressed.
 
-    `progress` is called after every batch of rows. Raises InvalidInputError with the same message
-    as loading the data.
+    `progress` is called after every batch of rows, `room` is what a run may take. Raises
+    InvalidInputError with the same message as loading the data.
     """
     table = TableFile(file, header=source.header)
     columns = find_columns(source, table.names, fairness.sensitive)
@@ -49,13 +54,12 @@ def profile_table(
         target=columns.target,
         classes=source.positive is not None,
     )
-    found, size = TablePass(source, columns, fairness), 0
+    found = TablePass(source, columns, fairness)
     for rows in table.batches(list(columns.fields)):
-        size += sum(column.nbytes for column in rows.columns.values())
         found.add(prepared_rows(rows, columns, source))
         progress()
     profile = _figures(found, source, columns, file, size_rule(fairness))
-    profile["warnings"] += _size_warnings(found.rows, size, columns)
+    profile["warnings"] += _size_warnings(found.rows, columns, room)
     return profile
 
 
@@ -155,31 +159,17 @@ def _balance(
     return balance, warnings, {}
 
 
-def _size_warnings(rows: int, size: int, columns: Columns) -> Warnings:
-    """Warnings of what an experiment could not load as it is: it may name fewer features.
-
-    `size`: bytes of the columns.
-    """
-    cells, where = rows * len(columns.fields), "/federation/features"
-    remedy = "an experiment must name fewer features, or the file must have fewer rows"
-    if cells > MAX_TABLE_CELLS:
-        message = (
-            f"{rows} rows of {len(columns.fields)} columns are {cells} cells, and an experiment "
-            f"reads {MAX_TABLE_CELLS} at most; {remedy}"
-        )
-        return [{"pointer": where, "message": message}]
-    if size > MAX_FILE_BYTES:
-        message = (
-            f"the columns take {size // 2**20} MiB, and an experiment reads "
-            f"{MAX_FILE_BYTES // 2**20} at most; {remedy}"
-        )
-        return [{"pointer": where, "message": message}]
-    features = sum(len(column.names) for column in columns.features)
-    try:
-        check_size(rows=rows, features=features, where=where, remedy=remedy)
-    except InvalidInputError as error:
-        return [{"pointer": fault.pointer, "message": fault.message} for fault in error.errors]
-    return []
+def _size_warnings(rows: int, columns: Columns, room: DataRoom) -> Warnings:
+    """A warning where an experiment would be refused, as it needs more memory than is allowed."""
+    fault = memory_fault(
+        rows=rows,
+        features=sum(len(column.names) for column in columns.features),
+        attributes=len(columns.sensitive),
+        allowed=room.memory_bytes,
+    )
+    if fault is None:
+        return []
+    return [{"pointer": one.pointer, "message": one.message} for one in fault.errors]
 
 
 def _notes(found: TablePass, source: Table) -> list[str]:

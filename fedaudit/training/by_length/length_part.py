@@ -12,6 +12,7 @@ from fedaudit.networks.cell_by_cell import CellByCell
 from fedaudit.randomness import Source
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.length_classes import LengthClass
+from fedaudit.training.by_length.gathered_lanes import GatheredLanes
 from fedaudit.training.methods.training_method import LossWeighting
 from fedaudit.training.stacked.client_tensors import Lanes, StackData
 from fedaudit.training.stacked.evaluation import Evaluation
@@ -48,7 +49,14 @@ class LengthPart:
         self._update = LocalUpdate(
             self._network, self._loss, own.spec.training.local, rows=one.rows
         )
-        self._data = StackData([own], device, trims=trims_lanes(own))
+        trims = trims_lanes(own)
+        self._data: StackData | GatheredLanes = (
+            GatheredLanes(cell.federation, one, device, trims=trims)
+            if cell.federation.is_large
+            else StackData([own], device, trims=trims)
+        )
+        self.keeps_lanes = not cell.federation.is_large
+        """Whether the lanes of clients may be kept from one round to the next."""
         self.clients, self.rows = one.clients, one.rows
         numbers = own.federation.width + own.shape.activations * own.spec.training.hypotheses
         self._together = max(1, _NUMBERS_TOGETHER // (one.rows * numbers))

@@ -1,7 +1,7 @@
 """Scores on held-out clients, length class by length class."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,21 @@ class _Chunk:
     """Some of the clients that are scored, computed together."""
 
     part: LengthPart
-    lanes: Lanes
+    places: NDArray[np.int64]
+    """[clients]: in their length class."""
     members: NDArray[np.int64]
     """[clients]: their places among all that are scored."""
     rows: NDArray[np.int64]
     """The places of their rows among the rows of all, client after client."""
+    scored: NDArray[np.bool_] | None
+    """[1, clients, rows]: which of them are scored; None for all."""
+    kept: Lanes | None
+
+    def lanes(self) -> Lanes:
+        """Their data, read anew where they are too large to be kept."""
+        if self.kept is not None:
+            return self.kept
+        return with_scored(self.part.lanes(self.places), self.scored)
 
 
 @dataclass(frozen=True)
@@ -71,10 +81,11 @@ class LengthValidator:
         predictions: NDArray[np.generic] = np.zeros(size)
         values, hypotheses = np.zeros(size), np.zeros(size, dtype=np.int64)
         for number, chunk in enumerate(kept.chunks):
-            evaluation = chunk.part.evaluate(theta, chunk.lanes, largest, tuned=tuned)
+            lanes = chunk.lanes()
+            evaluation = chunk.part.evaluate(theta, lanes, largest, tuned=tuned)
             selection[chunk.members] = evaluation.scores.selection_loss[0].cpu().numpy()
             validation[chunk.members] = evaluation.scores.validation_loss[0].cpu().numpy()
-            rows = scored_rows(evaluation, chunk.lanes)
+            rows = scored_rows(evaluation, lanes)
             if not number:
                 predictions = np.zeros(size, dtype=rows.predictions.dtype)
             predictions[chunk.rows], values[chunk.rows] = rows.predictions, rows.values
@@ -111,9 +122,9 @@ class LengthValidator:
         for number, part in enumerate(self._parts):
             for members in part.chunks(np.flatnonzero(parts == number)):
                 scored = self._splits.scored(clients[members][None], [0], rows=part.rows)
-                lanes = with_scored(part.lanes(places[members]), scored)
                 own = [
                     np.arange(rows.start, rows.stop)
                     for rows in map(of_clients.__getitem__, members)
                 ]
-                yield _Chunk(part, lanes, members, np.concatenate(own))
+                chunk = _Chunk(part, places[members], members, np.concatenate(own), scored, None)
+                yield replace(chunk, kept=chunk.lanes()) if part.keeps_lanes else chunk

@@ -65,7 +65,7 @@ class StackData:
         """The rows to compute for the clients at columns, padding included."""
         if not self._trims:
             return self._columns.shape[1]
-        return _power_of_two(int(self._rows_of[columns].max()))
+        return lane_rows(int(self._rows_of[columns].max()), trims=True)
 
     def by_client(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Features, target and mask, client by client, [clients, features + 2, rows], and each
@@ -100,7 +100,7 @@ def _packed(federations: Sequence[Federation], trims: bool) -> NDArray[np.float3
     """
     clients = sum(part.clients for part in federations)
     rows, features = federations[0].longest, federations[0].width
-    padded = _power_of_two(rows) if trims else rows
+    padded = lane_rows(rows, trims=trims)
     packed = np.zeros((features + 2, padded, clients), dtype=np.float32)
     start = 0
     for part in federations:
@@ -112,6 +112,7 @@ def _packed(federations: Sequence[Federation], trims: bool) -> NDArray[np.float3
     return packed
 
 
-def _power_of_two(size: int) -> int:
-    """The smallest power of two that is not below `size`."""
-    return 1 << (size - 1).bit_length()
+def lane_rows(longest: int, *, trims: bool) -> int:
+    """To how many rows clients are padded of whom the longest has so many: with `trims` to the
+    smallest power of two that is not below it."""
+    return 1 << (longest - 1).bit_length() if trims else longest

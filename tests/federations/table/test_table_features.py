@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedaudit.federations import memory
 from fedaudit.federations.levels import Levels
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.split import held_out_rows, split_clients
-from fedaudit.federations.table import features
 from fedaudit.federations.table.standardise import standardiser
 from fedaudit.spec.federation import SyntheticLinear
 from fedaudit.spec.parse import parse_spec
@@ -247,9 +247,11 @@ def test_one_class_is_left(refuse: Refuse) -> None:
 
 
 def test_categories_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "MAX_FEDERATION_CELLS", 17)
+    monkeypatch.setattr(memory, "_OF_A_ROW", 2**28)
+    monkeypatch.setattr(memory, "_OF_A_CELL", 2**28)
     faults = refuse(asked(PAIN), data=PAINS)
-    assert "3 features of 6 rows take 18 cells" in faults["/federation/features"]
+    assert "6 or more rows of 3 features" in faults["/federation/features"]
+    assert "about 6.00 GiB of memory in a run, and 4.00 GiB are" in faults["/federation/features"]
 
 
 def test_a_declared_range_and_what_lies_outside_it(load: Load) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedaudit.federations import packing
+from fedaudit.federations import memory
 from fedaudit.federations.groups import sensitive
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading import table_files
@@ -214,12 +214,10 @@ def test_parquet_gaps_and_infinities(refuse: Refuse, sources: Path) -> None:
 
 def test_sizes_are_bounded(refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(table_files, "MAX_TABLE_CELLS", 5)
-        assert "5 are allowed" in refuse(data=GOOD)[PATH]
-    with monkeypatch.context() as patch:
-        patch.setattr(packing, "MAX_FEDERATION_CELLS", 10)
+        patch.setattr(memory, "_OF_A_ROW", 2**31)
         faults = refuse(data=GOOD)
-        assert "3 rows of 1 features" in faults["/federation/features"]
+        assert "3 or more rows of 1 features" in faults["/federation/features"]
+        assert "FEDAUDIT_MAX_DATA_MEMORY_BYTES" in faults["/federation/features"]
     with monkeypatch.context() as patch:
         patch.setattr(table_files, "MAX_COLUMNS", 2)
         assert "3 columns" in refuse(data=GOOD)[PATH]

@@ -95,4 +95,4 @@ def test_the_bound_on_models_is_held_against_before_anything_is_built() -> None:
     wide = {"kind": "dense", "units": 4096}
     large = cell(groups_spec(model={"kind": "layers", "layers": [wide, RELU] * 25}))
     with pytest.raises(InvalidInputError, match=r"/training/hypotheses.*FEDAUDIT_MAX_MODEL_BYTES"):
-        check_limits(large, PlanLimits(model_bytes=1 << 30, planned_records=10))
+        check_limits(large, PlanLimits(model_bytes=1 << 30, planned_records=10, data_bytes=1 << 30))
