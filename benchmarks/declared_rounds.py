@@ -10,6 +10,7 @@ is computed anew.
 
 import argparse
 import multiprocessing
+import os
 import sys
 from time import monotonic, sleep
 from typing import Any
@@ -71,6 +72,7 @@ def measure(url: str, key: str, process: int, options: Any) -> None:
     reserving.start()
     api = psutil.Process(process)
     before, began = sum(api.cpu_times()[:2]), monotonic()
+    load = os.getloadavg()[0]
     with http(url, key) as calls:
         for round_ in range(1, options.rounds + 1):
             body = {"rounds": [{"round": round_, "event": event, "participants": names}]}
@@ -87,6 +89,7 @@ def measure(url: str, key: str, process: int, options: Any) -> None:
         verification = verified.raise_for_status().json()
     print(f"{shown['rounds']} rounds of {options.clients} clients in {seconds:.1f} s")
     print(f"{busy:.1f} s of processor time of the API, reservations included")
+    print(f"load of the machine {load:.1f} before, {os.getloadavg()[0]:.1f} now")
     percentiles = ", ".join(
         f"p{level:g} {np.percentile(found, level):.1f} ms" for level in (50, 90, 99, 100)
     )
@@ -115,7 +118,9 @@ def _ask_alone(  # noqa: PLR0917 the same as `_reserve`
             calls.post(path, json=body).raise_for_status()
             found.append(1000 * (monotonic() - began))
         busy = 1000 * (sum(api.cpu_times()[:2]) - before) / _ALONE
-    percentiles = ", ".join(f"p{level} {np.percentile(found, level):.1f} ms" for level in (50, 99))
+    percentiles = ", ".join(
+        f"p{level} {np.percentile(found, level):.1f} ms" for level in (50, 90, 99)
+    )
     print(f"{_ALONE} reservations alone: {busy:.1f} ms of processor time each, {percentiles}")
 
 

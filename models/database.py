@@ -50,9 +50,11 @@ class Database:
         self.engine = _create_engine(parsed, transaction_seconds)
         if self.dialect == "sqlite":
             reader: dict[str, Any] = {"sqlite_begin": "DEFERRED"}
+            glancer = reader
         else:
-            reader = {"postgresql_readonly": True}
+            reader, glancer = {"postgresql_readonly": True}, {"isolation_level": "AUTOCOMMIT"}
         self._reader = _sessions(self.engine.execution_options(**reader))
+        self._glancer = _sessions(self.engine.execution_options(**glancer))
         self._writer = _sessions(self.engine)
 
     @contextmanager
@@ -60,10 +62,15 @@ class Database:
         """A read-only session on one consistent state (SQLite) or one per statement (Postgres)."""
         with self._reader() as session:
             yield session
-            # A roll-back, with which closing it would end it, makes psycopg forget all prepared
-            # statements of the connection. Nothing is written: no row is the session's any more.
-            session.expunge_all()
-            session.commit()
+            _end_reading(session)
+
+    @contextmanager
+    def glance(self) -> Iterator[Session]:
+        """A session for a single statement that reads. Postgres is sent that alone, without the
+        transaction around it that would refuse to write: one message in place of three."""
+        with self._glancer() as session:
+            yield session
+            _end_reading(session)
 
     @contextmanager
     def write(self) -> Iterator[Session]:
@@ -91,6 +98,13 @@ def _normalise(url: str) -> URL:
     raise ValueError(
         f"database url: {backend!r} is not supported; use sqlite:///PATH or postgresql://..."
     )
+
+
+def _end_reading(session: Session) -> None:
+    # A roll-back, with which closing it would end it, makes psycopg forget all prepared statements
+    # of the connection. Nothing is written: no row is the session's any more.
+    session.expunge_all()
+    session.commit()
 
 
 def _sessions(engine: Engine) -> sessionmaker[Session]:

@@ -7,6 +7,7 @@ from pydantic import TypeAdapter
 
 from api.http.bodies import JsonBody, validated
 from api.http.cursors import decode_cursor, encode_cursor
+from api.http.json_answers import json_answer
 from api.http.links import Linked
 from api.openapi import Responses, problems, request_body
 from api.schemas.base import IdempotencyHeader, PageParameters
@@ -108,6 +109,7 @@ def declare_rounds(
 
 @router.post(
     "/{ledger_id}/rounds/{number}/reservation",
+    response_model=ReservationBody,
     responses=problems(404, 409, 415),
     openapi_extra=request_body(ReservationRequest),
 )
@@ -117,13 +119,13 @@ def reserve_declared_round(
     caller: ExperimentsWriter,
     value: JsonBody,
     resources: Shared,
-) -> ReservationBody:
+) -> Response:
     """Ask, before anybody trains, whether a round may run, and with whom.
 
     What is admitted is held until the round is declared, for a day at most, and replaces what was
     held for the same round.
     """
-    return reserve_round(resources, caller, ledger_id, number, value)
+    return json_answer(reserve_round(resources, caller, ledger_id, number, value))
 
 
 @router.delete("/{ledger_id}/rounds/{number}/reservation", status_code=204, responses=problems(404))

@@ -103,8 +103,9 @@ class PostedRound(BaseModel):
     """Who pays: those who were asked, or everyone where it is secret who was drawn."""
     over_budget: int
     """Clients asked that have spent more than their budget with this round."""
-    reservation: Literal["none", "reserved", "other"]
-    """`other` where it is not what was reserved."""
+    reservation: Literal["none", "reserved", "other", "refused"]
+    """`other` where it is not what was reserved; `refused` where it asked clients for whom it had
+    been refused."""
     chain_head: str
     """The chain's head behind this round: keep it, and nobody can cut the round off unseen."""
 

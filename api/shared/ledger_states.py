@@ -35,6 +35,8 @@ class LedgerState:
     rounds: int
     encoder: EntryEncoder
     """Of entries with these names."""
+    secret: bytes | None
+    """The key of its rounds' declarations; None before the first."""
 
 
 class LedgerStates:
@@ -104,4 +106,5 @@ def read_state(session: Session, row: DeclaredLedger) -> LedgerState:
         last_round=row.last_round,
         rounds=row.rounds,
         encoder=EntryEncoder(row.names),
+        secret=None if row.secret is None else bytes(row.secret),
     )

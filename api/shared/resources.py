@@ -124,6 +124,7 @@ class Resources:
 
 
 async def _resources(request: Request) -> Resources:
+    # A coroutine, because FastAPI has plain functions run by a thread, and waits for it.
     return cast(Resources, request.app.state.resources)
 
 

@@ -21,7 +21,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     event_from_dict,
 )
 from fedaudit.privacy.declared.declared_releases import Charge
-from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
+from fedaudit.privacy.declared.histories import Histories, distinct, renyi_epsilons
 from fedaudit.spec.declared.ledger_terms import LedgerTerms
 
 _EVERYONE = np.zeros(1, dtype=np.int32)
@@ -106,12 +106,6 @@ def _epsilons(
     rows, which = distinct(histories.of(subjects))
     found = renyi_epsilons(rows, histories.charges, adjacency=terms.adjacency, delta=terms.delta)
     return np.where(np.isinf(found), np.nan, found)[which]
-
-
-def distinct(histories: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-    """The distinct histories, and which of them each one is."""
-    rows, which = np.unique(histories, axis=0, return_inverse=True)
-    return rows, which.reshape(-1)
 
 
 def charge_of_entry(entry: LedgerEntry) -> tuple[Charge, int]:

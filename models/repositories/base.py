@@ -1,6 +1,6 @@
 """What repositories share: the project they may see, and the few statements they all use."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
@@ -16,6 +16,8 @@ Row = TypeVar("Row", bound=Base)
 
 
 _AS_IT_IS = {"populate_existing": True}
+_PAST_OBJECTS = {"synchronize_session": False}
+_NO_VALUES: Mapping[str, object] = {}
 _GATHERED = "fedaudit.gathered"
 """Where a session keeps what `gathered_writes` has gathered."""
 
@@ -42,9 +44,11 @@ class Repository:
     def __init__(self, session: Session) -> None:
         self.session = session
 
-    def _execute(self, statement: Update | Delete) -> int:
+    def _execute(
+        self, statement: Update | Delete, values: Mapping[str, object] = _NO_VALUES
+    ) -> int:
         """The number of rows changed. Objects read before keep their old values."""
-        result = self.session.execute(statement, execution_options={"synchronize_session": False})
+        result = self.session.execute(statement, values, execution_options=_PAST_OBJECTS)
         return cast(CursorResult[Any], result).rowcount
 
     def _insert(self, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:

@@ -37,6 +37,21 @@ def test_a_read_session_cannot_write(database: Database) -> None:
         ProjectRepository(session).get_or_create("allowed")
 
 
+def test_a_glance_is_no_transaction_and_leaves_none_out(postgres_url: str) -> None:
+    database = Database(postgres_url)
+    with database.write() as session:
+        session.execute(text("CREATE TABLE glanced (number integer)"))
+    with database.glance() as session:
+        # In a transaction that was begun before, the statement is later than its beginning.
+        assert session.scalar(text("SELECT now() = statement_timestamp()"))
+    with database.write() as session:
+        session.execute(text("INSERT INTO glanced VALUES (1)"))
+        session.rollback()
+    with database.glance() as session:
+        assert session.scalar(text("SELECT count(*) FROM glanced")) == 0
+    database.dispose()
+
+
 def test_rows_that_were_read_are_values_and_stored_as_they_were(database: Database) -> None:
     with database.write() as session:
         ProjectRepository(session).get_or_create("kept")

@@ -17,7 +17,7 @@ from fedaudit.ledger.checkpoints import (
     growing_hashes,
     subjects_hash,
 )
-from fedaudit.ledger.declarations import drawn_hash
+from fedaudit.ledger.declarations import changed_reservations, drawn_hash
 from fedaudit.ledger.declared_replay import Replay
 from fedaudit.ledger.declared_state import RoundsSoFar
 from fedaudit.ledger.ed25519 import PublicKey
@@ -29,7 +29,7 @@ from fedaudit.reports.document.checks import canonical_hash
 from fedaudit.spec.declared.ledger_terms import LedgerTerms
 from models.repositories.entries.packed_rows import Digest
 from models.tables.declared.declared_ledgers import DeclaredLedger
-from models.tables.declared.declared_rounds import DeclaredRoundRow
+from models.tables.declared.declared_rounds import DeclaredReservation, DeclaredRoundRow
 
 _NO_SECRET = bytes(32)
 """Of ledgers whose rounds were all declared before they had one."""
@@ -42,6 +42,7 @@ class StoredLedger:
     row: DeclaredLedger
     histories: Histories
     drawn: Drawn
+    reservations: Sequence[DeclaredReservation]
     envelopes: Sequence[Any]
     """Checkpoints, oldest first."""
     reported_entries: int
@@ -137,6 +138,7 @@ def check_ledger(
     for digest in inserted.digests[behind:]:
         rounds.add_entry(digest)
     _check_drawn(stored, inserted)
+    _check_reservations(stored, inserted)
     state = None if row.secret is None else rounds.state_hash(stored.histories.tallies.values())
     return Found(start.witness, rounds.ledger_hash, state)
 
@@ -205,3 +207,10 @@ def _check_drawn(stored: StoredLedger, inserted: Inserted) -> None:
     said = next((one.drawn for one in reversed(inserted.rounds) if one.drawn is not None), None)
     if said is not None and said != drawn_hash(stored.drawn, stored.row.secret or _NO_SECRET):
         raise ValueError("those who were drawn are not those that were declared")
+
+
+def _check_reservations(stored: StoredLedger, inserted: Inserted) -> None:
+    secret = stored.row.secret or _NO_SECRET
+    changed = changed_reservations(inserted.rounds, stored.reservations, secret)
+    if (number := next(changed, None)) is not None:
+        raise ValueError(f"what was reserved before round {number} is not what the chain holds")

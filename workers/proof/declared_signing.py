@@ -31,7 +31,6 @@ from models.repositories import (
     FederationRepository,
 )
 from models.repositories.declared.declared_ledgers import unsigned_ledgers
-from models.tables.declared.declared_rounds import DeclaredReservation
 from models.values import BudgetsAcross, LedgerRow
 from workers.proof.checkpoint_signing import CHECKPOINT_SECONDS, use_key
 from workers.proof.declared_evidence import (
@@ -55,7 +54,6 @@ class _Seen:
     """A ledger as it stood, and what its report is made of besides."""
 
     ledger: StoredLedger
-    reservations: list[DeclaredReservation]
     least_group_size: int
 
 
@@ -151,10 +149,10 @@ class DeclaredLedgerSigner:
                 row=row,
                 histories=stored_histories(row.names, parts.tallies(ledger_id)),
                 drawn=stored_drawn(row.drawn_names, row.drawn_counts),
+                reservations=parts.reservations(ledger_id),
                 envelopes=parts.envelopes(ledger_id),
                 reported_entries=-1 if report is None else report.entries,
             ),
-            reservations=parts.reservations(ledger_id),
             least_group_size=least_group_size(self._floor, policies),
         )
 
@@ -190,7 +188,7 @@ class DeclaredLedgerSigner:
             histories=stored.histories,
             drawn=stored.drawn,
             rounds=inserted.rounds,
-            reservations=seen.reservations,
+            reservations=stored.reservations,
             first_declaration=inserted.first_declaration,
             least_group_size=seen.least_group_size,
             entries=stored.row.entries,

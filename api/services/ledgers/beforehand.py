@@ -53,6 +53,8 @@ class Prepared:
         charges: Iterable[Charge],
     ) -> bool:
         """Whether a ledger that stands like this, and these charges, ask for nothing new."""
+        if not state.terms.counts_epsilon:
+            return True
         if composes_losses(state.terms) and self.version != version_of(state, held):
             return False
         return self.charges.issuperset(charges)
@@ -61,15 +63,15 @@ class Prepared:
 def seen(
     resources: Resources, caller: Caller, ledger_id: str, *, again: bool
 ) -> LedgerState | None:
-    """A ledger to compute for, and None where there is none of epsilons: as this process remembers
-    it, which nothing is decided by, or, `again`, as it stands now."""
+    """A ledger to compute for, and None where there is none: as this process remembers it, which
+    nothing is decided by, or, `again`, as it stands now."""
     if not is_id(ledger_id):
         return None
     found = None if again else resources.ledgers.remembered(caller.project_id, ledger_id)
     if found is None:
         with resources.database.read() as session:
             found = resources.ledgers.get(session, caller.project_id, ledger_id)
-    return found if found is not None and found.terms.counts_epsilon else None
+    return found
 
 
 def version_of(state: LedgerState, held: Sequence[DeclaredReservation]) -> Version:

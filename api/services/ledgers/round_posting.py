@@ -1,37 +1,29 @@
-"""Enter declared rounds into a ledger: all of a request, or none."""
+"""Enter declared rounds into a ledger: all of a request, or none.
 
-import hashlib
-import json
-import secrets
+Whoever reserves waits while a ledger is locked for a round. So rounds are charged, and their
+entries encoded and hashed, before that, for the ledger as this process saw it last; under the lock
+they are chained and written. Where another round came in between, they are charged anew.
+"""
+
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy.orm import Session
 
 from api.http.problems import ProblemError, not_found
 from api.services.base.subject_names import refuse_erased
-from api.services.ledgers.beforehand import TRIES, Prepared, composes_losses, seen
+from api.services.ledgers.beforehand import TRIES, Prepared, seen
+from api.services.ledgers.charged_rounds import ChargedRound, ChargedRounds, content_hash
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.ledgers.round_reservation import charges_of, held_by, open_beside
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.ledger.chain import link
-from fedaudit.ledger.declarations import SECRET_BYTES, declaration_of, drawn_hash
-from fedaudit.ledger.declared_entries import declared_entries, distinct
-from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.privacy.declared.declared_releases import Charge, charge_of, steps_of
-from fedaudit.privacy.declared.histories import (
-    Histories,
-    leakages,
-    over_budget,
-    renyi_epsilons,
-)
-from fedaudit.privacy.declared.ledger_figures import clients_over
+from fedaudit.ledger.declarations import declaration_of, reservations_hash
+from fedaudit.privacy.declared.declared_releases import charge_of
 from fedaudit.privacy.declared.round_faults import read_rounds
 from fedaudit.spec.declared.declared_rounds import DeclaredRound
 from fedaudit.spec.declared.ledger_terms import LedgerTerms
@@ -43,12 +35,12 @@ from models.repositories import (
     DeclaredLedgerRepository,
     DeclaredPartRepository,
 )
-from models.repositories.declared.declared_parts import USED
+from models.repositories.declared.declared_parts import OPEN, REFUSED, USED
 from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.declared.declared_rounds import DeclaredReservation, DeclaredRoundRow
 from models.values import LedgerRow
 
-NO_RESERVATION, AS_RESERVED, OTHERWISE = "none", "reserved", "other"
+NO_RESERVATION, AS_RESERVED, OTHERWISE, ALL_THE_SAME = "none", "reserved", "other", "refused"
 
 
 def post_rounds(
@@ -62,24 +54,44 @@ def post_rounds(
     """
     for left in reversed(range(TRIES)):
         state = seen(resources, caller, ledger_id, again=left < TRIES - 1)
-        prepared = None
+        beforehand = None
         if state is not None:
-            prepared = _compute_beforehand(resources, caller, ledger_id, state, value)
-        found = _enter(resources, caller, ledger_id, value, prepared if left else None)
+            beforehand = _compute_beforehand(resources, caller, ledger_id, state, value)
+        found = _enter(resources, caller, ledger_id, value, beforehand, last=not left)
         if found is not None:
             return found
     raise AssertionError("the last try enters the rounds")
 
 
+@dataclass(frozen=True, eq=False)
+class _Beforehand:
+    """What was computed of a ledger and of new rounds before it was locked."""
+
+    rounds: list[DeclaredRound]
+    prepared: Prepared
+    charged: ChargedRounds
+    """The new ones of the rounds. It serves the very state that it was computed for."""
+
+
 def _enter(
-    resources: Resources, caller: Caller, ledger_id: str, value: Any, prepared: Prepared | None
+    resources: Resources,
+    caller: Caller,
+    ledger_id: str,
+    value: Any,
+    beforehand: _Beforehand | None,
+    *,
+    last: bool,
 ) -> tuple[LedgerTerms, list[DeclaredRoundRow]] | None:
     """The terms, and the rounds as they are stored; None, and nothing entered, where what was
-    `prepared` does not serve the ledger as it stands by now."""
+    computed `beforehand` does not serve the ledger as it stands by now and this is not the `last`
+    try."""
     with resources.database.write() as session:
         row = _locked(session, caller, ledger_id)
         state = resources.ledgers.locked(session, row)
-        rounds = read_rounds(value, state.terms, state.histories, state.drawn)
+        same = beforehand if beforehand and beforehand.charged.before is state else None
+        rounds = (
+            same.rounds if same else read_rounds(value, state.terms, state.histories, state.drawn)
+        )
         parts = DeclaredPartRepository(session, caller.project_id)
         repeated = [one.round for one in rounds if one.round <= state.last_round]
         known = parts.rounds_of(ledger_id, repeated) if repeated else {}
@@ -88,12 +100,10 @@ def _enter(
             return state.terms, [known[one.round] for one in rounds]
         others = _held_beside(session, caller, ledger_id, state, fresh)
         charges = charges_of(state, others, [one.event for one in fresh])
-        if prepared is not None and not prepared.serves(state, (), charges):
+        if beforehand and not last and not beforehand.prepared.serves(state, (), charges):
             return None
-        posting = _Posting(session, row, state, [one.round for one in fresh])
-        for one in fresh:
-            posting.add(one, last=one is fresh[-1])
-        after, stored = posting.store()
+        charged = same.charged if same else ChargedRounds(state, fresh)
+        after, stored = _Posting(session, row, charged).store()
         if row.federation_id is not None:
             held = held_by(after.terms, after.histories, others)
             charge_federation(
@@ -119,9 +129,9 @@ def _held_beside(
 
 def _compute_beforehand(
     resources: Resources, caller: Caller, ledger_id: str, state: LedgerState, value: Any
-) -> Prepared | None:
-    """Whatever takes long: curves of new events, and loss distributions. None for a body with
-    faults."""
+) -> _Beforehand | None:
+    """All but the chain's links, curves of new events and loss distributions included. None for a
+    body with faults."""
     try:
         rounds = read_rounds(value, state.terms, state.histories, state.drawn)
     except InvalidInputError:
@@ -133,22 +143,7 @@ def _compute_beforehand(
     fresh = [one for one in rounds if one.round > state.last_round]
     charges = charges_of(state, others, [one.event for one in fresh])
     prepared = Prepared.of(state, (), charges)
-    if composes_losses(state.terms):
-        trial = state.histories.copy()
-        for one in fresh:
-            asked = trial.enter([*one.participants, *one.failures])
-            trial.charge(charge_of(state.terms, one.event), asked, steps=steps_of(one.event))
-            over_budget(distinct(trial.of(asked))[0], trial.charges, state.terms)
-    return prepared
-
-
-def content_hash(one: DeclaredRound) -> str:
-    """SHA-256 of all that a round declares; the order of names and groups does not matter."""
-    value = one.model_dump(mode="json")
-    value["participants"] = sorted(value["participants"])
-    value["failures"] = sorted(value["failures"])
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _Beforehand(rounds, prepared, ChargedRounds(state, fresh))
 
 
 def _locked(session: Session, caller: Caller, ledger_id: str) -> DeclaredLedger:
@@ -187,86 +182,40 @@ def _is_fresh(one: DeclaredRound, known: dict[int, DeclaredRoundRow], state: Led
 
 @dataclass
 class _Posting:
-    """Rounds that are being entered, one after the other."""
+    """Rounds that were charged to the ledger as it stands, being chained and written."""
 
     session: Session
     row: DeclaredLedger
-    before: LedgerState
-    numbers: Sequence[int]
-    """Those of the rounds to come."""
-    histories: Histories = field(init=False)
-    _written: list[LedgerRow] = field(default_factory=list)
-    _rounds: list[dict[str, Any]] = field(default_factory=list)
-    _changed: set[Charge] = field(default_factory=set)
+    charged: ChargedRounds
 
     def __post_init__(self) -> None:
-        self.histories = self.before.histories.copy()
-        self.drawn = self.before.drawn.copy()
-        self.releases = self.before.releases.copy()
-        self.head = self.before.head
+        self.head = self.charged.before.head
         self.now = utc_now()
-        self._encoder = self.before.encoder
-        self._secret = self.row.secret or secrets.token_bytes(SECRET_BYTES)
-        self._has_drawn = False
-        parts = DeclaredPartRepository(self.session, self.row.project_id)
-        held = parts.open_reservations(self.row.id, self.now, rounds=self.numbers)
-        self._reservations = {one.round: one for one in held}
-
-    @property
-    def terms(self) -> LedgerTerms:
-        """Those of the ledger."""
-        return self.before.terms
-
-    def add(self, one: DeclaredRound, *, last: bool) -> None:
-        """Charge a round and chain its entries with what it declares besides.
-
-        The `last` of a request says who was drawn so far, so that a long request hashes them once.
-        """
-        known = len(self.histories.names)
-        charge, steps = charge_of(self.terms, one.event), steps_of(one.event)
-        if charge.everyone:
-            # Nobody may read from the subjects who was drawn.
-            self.drawn.add([*one.participants, *one.failures])
-            self._has_drawn = True
-        participants = self.histories.enter(() if charge.everyone else one.participants)
-        failures = self.histories.enter(() if charge.everyone else one.failures)
-        if len(self.histories.names) > known:
-            self._encoder = EntryEncoder(self.histories.names)
-            grown = np.zeros(len(self.histories.names), dtype=np.int32)
-            grown[: len(self.releases)] = self.releases
-            self.releases = grown
-        asked = np.concatenate([participants, failures])
-        self.histories.charge(charge, asked, steps=steps)
-        self._changed.add(charge)
-        over = clients_over(self.terms, self.histories) if charge.everyone else self._over(asked)
-        drawn = drawn_hash(self.drawn, self._secret) if last and self._has_drawn else None
-        stored = self._row(one, over=over, drawn=drawn)
-        declaration = declaration_of(DeclaredRoundRow(**stored), self._secret)
-        for entry in declared_entries(
-            self.terms,
-            self.histories,
-            charge,
-            round_=one.round,
-            steps=steps,
-            participants=participants,
-            failures=failures,
-            releases=self.releases,
-        ):
-            self._chain(entry, self._encoder, declaration)
-        self._rounds.append({**stored, "head": self.head.hex()})
+        self._written: list[LedgerRow] = []
+        self._rounds: list[dict[str, Any]] = []
+        self._parts = DeclaredPartRepository(self.session, self.row.project_id)
+        numbers = [one.declared.round for one in self.charged.rounds]
+        after = self._before = self.charged.before.last_round
+        reserved = self._parts.reservations_between(self.row.id, after=after, upto=numbers[-1])
+        self._reservations = {one.round: one for one in reserved}
+        for one in self.charged.rounds:
+            self._chain(one)
+            self._before = one.declared.round
 
     def store(self) -> tuple[LedgerState, dict[int, DeclaredRoundRow]]:
-        """Write what was added; the state afterwards, and the rows of the rounds."""
+        """Write them; the state afterwards, and the rows of the rounds."""
+        charged = self.charged
+        before, histories = charged.before, charged.histories
         owner = self.row.id, self.row.project_id
-        parts = DeclaredPartRepository(self.session, self.row.project_id)
         DeclaredEntryRepository(self.session).insert(*owner, self._written)
-        parts.add_rounds(self._rounds)
+        self._parts.add_rounds(self._rounds)
         numbers = [one["round"] for one in self._rounds]
-        if self._reservations.keys() & set(numbers):
-            parts.end_reservations(self.row.id, numbers, USED)
-        for place, (charge, tally) in enumerate(self.histories.tallies.items()):
-            if charge in self._changed:
-                parts.put_tally(
+        used = [one for one in numbers if _holds(self._reservations.get(one), self.now)]
+        if used:
+            self._parts.end_reservations(self.row.id, used, USED)
+        for place, (charge, tally) in enumerate(histories.tallies.items()):
+            if charge in charged.changed:
+                self._parts.put_tally(
                     {
                         "ledger_id": self.row.id,
                         "place": place,
@@ -278,15 +227,16 @@ class _Posting:
                 )
         after = LedgerState(
             project_id=self.row.project_id,
-            terms=self.terms,
-            histories=self.histories,
-            drawn=self.drawn,
-            releases=self.releases,
-            entries=self.before.entries + len(self._written),
+            terms=charged.terms,
+            histories=histories,
+            drawn=charged.drawn,
+            releases=charged.releases,
+            entries=before.entries + len(self._written),
             head=self.head,
             last_round=numbers[-1],
-            rounds=self.before.rounds + len(numbers),
-            encoder=self._encoder,
+            rounds=before.rounds + len(numbers),
+            encoder=charged.encoder,
+            secret=charged.secret,
         )
         changes: dict[str, Any] = {
             "rounds": after.rounds,
@@ -295,86 +245,89 @@ class _Posting:
             "head": after.head,
             "releases": after.releases,
             "declared_at": self.now,
-            "secret": self._secret,
-            **largest_costs(after),
+            "secret": after.secret,
+            **charged.costs,
         }
-        if len(self.histories.names) > len(self.before.histories.names):
-            changes["names"] = self.histories.names
-        if any(charge.everyone for charge in self._changed):
-            changes |= {"drawn_names": self.drawn.names, "drawn_counts": self.drawn.counts}
+        if len(histories.names) > len(before.histories.names):
+            changes["names"] = histories.names
+        if any(charge.everyone for charge in charged.changed):
+            changes |= {"drawn_names": after.drawn.names, "drawn_counts": after.drawn.counts}
         DeclaredLedgerRepository(self.session, self.row.project_id).change(self.row.id, changes)
         return after, {one["round"]: DeclaredRoundRow(**one) for one in self._rounds}
 
-    def _chain(self, entry: LedgerEntry, encoder: EntryEncoder, declaration: bytes) -> None:
-        digest = encoder.digest(entry)
-        self.head = link(self.head, digest, entry.clusters, declaration=declaration)
-        self._written.append(
-            LedgerRow(
-                round=entry.round,
-                release=entry.release,
-                subject_kind=entry.subject_kind,
-                observer=entry.observer,
-                subjects=entry.subjects,
-                outcomes=entry.outcomes,
-                radii=entry.radii,
-                releases=entry.releases,
-                clusters=entry.clusters,
-                inputs=entry.inputs.as_dict(),
-                digest=digest,
-                link=self.head,
-                interrupted=entry.interrupted,
-                epsilons=entry.epsilons,
-                declaration=declaration,
+    def _chain(self, one: ChargedRound) -> None:
+        stored = self._row(one)
+        declaration = declaration_of(DeclaredRoundRow(**stored), self.charged.secret)
+        for entry, digest in one.entries:
+            self.head = link(self.head, digest, entry.clusters, declaration=declaration)
+            self._written.append(
+                LedgerRow(
+                    round=entry.round,
+                    release=entry.release,
+                    subject_kind=entry.subject_kind,
+                    observer=entry.observer,
+                    subjects=entry.subjects,
+                    outcomes=entry.outcomes,
+                    radii=entry.radii,
+                    releases=entry.releases,
+                    clusters=entry.clusters,
+                    inputs=entry.inputs.as_dict(),
+                    digest=digest,
+                    link=self.head,
+                    interrupted=entry.interrupted,
+                    epsilons=entry.epsilons,
+                    declaration=declaration,
+                )
             )
-        )
+        self._rounds.append({**stored, "head": self.head.hex()})
 
-    def _over(self, asked: NDArray[np.int32]) -> int:
-        """How many of those asked have now spent more than the budget of a client."""
-        rows, which = distinct(self.histories.of(asked))
-        return int(over_budget(rows, self.histories.charges, self.terms)[which].sum())
-
-    def _row(self, one: DeclaredRound, *, over: int, drawn: str | None) -> dict[str, Any]:
+    def _row(self, one: ChargedRound) -> dict[str, Any]:
         """The stored round, but for the head behind it."""
-        groups = one.model_dump(mode="json")["groups"]
+        declared = one.declared
         return {
             "ledger_id": self.row.id,
-            "round": one.round,
+            "round": declared.round,
             "project_id": self.row.project_id,
-            "content_hash": content_hash(one),
-            "event": one.event.model_dump(mode="json"),
-            "participants": len(one.participants),
-            "failures": len(one.failures),
-            "over_budget": over,
-            "reserved": _as_reserved(one, self._reservations.get(one.round)),
-            "groups": groups or None,
-            "drawn": drawn,
+            "content_hash": one.content_hash,
+            "event": declared.event.model_dump(mode="json"),
+            "participants": len(declared.participants),
+            "failures": len(declared.failures),
+            "over_budget": one.over_budget,
+            "reserved": self._as_reserved(declared),
+            "reservations": reservations_hash(
+                [
+                    reserved
+                    for number, reserved in self._reservations.items()
+                    if self._before < number <= declared.round
+                ],
+                self.charged.secret,
+            ),
+            "groups": declared.model_dump(mode="json", include={"groups"})["groups"] or None,
+            "drawn": one.drawn,
             "declared_at": self.now,
         }
 
-
-def largest_costs(state: LedgerState) -> dict[str, float | None]:
-    """What lists show: the largest epsilon by Renyi orders, and the largest leakage."""
-    terms, rows = state.terms, state.histories.distinct()
-    charges = state.histories.charges
-    epsilon: float | None = None
-    leakage: float | None = None
-    if terms.counts_epsilon and terms.adjacency is not None and terms.delta is not None:
-        found = renyi_epsilons(rows, charges, adjacency=terms.adjacency, delta=terms.delta)
-        epsilon = _finite(found)
-    elif terms.mechanism == "laplace-l2":
-        leakage = _finite(leakages(rows, charges))
-    return {"epsilon_max": epsilon, "leakage_max": leakage}
-
-
-def _finite(values: NDArray[np.float64]) -> float | None:
-    most = float(values.max(initial=0.0))
-    return most if np.isfinite(most) else None
+    def _as_reserved(self, one: DeclaredRound) -> str:
+        """Whether a round is what was reserved: the same event, and nobody who was not admitted;
+        or whether it asked those who had been refused."""
+        reservation = self._reservations.get(one.round)
+        if reservation is None:
+            return NO_RESERVATION
+        asked = {*one.participants, *one.failures}
+        if _refused(reservation, asked, everyone=charge_of(self.charged.terms, one.event).everyone):
+            return ALL_THE_SAME
+        if not _holds(reservation, self.now):
+            return NO_RESERVATION
+        same = reservation.event == one.event.model_dump(mode="json")
+        return AS_RESERVED if same and asked <= set(reservation.admitted) else OTHERWISE
 
 
-def _as_reserved(one: DeclaredRound, reservation: DeclaredReservation | None) -> str:
-    """Whether a round is what was reserved: the same event, and nobody who was not admitted."""
-    if reservation is None:
-        return NO_RESERVATION
-    same = reservation.event == one.event.model_dump(mode="json")
-    asked: Sequence[str] = [*one.participants, *one.failures]
-    return AS_RESERVED if same and set(asked) <= set(reservation.admitted) else OTHERWISE
+def _refused(reservation: DeclaredReservation, asked: set[str], *, everyone: bool) -> bool:
+    if reservation.denied is None or everyone:
+        # A round that everyone pays for is refused whoever is drawn.
+        return reservation.state == REFUSED
+    return not asked.isdisjoint(reservation.denied)
+
+
+def _holds(reservation: DeclaredReservation | None, now: datetime) -> bool:
+    return reservation is not None and reservation.state == OPEN and reservation.expires_at > now

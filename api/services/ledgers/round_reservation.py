@@ -23,16 +23,16 @@ from api.services.ledgers.ledger_shown import epsilon_bodies, read_event
 from api.shared.ledger_states import LedgerState
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from fedaudit.ledger.declared_entries import distinct
 from fedaudit.privacy.declared.declared_releases import Charge, charge_of, steps_of
 from fedaudit.privacy.declared.histories import (
     Histories,
+    distinct,
     leakages,
     over_budget,
     renyi_epsilons,
 )
 from fedaudit.privacy.declared.ledger_figures import clients_over
-from fedaudit.privacy.declared.round_faults import read_reservation
+from fedaudit.privacy.declared.round_faults import SentReservation
 from fedaudit.spec.declared.declared_events import AnyRelease
 from fedaudit.spec.declared.declared_rounds import ReservationRequest
 from fedaudit.spec.declared.ledger_terms import LedgerTerms
@@ -70,14 +70,15 @@ def reserve_round(
     """
     if not is_id(ledger_id):
         raise not_found("ledger")
+    sent = SentReservation(value)
     for left in reversed(range(TRIES)):
         state = seen(resources, caller, ledger_id, again=left < TRIES - 1)
         prepared = None
         if state is not None:
             prepared = _compute_beforehand(
-                resources, caller, ledger_id, state, number, value, again=left < TRIES - 1
+                resources, caller, ledger_id, state, number, sent, again=left < TRIES - 1
             )
-        found = _reserve(resources, caller, ledger_id, number, value, prepared if left else None)
+        found = _reserve(resources, caller, ledger_id, number, sent, prepared if left else None)
         if found is not None:
             return found
     raise AssertionError("the last try reserves")
@@ -88,7 +89,7 @@ def _reserve(  # noqa: PLR0917 in the order of `reserve_round`
     caller: Caller,
     ledger_id: str,
     number: int,
-    value: Any,
+    sent: SentReservation,
     prepared: Prepared | None,
 ) -> ReservationBody | None:
     """The answer; None, and nothing held, where what was `prepared` does not serve the ledger as it
@@ -104,7 +105,7 @@ def _reserve(  # noqa: PLR0917 in the order of `reserve_round`
         others, earlier = parts.beside_and_of(ledger_id, number, now)
         _check_number(number, state)
         before = held_by(state.terms, state.histories, others)
-        asked = read_reservation(value, state.terms, state.histories, state.drawn, held=before)
+        asked = sent.read(state.terms, state.histories, state.drawn, held=before)
         if prepared is not None and not prepared.serves(
             state, others, charges_of(state, others, [asked.event])
         ):
@@ -142,6 +143,7 @@ def _keep(
             "event": asked.event.model_dump(mode="json"),
             "admitted": list(answer.admitted),
             "refused": len(answer.refused),
+            "denied": _denied(earlier, answer),
             "replaced": _replaced(earlier, asked.event, answer.admitted),
             "state": OPEN if answer.admitted else REFUSED,
             "reserved_at": now,
@@ -173,7 +175,7 @@ def _compute_beforehand(  # noqa: PLR0917 in the order of `reserve_round`
     ledger_id: str,
     state: LedgerState,
     number: int,
-    value: Any,
+    sent: SentReservation,
     *,
     again: bool,
 ) -> Prepared | None:
@@ -188,7 +190,7 @@ def _compute_beforehand(  # noqa: PLR0917 in the order of `reserve_round`
             others = open_beside(session, caller.project_id, ledger_id, [number])
     before = held_by(state.terms, state.histories, others)
     try:
-        asked = read_reservation(value, state.terms, state.histories, state.drawn, held=before)
+        asked = sent.read(state.terms, state.histories, state.drawn, held=before)
     except InvalidInputError:
         return None
     prepared = Prepared.of(state, others, charges_of(state, others, [asked.event]))
@@ -260,6 +262,14 @@ def _replaced(
         return 0
     unanswered = earlier.state == OPEN and not _contains(event, admitted, earlier)
     return earlier.replaced + unanswered
+
+
+def _denied(earlier: DeclaredReservation | None, answer: _Answer) -> list[str]:
+    """Who was refused the round, and not admitted since: whoever asks again without them washes
+    nothing out."""
+    before = [] if earlier is None or earlier.denied is None else earlier.denied
+    refused, admitted = [*before, *(one.subject for one in answer.refused)], set(answer.admitted)
+    return [name for name in dict.fromkeys(refused) if name not in admitted]
 
 
 def _contains(event: AnyRelease, admitted: Sequence[str], earlier: DeclaredReservation) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 from fedaudit.privacy.accounting.privacy_events import NonPrivate
 from fedaudit.privacy.declared.histories import (
     Histories,
+    distinct,
     largest_epsilon,
     leakages,
     log_ratio,
@@ -95,8 +96,8 @@ def clients_over(terms: LedgerTerms, histories: Histories) -> int:
     if terms.budget is None:
         return 0
     rows = histories.of(np.arange(len(histories.names)))
-    found, which = np.unique(rows, axis=0, return_inverse=True)
-    over = over_budget(found, histories.charges, terms)[which.reshape(-1)]
+    found, which = distinct(rows)
+    over = over_budget(found, histories.charges, terms)[which]
     unnamed = terms.population - (len(rows) - 1)
     return int(over[1:].sum()) + (unnamed if over[0] else 0)
 

@@ -61,22 +61,37 @@ def read_rounds(
     return found
 
 
-def read_reservation(
-    value: Any, terms: LedgerTerms, histories: Histories, drawn: Drawn, *, held: Histories
-) -> ReservationRequest:
-    """What a body asks to reserve beside what is `held` already. Raises InvalidInputError with
-    every fault."""
-    faults: list[FieldError] = []
-    one = _read(ReservationRequest, value, "", faults)
-    if one is not None:
-        names = _Names(terms, {*histories.places, *drawn.names})
-        faults += names.faults({"participants": one.participants}, "")
-        faults += _event_faults(terms, one.event, len(one.participants), "")
-        faults += _LeakageTerms(terms, held).faults(one.event, "")
-        faults += _Events(terms, held).faults(one.event, "")
-    if faults or one is None:
-        raise InvalidInputError(faults)
-    return one
+class SentReservation:
+    """What a body asks to reserve. A ledger may be looked at again, under its lock or after another
+    round came in; what depends on nothing new is found once."""
+
+    def __init__(self, value: Any) -> None:
+        self._faults: list[FieldError] = []
+        self._one = _read(ReservationRequest, value, "", self._faults)
+        self._seen: tuple[Histories, Drawn] | None = None
+        self._names: list[FieldError] = []
+
+    def read(
+        self, terms: LedgerTerms, histories: Histories, drawn: Drawn, *, held: Histories
+    ) -> ReservationRequest:
+        """The request, of a ledger with these `histories`, beside what is `held` already: neither
+        is changed afterwards. Raises InvalidInputError with every fault."""
+        one = self._one
+        if one is None:
+            raise InvalidInputError(self._faults)
+        if self._seen is None or self._seen[0] is not histories or self._seen[1] is not drawn:
+            names = _Names(terms, {*histories.places, *drawn.names})
+            self._names = list(names.faults({"participants": one.participants}, ""))
+            self._seen = histories, drawn
+        faults = [
+            *self._names,
+            *_event_faults(terms, one.event, len(one.participants), ""),
+            *_LeakageTerms(terms, held).faults(one.event, ""),
+            *_Events(terms, held).faults(one.event, ""),
+        ]
+        if faults:
+            raise InvalidInputError(faults)
+        return one
 
 
 def _items(value: Any) -> Sequence[Any]:

@@ -32,6 +32,8 @@ class LedgerSection(_Part):
     failures: int
     unreserved_rounds: int
     """Declared without a reservation, or otherwise than was reserved."""
+    refused_rounds: int
+    """Of these, declared for clients to whom their reservation had been refused."""
     unanswered_reservations: int
     """Reserved, and neither declared nor released."""
     first_declared_at: str | None

@@ -19,6 +19,8 @@ class RoundFact:
     failures: int
     reserved: bool
     """Whether it is what was reserved."""
+    refused: bool
+    """Whether it asked clients whom its reservation had refused."""
     declared_at: str
 
 

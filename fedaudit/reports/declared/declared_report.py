@@ -96,6 +96,7 @@ def _ledger(material: DeclaredMaterial, terms_hash: str) -> LedgerSection:
         participations=sum(one.participants for one in material.rounds),
         failures=sum(one.failures for one in material.rounds),
         unreserved_rounds=sum(not one.reserved for one in material.rounds),
+        refused_rounds=sum(one.refused for one in material.rounds),
         unanswered_reservations=material.unanswered_reservations,
         first_declared_at=times[0] if times else None,
         last_declared_at=times[-1] if times else None,

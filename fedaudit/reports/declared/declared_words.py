@@ -49,6 +49,9 @@ def _verdict(material: DeclaredMaterial, sections: Mapping[str, Any]) -> Iterato
     over = sections["privacy"]["over_budget"]
     if over:
         yield f"{_counted(over, 'client')} spent more than the budget of a client."
+    refused = sections["ledger"]["refused_rounds"]
+    if refused:
+        yield f"{_counted(refused, 'round')} ran for clients to whom they had been refused."
     missing = sections["ledger"]["missing_rounds"]
     if missing:
         last = material.rounds[-1].round

@@ -83,6 +83,7 @@ def stored_material(
                 participants=one.participants,
                 failures=one.failures,
                 reserved=one.reserved == "reserved",
+                refused=one.reserved == "refused",
                 declared_at=one.declared_at.isoformat(),
             )
             for one in rounds

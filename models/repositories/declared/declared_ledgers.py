@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import or_, select, update
+from sqlalchemy import Update, bindparam, or_, select, update
 from sqlalchemy.orm import Session, defer
 
 from models.clock import utc_now
-from models.repositories.base import ScopedRepository, table_of
+from models.repositories.base import ScopedRepository
 from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.values import Cursor, Page
 
@@ -19,6 +20,13 @@ _LARGE = (
     DeclaredLedger.drawn_names,
     DeclaredLedger.drawn_counts,
 )
+_OF_PROJECT = (
+    DeclaredLedger.id == bindparam("ledger_id"),
+    DeclaredLedger.project_id == bindparam("project_id"),
+)
+_LOCKED = select(DeclaredLedger).where(*_OF_PROJECT).with_for_update(key_share=True)
+_LOCKED_LATER = _LOCKED.options(*(defer(column) for column in _LARGE))
+_STANDING = select(DeclaredLedger.entries, DeclaredLedger.head).where(*_OF_PROJECT)
 
 
 class DeclaredLedgerRepository(ScopedRepository):
@@ -39,27 +47,19 @@ class DeclaredLedgerRepository(ScopedRepository):
         `later`: what is large of it, or never changes, is read once it is asked for, which must be
         within the transaction. For those that mostly have it in memory already.
         """
-        mine = self._select(DeclaredLedger).where(DeclaredLedger.id == ledger_id)
-        options = [defer(column) for column in _LARGE] if later else []
-        return self._one(mine.options(*options).with_for_update(key_share=True))
+        statement = _LOCKED_LATER if later else _LOCKED
+        return self._one(statement, ledger_id=ledger_id, project_id=self.project_id)
 
     def standing(self, ledger_id: str) -> tuple[int, bytes] | None:
         """How many entries a ledger has, and its head."""
-        columns = table_of(DeclaredLedger).c
-        found = self.session.execute(
-            select(columns.entries, columns.head).where(
-                columns.id == ledger_id, columns.project_id == self.project_id
-            )
-        ).first()
+        asked = {"ledger_id": ledger_id, "project_id": self.project_id}
+        found = self.session.execute(_STANDING, asked).first()
         return None if found is None else (found[0], bytes(found[1]))
 
     def change(self, ledger_id: str, values: Mapping[str, Any]) -> None:
         """Overwrites where a ledger stands."""
-        self._execute(
-            update(DeclaredLedger)
-            .where(DeclaredLedger.id == ledger_id, DeclaredLedger.project_id == self.project_id)
-            .values(**values)
-        )
+        mine = {"changed_id": ledger_id, "changed_project_id": self.project_id}
+        self._execute(_change(tuple(values)), {**values, **mine})
 
     def list(self, *, cursor: Cursor | None, limit: int) -> Page[DeclaredLedger]:
         """Newest first."""
@@ -69,6 +69,18 @@ class DeclaredLedgerRepository(ScopedRepository):
         rows = self._all(statement.order_by(DeclaredLedger.id.desc()).limit(limit + 1))
         more = len(rows) > limit
         return Page(rows[:limit], (rows[limit - 1].id,) if more else None)
+
+
+@cache
+def _change(names: tuple[str, ...]) -> Update:
+    return (
+        update(DeclaredLedger)
+        .where(
+            DeclaredLedger.id == bindparam("changed_id"),
+            DeclaredLedger.project_id == bindparam("changed_project_id"),
+        )
+        .values({name: bindparam(name) for name in names})
+    )
 
 
 def unsigned_ledgers(session: Session, *, seconds: float, limit: int) -> Sequence[DeclaredLedger]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, func, or_, update
+from sqlalchemy import and_, bindparam, func, or_, select, update
 
 from models.clock import utc_now
 from models.repositories.base import PartRepository
@@ -18,6 +18,20 @@ from models.tables.declared.declared_rounds import (
 )
 
 OPEN, USED, RELEASED, REFUSED = "open", "used", "released", "refused"
+_HELD = and_(DeclaredReservation.state == OPEN, DeclaredReservation.expires_at > bindparam("now"))
+_RESERVED = (
+    select(DeclaredReservation)
+    .where(
+        DeclaredReservation.ledger_id == bindparam("ledger_id"),
+        DeclaredReservation.project_id == bindparam("project_id"),
+    )
+    .order_by(DeclaredReservation.round)
+)
+_OPEN = _RESERVED.where(_HELD)
+_BETWEEN = _RESERVED.where(
+    DeclaredReservation.round > bindparam("after"), DeclaredReservation.round <= bindparam("upto")
+)
+_OPEN_OR_OF = _RESERVED.where(or_(_HELD, DeclaredReservation.round == bindparam("round")))
 
 
 class DeclaredEntryRepository(PackedRowRepository):
@@ -100,13 +114,7 @@ class DeclaredPartRepository(PartRepository):
     ) -> tuple[list[DeclaredReservation], DeclaredReservation | None]:
         """The open reservations of other rounds, and what was reserved last for this one, whatever
         became of it."""
-        open_ = and_(DeclaredReservation.state == OPEN, DeclaredReservation.expires_at > now)
-        statement = self._select(DeclaredReservation, ledger_id)
-        found = self._all(
-            statement.where(or_(open_, DeclaredReservation.round == round_)).order_by(
-                DeclaredReservation.round
-            )
-        )
+        found = self._all(_OPEN_OR_OF, **self._mine(ledger_id), round=round_, now=now)
         own = next((one for one in found if one.round == round_), None)
         return [one for one in found if one is not own], own
 
@@ -115,16 +123,20 @@ class DeclaredPartRepository(PartRepository):
         statement = self._select(DeclaredReservation, ledger_id)
         return self._all(statement.order_by(DeclaredReservation.round))
 
-    def open_reservations(
-        self, ledger_id: str, now: datetime, *, rounds: Sequence[int] | None = None
+    def open_reservations(self, ledger_id: str, now: datetime) -> list[DeclaredReservation]:
+        """Those that hold."""
+        return self._all(_OPEN, **self._mine(ledger_id), now=now)
+
+    def reservations_between(
+        self, ledger_id: str, *, after: int, upto: int
     ) -> list[DeclaredReservation]:
-        """Those that hold; of these rounds, or of all."""
-        statement = self._select(DeclaredReservation, ledger_id).where(
-            DeclaredReservation.state == OPEN, DeclaredReservation.expires_at > now
-        )
-        if rounds is not None:
-            statement = statement.where(DeclaredReservation.round.in_(rounds))
-        return self._all(statement.order_by(DeclaredReservation.round))
+        """Whatever was reserved last for each round behind one, up to another, in their order."""
+        return self._all(_BETWEEN, **self._mine(ledger_id), after=after, upto=upto)
+
+    def _mine(self, ledger_id: str) -> dict[str, str]:
+        """Whose reservations these are; whoever asks for those that hold asks for one project."""
+        assert self.project_id is not None
+        return {"ledger_id": ledger_id, "project_id": self.project_id}
 
     def put_reservation(self, row: dict[str, Any]) -> None:
         """Stores a reservation, in the place of an earlier one of its round."""

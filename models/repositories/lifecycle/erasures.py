@@ -263,7 +263,7 @@ class ErasureRepository(ScopedRepository):
         forgotten = {"drawn_names": None, "drawn_counts": None, "secret": None}
         self._execute(update(DeclaredLedger).where(of).values(forgotten))
         reserved = DeclaredReservation.ledger_id.in_(ledgers)
-        self._execute(update(DeclaredReservation).where(reserved).values(admitted=[]))
+        self._execute(update(DeclaredReservation).where(reserved).values(admitted=[], denied=[]))
         # It covers who took part, and whoever guesses these could confirm it.
         posted = DeclaredRoundRow.ledger_id.in_(ledgers)
         self._execute(update(DeclaredRoundRow).where(posted).values(content_hash=""))

@@ -26,7 +26,11 @@ class DeclaredRoundRow(Base):
     over_budget: Mapped[int] = mapped_column(Integer)
     """Clients whom it charged beyond their budgets."""
     reserved: Mapped[str] = mapped_column(Word)
-    """`reserved`, `other` where it is not what was reserved, `none` without a reservation."""
+    """`reserved`, `other` where it is not what was reserved, `refused` where it asked clients whom
+    its reservation had refused, `none` without a reservation."""
+    reservations: Mapped[str | None] = mapped_column(String(64))
+    """The keyed hash of what was reserved behind the round before it, up to this one; null in
+    rounds that were declared before the chain held it."""
     groups: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     drawn: Mapped[str | None] = mapped_column(String(64))
     """The keyed hash of who was drawn so far and how often, in the last round of a request that
@@ -62,6 +66,9 @@ class DeclaredReservation(Base):
     admitted: Mapped[list[Any]]
     """Names."""
     refused: Mapped[int] = mapped_column(BigInteger)
+    denied: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Names of those who were refused and not admitted since; null where that is not known, of
+    earlier reservations."""
     replaced: Mapped[int] = mapped_column(Integer, server_default="0")
     """Open ones of the same round whose place it took without containing them."""
     state: Mapped[str] = mapped_column(Word)

@@ -65,10 +65,10 @@ def _locked(module: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]
     name = "_enter" if module is posting else "_reserve"
     enter, exact = getattr(module, name), histories.exact_epsilon
 
-    def entering(*options: Any) -> Any:
+    def entering(*options: Any, **named: Any) -> Any:
         inside.locked = True
         try:
-            return enter(*options)
+            return enter(*options, **named)
         finally:
             inside.locked = False
 
@@ -113,6 +113,43 @@ def test_whoever_loses_a_race_computes_again_before_the_lock(
             assert reserve(api, ledger, 2, ["a"], event)["admitted"] == []
     assert composed
     assert not any(composed)
+
+
+def test_a_round_that_another_overtook_is_charged_behind_it(
+    api_on_both: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = api_on_both
+    ledger, calm = opened(api), opened(api)
+    post(api, ledger, declared(1, ["a"]))
+    _in_between(posting, monkeypatch, lambda: post(api, ledger, declared(2, ["a", "b"])))
+    assert post(api, ledger, declared(3, ["a"])).status_code == 200
+    post(api, calm, declared(1, ["a"]), declared(2, ["a", "b"]), declared(3, ["a"]))
+    assert epsilon(api, ledger) == epsilon(api, calm)
+    assert api.get(f"/v1/ledgers/{ledger}/report/verification").json()["valid"]
+
+
+def test_rounds_that_are_reserved_at_once_stay_within_the_budget(api_on_both: Api) -> None:
+    api = api_on_both
+    probe = opened(api)
+    post(api, probe, *(declared(one, ["a"]) for one in (1, 2, 3)))
+    ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
+    post(api, ledger, declared(1, ["a"]))
+    admitted: list[str] = []
+
+    def ask(number: int) -> None:
+        admitted.extend(reserve(api, ledger, number, ["a", "b"])["admitted"])
+
+    def declare() -> None:
+        for number in (2, 3):
+            assert post(api, ledger, declared(number, ["c"])).status_code == 200
+
+    asking = [threading.Thread(target=ask, args=(number,)) for number in range(10, 16)]
+    for one in (*asking, declaring := threading.Thread(target=declare)):
+        one.start()
+    for one in (*asking, declaring):
+        one.join()
+    assert admitted.count("a") == 2
+    assert admitted.count("b") == 3
 
 
 def test_a_ledger_that_never_stands_still_is_entered_all_the_same(

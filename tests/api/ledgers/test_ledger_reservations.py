@@ -30,8 +30,11 @@ def test_clients_without_room_are_refused_and_others_admitted(api_on_both: Api) 
     assert "of a budget of" in answer["refused"][0]["reason"]
     # The round is a fact, whoever took part in it: it is charged, and told.
     told = post(api, ledger, declared(3, ["a", "b"])).json()["rounds"][0]
-    assert (told["over_budget"], told["reservation"]) == (1, "other")
+    assert (told["over_budget"], told["reservation"]) == (1, "refused")
     assert api.get(f"/v1/ledgers/{ledger}").json()["over_budget"] == 1
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    assert report["ledger"]["refused_rounds"] == 1
+    assert "1 round ran for clients to whom they had been refused." in report["verdict"]
 
 
 def test_what_is_reserved_counts_until_it_is_declared_or_released(api: Api) -> None:
@@ -67,6 +70,35 @@ def test_a_round_that_everyone_pays_for_needs_room_for_everyone(api: Api) -> Non
     answer = reserve(api, ledger, 2, ["b"], POISSON)
     assert answer["admitted"] == []
     assert answer["reason"].startswith("the round is charged to everyone")
+    # Whoever is drawn instead pays alike.
+    told = post(api, ledger, declared(2, ["c"], POISSON)).json()["rounds"][0]
+    assert told["reservation"] == "refused"
+
+
+def test_a_round_is_as_reserved_for_those_whom_it_did_not_refuse(api: Api) -> None:
+    probe = opened(api)
+    post(api, probe, declared(1, ["a"]))
+    ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
+    post(api, ledger, declared(1, ["a"]))
+    assert reserve(api, ledger, 2, ["a", "b"])["admitted"] == ["b"]
+    assert reserve(api, ledger, 3, ["a"])["admitted"] == []
+    answer = post(api, ledger, declared(2, ["b"]), declared(3, ["c"]), declared(4, ["a"]))
+    told = [one["reservation"] for one in answer.json()["rounds"]]
+    assert told == ["reserved", "none", "none"]
+
+
+def test_whoever_asks_again_without_those_refused_washes_nothing_out(api: Api) -> None:
+    probe = opened(api)
+    post(api, probe, declared(1, ["a"]))
+    ledger = opened(api, budget={"epsilon": epsilon(api, probe)})
+    post(api, ledger, declared(1, ["a"]))
+    reserve(api, ledger, 2, ["a", "b"])
+    assert reserve(api, ledger, 2, ["b"])["admitted"] == ["b"]
+    # Admitted since, where it has room: with less noise before, nobody had.
+    assert reserve(api, ledger, 3, ["c"], {**GAUSSIAN, "steps": 2})["admitted"] == []
+    assert reserve(api, ledger, 3, ["c"])["admitted"] == ["c"]
+    answer = post(api, ledger, declared(2, ["a", "b"]), declared(3, ["c"]))
+    assert [one["reservation"] for one in answer.json()["rounds"]] == ["refused", "reserved"]
 
 
 def test_an_order_without_a_bound_opens_no_budget(api: Api) -> None:

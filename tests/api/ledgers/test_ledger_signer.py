@@ -17,8 +17,12 @@ from models.repositories import DeclaredPartRepository
 from models.tables.declared.declared_entries import DeclaredEntry
 from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.declared.declared_proofs import DeclaredCheckpoint, DeclaredReport
-from models.tables.declared.declared_rounds import DeclaredRoundRow, DeclaredTally
-from tests.api.ledgers.trainings import CENTRAL, POISSON, declared, group, opened, post
+from models.tables.declared.declared_rounds import (
+    DeclaredReservation,
+    DeclaredRoundRow,
+    DeclaredTally,
+)
+from tests.api.ledgers.trainings import CENTRAL, POISSON, declared, group, opened, post, reserve
 from tests.api.service import KEY, Api
 from workers.proof.declared_signing import DeclaredLedgerSigner
 
@@ -88,6 +92,38 @@ def test_what_a_round_declared_cannot_be_changed_afterwards(
     assert "ledger.declarations" in failed(api, ledger)
     post(api, ledger, declared(3, ["b"]))
     assert sign(api) == 0
+
+
+@pytest.mark.parametrize("how", ["deleted", "other names", "put in"])
+def test_what_was_reserved_before_a_round_cannot_be_changed_afterwards(api: Api, how: str) -> None:
+    ledger = opened(api)
+    for number in (1, 2, 4):
+        reserve(api, ledger, number, ["a", "b"])
+    # Round 2 was reserved and never declared: the round behind it holds that.
+    post(api, ledger, declared(1, ["a", "b"]), declared(3, ["a"]))
+    assert sign(api) == 1
+    assert failed(api, ledger) == set()
+    second = (DeclaredReservation.ledger_id == ledger, DeclaredReservation.round == 2)
+    if how == "deleted":
+        with api.database.write() as session:
+            session.execute(delete(DeclaredReservation).where(*second))
+    elif how == "other names":
+        change(api, DeclaredReservation, *second, admitted=["a"])
+    else:
+        fourth = (DeclaredReservation.ledger_id == ledger, DeclaredReservation.round == 4)
+        change(api, DeclaredReservation, *fourth, round=3)
+    assert "ledger.declarations" in failed(api, ledger)
+    post(api, ledger, declared(5, ["a"]))
+    assert sign(api) == 0
+
+
+def test_a_reservation_that_is_given_back_late_changes_nothing_in_the_chain(api: Api) -> None:
+    ledger = opened(api)
+    reserve(api, ledger, 1, ["a"])
+    post(api, ledger, declared(2, ["a"]))
+    assert api.request("DELETE", f"/v1/ledgers/{ledger}/rounds/1/reservation").status_code == 204
+    assert sign(api) == 1
+    assert failed(api, ledger) == set()
 
 
 def test_a_round_without_counts_takes_none_from_the_database(api: Api) -> None:
@@ -246,7 +282,8 @@ def _as_before(api: Api, ledger: str) -> None:
     head = link(genesis(ledger), bytes(entry.digest), entry.clusters)
     entries = DeclaredEntry.ledger_id == ledger
     change(api, DeclaredEntry, entries, link=head, declaration=None)
-    change(api, DeclaredRoundRow, DeclaredRoundRow.ledger_id == ledger, head=head.hex())
+    stored = {"head": head.hex(), "reservations": None}
+    change(api, DeclaredRoundRow, DeclaredRoundRow.ledger_id == ledger, **stored)
     change(api, DeclaredLedger, DeclaredLedger.id == ledger, head=head, secret=None)
 
 

@@ -8,7 +8,7 @@ from fedaudit.privacy.declared import round_faults
 from fedaudit.privacy.declared.declared_releases import charge_of
 from fedaudit.privacy.declared.drawn import Drawn
 from fedaudit.privacy.declared.histories import Histories
-from fedaudit.privacy.declared.round_faults import MAX_EVENTS, read_reservation, read_rounds
+from fedaudit.privacy.declared.round_faults import MAX_EVENTS, SentReservation, read_rounds
 from fedaudit.spec.declared.declared_events import GaussianRelease
 from fedaudit.spec.declared.ledger_terms import LedgerTerms
 from fedaudit.spec.errors import InvalidInputError
@@ -64,8 +64,8 @@ def test_what_is_reserved_counts_for_what_is_reserved_next() -> None:
     body = {"event": _event(MAX_EVENTS), "participants": ["a"]}
     spent, held = _histories(1), _histories(MAX_EVENTS)
     with pytest.raises(InvalidInputError) as refused:
-        read_reservation(body, _TERMS, spent, Drawn(), held=held)
+        SentReservation(body).read(_TERMS, spent, Drawn(), held=held)
     [fault] = refused.value.errors
     assert fault.pointer == "/event"
     assert "rounded down" in fault.message
-    read_reservation({**body, "event": _event(5)}, _TERMS, spent, Drawn(), held=held)
+    SentReservation({**body, "event": _event(5)}).read(_TERMS, spent, Drawn(), held=held)
