@@ -36,7 +36,7 @@ class SampledRounds:
             name: _by_client(codes, place, (len(self._clients), self._population.groups[name]))
             for name, codes in self._population.codes.items()
         }
-
+        self._all_rows = np.bincount(place, minlength=len(self._clients))
         every = cell.spec.training.stopping.validate_every
         self._earlier = EarlierSamples(self._sets, self._rows, every=every)
 
@@ -73,7 +73,7 @@ class SampledRounds:
             if whole.why is not None:
                 nothing = np.zeros_like(found[name].shown)
                 found[name] = replace(found[name], shown=nothing, why=whole.why)
-        return self._together(found, self.drawn(rounds))
+        return self._together(found, self.drawn(rounds), sets)
 
     def _sets(self, rounds: Sequence[int]) -> NDArray[np.bool_]:
         """Whether each client is drawn: [rounds, clients]."""
@@ -97,13 +97,16 @@ class SampledRounds:
         return allowed
 
     def _together(
-        self, found: Mapping[str, Disclosure], drawn: NDArray[np.int64]
+        self,
+        found: Mapping[str, Disclosure],
+        drawn: NDArray[np.int64],
+        sets: NDArray[np.float64],
     ) -> dict[str, Disclosure]:
         """Each round's groups of all attributes that show any, decided beside each other."""
         open_ = {name: one for name, one in found.items() if one.why is None}
         shown = {name: one.shown.copy() for name, one in found.items()}
-        for place, chosen in enumerate(drawn):
-            people = _of_clients(self._population, self._clients[chosen])
+        for place in np.flatnonzero(self._to_be_looked_at(open_, sets)).tolist():
+            people = _of_clients(self._population, self._clients[drawn[place]])
             decided = decide_together(
                 {name: one.rule for name, one in open_.items()},
                 people,
@@ -112,6 +115,30 @@ class SampledRounds:
             for name, one in decided.items():
                 shown[name][place] = one.shown
         return {name: replace(one, shown=shown[name]) for name, one in found.items()}
+
+    def _to_be_looked_at(
+        self, open_: Mapping[str, Disclosure], sets: NDArray[np.float64]
+    ) -> NDArray[np.bool_]:
+        """The rounds in which something may follow that is not to be shown: [rounds].
+
+        Groups of one attribute have no rows in common, so everybody less those that are shown is
+        all that follows: what is hidden, as a whole. It is more than one group by the rule of the
+        attribute, and here it has to be many rows of several clients. With several attributes any
+        round is looked at.
+        """
+        if len(open_) != 1:
+            return np.full(len(sets), bool(open_))
+        [(name, one)] = open_.items()
+        of_clients = self._rows[name]
+        hidden = ~one.shown & (one.rows > 0)
+        # Rows without a value are in no group.
+        without = self._all_rows - of_clients.sum(axis=1)
+        of_each = hidden.astype(np.float64) @ of_clients.T + without
+        rows = (sets * of_each).sum(axis=1)
+        clients = ((sets * of_each) > 0).sum(axis=1)
+        few = (rows < one.rule.minimum_group_size) | (clients < one.rule.minimum_group_clients)
+        found: NDArray[np.bool_] = (rows > 0) & few
+        return found
 
 
 def _by_client(

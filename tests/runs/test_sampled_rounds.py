@@ -1,12 +1,17 @@
 """Rounds that score a sample of the held-out clients disclose what that sample lets them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from fedaudit.fairness.population import Population
 from fedaudit.federations.load import load_federation
+from fedaudit.runs import sampled_rounds
 from fedaudit.runs.blocks import record_block
 from fedaudit.runs.held_out_groups import decide_disclosures, held_out_groups, row_numbering
 from fedaudit.runs.run import new_run
@@ -87,6 +92,57 @@ def test_no_two_rounds_show_a_group_that_they_differ_in_by_few() -> None:
     # A run that is taken up again in round 41 decides the same.
     again = SampledRounds(whole, report, size=size).disclosures(rounds[40:])["group"]
     assert (again.shown == found.shown[40:]).all()
+
+
+ROUNDS = 40
+
+
+def few_have_rare_groups(clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Groups of very different sizes that few clients have rows of, and few rows without one."""
+    rng, own = np.random.default_rng(seed), np.unique(clients)
+    of_client = rng.choice(4, len(own), p=[0.55, 0.3, 0.1, 0.05])
+    codes = of_client[np.searchsorted(own, clients)]
+    codes = np.where(rng.random(len(codes)) < 0.9, codes, 0)
+    codes[rng.random(len(codes)) < 0.02] = -1
+    return codes
+
+
+def one_has_two_of_its_own(clients: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Two groups of many rows that are one client's alone."""
+    rng, own = np.random.default_rng(seed), np.unique(clients)
+    codes = rng.choice(2, len(own))[np.searchsorted(own, clients)]
+    alone = np.flatnonzero(clients == rng.choice(own))
+    codes[alone] = 2 + np.arange(len(alone)) % 2
+    return codes
+
+
+@pytest.mark.parametrize(
+    ("deal", "minimum"), [(few_have_rare_groups, 20), (one_has_two_of_its_own, 4)]
+)
+def test_rounds_that_are_not_looked_at_would_be_decided_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+    deal: Callable[[NDArray[np.int64], int], NDArray[np.int64]],
+    minimum: int,
+) -> None:
+    whole = cell(clients=None, minimum=minimum)
+    clients, report = held_out_groups(whole).clients, decide_disclosures(whole)["group"]
+    rounds, every = range(1, ROUNDS + 1), np.ones(ROUNDS, dtype=np.bool_)
+    followed = 0
+    for seed, size in product(range(12), (6, 12, 30)):
+        codes = deal(clients, seed)
+        population = Population(codes={"group": codes}, groups={"group": 4}, clients=clients)
+        monkeypatch.setattr(sampled_rounds, "held_out_groups", lambda _, own=population: own)
+        sizes = np.bincount(codes + 1, minlength=5)[1:]
+        made = {"group": replace(report, rows=sizes, shown=sizes >= minimum)}
+        sampled = SampledRounds(whole, made, size=size)
+        quick = sampled.disclosures(rounds)["group"].shown
+        monkeypatch.setattr(sampled, "_to_be_looked_at", lambda *_: every)
+        slow = sampled.disclosures(rounds)["group"].shown
+        monkeypatch.setattr(sampled, "_to_be_looked_at", lambda *_: ~every)
+        alone = sampled.disclosures(rounds)["group"].shown
+        assert (quick == slow).all()
+        followed += int((alone != slow).any(axis=1).sum())
+    assert followed > 10, "or nothing was to be found"
 
 
 def test_rounds_of_everybody_are_decided_once() -> None:
