@@ -23,6 +23,7 @@ def test_no_mechanism_guarantees_nothing():
     found = mechanism_of(a_spec({"mechanism": "none"})).guarantee(n=2)
     assert (found.kind, found.delta, found.adjacency, found.observers) == ("none", None, None, ())
     assert set(found.reasons) == {"adjacency", "delta"}
+    assert not found.in_force
     assert "Nothing bounds" in found.statement
 
 
