@@ -151,7 +151,8 @@ def flood(service: Service, *, clients: int, each: int) -> dict[str, Any]:
     """So many clients submit at once, each one after the other."""
     before = _stored(service)
     url, body = str(service.client.base_url), json.dumps(spec(_LEAKAGE))
-    command = [sys.executable, "-P", "-m", "benchmarks.submitting_clients", url, service.key]
+    # Without -P: benchmarks are no part of what is installed, and are found by the folder.
+    command = [sys.executable, "-m", "benchmarks.submitting_clients", url, service.key]
     asked = [*command, str(clients), str(each)]
     cpu = service.process.cpu_times()
     answer = subprocess.run(
