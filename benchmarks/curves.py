@@ -129,7 +129,7 @@ class _Peak:
             time.sleep(_LOOKED_EVERY)
 
 
-class _Measured:
+class Measured:
     """Figures of one process after the other of its tasks."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ def _own_figures(folder: Path, point: Point, *, only_load: bool) -> dict[str, fl
 
     import_worker_extra()
     spec, room = parse_spec(spec_of(point)), DataRoom(maps_dir=folder / "maps")
-    measured = _Measured()
+    measured = Measured()
     federation = measured("load", lambda: load_federation(spec, sources_dir=folder, room=room))
     if only_load:
         return measured.found

@@ -1,0 +1,106 @@
+"""What a run on a large table takes: `python -m benchmarks.large_run [--gigabytes 0.986]`.
+
+The file of `benchmarks.large_table`, laid out on disk by one process, as a profile does, and mapped
+by a second one: loaded, planned as the API does, and trained for `--rounds` rounds of 100 clients,
+each of which scores every held-out client. Seconds are of the processor, on one thread; memory as
+in `benchmarks.curves`.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.curves import Measured
+from benchmarks.large_table import REGISTRATION, write_table
+
+_RESULTS = Path(__file__).parent / "results" / "large_run.json"
+_SPEC: dict[str, Any] = {
+    "name": "large-run",
+    "federation": {**REGISTRATION["federation"], "validation_fraction": 0.2},
+    "fairness": REGISTRATION["fairness"],
+    "model": {"kind": "logistic"},
+    "training": {"loss": "cross-entropy", "hypotheses": 2, "cohort": {"clients": 100}},
+    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 1.0},
+}
+
+
+def _laid_out(folder: Path) -> dict[str, float]:
+    from fedaudit.federations.profile_file import lay_out_registered, profile_registration
+    from fedaudit.federations.reading.data_room import DataRoom
+    from fedaudit.federations.reading.source_files import Files
+    from fedaudit.runs.worker_extra import import_worker_extra
+    from fedaudit.spec.registration import parse_registration
+
+    import_worker_extra()
+    asked = parse_registration(REGISTRATION)
+    files = Files(folder, room=DataRoom(maps_dir=folder / "maps"))
+    measured = Measured()
+    profile = measured("profile", lambda: profile_registration(asked, files=files))
+    measured("layout", lambda: lay_out_registered(asked, profile, files=files))
+    return {**measured.found, "rows": profile["rows"], "clients": profile["clients"]}
+
+
+def _run(folder: Path, rounds: int) -> dict[str, float]:
+    from fedaudit.federations.load import load_federation
+    from fedaudit.federations.reading.data_room import DataRoom
+    from fedaudit.runs.experiment_plan import plan_experiment
+    from fedaudit.runs.worker_extra import import_worker_extra
+    from fedaudit.spec.parse import parse_spec
+    from fedaudit.training.base.cell import Cell
+    from fedaudit.training.stack import Stack
+
+    import_worker_extra()
+    spec = parse_spec({**_SPEC, "training": {**_SPEC["training"], "rounds": rounds}})
+    room, measured = DataRoom(maps_dir=folder / "maps"), Measured()
+    federation = measured("load", lambda: load_federation(spec, sources_dir=folder, room=room))
+    measured("plan", lambda: plan_experiment(spec, federation))
+    stack = measured("start", lambda: Stack([Cell(spec, federation)]))
+    measured("rounds", lambda: stack.advance(rounds))
+    each = round(measured.found["rounds_seconds"] / rounds, 3)
+    return {**measured.found, "seconds_of_a_round": each}
+
+
+def _in_a_process(part: str, folder: Path, rounds: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.large_run", "--measure", part, str(folder)]
+    answer = subprocess.run(
+        [*command, "--rounds", str(rounds)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, float] = json.loads(answer.stdout)
+    return found
+
+
+def main() -> int:
+    """Measure, print, and write the results."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.large_run")
+    parser.add_argument("--gigabytes", type=float, default=0.986)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--folder", type=Path, help="where the file is made; default: temporary")
+    parser.add_argument("--measure", nargs=2, metavar=("PART", "FOLDER"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        part, folder = options.measure[0], Path(options.measure[1])
+        found = _laid_out(folder) if part == "layout" else _run(folder, options.rounds)
+        print(json.dumps(found))
+        return 0
+    from benchmarks.machine import machine
+
+    with tempfile.TemporaryDirectory(dir=options.folder) as made:
+        write_table(Path(made) / "large.csv", int(options.gigabytes * 1e9))
+        parts = {one: _in_a_process(one, Path(made), options.rounds) for one in ("layout", "run")}
+    document = {"machine": machine(), "load": os.getloadavg()[0], **parts}
+    print(json.dumps(document, indent=2))
+    _RESULTS.write_text(json.dumps(document, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
