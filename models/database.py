@@ -9,8 +9,8 @@ from typing import Any, Literal, cast
 
 from psycopg.pq import Format
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.engine import ExecutionContext
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.engine import ExceptionContext, ExecutionContext
+from sqlalchemy.exc import InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -23,6 +23,8 @@ _BUSY_TIMEOUT_MS = 10_000
 _PAUSE_SECONDS = 0.05
 _TRANSACTION_SECONDS = 60.0
 _TRANSACTION_TIMEOUT_SINCE = 170_000
+_ENDED_AT_A_LIMIT = ("25P03", "25P04")
+"""SQLSTATEs of `idle_in_transaction_session_timeout` and `transaction_timeout`."""
 _RESTED_SECONDS = 1.0
 _RETURNED = "fedaudit.returned"
 
@@ -135,6 +137,7 @@ def _create_engine(url: URL, transaction_seconds: float | None) -> Engine:
     )
     event.listen(engine, "connect", partial(_configure_postgresql, seconds=transaction_seconds))
     event.listen(engine, "before_cursor_execute", _choose_form)
+    event.listen(engine, "handle_error", _tell_as_an_outage, retval=True)
     event.listen(engine, "checkin", _note_return)
     event.listen(engine, "checkout", partial(_ask_after_rest, engine))
     return engine
@@ -199,6 +202,17 @@ def _choose_form(
     """Ask for binary results where the statement has the option."""
     if context is not None and context.execution_options.get("binary_results"):
         cursor.format = Format.BINARY
+
+
+def _tell_as_an_outage(context: ExceptionContext) -> OperationalError | None:
+    """The error of a transaction that Postgres ended at its limit, as that of any connection that
+    is gone: psycopg calls it an internal one, which nobody would try again."""
+    original = context.original_exception
+    if getattr(original, "sqlstate", None) not in _ENDED_AT_A_LIMIT:
+        return None
+    return OperationalError(
+        context.statement, None, original, hide_parameters=True, connection_invalidated=True
+    )
 
 
 def _configure_postgresql(connection: Any, _record: object, *, seconds: float | None) -> None:

@@ -3,6 +3,7 @@
 import os
 import threading
 from datetime import UTC, datetime, timedelta, timezone
+from time import sleep
 
 import pytest
 from sqlalchemy import select, text
@@ -41,6 +42,15 @@ def test_a_glance_is_no_transaction_and_leaves_none_out(postgres_url: str) -> No
     database = Database(postgres_url)
     with database.write() as session:
         session.execute(text("CREATE TABLE glanced (number integer)"))
+    try:
+        _glance(database)
+    finally:
+        with database.write() as session:
+            session.execute(text("DROP TABLE glanced"))
+        database.dispose()
+
+
+def _glance(database: Database) -> None:
     with database.glance() as session:
         # In a transaction that was begun before, the statement is later than its beginning.
         assert session.scalar(text("SELECT now() = statement_timestamp()"))
@@ -49,7 +59,6 @@ def test_a_glance_is_no_transaction_and_leaves_none_out(postgres_url: str) -> No
         session.rollback()
     with database.glance() as session:
         assert session.scalar(text("SELECT count(*) FROM glanced")) == 0
-    database.dispose()
 
 
 def test_rows_that_were_read_are_values_and_stored_as_they_were(database: Database) -> None:
@@ -190,10 +199,30 @@ def test_postgres_ends_a_transaction_whose_client_froze(postgres_url: str) -> No
                 waiting.execute(lock)
             session.execute(text("SELECT 1"))
 
-    with pytest.raises(DBAPIError, match="timeout"):
+    with pytest.raises(OperationalError, match="timeout"):
         freeze_half_way_through_a_message()
     frozen.dispose()
     other.dispose()
+
+
+def test_a_transaction_that_ended_at_its_limit_is_tried_again_like_any_outage(
+    postgres_url: str,
+) -> None:
+    """Workers and sweepers wait and try again after an OperationalError; a worker that slept within
+    a transaction then finds that its lease is lost."""
+    database = Database(postgres_url, transaction_seconds=0.2)
+
+    def sleep_within_a_transaction() -> None:
+        with database.write() as session:
+            session.execute(text("SELECT 1"))
+            sleep(0.5)
+            session.execute(text("SELECT 1"))
+
+    with pytest.raises(OperationalError, match="timeout"):
+        sleep_within_a_transaction()
+    with database.write() as session:
+        assert session.scalar(text("SELECT 1")) == 1
+    database.dispose()
 
 
 def test_errors_do_not_tell_what_was_stored(database: Database) -> None:
