@@ -158,6 +158,7 @@ def _own_figures(folder: Path, point: Point, *, only_load: bool) -> dict[str, fl
     from fedaudit.spec.parse import parse_spec
     from fedaudit.training.base.backend import backend
     from fedaudit.training.base.cell import Cell
+    from fedaudit.training.base.round_records import PlayedRounds
     from fedaudit.training.stack import Stack
 
     import_worker_extra()
@@ -181,7 +182,7 @@ def _own_figures(folder: Path, point: Point, *, only_load: bool) -> dict[str, fl
     result = measured("result", lambda: stack.result(0))
 
     def report() -> dict[str, Any]:
-        sink.write(record_block(run, [], last=True, reported=True))
+        sink.write(record_block(run, PlayedRounds(), last=True, reported=True))
         material = report_material(run, result, sink, device="cpu", backend=backend("cpu"))
         return checked_report(material, result)
 
