@@ -19,8 +19,9 @@ import numpy as np
 from benchmarks.machine import machine
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.reading.source_files import Files
+from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.split import held_out_rows, scored_rows
-from fedaudit.federations.table.table_federation import load_table
+from fedaudit.federations.table.table_kind import TableKind
 from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.table import Table
 
@@ -69,13 +70,15 @@ def main() -> None:
         )
 
         def load(*, keyed: bool) -> Federation:
-            return load_table(
-                source,
-                fairness=Fairness(),
-                classification=False,
-                seed=0,
-                files=Files(Path(folder), None),
-                keyed=keyed,
+            return TableKind(source).load(
+                LoadRequest(
+                    fairness=Fairness(),
+                    classification=False,
+                    seed=0,
+                    files=Files(Path(folder)),
+                    budgets=None,
+                    keyed=keyed,
+                )
             )
 
         for _ in range(options.repeats):
