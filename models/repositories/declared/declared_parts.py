@@ -91,15 +91,6 @@ class DeclaredPartRepository(PartRepository):
         found = self._all(statement.where(DeclaredRoundRow.round.in_(numbers)))
         return {row.round: row for row in found}
 
-    def newest_groups(self, ledger_id: str) -> DeclaredRoundRow | None:
-        """The newest round that declared counts of groups."""
-        statement = self._select(DeclaredRoundRow, ledger_id)
-        return self._one(
-            statement.where(DeclaredRoundRow.groups.is_not(None))
-            .order_by(DeclaredRoundRow.round.desc())
-            .limit(1)
-        )
-
     def tallies(self, ledger_id: str) -> list[DeclaredTally]:
         """In the order of first appearance."""
         statement = self._select(DeclaredTally, ledger_id)
