@@ -20,6 +20,11 @@ def is_large(*, rows: int, features: int) -> bool:
     return rows * (features + CELLS_BESIDE_FEATURES) > _SIDE_BY_SIDE_CELLS
 
 
+def no_cells(*, rows: int, features: int) -> NDArray[np.float32]:
+    """Zeros in place of features [rows, features] that are left out; they take no memory."""
+    return np.broadcast_to(np.float32(0), (rows, features))
+
+
 @dataclass(frozen=True, eq=False)
 class Attribute:
     """A sensitive attribute of the rows."""
@@ -100,6 +105,9 @@ class Federation:
     record_keys: NDArray[np.uint64] | None = None
     """[rows]: see `fedaudit.federations.record_keys`. None where nothing is drawn for each
     record."""
+    is_outline: bool = False
+    """Whether the features were only checked: in their place are zeros that take no memory.
+    Everything that a plan needs is there, and nothing can be trained."""
 
     @property
     def clients(self) -> int:
@@ -141,15 +149,20 @@ class Federation:
 
     @property
     def nbytes(self) -> int:
-        """Size of the features, in bytes, in memory or in a mapped file."""
+        """Size of the features, in bytes, in memory or in a mapped file; 0 of an outline."""
+        if self.is_outline:
+            return 0
         features = self.features
         return int((features.values if isinstance(features, ClientRows) else features).nbytes)
 
     @property
     def side_by_side(self) -> NDArray[np.float32]:
-        """The features of rows that are computed side by side. Raises TypeError for others."""
+        """The features of rows that are computed side by side. Raises TypeError for others, and for
+        an outline."""
         if isinstance(self.features, ClientRows):
             raise TypeError("these rows are computed client by client")
+        if self.is_outline:
+            raise TypeError("the features of an outline were not loaded")
         return self.features
 
     def own(self, client: int) -> slice:
@@ -171,8 +184,8 @@ class Federation:
         own: Features
         if isinstance(features, ClientRows):
             own = replace(features, values=features.values[place])
-        elif self.is_large:
-            own = np.broadcast_to(np.float32(0), (len(place), self.width))
+        elif self.is_large or self.is_outline:
+            own = no_cells(rows=len(place), features=self.width)
         else:
             own = features[place]
         return replace(

@@ -28,14 +28,21 @@ def load_federation(
     where the spec names an uploaded federation. Large data stay on disk, where `room` says. Raises
     InvalidInputError with pointers below /federation, /fairness or /training.
     """
-    federation = _load(spec, Files(sources_dir, open_upload, may_read, room or DataRoom()))
-    federation = with_intersections(federation, spec.fairness.combinations)
-    check_agreement(spec, federation)
-    return federation
+    asked = _asked(spec, Files(sources_dir, open_upload, may_read, room or DataRoom()))
+    return _agreed(spec, source_kind(spec.federation).load(asked))
 
 
-def _load(spec: ExperimentSpec, files: Files) -> Federation:
-    asked = LoadRequest(
+def outline_federation(spec: ExperimentSpec, *, files: Files) -> Federation:
+    """What a plan needs of the data that a spec asks for, with the errors of `load_federation`.
+
+    Of tables the features are left out (`Federation.is_outline`), so that it takes memory for rows
+    alone; all else is equal. Raises InvalidInputError.
+    """
+    return _agreed(spec, source_kind(spec.federation).outline(_asked(spec, files)))
+
+
+def _asked(spec: ExperimentSpec, files: Files) -> LoadRequest:
+    return LoadRequest(
         fairness=spec.fairness,
         classification=spec.classifies,
         seed=spec.seed,
@@ -43,5 +50,11 @@ def _load(spec: ExperimentSpec, files: Files) -> Federation:
         budgets=spec.privacy.budget_column,
         keyed=spec.privacy.draws_by_record,
     )
-    federation = source_kind(spec.federation).load(asked)
-    return replace(federation, record_keys=record_keys(federation)) if asked.keyed else federation
+
+
+def _agreed(spec: ExperimentSpec, federation: Federation) -> Federation:
+    if spec.privacy.draws_by_record:
+        federation = replace(federation, record_keys=record_keys(federation))
+    federation = with_intersections(federation, spec.fairness.combinations)
+    check_agreement(spec, federation)
+    return federation

@@ -40,6 +40,8 @@ class Rows:
     """[rows]: the key of each row."""
     order: NDArray[np.int64] | None = None
     """[rows]: `client_order`, where the features lie in it already."""
+    is_outline: bool = False
+    """Whether the features were left out."""
 
 
 def check_size(*, rows: int, features: int, where: str, remedy: str) -> None:
@@ -104,4 +106,5 @@ def pack(rows: Rows, *, where: str = "/federation/client_key") -> Federation:
         record_budgets=None if rows.record_budgets is None else rows.record_budgets[order],
         row_numbers=None if rows.row_numbers is None else rows.row_numbers[order],
         record_keys=None if rows.record_keys is None else rows.record_keys[order],
+        is_outline=rows.is_outline,
     )

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,10 @@ class SourceKind(ABC):
     def load(self, asked: LoadRequest) -> Federation:
         """The clients' data. Raises InvalidInputError naming field, column and row."""
 
+    def outline(self, asked: LoadRequest) -> Federation:
+        """What a plan needs of the data, with the errors of `load`: perhaps without features."""
+        return self.load(asked)
+
 
 class FileKind(SourceKind):
     """A file source, which can be registered."""
@@ -77,6 +82,12 @@ class FileKind(SourceKind):
         """Do now what the first experiment that asks so would wait for, where it is worth it.
 
         Raises InvalidInputError.
+        """
+
+    def write_index(self, asked: LoadRequest, place: Path) -> None:
+        """Write a file from which outlines are made without the data, where it is worth it.
+
+        Raises InvalidInputError where a column cannot be read.
         """
 
     def row_hashes(

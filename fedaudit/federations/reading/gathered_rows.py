@@ -15,14 +15,16 @@ _IN_MEMORY = 64 * 2**20
 _FILE = "rows.arrow"
 
 
-def gathered_rows(parts: Iterable[TableRows], folder: Path) -> TableRows:
+def gathered_rows(
+    parts: Iterable[TableRows], folder: Path, *, in_memory: int | None = None
+) -> TableRows:
     """All rows of a table's parts, of which there is at least one, with the same columns.
 
-    More than _IN_MEMORY bytes lie in a file of the folder, mapped, which has no name any more:
-    their columns take no memory that the system could not take back. Raises OSError where the disk
-    is full.
+    More than `in_memory` bytes (64 MiB unless given) lie in a file of the folder, mapped, which has
+    no name any more: their columns take no memory that the system could not take back. Raises
+    OSError where the disk is full.
     """
-    gathered = _Gathered(folder / _FILE)
+    gathered = _Gathered(folder / _FILE, _IN_MEMORY if in_memory is None else in_memory)
     numbers: list[NDArray[np.int64]] = []
     source = None
     for part in parts:
@@ -39,8 +41,9 @@ def gathered_rows(parts: Iterable[TableRows], folder: Path) -> TableRows:
 class _Gathered:
     """Tables of one schema, one after the other."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, in_memory: int) -> None:
         self._path = path
+        self._in_memory = in_memory
         self._waiting: list[Any] = []
         self._size = 0
         self._writer: Any = None
@@ -49,7 +52,7 @@ class _Gathered:
         """One more."""
         self._size += table.nbytes
         self._waiting.append(table)
-        if self._size > _IN_MEMORY:
+        if self._size > self._in_memory:
             if self._writer is None:
                 self._writer = pa.ipc.new_file(str(self._path), table.schema)
             for one in self._waiting:

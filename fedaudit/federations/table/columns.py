@@ -1,8 +1,8 @@
 """Which columns of a table a spec uses, and in which role."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import assert_never
+from dataclasses import dataclass, field, replace
+from typing import Any, assert_never
 
 from fedaudit.federations.errors import error_at, listed, pointer, raise_errors
 from fedaudit.spec.errors import FieldError
@@ -48,6 +48,13 @@ class FeatureColumn:
             return tuple(f"{self.name}={category}" for category in self.categories)
         return (self.name,)
 
+    @property
+    def as_codes(self) -> "FeatureColumn":
+        """The feature as one number: what is wrong with a cell is the same, and one column for each
+        category would take memory."""
+        ordinal: Mapping[str, Any] = {"encoding": "ordinal"}
+        return replace(self, feature=self.feature.model_copy(update=ordinal))
+
 
 @dataclass(frozen=True)
 class ClientKey:
@@ -70,6 +77,11 @@ class Columns:
     """The column with every row's privacy budget."""
     joined: Mapping[str, OneHot] = field(default_factory=dict)
     """Those of the sensitive attributes that several columns hold together."""
+
+    @property
+    def width(self) -> int:
+        """Number of features after encoding."""
+        return sum(len(column.names) for column in self.features)
 
     @property
     def fields(self) -> dict[str, str]:

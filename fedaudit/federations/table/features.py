@@ -83,13 +83,11 @@ def read_features(
     """
     names = tuple(name for column in columns for name in column.names)
     values = np.empty((len(rows), len(names)), dtype=np.float32) if laid is None else laid.values
-    # A column's mean is that of all its rows.
+    counts = [CellCounts() for _ in columns]
     whole = laid is None or standardise is not None
-    step = max(1, len(rows) if whole else _CELLS_AT_ONCE // max(1, len(names)))
-    counts = [_Counts() for _ in columns]
-    for start in range(0, len(rows), step):
-        part = rows.part(start, step)
-        at = slice(start, start + step) if laid is None else laid.place[start : start + step]
+    for start, part in _parts(rows, features=len(names), whole=whole):
+        stop = start + len(part)
+        at = slice(start, stop) if laid is None else laid.place[start:stop]
         first = 0
         for column, count in zip(columns, counts, strict=True):
             width = len(column.names)
@@ -102,22 +100,64 @@ def read_features(
                 count.outside += outside
             first += width
         progress()
+    return Features(values, names, feature_notes(columns, counts, standardise))
+
+
+def check_features(
+    rows: TableRows,
+    columns: Sequence[FeatureColumn],
+    *,
+    scales: Scales,
+    counts: Sequence["CellCounts"],
+    whole: bool = True,
+    progress: Callable[[], None] = lambda: None,
+) -> None:
+    """What `read_features` refuses is refused with the same error, and no value is kept.
+
+    `counts`: of each column, added to. `whole`: whether each column is looked at from its first row
+    to its last before the next one, as it is where features are not laid out.
+    """
+    names = [name for column in columns for name in column.names]
+    for _, part in _parts(rows, features=len(names), whole=whole):
+        for column, count in zip(columns, counts, strict=True):
+            count.filled += _filled(part, column)
+            if column.one_hot:
+                _categories(part, column)
+            else:
+                count.outside += _number_column(part, column, scales, None)[1]
+        progress()
+
+
+def feature_notes(
+    columns: Sequence[FeatureColumn],
+    counts: Sequence["CellCounts"],
+    standardise: Standardiser | None,
+) -> tuple[str, ...]:
+    """What was done to the cells of each column, for the report."""
     notes = [
         note
         for column, count in zip(columns, counts, strict=True)
         for note in count.notes(column.name)
     ]
-    if standardise is not None:
-        notes.append(standardise.note)
-    return Features(values, names, tuple(notes))
+    return (*notes, standardise.note) if standardise is not None else tuple(notes)
+
+
+def _parts(rows: TableRows, *, features: int, whole: bool) -> Iterator[tuple[int, TableRows]]:
+    """All rows, or some at a time where a column need not be `whole`, as its mean needs it; and the
+    place of the first of them."""
+    step = max(1, len(rows) if whole else _CELLS_AT_ONCE // max(1, features))
+    for start in range(0, len(rows), step):
+        yield start, rows.part(start, step)
 
 
 @dataclass
-class _Counts:
+class CellCounts:
     """Cells of a feature that are not as they were."""
 
     filled: int = 0
+    """Empty ones, which take a declared value."""
     outside: int = 0
+    """Brought to the ends of a range."""
 
     def notes(self, name: str) -> Iterator[str]:
         """A sentence for each kind that there is."""

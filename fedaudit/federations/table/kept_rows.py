@@ -1,16 +1,23 @@
 """The rows of a table that an experiment uses, and why others are left out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 
 from fedaudit.federations.errors import error_at, listed
-from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.table.columns import Columns
 from fedaudit.federations.table.joined_columns import prepared_rows
 from fedaudit.federations.table.required_cells import RequiredCells
 from fedaudit.spec.table import Table
+
+
+class Batches(Protocol):
+    """A table that is read some rows at a time."""
+
+    def batches(self, names: Sequence[str]) -> Iterator[TableRows]:
+        """The rows of some of the columns."""
 
 
 class KeptRows:
@@ -29,7 +36,7 @@ class KeptRows:
         self.left_out = 0
         """Of these."""
 
-    def parts(self, table: TableFile, progress: Callable[[int], None]) -> Iterator[TableRows]:
+    def parts(self, table: Batches, progress: Callable[[int], None]) -> Iterator[TableRows]:
         """The rows that are kept, some at a time; `progress` is given how many were seen.
 
         Raises InvalidInputError where a cell that is needed is empty, or no row is left.

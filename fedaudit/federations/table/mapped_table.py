@@ -32,7 +32,7 @@ def mapped_table(source: Table, file: SourceFile, asked: LoadRequest) -> Federat
         maps = map_folder(asked.files.room)
         if maps is None or file.size < WORTH_A_MAP:
             return _for_one_run(source, file, asked, None if maps is None else maps.folder)
-        key = _key(source, asked)
+        key = map_key(source, asked)
         found = maps.find(maps.fingerprint(file, asked.progress), key)
         if found is not None:
             return found
@@ -66,7 +66,7 @@ def _for_one_run(
         return read_federation(folder) or federation
 
 
-def _key(source: Table, asked: LoadRequest) -> str:
+def map_key(source: Table, asked: LoadRequest) -> str:
     """A digest of all that the data depend on beside the file, and of what read it."""
     seeded = source.traits.draws_data
     left_out = _DECIDE_NO_ROW | (set() if seeded else _DECIDE_WITH_SEED)

@@ -1,5 +1,6 @@
 """Any CSV or Parquet file with features and a target, as a federation."""
 
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -9,12 +10,11 @@ from numpy.typing import NDArray
 
 from fedaudit.federations.classes import class_levels
 from fedaudit.federations.errors import error_at
-from fedaudit.federations.federation import Federation, is_large
+from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.sensitive import read_sensitive
 from fedaudit.federations.levels import Levels
-from fedaudit.federations.mapped.array_files import FEATURES, new_array
 from fedaudit.federations.memory import memory_fault
-from fedaudit.federations.packing import Rows, check_clients, client_order, pack
+from fedaudit.federations.packing import Rows, check_clients, pack
 from fedaudit.federations.reading.gathered_rows import gathered_rows
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_files import TableFile
@@ -23,7 +23,12 @@ from fedaudit.federations.scaling import check_scales
 from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.table.columns import BUDGETS, Columns, find_columns
 from fedaudit.federations.table.fault_search import every_fault
-from fedaudit.federations.table.features import Laid, read_features, refuse_gaps
+from fedaudit.federations.table.feature_reading import (
+    FeatureReading,
+    GatheredRows,
+    KeptFeatures,
+)
+from fedaudit.federations.table.features import refuse_gaps
 from fedaudit.federations.table.kept_rows import KeptRows
 from fedaudit.federations.table.partition import WHERE as PARTITION
 from fedaudit.federations.table.partition import deal_rows
@@ -59,7 +64,8 @@ def load_table(
         budgets=asked.budgets,
     )
     with search:
-        return _load(source, file, asked, folder)
+        table = TableFile(file, header=source.header)
+        return read_table(source, table, file, asked, folder=folder, reading=KeptFeatures)
 
 
 def read_client_key(rows: TableRows, name: str, where: str = "/federation/client_key") -> Levels:
@@ -68,14 +74,48 @@ def read_client_key(rows: TableRows, name: str, where: str = "/federation/client
     return rows.levels(name, where)
 
 
-def _load(source: Table, file: SourceFile, asked: LoadRequest, folder: Path) -> Federation:
-    table = TableFile(file, header=source.header)
+class Reading(Protocol):
+    """Makes the reading of the features of a table's columns."""
+
+    def __call__(self, source: Table, columns: Columns) -> FeatureReading: ...
+
+
+class ReadableTable(Protocol):
+    """A table file, or what was kept of one."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All columns of the file."""
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows where it is known."""
+
+    def batches(self, names: Sequence[str]) -> Iterator[TableRows]:
+        """The rows of some of the columns, some at a time."""
+
+
+def read_table(
+    source: Table,
+    table: ReadableTable,
+    file: SourceFile,
+    asked: LoadRequest,
+    *,
+    folder: Path,
+    reading: Reading,
+) -> Federation:
+    """As `load_table`, with features as `reading` has them, up to the first fault.
+
+    `file`: whose fingerprint the data have.
+    """
     columns = find_columns(source, table.names, asked.fairness.sensitive, budgets=asked.budgets)
     _check_fit(source, columns, classification=asked.classification)
     check_memory = _memory_check(asked, columns)
     check_memory(table.rows or 0, more=False)
-    used = KeptRows(source, columns)
-    rows = gathered_rows(used.parts(table, partial(check_memory, more=True)), folder)
+    features_read = reading(source, columns)
+    used = KeptRows(source, features_read.read)
+    parts = used.parts(table, partial(check_memory, more=True))
+    rows = gathered_rows(map(features_read.part, parts), folder, in_memory=features_read.in_memory)
     target, classes = _target(rows, source, classification=asked.classification)
     if source.dealt is None:
         clients, dealt = _named_clients(columns, rows, used)
@@ -85,18 +125,15 @@ def _load(source: Table, file: SourceFile, asked: LoadRequest, folder: Path) -> 
     check_clients(clients, where=where)
     row_keys = table_record_keys(rows, columns.trained_on, clients) if asked.keyed else None
     attributes, missing = read_sensitive(rows, asked.fairness.sensitive, edges=asked.fairness.edges)
-    laid = _laid(clients, columns, folder)
-    features = read_features(
-        rows,
-        columns.features,
-        scales=source.scale,
-        standardise=None
+    standardise = (
+        None
         if source.standardise is None
         else standardiser(
             source.standardise, clients, source=source, seed=asked.seed, keys=row_keys
-        ),
-        laid=laid,
-        progress=asked.progress,
+        )
+    )
+    features, order = features_read.features(
+        GatheredRows(rows, clients, standardise, folder, asked.progress)
     )
     return pack(
         Rows(
@@ -113,7 +150,8 @@ def _load(source: Table, file: SourceFile, asked: LoadRequest, folder: Path) -> 
             record_budgets=None if asked.budgets is None else _budgets(rows, asked.budgets),
             row_numbers=rows.row_numbers,
             record_keys=row_keys,
-            order=None if laid is None else client_order(clients),
+            order=order,
+            is_outline=features_read.is_outline,
         ),
         where=where,
     )
@@ -125,13 +163,12 @@ class _MemoryCheck(Protocol):
 
 def _memory_check(asked: LoadRequest, columns: Columns) -> _MemoryCheck:
     """A check of so many rows, or more; it raises InvalidInputError where a run has no room."""
-    features = sum(len(column.names) for column in columns.features)
 
     def check(rows: int, *, more: bool) -> None:
         asked.progress()
         fault = memory_fault(
             rows=rows,
-            features=features,
+            features=columns.width,
             attributes=len(columns.sensitive),
             allowed=asked.files.room.memory_bytes,
             more=more,
@@ -140,16 +177,6 @@ def _memory_check(asked: LoadRequest, columns: Columns) -> _MemoryCheck:
             raise fault
 
     return check
-
-
-def _laid(clients: Levels, columns: Columns, folder: Path) -> Laid | None:
-    """A file for features that are too large for memory; None for others."""
-    rows, width = len(clients.codes), sum(len(column.names) for column in columns.features)
-    if not is_large(rows=rows, features=width):
-        return None
-    place = np.empty(rows, dtype=np.int64)
-    place[client_order(clients)] = np.arange(rows)
-    return Laid(new_array(folder, FEATURES, (rows, width)), place)
 
 
 def _check_fit(source: Table, columns: Columns, *, classification: bool) -> None:

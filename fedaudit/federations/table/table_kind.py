@@ -1,6 +1,7 @@
 """Tables as a kind of source: loaded whole, profiled as a stream."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from fedaudit.federations.source_kind import FileKind, LoadRequest, check_finger
 from fedaudit.federations.table.fault_search import every_fault
 from fedaudit.federations.table.mapped_table import map_folder, mapped_table
 from fedaudit.federations.table.row_hashes import smallest_row_hashes
+from fedaudit.federations.table.table_index import write_index
+from fedaudit.federations.table.table_outline import outlined_table
 from fedaudit.federations.table.table_profile import profile_table
 from fedaudit.spec.fairness import Groups
 from fedaudit.spec.table import Table
@@ -31,6 +34,16 @@ class TableKind(FileKind):
         """
         with open_source(self._source, files=asked.files) as file:
             return mapped_table(self._source, file, asked)
+
+    def outline(self, asked: LoadRequest) -> Federation:
+        """Without the cells of features. Raises InvalidInputError."""
+        return outlined_table(self._source, asked)
+
+    def write_index(self, asked: LoadRequest, place: Path) -> None:
+        """Of a file that is too long to be read for each plan. Raises InvalidInputError."""
+        with open_source(self._source, files=asked.files) as file:
+            if file.size >= WORTH_A_MAP:
+                write_index(self._source, file, asked, place)
 
     def lay_out(self, asked: LoadRequest) -> None:
         """Lay a file out to be mapped that is too long to be read by each experiment.

@@ -1,9 +1,5 @@
 """One pass over a table of any size, with the same checks as loading it."""
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +10,7 @@ from fedaudit.federations.profiles.profile_figures import AttributeCounts
 from fedaudit.federations.profiles.tallies import ClientTally, GroupTally, Positions
 from fedaudit.federations.reading.source_files import SourceFile
 from fedaudit.federations.reading.table_rows import TableRows
-from fedaudit.federations.table.columns import Columns, FeatureColumn
+from fedaudit.federations.table.columns import Columns
 from fedaudit.federations.table.features import read_features
 from fedaudit.federations.table.required_cells import RequiredCells
 from fedaudit.federations.table.target_pass import GroupValues, TargetFound, TargetPass
@@ -28,7 +24,7 @@ class TablePass:
     def __init__(self, source: Table, columns: Columns, fairness: Groups) -> None:
         self._source = source
         self._columns = columns
-        self._features = tuple(_as_codes(column) for column in columns.features)
+        self._features = tuple(column.as_codes for column in columns.features)
         self._edges = fairness.edges
         key = columns.client_key
         self.required = RequiredCells(source, columns)
@@ -153,9 +149,3 @@ class TablePass:
             return group_names(self._edges[name]), np.arange(len(seen))
         levels = levels_of(seen, np.arange(len(seen)), numeric=True)
         return levels.values, np.argsort(levels.codes)
-
-
-def _as_codes(column: FeatureColumn) -> FeatureColumn:
-    """The feature as one number: one column per category would take memory and add nothing."""
-    ordinal: Mapping[str, Any] = {"encoding": "ordinal"}
-    return replace(column, feature=column.feature.model_copy(update=ordinal))

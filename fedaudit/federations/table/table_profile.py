@@ -163,7 +163,7 @@ def _size_warnings(rows: int, columns: Columns, room: DataRoom) -> Warnings:
     """A warning where an experiment would be refused, as it needs more memory than is allowed."""
     fault = memory_fault(
         rows=rows,
-        features=sum(len(column.names) for column in columns.features),
+        features=columns.width,
         attributes=len(columns.sensitive),
         allowed=room.memory_bytes,
     )

@@ -18,7 +18,7 @@ def flat_features(federation: Federation, place: NDArray[np.int64], device: torc
             own = kept.values[place]
             return torch.from_numpy(np.divide(own, kept.divisor, dtype=np.float32)).to(device)
         case np.ndarray():
-            return torch.from_numpy(kept[place]).to(device)
+            return torch.from_numpy(federation.side_by_side[place]).to(device)
         case _:
             assert_never(kept)
 

@@ -1,0 +1,201 @@
+"""Tables without the cells of their features: what a plan needs, in memory for the rows alone.
+
+From the index of a table where its facts leave no doubt; else from the table as a stream, of which
+nothing stays but who a row belongs to, what came out and its groups. A fault is told in the words
+of loading the table: then, and where records have keys, its columns are gathered on disk.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.mapped.map_folder import WORTH_A_MAP, MapFolder, making_folder
+from fedaudit.federations.reading.source_files import SourceFile, open_source, open_stored
+from fedaudit.federations.reading.table_files import TableFile
+from fedaudit.federations.reading.table_rows import TableRows
+from fedaudit.federations.source_kind import LoadRequest
+from fedaudit.federations.table.column_facts import TableFacts
+from fedaudit.federations.table.columns import Columns
+from fedaudit.federations.table.fault_search import every_fault
+from fedaudit.federations.table.feature_reading import (
+    CheckedFeatures,
+    FeatureReading,
+    GatheredRows,
+)
+from fedaudit.federations.table.features import (
+    CellCounts,
+    Features,
+    check_features,
+    feature_notes,
+)
+from fedaudit.federations.table.mapped_table import map_folder, map_key
+from fedaudit.federations.table.table_federation import ReadableTable, read_table
+from fedaudit.federations.table.table_index import NotInIndexError, TableIndex, read_index
+from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.table import Table
+
+
+class _DoubtError(Exception):
+    """What facts about all rows do not say of those that are left."""
+
+
+def outlined_table(source: Table, asked: LoadRequest) -> Federation:
+    """The federation in a table without its features, or mapped where it was laid out before.
+
+    Equal to the loaded one in all else. A file that the service keeps itself is not opened where
+    its index is enough. Raises InvalidInputError with the errors of loading.
+    """
+    kept = _kept(source, asked)
+    if kept is not None:
+        with _index(source, asked, kept) as index:
+            found = None if index is None else _of_index(source, index, asked)
+        if found is not None:
+            return found
+    with open_source(source, files=asked.files) as file:
+        maps = map_folder(asked.files.room)
+        if file.size < WORTH_A_MAP:
+            return _checked(source, file, asked, maps)
+        if maps is None:
+            fingerprint = file.read_fingerprint(asked.progress)
+        else:
+            fingerprint = maps.fingerprint(file, asked.progress)
+            mapped = maps.find(fingerprint, map_key(source, asked))
+            if mapped is not None:
+                return mapped
+        with _index(source, asked, fingerprint) as index:
+            found = None
+            if index is not None and kept is None:
+                found = _of_index(source, index, asked)
+            facts = None if index is None else index.facts
+        for known in [None] if facts is None else [facts, None]:
+            found = found or _streamed(source, file, asked, known)
+        return found or _checked(source, file, asked, maps)
+
+
+class StreamedFeatures(FeatureReading):
+    """Checked as their rows come; columns that facts answer for are not read at all."""
+
+    in_memory = 16 * 2**20
+
+    def __init__(self, source: Table, columns: Columns, facts: TableFacts | None) -> None:
+        super().__init__(source, columns)
+        self._rows = None if facts is None else facts.rows
+        self._known = {} if facts is None else _known(source, columns, facts)
+        self._counts = [self._known.get(one.name, CellCounts()) for one in columns.features]
+        own = {*replace(columns, features=()).fields, *columns.sensitive}
+        self._features_only = {one.name for one in columns.features} - own
+
+    @property
+    def read(self) -> Columns:
+        """Without the features that facts answer for."""
+        unknown = [one for one in self._columns.features if one.name not in self._known]
+        return replace(self._columns, features=tuple(unknown))
+
+    def part(self, rows: TableRows) -> TableRows:
+        """The rows without columns that are features only."""
+        columns = self.read.features
+        own = [
+            count
+            for one, count in zip(self._columns.features, self._counts, strict=True)
+            if one.name not in self._known
+        ]
+        check_features(rows, columns, scales=self._source.scale, counts=own)
+        return rows.without(self._features_only)
+
+    def features(self, gathered: GatheredRows) -> tuple[Features, NDArray[np.int64] | None]:
+        """What was checked. Raises _DoubtError where facts count rows that were left out."""
+        counted = any(one.filled for one in self._known.values())
+        if counted and len(gathered.rows) != self._rows:
+            raise _DoubtError
+        notes = feature_notes(self._columns.features, self._counts, gathered.standardise)
+        return self._outline(gathered, notes)
+
+
+def _known(source: Table, columns: Columns, facts: TableFacts) -> dict[str, CellCounts]:
+    """The features whose cells need not be read, and what becomes of them."""
+    found = {
+        one.name: facts.columns[one.name].counts(one, source.scale)
+        for one in columns.features
+        if one.name in facts.columns
+    }
+    return {name: counts for name, counts in found.items() if counts is not None}
+
+
+def _kept(source: Table, asked: LoadRequest) -> str | None:
+    """The fingerprint of a file that the service keeps under the spec's id."""
+    if source.id is None or asked.files.kept_content is None:
+        return None
+    return asked.files.kept_content(source.id)
+
+
+@contextmanager
+def _index(source: Table, asked: LoadRequest, fingerprint: str) -> Iterator[TableIndex | None]:
+    """The index of that content, where there is one that can be of use."""
+    if asked.keyed or asked.files.open_index is None:
+        yield None
+        return
+    with asked.files.open_index(fingerprint) as place:
+        if place is None:
+            yield None
+            return
+        with open_stored(place, "index") as file:
+            index = read_index(file, file.known_as(fingerprint))
+            yield index if index is not None and index.facts.describe(source) else None
+
+
+def _of_index(source: Table, index: TableIndex, asked: LoadRequest) -> Federation | None:
+    """From the index alone; None where that is not enough."""
+    return _read(source, index, index.file, asked, index.facts)
+
+
+def _streamed(
+    source: Table, file: SourceFile, asked: LoadRequest, facts: TableFacts | None
+) -> Federation | None:
+    """From the table as it is read; None where something does not fit, or takes all cells."""
+    if asked.keyed:
+        return None
+    try:
+        table = TableFile(file, header=source.header)
+    except InvalidInputError:
+        return None
+    return _read(source, table, file, asked, facts)
+
+
+def _read(
+    source: Table,
+    table: ReadableTable,
+    file: SourceFile,
+    asked: LoadRequest,
+    facts: TableFacts | None,
+) -> Federation | None:
+    def reading(source: Table, columns: Columns) -> StreamedFeatures:
+        return StreamedFeatures(source, columns, facts)
+
+    try:
+        with making_folder(None) as folder:
+            return read_table(source, table, file, asked, folder=folder, reading=reading)
+    except (InvalidInputError, NotInIndexError, _DoubtError):
+        return None
+
+
+def _checked(
+    source: Table, file: SourceFile, asked: LoadRequest, maps: MapFolder | None
+) -> Federation:
+    """With the errors of loading, all of them."""
+    with (
+        making_folder(None if maps is None else maps.folder) as folder,
+        every_fault(
+            source,
+            file,
+            asked.fairness,
+            classes=asked.classification,
+            numbers=not asked.classification,
+            budgets=asked.budgets,
+        ),
+    ):
+        table = TableFile(file, header=source.header)
+        return read_table(source, table, file, asked, folder=folder, reading=CheckedFeatures)
