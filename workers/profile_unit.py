@@ -1,5 +1,7 @@
 """A unit that profiles a federation: its file is read once, and accepted or rejected."""
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -8,6 +10,7 @@ from sqlalchemy.orm import Session
 from fedaudit.federations.profiles.earlier_cuts import beside_earlier, cuts_of
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.registration import Registration, parse_registration
+from infrastructure.storage import StorageError, table_index_key
 from models.repositories import DisclosureRepository, FederationRepository, NearCopyRepository
 from models.row_sketches import SKETCHED, Sketch
 from models.tables.federations import Federation
@@ -17,6 +20,7 @@ from workers.uploaded_files import ProjectFiles
 log = structlog.get_logger()
 
 _MAX_REASONS = 100
+_BLOCK_BYTES = 2**20
 
 
 class _StopAskedError(Exception):
@@ -39,6 +43,7 @@ class ProfileRun(ClaimedUnit):
             profile = self._profile(row)
             sketch = self._sketch(row)
             self._lay_out(row, profile)
+            self._index(row)
         except _StopAskedError:
             self._give_back()
         except InvalidInputError as error:
@@ -46,7 +51,10 @@ class ProfileRun(ClaimedUnit):
             log.warning("federation rejected", federation_id=row.id, reasons=len(error.errors))
             self._writer.write(lambda session: self._reject(session, row.id, reasons))
         else:
-            self._writer.write(lambda session: self._ready(session, row, profile, sketch))
+            try:
+                self._writer.write(lambda session: self._ready(session, row, profile, sketch))
+            finally:
+                self._remove_index_of_gone(row)
             log.info("federation ready", federation_id=row.id)
 
     def _profile(self, row: Federation) -> dict[str, Any]:
@@ -93,6 +101,37 @@ class ProfileRun(ClaimedUnit):
             # Of memory its profile warns; experiments are told all of it.
             pointers = [one.pointer for one in error.errors]
             log.warning("not laid out", federation_id=row.id, pointers=pointers)
+
+    def _index(self, row: Federation) -> None:
+        """Keep beside the file what submissions on it are planned from."""
+        from fedaudit.federations.profile_file import index_registered
+
+        with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
+            place = Path(folder, "index")
+            try:
+                if index_registered(
+                    _registration(row),
+                    files=ProjectFiles(self._context, self._claim.project_id).files,
+                    place=place,
+                    progress=self._progressed,
+                ):
+                    self._store_index(row, place)
+            except (InvalidInputError, OSError, StorageError) as error:
+                # Submissions read the table instead.
+                log.warning("not indexed", federation_id=row.id, detail=type(error).__name__)
+
+    def _remove_index_of_gone(self, row: Federation) -> None:
+        """Whoever deletes the data from now on removes the index as well."""
+        with self._context.database.read() as session:
+            found = self._federations(session).get(row.id)
+        if found is None or found.status in ("deleted", "erased"):
+            self._context.storage.delete(table_index_key(row.project_id, row.id))
+
+    def _store_index(self, row: Federation, place: Path) -> None:
+        key = table_index_key(row.project_id, row.id)
+        with place.open("rb") as file, self._context.storage.writer(key) as stored:
+            while block := file.read(_BLOCK_BYTES):
+                stored.write(block)
 
     def _progressed(self) -> None:
         self._lease.progressed()

@@ -30,7 +30,8 @@ class _Turn:
 
 
 class FederationCache:
-    """Loads federations, each kind once at a time. How many at a time is up to the callers."""
+    """Loads what plans need of federations, each kind once at a time: of tables no features. How
+    many at a time is up to the callers."""
 
     def __init__(self, sources_dir: Path | None, settings: Settings | None = None) -> None:
         """`settings`: of the room that data may take; None for the defaults, without maps."""
@@ -48,16 +49,19 @@ class FederationCache:
         # Only now: it brings pyarrow along, which would double the time that the API needs to
         # start.
         from fedaudit.federations.agreement import check_agreement
-        from fedaudit.federations.load import load_federation
+        from fedaudit.federations.load import outline_federation
+        from fedaudit.federations.reading.source_files import Files
 
         def loaded() -> "Federation":
-            return load_federation(
-                spec,
-                sources_dir=self._sources_dir,
-                open_upload=uploads.open,
-                may_read=uploads.may_read,
-                room=self._room(),
+            files = Files(
+                self._sources_dir,
+                uploads.open,
+                uploads.may_read,
+                self._room(),
+                uploads.kept_content,
+                uploads.index,
             )
+            return outline_federation(spec, files=files)
 
         key = self._key(spec, uploads)
         if key is None:
@@ -76,12 +80,12 @@ class FederationCache:
         with self._lock:
             self._kept.clear()
 
-    def _room(self) -> "DataRoom | None":
+    def _room(self) -> "DataRoom":
         from fedaudit.federations.reading.data_room import DataRoom
 
         settings = self._settings
         if settings is None:
-            return None
+            return DataRoom()
         return DataRoom(
             memory_bytes=settings.max_data_memory_bytes,
             maps_dir=settings.maps_dir,
@@ -110,7 +114,7 @@ class FederationCache:
             return self._kept.get(key)
 
     def _keep(self, key: tuple[object, ...], federation: "Federation") -> None:
-        if federation.nbytes > _MAX_KEPT_BYTES:
+        if federation.nbytes + federation.row_bytes > _MAX_KEPT_BYTES:
             return
         with self._lock:
             self._kept[key] = federation

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from sqlalchemy.orm import Session
 
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from infrastructure.storage import Storage
+from infrastructure.storage import Storage, table_index_key
 from models.database import Database
 from models.identifiers import is_id
 from models.repositories import FederationRepository
@@ -66,6 +66,30 @@ class Uploads:
             return
         with self._storage.local(row.storage_key) as path:
             yield Upload(path, name, row.fingerprint)
+
+    def kept_content(self, federation_id: str) -> str | None:
+        """The fingerprint of an uploaded file; None where it lies in the sources folder, or is not
+        stored any more. Raises InvalidInputError where the federation cannot be used, StorageError.
+        """
+        row = self._ready(federation_id)
+        if row.storage_key is None or not self._storage.holds(row.storage_key):
+            return None
+        return row.fingerprint
+
+    @contextmanager
+    def index(self, fingerprint: str) -> Iterator[Path | None]:
+        """The index of a content that the project registered; None where there is none.
+
+        Raises StorageError.
+        """
+        with self._database.read() as session:
+            row = FederationRepository(session, self.project_id).find(fingerprint)
+        key = None if row is None else table_index_key(self.project_id, row.id)
+        if key is None or not self._storage.holds(key):
+            yield None
+            return
+        with self._storage.local(key) as place:
+            yield place
 
     def _ready(self, federation_id: str) -> Federation:
         with self._database.read() as session:

@@ -156,6 +156,14 @@ class Federation:
         return int((features.values if isinstance(features, ClientRows) else features).nbytes)
 
     @property
+    def row_bytes(self) -> int:
+        """Size of what there is of each row beside its features, in bytes."""
+        of_rows = (self.record_budgets, self.row_numbers, self.record_keys)
+        size = sum(0 if one is None else one.nbytes for one in of_rows)
+        codes = sum(one.codes.nbytes for one in self.attributes)
+        return size + codes + self.target.nbytes + self.raw_target.nbytes
+
+    @property
     def side_by_side(self) -> NDArray[np.float32]:
         """The features of rows that are computed side by side. Raises TypeError for others, and for
         an outline."""

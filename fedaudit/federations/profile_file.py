@@ -1,6 +1,7 @@
 """The content of a registered file, or the reason why it cannot be used."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,16 +50,44 @@ def lay_out_registered(
 
     `figures`: its profile. Raises InvalidInputError where such experiments would be refused.
     """
-    asked = LoadRequest(
+    classification = figures.get("reasons", {}).get("class_balance") != NUMERIC_TARGET
+    asked = _asked(registration, files, progress, classification=classification)
+    file_kind(registration.federation).lay_out(asked)
+
+
+def index_registered(
+    registration: Registration,
+    *,
+    files: Files,
+    place: Path,
+    progress: Callable[[], None] = lambda: None,
+) -> bool:
+    """Write the index of a large table to `place`, from which experiments on it are planned.
+
+    False where there is none, as for small files, which are read instead. Raises InvalidInputError
+    where a column cannot be read, which need not be one that is used; OSError.
+    """
+    asked = _asked(registration, files, progress, classification=False)
+    file_kind(registration.federation).write_index(asked, place)
+    return place.exists()
+
+
+def _asked(
+    registration: Registration,
+    files: Files,
+    progress: Callable[[], None],
+    *,
+    classification: bool,
+) -> LoadRequest:
+    return LoadRequest(
         fairness=registration.fairness,
-        classification=figures.get("reasons", {}).get("class_balance") != NUMERIC_TARGET,
+        classification=classification,
         seed=0,
         files=files,
         budgets=None,
         keyed=False,
         progress=progress,
     )
-    file_kind(registration.federation).lay_out(asked)
 
 
 def registered_row_hashes(

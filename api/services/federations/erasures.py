@@ -9,7 +9,13 @@ from api.http.problems import ProblemError, not_found
 from api.services.base.lookups import find_federation
 from api.shared.resources import Resources
 from api.shared.security import Caller
-from infrastructure.storage import artifact_key, attack_files_key, model_key, record_table_key
+from infrastructure.storage import (
+    artifact_key,
+    attack_files_key,
+    model_key,
+    record_table_key,
+    table_index_key,
+)
 from models.repositories import (
     AuditLogRepository,
     ErasureRepository,
@@ -139,6 +145,7 @@ def _files(project_id: str, federation: Federation, leaving: Leaving) -> list[st
     stored = [] if federation.storage_key is None else [federation.storage_key]
     return [
         *stored,
+        table_index_key(project_id, federation.id),
         *leaving.uploads,
         # Of every run: one that failed at its very end may have stored them already.
         *(model_key(project_id, one) for one in leaving.experiments),

@@ -21,6 +21,7 @@ from api.shared.data_faults import reads_data, shown_reasons
 from api.shared.resources import Resources
 from api.shared.security import Caller
 from fedaudit.spec.registration import Registration, parse_registration
+from infrastructure.storage import table_index_key
 from models.repositories import (
     AuditLogRepository,
     ErasureRepository,
@@ -154,6 +155,7 @@ def remove(resources: Resources, caller: Caller, federation_id: str) -> None:
             AuditLogRepository(session, caller.project_id).enter(
                 "federation.removed", found.id, by=caller.actor
             )
+    resources.storage.delete(table_index_key(caller.project_id, found.id))
     if found.storage_key is None:
         return
     resources.storage.delete(found.storage_key)

@@ -5,7 +5,7 @@ nothing stays but who a row belongs to, what came out and its groups. A fault is
 of loading the table: then, and where records have keys, its columns are gathered on disk.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from fedaudit.federations.reading.table_files import TableFile
 from fedaudit.federations.reading.table_rows import TableRows
 from fedaudit.federations.source_kind import LoadRequest
 from fedaudit.federations.table.column_facts import TableFacts
-from fedaudit.federations.table.columns import Columns
+from fedaudit.federations.table.columns import Columns, FeatureColumn
 from fedaudit.federations.table.fault_search import every_fault
 from fedaudit.federations.table.feature_reading import (
     CheckedFeatures,
@@ -31,12 +31,15 @@ from fedaudit.federations.table.features import (
     Features,
     check_features,
     feature_notes,
+    with_gaps,
 )
 from fedaudit.federations.table.mapped_table import map_folder, map_key
 from fedaudit.federations.table.table_federation import ReadableTable, read_table
 from fedaudit.federations.table.table_index import NotInIndexError, TableIndex, read_index
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.table import Table
+
+_COLUMNS_AT_ONCE = 32
 
 
 class _DoubtError(Exception):
@@ -77,42 +80,68 @@ def outlined_table(source: Table, asked: LoadRequest) -> Federation:
 
 
 class StreamedFeatures(FeatureReading):
-    """Checked as their rows come; columns that facts answer for are not read at all."""
+    """Checked as their rows come; columns that facts answer for are not read at all.
+
+    A file that is stored column by column is read so, a few columns at a time: each takes memory
+    while it is read.
+    """
 
     in_memory = 16 * 2**20
 
-    def __init__(self, source: Table, columns: Columns, facts: TableFacts | None) -> None:
+    def __init__(
+        self, source: Table, columns: Columns, table: ReadableTable, facts: TableFacts | None
+    ) -> None:
         super().__init__(source, columns)
-        self._rows = None if facts is None else facts.rows
-        self._known = {} if facts is None else _known(source, columns, facts)
-        self._counts = [self._known.get(one.name, CellCounts()) for one in columns.features]
+        self._table = table
+        self._all_rows = None if facts is None else facts.rows
+        known = {} if facts is None else _known(source, columns, facts)
+        self._known = known
+        self._counts = {one.name: known.get(one.name, CellCounts()) for one in columns.features}
+        unknown = [one for one in columns.features if one.name not in known]
+        by_columns = table.rows is not None
+        # Whether a row is left out has to be known before its other cells are looked at.
+        self._first = [one for one in unknown if one.feature.drops_rows or not by_columns]
+        self._later = [] if not by_columns else [one for one in unknown if one not in self._first]
         own = {*replace(columns, features=()).fields, *columns.sensitive}
-        self._features_only = {one.name for one in columns.features} - own
+        self._features_only = set(self._counts) - own
 
     @property
     def read(self) -> Columns:
-        """Without the features that facts answer for."""
-        unknown = [one for one in self._columns.features if one.name not in self._known]
-        return replace(self._columns, features=tuple(unknown))
+        """Without the features that facts answer for, and those that are read by themselves."""
+        return replace(self._columns, features=tuple(self._first))
 
     def part(self, rows: TableRows) -> TableRows:
         """The rows without columns that are features only."""
-        columns = self.read.features
-        own = [
-            count
-            for one, count in zip(self._columns.features, self._counts, strict=True)
-            if one.name not in self._known
-        ]
-        check_features(rows, columns, scales=self._source.scale, counts=own)
+        self._check(rows, self._first)
         return rows.without(self._features_only)
 
     def features(self, gathered: GatheredRows) -> tuple[Features, NDArray[np.int64] | None]:
         """What was checked. Raises _DoubtError where facts count rows that were left out."""
         counted = any(one.filled for one in self._known.values())
-        if counted and len(gathered.rows) != self._rows:
+        if counted and len(gathered.rows) != self._all_rows:
             raise _DoubtError
-        notes = feature_notes(self._columns.features, self._counts, gathered.standardise)
+        for start in range(0, len(self._later), _COLUMNS_AT_ONCE):
+            self._check_columns(self._later[start : start + _COLUMNS_AT_ONCE], gathered)
+        counts = list(self._counts.values())
+        notes = feature_notes(self._columns.features, counts, gathered.standardise)
         return self._outline(gathered, notes)
+
+    def _check_columns(self, columns: Sequence[FeatureColumn], gathered: GatheredRows) -> None:
+        """All rows of some columns but those that are left out."""
+        fields = {one.name: one.where for one in columns}
+        numbers = gathered.rows.row_numbers
+        kept = np.zeros(int(numbers[-1]) + 1, dtype=np.bool_)
+        kept[numbers] = True
+        for part in self._table.batches(list(fields)):
+            rows = with_gaps(part, fields, self._source.missing_values)
+            at = rows.row_numbers
+            mask = (at < len(kept)) & kept[np.minimum(at, len(kept) - 1)]
+            self._check(rows if mask.all() else rows.where(mask), columns)
+            gathered.progress()
+
+    def _check(self, rows: TableRows, columns: Sequence[FeatureColumn]) -> None:
+        counts = [self._counts[one.name] for one in columns]
+        check_features(rows, columns, scales=self._source.scale, counts=counts)
 
 
 def _known(source: Table, columns: Columns, facts: TableFacts) -> dict[str, CellCounts]:
@@ -173,7 +202,7 @@ def _read(
     facts: TableFacts | None,
 ) -> Federation | None:
     def reading(source: Table, columns: Columns) -> StreamedFeatures:
-        return StreamedFeatures(source, columns, facts)
+        return StreamedFeatures(source, columns, table, facts)
 
     try:
         with making_folder(None) as folder:

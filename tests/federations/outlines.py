@@ -1,0 +1,93 @@
+"""Whether what a plan is made from is what loading gives, in each way in which it comes about."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from fedaudit.federations.federation import Federation
+from fedaudit.federations.load import load_federation, outline_federation
+from fedaudit.federations.reading.source_files import Files
+from fedaudit.federations.source_kind import LoadRequest
+from fedaudit.federations.source_kinds import file_kind
+from fedaudit.federations.table import table_kind, table_outline
+from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.fairness import Groups
+from fedaudit.spec.sources import FileSource
+
+Found = Federation | list[FieldError]
+
+
+def assert_outlined(
+    spec: ExperimentSpec, sources: Path, folder: Path, *, registered: ExperimentSpec | None = None
+) -> None:
+    """Read whole and only checked, as a stream, and from the index of what was registered: the
+    same federation but for its features, or the same errors.
+
+    `registered`: whose columns the index holds; the spec itself unless given.
+    """
+    expected = found(lambda: load_federation(spec, sources_dir=sources))
+    assert_same(found(lambda: outline_federation(spec, files=Files(sources))), expected)
+    with patch.object(table_outline, "WORTH_A_MAP", 1):
+        assert_same(found(lambda: outline_federation(spec, files=Files(sources))), expected)
+        index = written_index(registered or spec, sources, folder)
+        files = Files(sources, open_index=lambda _: at(index))
+        assert_same(found(lambda: outline_federation(spec, files=files)), expected)
+
+
+def found(load: Callable[[], Federation]) -> Found:
+    """What loading gives: data, or errors in their order."""
+    try:
+        return load()
+    except InvalidInputError as error:
+        return list(error.errors)
+
+
+def assert_same(outline: Found, expected: Found) -> None:
+    """Equal but for features that an outline has not."""
+    if isinstance(expected, list) or isinstance(outline, list):
+        assert outline == expected
+        return
+    assert (outline.is_outline, expected.is_outline) == (True, False)
+    assert outline.features.shape == expected.features.shape  # type: ignore[union-attr]
+    for field in fields(Federation):
+        if field.name in ("attributes", "features", "is_outline"):
+            continue
+        one, other = getattr(outline, field.name), getattr(expected, field.name)
+        if isinstance(other, np.ndarray):
+            assert one.dtype == other.dtype
+            np.testing.assert_array_equal(one, other)
+        else:
+            assert one == other
+    for mine, theirs in zip(outline.attributes, expected.attributes, strict=True):
+        assert (mine.name, mine.values) == (theirs.name, theirs.values)
+        np.testing.assert_array_equal(mine.codes, theirs.codes)
+
+
+def written_index(registered: ExperimentSpec, sources: Path, folder: Path) -> Path | None:
+    """The index that a worker would write; None where it could not."""
+    source = registered.federation
+    assert isinstance(source, FileSource)
+    place = folder / "index"
+    place.unlink(missing_ok=True)
+    asked = LoadRequest(
+        fairness=Groups(sensitive=registered.fairness.sensitive, edges=registered.fairness.edges),
+        classification=False,
+        seed=0,
+        files=Files(sources),
+        budgets=None,
+        keyed=False,
+    )
+    with patch.object(table_kind, "WORTH_A_MAP", 1), suppress(InvalidInputError):
+        file_kind(source).write_index(asked, place)  # type: ignore[arg-type]
+    return place if place.exists() else None
+
+
+@contextmanager
+def at(place: Path | None) -> Iterator[Path | None]:
+    """A place as `Files.open_index` gives it."""
+    yield place

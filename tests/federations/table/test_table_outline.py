@@ -1,0 +1,291 @@
+"""Plans are made from outlines: equal to the loaded data in all but their features, and their
+errors the same, whether a table is read, streamed or known by its index."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fedaudit.federations import federation as federation_module
+from fedaudit.federations.load import load_federation, outline_federation
+from fedaudit.federations.reading import table_files
+from fedaudit.federations.reading.source_files import Files, open_stored
+from fedaudit.federations.table import features, table_index
+from fedaudit.federations.table.table_index import read_index
+from fedaudit.runs.experiment_plan import plan_experiment
+from fedaudit.spec.parse import parse_spec
+from tests.federations.conftest import CLASSIFIER, spec_value
+from tests.federations.outlines import assert_outlined, at, written_index
+
+FILLED = {"name": "x", "missing": "constant", "fill": 2.5}
+DROPPING = {"name": "x", "missing": "drop-row"}
+STAGE = {"name": "stage", "kind": "categorical", "categories": ["low", "mid", "high"]}
+FEATURES: dict[str, Any] = {
+    "a number": ["y"],
+    "gaps that are filled": ["y", FILLED],
+    "gaps that leave rows out": [DROPPING, "y"],
+    "gaps that are errors": ["y", "x"],
+    "one-hot": [STAGE, "y"],
+    "ordinal": [{**STAGE, "encoding": "ordinal"}],
+    "a category too few": [{**STAGE, "categories": ["low", "mid"]}, "y"],
+    "text as a number": ["stage", "x", "y"],
+    "categories of whole numbers": [
+        {"name": "age", "kind": "categorical", "categories": [str(n) for n in range(20, 70)]}
+    ],
+    "all": "all",
+}
+SCALES: dict[str, Any] = {
+    "none": {},
+    "divided": {"*": 3},
+    "in its range": {"y": {"low": -50, "high": 50}},
+    "clamped": {"y": {"low": -1, "high": 0.5}},
+    "too small": {"*": 1e-40},
+}
+CLIENTS: dict[str, dict[str, Any]] = {
+    "named": {},
+    "dealt": {
+        "federation.client_key": None,
+        "federation.drop": ["hospital"],
+        "federation.partition": {"method": "iid", "clients": 7},
+        "seed": 3,
+    },
+    "by class": {
+        **CLASSIFIER,
+        "federation.client_key": None,
+        "federation.target": "ill",
+        "federation.drop": ["hospital"],
+        "federation.partition": {"method": "dirichlet", "clients": 5, "alpha": 0.4},
+        "seed": 9,
+    },
+}
+OTHERS: dict[str, dict[str, Any]] = {
+    "groups": {
+        "fairness": {
+            "sensitive": ["sex", "age"],
+            "edges": {"age": [30, 50]},
+            "intersections": [["sex", "age"]],
+            "favourable": {"op": "ge", "value": 1},
+        }
+    },
+    "a group that is not there": {
+        "fairness": {"sensitive": ["sex"], "reference_group": "other"},
+    },
+    "standardised": {"federation.standardise": "global"},
+    "standardised by clients": {"federation.standardise": "client"},
+    "other gaps": {"federation.missing_values": ["?"]},
+    "rows without a target": {
+        "federation.target": "gappy",
+        "federation.missing_target": "drop-row",
+        "federation.missing_client": "drop-row",
+    },
+    "a target with gaps": {"federation.target": "gappy"},
+    "no such column": {"federation.target": "nothing"},
+    "a scale of nothing": {"federation.scale": {"nothing": 2}},
+    "a cohort too large": {"training.cohort": {"clients": 500}},
+    "rows held out by their keys": {
+        "federation.validation_unit": "record",
+        "privacy": {
+            "mechanism": "record-personalised",
+            "budgets": {"column": "epsilon"},
+            "delta": 1e-3,
+        },
+        "training": {
+            "loss": "mse",
+            "rounds": 2,
+            "cohort": {"sampling": "poisson", "rate": 1},
+            "local": {"steps": 1},
+        },
+    },
+}
+
+
+def variants() -> Iterator[tuple[str, dict[str, Any]]]:
+    for (one, named), (two, scale) in product(FEATURES.items(), SCALES.items()):
+        yield f"{one}, {two}", {"federation.features": named, "federation.scale": scale}
+    for (one, named), (two, clients) in product(FEATURES.items(), CLIENTS.items()):
+        yield f"{one}, {two}", {"federation.features": named, **clients}
+    for (one, named), (two, other) in product(FEATURES.items(), OTHERS.items()):
+        yield f"{one}, {two}", {"federation.features": named, **other}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table as CSV, and with numbers as Parquet."""
+    folder, rng = tmp_path_factory.mktemp("sources"), random.Random(4)
+    names = ["hospital", "x", "y", "stage", "age", "sex", "ill", "gappy", "epsilon", "cost"]
+    cells = [
+        [
+            f"h{rng.randrange(20)}",
+            rng.choice(["", f"{rng.gauss(0, 9):.4f}"]) if rng.random() < 0.1 else "1.5",
+            f"{rng.gauss(0, 5):.5f}",
+            rng.choice(["low", "mid", "high"]),
+            str(rng.randrange(20, 70)),
+            rng.choice(["F", "M", "?", ""]),
+            rng.choice(["yes", "no"]),
+            rng.choice(["", "?", "1", "2.5"]),
+            rng.choice(["0.5", "1", "2"]),
+            str(rng.randrange(9)),
+        ]
+        for _ in range(300)
+    ]
+    (folder / "data.csv").write_text("\n".join(map(",".join, [names, *cells])) + "\n")
+    columns = dict(zip(names, map(list, zip(*cells, strict=True)), strict=True))
+    typed = {
+        name: pa.array([float(v) if v else None for v in columns[name]], pa.float64())
+        if name in ("x", "y", "epsilon", "cost")
+        else pa.array(list(map(int, columns[name])))
+        if name == "age"
+        else pa.array(columns[name])
+        for name in names
+    }
+    pq.write_table(pa.table(typed), folder / "data.parquet")
+    return folder
+
+
+REGISTERED: dict[str, Any] = {"fairness": {"sensitive": ["sex"]}}
+
+
+@pytest.mark.parametrize("turn", range(4), ids=["csv", "parquet", "large csv", "large parquet"])
+def test_a_plan_sees_what_loading_sees(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: int
+) -> None:
+    """Half of the variants, each in one of four ways, and with the index of what it names itself or
+    of what was registered otherwise."""
+    path = "data.parquet" if turn % 2 else "data.csv"
+    monkeypatch.setattr(table_files, "_TOGETHER", 500)
+    if turn >= 2:
+        monkeypatch.setattr(federation_module, "_SIDE_BY_SIDE_CELLS", 100)
+        monkeypatch.setattr(features, "_CELLS_AT_ONCE", 64)
+    otherwise = parse_spec(spec_value({"federation.path": path, **REGISTERED}))
+    for place, (name, changes) in enumerate(list(variants())[turn::8]):
+        spec = parse_spec(spec_value({"federation.path": path, **changes}))
+        registered = otherwise if place % 2 == 0 else spec
+        try:
+            assert_outlined(spec, folder, tmp_path, registered=registered)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
+@pytest.mark.parametrize("features_", [["y"], [STAGE, FILLED]], ids=["number", "gaps filled"])
+@pytest.mark.parametrize("clients", CLIENTS)
+def test_an_index_answers_without_the_table(
+    folder: Path, tmp_path: Path, features_: Any, clients: str
+) -> None:
+    """The plan, its reservation and what is stored of it, for columns that nobody registered."""
+    groups = {"sensitive": ["sex"]}
+    changes = {"federation.features": features_, **CLIENTS[clients], "fairness": groups}
+    spec = parse_spec(spec_value(changes))
+    of = parse_spec(spec_value({**changes, "federation.features": ["age"], "seed": 1}))
+    index = written_index(of, folder, tmp_path)
+    expected = plan_experiment(spec, load_federation(spec, sources_dir=folder))
+    uploaded = spec.model_copy(
+        update={"federation": spec.federation.model_copy(update={"path": None, "id": "an-id"})}
+    )
+    files = Files(
+        kept_content=lambda _: expected.federation.fingerprint, open_index=lambda _: at(index)
+    )
+    planned = plan_experiment(uploaded, outline_federation(uploaded, files=files))
+    assert planned.projection == expected.projection
+    assert planned.profile == expected.profile
+    assert planned.ledger_context.subjects == expected.ledger_context.subjects
+    assert planned.parameters == expected.parameters
+    with pytest.raises(TypeError, match="not loaded"):
+        planned.federation.side_by_side  # noqa: B018
+
+
+def test_an_index_of_other_content_or_of_another_version_is_none(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = parse_spec(spec_value({"federation.features": ["y"]}))
+    index = written_index(spec, folder, tmp_path)
+    assert index is not None
+
+    def answers(fingerprint: str) -> bool:
+        with open_stored(index, "index") as file:
+            return read_index(file, fingerprint) is not None
+
+    mine = load_federation(spec, sources_dir=folder).fingerprint
+    assert answers(mine)
+    assert not answers("0" * 64)
+    monkeypatch.setattr(table_index, "__version__", "another")
+    assert not answers(mine)
+    index.write_bytes(b"PAR1, or half of it")
+    assert not answers(mine)
+
+
+WIDE: dict[str, Any] = {
+    "name": "wide",
+    "federation": {
+        "source": "table",
+        "path": "wide.parquet",
+        "client_key": "who",
+        "target": "y",
+        "scale": {"*": 7},
+        "validation_fraction": 0.2,
+    },
+    "model": {"kind": "linear"},
+    "training": {"loss": "mse", "rounds": 3, "cohort": {"clients": 20}},
+    "privacy": {"mechanism": "laplace-l2", "noise_multiplier": 3, "radius": 1, "clip": 1},
+}
+_PLAN = """
+import resource, sys
+from pathlib import Path
+from fedaudit.federations.load import outline_federation
+from fedaudit.federations.reading.source_files import Files
+from fedaudit.runs.experiment_plan import plan_experiment
+from fedaudit.spec.parse import parse_spec
+from tests.federations.outlines import at
+from tests.federations.table.test_table_outline import WIDE
+folder, way, allowed = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+
+
+def plan(path):
+    spec = parse_spec({**WIDE, "federation": {**WIDE["federation"], "path": path}})
+    index = folder / "index" if way == "index" else None
+    files = Files(folder, open_index=lambda _: at(index))
+    found = outline_federation(spec, files=files)
+    return plan_experiment(spec, found).parameters, found.is_outline
+
+
+plan("narrow.parquet")  # libraries
+taken = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) * 1024
+resource.setrlimit(resource.RLIMIT_DATA, (taken + allowed, taken + allowed))
+print(*plan("wide.parquet"))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system must bound a process's data")
+def test_a_plan_takes_no_memory_for_features(tmp_path: Path) -> None:
+    """A table of 96 MB of features, in other scales than it was registered with: a process that
+    plans it is allowed 40 MB beyond its libraries where it reads the table, and 16 from the
+    index."""
+    rng = np.random.default_rng(1)
+    rows, columns = 40_000, 600
+    values = rng.normal(size=(columns + 1, rows)).astype(np.float32)
+    names = ["who", "y", *(f"x{place}" for place in range(columns))]
+    table = pa.table([rng.integers(0, 600, rows), *values], names=names)
+    pq.write_table(table, tmp_path / "wide.parquet", compression="none", use_dictionary=False)
+    pq.write_table(table.slice(0, 900).select(names[:9]), tmp_path / "narrow.parquet")
+    registered = {**WIDE, "federation": {**WIDE["federation"], "scale": {}}}
+    assert written_index(parse_spec(registered), tmp_path, tmp_path) is not None
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "1",
+        "ARROW_DEFAULT_MEMORY_POOL": "system",
+        "PYTHONPATH": str(Path.cwd()),
+    }
+    for way, allowed in (("stream", 40), ("index", 16)):
+        command = [sys.executable, "-c", _PLAN, str(tmp_path), way, str(allowed * 10**6)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert done.stdout.split() == [str(columns + 1), "True"]
