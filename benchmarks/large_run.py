@@ -1,17 +1,20 @@
 """What a run on a large table takes: `python -m benchmarks.large_run [--gigabytes 0.986]`.
 
 The file of `benchmarks.large_table`, laid out on disk by one process, as a profile does, and mapped
-by a second one: loaded, planned as the API does, and trained for `--rounds` rounds of 100 clients,
-each of which scores every held-out client. Seconds are of the processor, on one thread; memory as
-in `benchmarks.curves`.
+by a second one: loaded, planned, and trained for `--rounds` rounds of 100 clients, each of which
+scores every held-out client. Two more plan it as an API does that has no map of it, in other scales
+than were registered: from its index, and from the file as a stream. Seconds are of the processor,
+on one thread; memory as in `benchmarks.curves`.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +33,11 @@ _SPEC: dict[str, Any] = {
 
 
 def _laid_out(folder: Path) -> dict[str, float]:
-    from fedaudit.federations.profile_file import lay_out_registered, profile_registration
+    from fedaudit.federations.profile_file import (
+        index_registered,
+        lay_out_registered,
+        profile_registration,
+    )
     from fedaudit.federations.reading.data_room import DataRoom
     from fedaudit.federations.reading.source_files import Files
     from fedaudit.runs.worker_extra import import_worker_extra
@@ -42,7 +49,32 @@ def _laid_out(folder: Path) -> dict[str, float]:
     measured = Measured()
     profile = measured("profile", lambda: profile_registration(asked, files=files))
     measured("layout", lambda: lay_out_registered(asked, profile, files=files))
-    return {**measured.found, "rows": profile["rows"], "clients": profile["clients"]}
+    place = folder / "index"
+    measured("index", lambda: index_registered(asked, files=files, place=place))
+    sizes = {"rows": profile["rows"], "clients": profile["clients"]}
+    return {**measured.found, **sizes, "index_bytes": place.stat().st_size}
+
+
+def _submission(folder: Path, *, indexed: bool) -> dict[str, float]:
+    from fedaudit.federations.load import outline_federation
+    from fedaudit.federations.reading.source_files import Files, Upload
+    from fedaudit.runs.experiment_plan import plan_experiment
+    from fedaudit.spec.parse import parse_spec
+
+    file = folder / "large.csv"
+    with file.open("rb") as stream:
+        fingerprint = hashlib.file_digest(stream, "sha256").hexdigest()
+    kept = {**_SPEC["federation"], "path": None, "id": "0", "scale": {"*": 50}}
+    spec = parse_spec({**_SPEC, "federation": kept})
+    files = Files(
+        open_upload=lambda _: nullcontext(Upload(file, "large.csv", fingerprint)),
+        kept_content=(lambda _: fingerprint) if indexed else None,
+        open_index=(lambda _: nullcontext(folder / "index")) if indexed else None,
+    )
+    measured = Measured()
+    federation = measured("outline", lambda: outline_federation(spec, files=files))
+    measured("plan", lambda: plan_experiment(spec, federation))
+    return measured.found
 
 
 def _run(folder: Path, rounds: int) -> dict[str, float]:
@@ -88,14 +120,20 @@ def main() -> int:
     options = parser.parse_args()
     if options.measure:
         part, folder = options.measure[0], Path(options.measure[1])
-        found = _laid_out(folder) if part == "layout" else _run(folder, options.rounds)
-        print(json.dumps(found))
+        measures = {
+            "layout": lambda: _laid_out(folder),
+            "run": lambda: _run(folder, options.rounds),
+            "indexed": lambda: _submission(folder, indexed=True),
+            "streamed": lambda: _submission(folder, indexed=False),
+        }
+        print(json.dumps(measures[part]()))
         return 0
     from benchmarks.machine import machine
 
     with tempfile.TemporaryDirectory(dir=options.folder) as made:
         write_table(Path(made) / "large.csv", int(options.gigabytes * 1e9))
-        parts = {one: _in_a_process(one, Path(made), options.rounds) for one in ("layout", "run")}
+        names = ("layout", "run", "indexed", "streamed")
+        parts = {one: _in_a_process(one, Path(made), options.rounds) for one in names}
     document = {"machine": machine(), "load": os.getloadavg()[0], **parts}
     print(json.dumps(document, indent=2))
     _RESULTS.write_text(json.dumps(document, indent=2) + "\n")

@@ -1,19 +1,25 @@
-"""Data are read while they are profiled, and mapped by whoever needs them until they are erased."""
+"""Data are read while they are profiled, mapped by whoever trains on them, and planned from their
+index by whoever submits, until they are erased or deleted."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fedaudit.federations.table import mapped_table, table_kind
+from fedaudit.federations.table import mapped_table, table_kind, table_outline
 from infrastructure.queue import Queue
+from infrastructure.storage import Storage, StorageError, table_index_key
+from models.tables.federations import Federation
 from tests.api.service import Api, running_api, settings_for
 from tests.workers import test_erasure
 from tests.workers.epsilon_specs import local
 from tests.workers.test_erasure import erase, ran, register, spec_on
 from workers.context import WorkerContext
 from workers.lifecycle.mapped_data import tidy_maps
+from workers.profile_unit import ProfileRun
+from workers.run_unit import run_unit
 from workers.sweeper import Sweeper
 
 
@@ -26,7 +32,7 @@ def api(
     header, _, rows = test_erasure.CONTENT.partition(b"\n")
     halves = header + b"\n" + rows.replace(b"\n", b".5\n")
     monkeypatch.setattr(test_erasure, "CONTENT", halves)
-    for module in (mapped_table, table_kind):
+    for module in (mapped_table, table_kind, table_outline):
         monkeypatch.setattr(module, "WORTH_A_MAP", 1)
     settings = settings_for(database_url, tmp_path, signing_key_file=signing_key_file)
     with running_api(settings) as api:
@@ -57,3 +63,68 @@ def test_a_profiled_table_is_not_read_again_and_its_map_goes_with_it(
     sweeper = Sweeper(api.settings, api.database, context.queue)
     sweeper.tick()
     assert not maps(api)
+
+
+def has_index(api: Api, federation: str) -> bool:
+    with api.database.read() as session:
+        row = session.get_one(Federation, federation)
+    return Storage(api.settings.storage_url).holds(table_index_key(row.project_id, federation))
+
+
+def test_a_submission_opens_no_file_that_was_indexed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In another scale than was registered, on a machine to which nothing was laid out."""
+    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+    federation = register(api, context)
+    shutil.rmtree(api.settings.maps_dir or Path())
+    tiny = {"scale": {"x": 1e-40}}
+    with monkeypatch.context() as patched:
+
+        def opened(*_: Any, **__: Any) -> None:
+            raise AssertionError("the file was opened")
+
+        patched.setattr(table_outline, "open_source", opened)
+        submitted = api.submit(spec_on(federation, local(), scale={"x": 7}))
+        assert api.post("/v1/experiments", json=spec_on(federation, local(), **tiny)).is_error
+    run_unit(context, api.stored(str(submitted["id"])).unit_id)
+    assert api.stored(str(submitted["id"])).status == "succeeded"
+    refused = api.post("/v1/experiments", json=spec_on(federation, local(), **tiny))
+    assert "does not fit a 32-bit number" in refused.text
+    assert has_index(api, federation)
+    assert erase(api, federation).status_code == 202
+    Sweeper(api.settings, api.database, context.queue).tick()
+    assert not has_index(api, federation)
+
+
+def test_an_index_goes_with_its_federation(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where that is deleted while a worker is about to keep it."""
+    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+    federation = register(api, context)
+    assert has_index(api, federation)
+    assert api.request("DELETE", f"/v1/federations/{federation}").status_code == 204
+    assert not has_index(api, federation)
+    store = ProfileRun._store_index
+
+    def deleted_meanwhile(run: ProfileRun, row: Federation, place: Path) -> None:
+        assert api.request("DELETE", f"/v1/federations/{federation}").status_code == 204
+        store(run, row, place)
+
+    monkeypatch.setattr(ProfileRun, "_store_index", deleted_meanwhile)
+    with pytest.raises(AssertionError):
+        register(api, context)
+    assert not has_index(api, federation)
+
+
+def test_a_storage_that_fails_leaves_the_table_to_be_read(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise StorageError("the storage is full")
+
+    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+    monkeypatch.setattr(ProfileRun, "_store_index", fails)
+    federation = register(api, context)
+    assert not has_index(api, federation)
+    shutil.rmtree(api.settings.maps_dir or Path())
+    assert api.submit(spec_on(federation, local(), scale={"x": 7}))["status"] == "queued"
