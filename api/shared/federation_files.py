@@ -1,14 +1,14 @@
 """Federations that specs name by their id: what the id leads to, and opening the file."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from sqlalchemy.orm import Session
 
 from fedaudit.spec.errors import FieldError, InvalidInputError
-from infrastructure.storage import Storage, table_index_key
+from infrastructure.storage import Storage, StorageError, table_index_key
 from models.database import Database
 from models.identifiers import is_id
 from models.repositories import FederationRepository
@@ -78,17 +78,16 @@ class Uploads:
 
     @contextmanager
     def index(self, fingerprint: str) -> Iterator[Path | None]:
-        """The index of a content that the project registered; None where there is none.
-
-        Raises StorageError.
-        """
+        """The index of a content that the project registered; None where none can be had."""
         with self._database.read() as session:
             row = FederationRepository(session, self.project_id).find(fingerprint)
-        key = None if row is None else table_index_key(self.project_id, row.id)
-        if key is None or not self._storage.holds(key):
-            yield None
-            return
-        with self._storage.local(key) as place:
+        place = None
+        with ExitStack() as opened:
+            if row is not None:
+                key = table_index_key(self.project_id, row.id)
+                with suppress(StorageError):  # then the data themselves are read
+                    if self._storage.holds(key):
+                        place = opened.enter_context(self._storage.local(key))
             yield place
 
     def _ready(self, federation_id: str) -> Federation:

@@ -11,6 +11,7 @@ import yaml
 from helm_python import Chart, HelmError, lint
 from sqlalchemy import text
 
+from fedaudit.federations.memory import run_bytes
 from infrastructure.settings import Settings
 from tests.api.service import running_api, settings_for
 
@@ -110,6 +111,27 @@ def test_each_process_is_what_the_image_starts() -> None:
     migrate = by_name(manifests, "Job")["audit-migrate"]
     assert migrate["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
     assert by_name(manifests, "PodDisruptionBudget").keys() == commands.keys() - {"audit-migrate"}
+
+
+def test_an_api_has_memory_for_the_largest_tables_that_it_plans() -> None:
+    """At once, by the figures of docs/performance.md; and a worker for what a run may take."""
+    manifests = dict(pods(rendered(S3)))
+    allowed = Settings.model_fields["max_data_memory_bytes"].default
+    largest = next(
+        rows
+        for rows in range(0, 10**9, 10**5)
+        if run_bytes(rows=rows + 10**5, features=100, attributes=2) > allowed
+    )
+    api = manifests["audit-api"]
+    threads = int(environment(api)["FEDAUDIT_LOAD_THREADS"])
+    assert limit(api) >= 2**29 + threads * largest * 115
+    assert limit(manifests["audit-worker-cpu"]) >= 2**30 + allowed
+
+
+def limit(pod: dict[str, Any]) -> int:
+    """Bytes of memory."""
+    text = pod["containers"][0]["resources"]["limits"]["memory"]
+    return int(text.removesuffix("Gi")) * 2**30
 
 
 def test_only_the_api_is_reached() -> None:

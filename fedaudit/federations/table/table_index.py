@@ -37,7 +37,7 @@ _GROUP_ROWS = 2**17
 
 
 class NotInIndexError(Exception):
-    """A column whose cells the index does not hold."""
+    """Cells that the index does not hold, or not any more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,16 +65,21 @@ class TableIndex:
         if not self.held.issuperset(wanted):
             raise NotInIndexError
         first = 1
-        with self.file.open() as stream:
-            batches = pq.ParquetFile(cast(Any, stream)).iter_batches(
-                _GROUP_ROWS, columns=wanted, use_threads=False
-            )
-            for batch in batches:
-                table = pa.Table.from_batches([batch]).select(wanted)
-                numbers = np.arange(first, first + table.num_rows, dtype=np.int64)
-                first += table.num_rows
-                columns = dict(zip(wanted, table.columns, strict=True))
-                yield TableRows(self.file, columns, numbers)
+        for table in self._read(wanted):
+            numbers = np.arange(first, first + table.num_rows, dtype=np.int64)
+            first += table.num_rows
+            yield TableRows(self.file, dict(zip(wanted, table.columns, strict=True)), numbers)
+
+    def _read(self, wanted: list[str]) -> Iterator[Any]:
+        try:
+            with self.file.open() as stream:
+                batches = pq.ParquetFile(cast(Any, stream)).iter_batches(
+                    _GROUP_ROWS, columns=wanted, use_threads=False
+                )
+                for batch in batches:
+                    yield pa.Table.from_batches([batch]).select(wanted)
+        except (pa.ArrowException, OSError):
+            raise NotInIndexError from None
 
 
 def write_index(source: Table, file: SourceFile, asked: LoadRequest, place: Path) -> None:

@@ -98,7 +98,7 @@ class StreamedFeatures(FeatureReading):
         self._known = known
         self._counts = {one.name: known.get(one.name, CellCounts()) for one in columns.features}
         unknown = [one for one in columns.features if one.name not in known]
-        by_columns = table.rows is not None
+        by_columns = isinstance(table, TableFile) and table.rows is not None
         # Whether a row is left out has to be known before its other cells are looked at.
         self._first = [one for one in unknown if one.feature.drops_rows or not by_columns]
         self._later = [] if not by_columns else [one for one in unknown if one not in self._first]
