@@ -124,7 +124,7 @@ def test_an_api_has_memory_for_the_largest_tables_that_it_plans() -> None:
     )
     api = manifests["audit-api"]
     threads = int(environment(api)["FEDAUDIT_LOAD_THREADS"])
-    assert limit(api) >= 2**29 + threads * largest * 115
+    assert limit(api) >= 2**29 + threads * largest * 120
     assert limit(manifests["audit-worker-cpu"]) >= 2**30 + allowed
 
 

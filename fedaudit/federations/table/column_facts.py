@@ -163,7 +163,7 @@ class _ColumnTally:
         if self.is_unknown:
             return
         try:
-            self.empty += int(np.count_nonzero(rows.empty(name, _ANYWHERE)))
+            self.empty += _empty_cells(rows, name)
         except InvalidInputError:
             self.is_unknown = True
             return
@@ -195,6 +195,13 @@ class _ColumnTally:
             return
         values = {**(self.values or {}), **dict.fromkeys(value for value in found if value)}
         self.values = values if len(values) <= _MAX_VALUES else None
+
+
+def _empty_cells(rows: TableRows, name: str) -> int:
+    column = rows.columns[name]
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return int(column.null_count)  # a number is no empty text, however it is written
+    return int(np.count_nonzero(rows.empty(name, _ANYWHERE)))
 
 
 def _texts(told: object) -> tuple[str, ...]:
