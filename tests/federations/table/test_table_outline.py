@@ -175,6 +175,23 @@ def test_a_plan_sees_what_loading_sees(
             raise AssertionError(f"{name}: {error}") from error
 
 
+def test_facts_answer_for_all_rows_and_for_the_gaps_that_were_registered(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Not for gaps of rows that are left out, nor where other texts mean a gap."""
+    filled: dict[str, Any] = {"federation.features": ["y", FILLED]}
+    left_out: dict[str, Any] = {
+        "federation.target": "gappy",
+        "federation.missing_target": "drop-row",
+        "federation.missing_values": ["?"],
+    }
+    spec = parse_spec(spec_value({**filled, **left_out}))
+    assert_outlined(spec, folder, tmp_path)
+    assert load_federation(spec, sources_dir=folder).rows < 300
+    spec = parse_spec(spec_value({**filled, "federation.missing_values": ["1.5"]}))
+    assert_outlined(spec, folder, tmp_path, registered=parse_spec(spec_value(filled)))
+
+
 @pytest.mark.parametrize("features_", [["y"], [STAGE, FILLED]], ids=["number", "gaps filled"])
 @pytest.mark.parametrize("clients", CLIENTS)
 def test_an_index_answers_without_the_table(
