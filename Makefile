@@ -146,7 +146,7 @@ reproduce: $(ENVIRONMENT)
 	$(PYTHON) -m benchmarks.reproductions.played_sweeps --data $(DATA) --out $(REPRODUCED) $(SWEEPS)
 	$(PYTHON) -m benchmarks.reproductions.side_by_side --write docs/reproduction.md
 	$(PYTHON) -m benchmarks.reproductions.drawn_figures
-	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 100
+	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 400
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20 --cohort 7
 	$(PYTHON) -m benchmarks.reproductions.hospital_task --data $(DATA) --seeds 30
