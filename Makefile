@@ -150,5 +150,7 @@ reproduce: $(ENVIRONMENT)
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20 --cohort 7
 	$(PYTHON) -m benchmarks.reproductions.hospital_task --data $(DATA) --seeds 30
+	$(PYTHON) -m benchmarks.reproductions.hospital_task --data $(DATA) --seeds 30 \
+		--client-keys zip --empty-cluster keep
 	$(PYTHON) -m benchmarks.reproductions.record_personalised --data $(DATA) --seeds 5
 	$(PYTHON) -m benchmarks.reproductions.income_task --data $(DATA) --seeds 10
