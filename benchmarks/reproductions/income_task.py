@@ -101,16 +101,8 @@ def gaps_table(audits: dict[str, list[Audit]], attribute: str) -> str:
                     f"{small} of {len(nulls)}",
                 ]
             )
-    return table(
-        [
-            f"by {ATTRIBUTES[attribute]}",
-            "value",
-            "interval",
-            "by chance: mean, 95 %",
-            f"p <= {_SMALL}",
-        ],
-        rows,
-    )
+    head = ["value", "interval", "by chance: mean, 95 %", f"p <= {_SMALL}"]
+    return table([f"by {ATTRIBUTES[attribute]}", *head], rows)
 
 
 def paired_table(audits: dict[str, list[Audit]], attributes: Sequence[str]) -> str:

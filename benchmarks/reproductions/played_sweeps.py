@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -153,6 +154,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of the service's own data")
     parser.add_argument("--results", type=Path, default=KEPT, help="folder for the figures")
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the service ends as well
     chosen.out.mkdir(parents=True, exist_ok=True)
     # Without any data the synthetic tasks are played all the same.
     sources = chosen.data if chosen.data.is_dir() else chosen.out
