@@ -132,7 +132,7 @@ def group_gaps(sweeps: Sequence[KeptSweep]) -> list[Panel]:
 def record_accuracies(sweeps: Sequence[KeptSweep]) -> list[Panel]:
     """Accuracy by method; a panel for each distribution of budgets or partition."""
     found = []
-    for title, rows in _grouped(sweeps[0]["rows"], lambda row: partition_of(row) or "").items():
+    for partition, rows in _grouped(sweeps[0]["rows"], partition_of).items():
         methods = list(dict.fromkeys(map(record_method, rows)))
         series = []
         for budgets, own in _grouped(rows, record_budgets).items():
@@ -142,7 +142,8 @@ def record_accuracies(sweeps: Sequence[KeptSweep]) -> list[Panel]:
             series.append(Measured(budgets, figures, published))
         places = [method.replace("privacy-free", "no privacy") for method in methods]
         plot = IntervalPlot(places, series, across="method", unit="accuracy")
-        found.append(Panel(title or "Accuracy by method", interval_chart(plot)))
+        title = f"Rows dealt out: {partition}" if partition else "Accuracy by method"
+        found.append(Panel(title, interval_chart(plot)))
     return found
 
 
