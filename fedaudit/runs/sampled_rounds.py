@@ -36,6 +36,10 @@ class SampledRounds:
             name: _by_client(codes, place, (len(self._clients), self._population.groups[name]))
             for name, codes in self._population.codes.items()
         }
+        self._newest: tuple[tuple[int, ...], NDArray[np.int64]] = (
+            (),
+            np.zeros((0, size), np.int64),
+        )
         self._all_rows = np.bincount(place, minlength=len(self._clients))
         every = cell.spec.training.stopping.validate_every
         self._earlier = EarlierSamples(self._sets, self._rows, every=every)
@@ -50,14 +54,21 @@ class SampledRounds:
         return self._rows[attribute]
 
     def drawn(self, rounds: Sequence[int]) -> NDArray[np.int64]:
-        """The places of the clients that each round draws: [rounds, size]."""
-        return sample_without_replacement(
-            self._source,
-            purpose=Purpose.VALIDATION,
-            round_=np.array(rounds),
-            population=len(self._clients),
-            count=self._size,
-        )
+        """The places of the clients that each round draws: [rounds, size].
+
+        The newest are kept, because they are asked for several times.
+        """
+        asked = tuple(rounds)
+        if asked != self._newest[0]:
+            found = sample_without_replacement(
+                self._source,
+                purpose=Purpose.VALIDATION,
+                round_=np.array(rounds),
+                population=len(self._clients),
+                count=self._size,
+            )
+            self._newest = asked, found
+        return self._newest[1]
 
     def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
         """By attribute, of each round: [rounds, groups]."""
