@@ -41,6 +41,7 @@ from fedaudit.training.trainer_choice import open_stack
 _GRID = Path(__file__).parent.parent / "examples" / "papers" / "hospital-table-1.yaml"
 _POLL_SECONDS = 1.0
 _STRIDE = 50
+_SWEPT = "WHERE id IN (SELECT experiment_id FROM sweep_cells)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,12 +81,11 @@ def _await(url: str) -> None:
     """Raises RuntimeError where an experiment ended without a report."""
     while True:
         with psycopg.connect(url) as connection:
-            states = dict(
-                connection.execute("SELECT status, count(*) FROM experiments GROUP BY 1").fetchall()
-            )
-        if set(states) == {"succeeded"}:
+            rows = connection.execute("SELECT DISTINCT status FROM experiments").fetchall()
+        states = {state for (state,) in rows}
+        if states == {"succeeded"}:
             return
-        if ended := set(states) - {"queued", "running", "succeeded"}:
+        if ended := states - {"queued", "running", "succeeded"}:
             raise RuntimeError(f"experiments ended as {', '.join(sorted(ended))}")
         time.sleep(_POLL_SECONDS)
 
@@ -95,12 +95,11 @@ def _stacks(url: str) -> tuple[list[list[ExperimentSpec]], int, float]:
     of the clock."""
     with psycopg.connect(url) as connection:
         rows = connection.execute(
-            "SELECT unit_id, spec FROM experiments WHERE sweep_id IS NOT NULL"
-            " ORDER BY unit_id, unit_position"
+            f"SELECT unit_id, spec FROM experiments {_SWEPT} ORDER BY unit_id, unit_position"
         ).fetchall()
         of_all = connection.execute(
             "SELECT sum(rounds_done), extract(epoch FROM max(finished_at) - min(started_at))"
-            " FROM experiments WHERE sweep_id IS NOT NULL"
+            f" FROM experiments {_SWEPT}"
         ).fetchone()
     assert of_all is not None
     stacks: dict[str, list[ExperimentSpec]] = {}

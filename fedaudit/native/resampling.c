@@ -19,7 +19,7 @@ KERNEL void fedaudit_tally(const uint32_t *words, int64_t rows, int64_t stride, 
    time that client[i] is drawn; times [rows][clients]. */
 KERNEL void fedaudit_pool(const double *times, int64_t rows, int64_t clients,
                           const int64_t *client, const int64_t *place, const double *value,
-                          int64_t entries, int64_t width, double *found)
+                          int64_t entries, int64_t width, double *restrict found)
 {
     for (int64_t row = 0; row < rows; row++, times += clients, found += width)
         for (int64_t i = 0; i < entries; i++)
@@ -48,39 +48,47 @@ KERNEL void fedaudit_near(const uint8_t *drawn, int64_t asked, int64_t stride,
                           int64_t most, const int64_t *members, const int32_t *rows, int64_t count,
                           int32_t least_rows, int32_t least_clients, int32_t *room, uint8_t *near)
 {
-    int32_t *weight = room, *number = room + most, *apart = room + 2 * most;
-    int32_t *clients = room + 3 * most;
+    int32_t *restrict weight = room, *restrict number = room + most;
+    int32_t *restrict both = room + 2 * most, *restrict clients = room + 3 * most;
     memset(room, 0, 2 * most * sizeof *room);
     for (int64_t m = 0; m < count; m++) {
-        const uint8_t *one = earlier + members[m] * capacity;
+        const uint8_t *restrict one = earlier + members[m] * capacity;
+        int32_t own = rows[m];
         for (int64_t e = 0; e < most; e++) {
-            weight[e] += one[e] ? rows[m] : 0;
+            weight[e] += own * one[e];
             number[e] += one[e];
         }
     }
-    int64_t large = 0;
-    for (int64_t e = 0; e < most; e++) {
-        weight[e] = weight[e] >= least_rows && number[e] >= least_clients;
-        large += weight[e];
-    }
-    if (!large)
+    int32_t any_large = 0;
+    for (int64_t e = 0; e < most; e++)
+        any_large |= (weight[e] >= least_rows) & (number[e] >= least_clients);
+    if (!any_large)
         return;
     for (int64_t a = 0; a < asked; a++) {
         if (near[a])
             continue;
-        memset(apart, 0, 2 * most * sizeof *room);
+        int64_t until = before[a];
+        int32_t own_weight = 0, own_number = 0, any = 0;
+        memset(both, 0, 2 * most * sizeof *room);
         for (int64_t m = 0; m < count; m++) {
-            const uint8_t *one = earlier + members[m] * capacity;
-            uint8_t own = drawn[a * stride + members[m]];
-            for (int64_t e = 0; e < before[a]; e++) {
-                apart[e] += one[e] != own ? rows[m] : 0;
-                clients[e] += one[e] != own;
+            if (!drawn[a * stride + members[m]])
+                continue;
+            const uint8_t *restrict one = earlier + members[m] * capacity;
+            int32_t own = rows[m];
+            own_weight += own;
+            own_number++;
+            for (int64_t e = 0; e < until; e++) {
+                both[e] += own * one[e];
+                clients[e] += one[e];
             }
         }
-        int32_t any = 0;
-        for (int64_t e = 0; e < before[a]; e++)
-            any |= weight[e] & (apart[e] > 0) &
-                   ((apart[e] < least_rows) | (clients[e] < least_clients));
+        for (int64_t e = 0; e < until; e++) {
+            /* What either has, less what both have. */
+            int32_t apart = own_weight + weight[e] - 2 * both[e];
+            int32_t people = own_number + number[e] - 2 * clients[e];
+            any |= (weight[e] >= least_rows) & (number[e] >= least_clients) & (apart > 0) &
+                   ((apart < least_rows) | (people < least_clients));
+        }
         near[a] = (uint8_t)any;
     }
 }
