@@ -150,13 +150,14 @@ def _resample(sums: NDArray[np.float64], draws: ClientDraws) -> Iterator[NDArray
 def _added_up(times: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float64]:
     """`times` [samples, clients] @ `own` [clients, numbers], where many are 0.
 
-    Columns of whole numbers are exact in any order, so only the others need the whole product.
+    Columns of whole numbers are exact in any order. The others are multiplied by themselves, since
+    the order in which they are added may depend on how many there are.
     """
     with np.errstate(invalid="ignore"):  # a loss that is not finite, drawn no times
         whole = np.all(own == np.rint(own), axis=0)
         found = np.zeros((len(times), own.shape[1]))
         if not pool(times, np.where(whole, own, 0.0), found):
-            return times @ own
+            found[:, whole] = times @ own[:, whole]
         found[:, ~whole] = times @ own[:, ~whole]
     return found
 
