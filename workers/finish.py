@@ -81,10 +81,11 @@ def report_of(
         material = replace(material, sweep=sweep_of(session, experiment), attacks=attacks)
     progressed()
     document = checked_report(material, result, progressed=progressed)
-    with database.read() as session:
-        repeats = repeats_of(session, experiment, document)
-    if repeats is not None:
-        document = with_repeats(document, repeats)
+    if experiment.run.spec.repeats > 1:
+        with database.read() as session:
+            repeats = repeats_of(session, experiment, document)
+        if repeats is not None:
+            document = with_repeats(document, repeats)
     return sign_report(document, key), material.model
 
 
