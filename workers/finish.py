@@ -15,7 +15,7 @@ from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.material import ModelFile
-from fedaudit.reports.progress import Progressed, unfollowed
+from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.report_material import report_material

@@ -16,7 +16,7 @@ from fedaudit.reports.document.document import (
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.document.outcome_words import with_words
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
-from fedaudit.reports.progress import Progressed, unfollowed
+from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.fairness_privacy import NO_NOISE, fairness_privacy
 from fedaudit.reports.sections.fairness_section import fairness_sections
 from fedaudit.reports.sections.limitations.limits import limits

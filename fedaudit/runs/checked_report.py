@@ -5,7 +5,7 @@ from typing import Any, assert_never
 from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import ReportMaterial
-from fedaudit.reports.progress import Progressed, unfollowed
+from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.reports.sections.fairness_section import exact_sections
 from fedaudit.training.base.round_records import FinalResult

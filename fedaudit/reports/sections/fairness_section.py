@@ -13,7 +13,7 @@ from fedaudit.reports.document.document import (
 )
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial
-from fedaudit.reports.progress import Progressed, unfollowed
+from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.chance_gaps import with_nulls
 from fedaudit.reports.sections.client_averaged import client_averaged
 from fedaudit.reports.sections.fairness_groups import NOT_HANDED_OVER, group_sections
