@@ -194,8 +194,8 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
     stored, after = LedgerRepository(session), None
     audit = LedgerAudit(experiment_id, ledger.ledger_context.subjects, watch=())
     while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
+        audit.read(rows)
         for row in rows:
-            audit.read(row)
             if charges_report(row.observer):
                 continue
             ledger.place_uploads(row.subjects, row.outcomes, row.clusters)

@@ -98,24 +98,29 @@ _DECLARATION = _FIELDS[-1]
 _HASHES = ("digest", "link", _DECLARATION)
 _INPUTS = tuple(MechanismParameters.__dataclass_fields__)
 _COMPONENTS = _INPUTS[-1]
+_NO_INPUTS = (ValueError, TypeError, ArithmeticError, AttributeError)
 
 
 def place_of(row: StoredRow) -> str:
     """The position of a row, for messages."""
-    return f"round {row.round}, release {row.release} ({row.subject_kind} against {row.observer})"
+    return place_of_key((row.round, row.release, row.subject_kind, row.observer))
 
 
-def entry_of(row: StoredRow, *, inputs: MechanismParameters | None = None) -> LedgerEntry:
-    """The entry that a row holds. `inputs`: the parameters of `row.inputs`, where they were read
-    before.
+def place_of_key(key: tuple[int, int, str, str]) -> str:
+    """The same of round, release, subject kind and observer."""
+    round_, release, subject_kind, observer = key
+    return f"round {round_}, release {release} ({subject_kind} against {observer})"
+
+
+def entry_of(row: StoredRow) -> LedgerEntry:
+    """The entry that a row holds; of many rows `EntryColumns` holds all.
 
     Raises ValueError or TypeError where its columns do not form one.
     """
     outcomes = np.asarray(row.outcomes)
     if len(outcomes) and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
         raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
-    if inputs is None:
-        inputs = MechanismParameters.from_dict(row.inputs)
+    inputs = MechanismParameters.from_dict(row.inputs)
     return LedgerEntry(
         round=row.round,
         release=row.release,
@@ -132,19 +137,22 @@ def entry_of(row: StoredRow, *, inputs: MechanismParameters | None = None) -> Le
     )
 
 
-class EntryReader:
-    """Reads the entries of rows, of which many in a row share one object as their inputs."""
+class InputsReader:
+    """Reads the inputs of rows, of which many in a row share one object as theirs."""
 
     def __init__(self) -> None:
         self._fields: Mapping[str, Any] | None = None
         self._inputs: MechanismParameters | None = None
 
-    def entry(self, row: StoredRow) -> LedgerEntry:
-        """The row's entry. Raises ValueError or TypeError as `entry_of` does."""
+    def known(self, row: StoredRow) -> MechanismParameters | None:
+        """The row's inputs, the same object for the same fields; None where they are none."""
         if row.inputs is not self._fields:
-            self._inputs = MechanismParameters.from_dict(row.inputs)
             self._fields = row.inputs
-        return entry_of(row, inputs=self._inputs)
+            try:
+                self._inputs = MechanismParameters.from_dict(row.inputs)
+            except _NO_INPUTS:
+                self._inputs = None
+        return self._inputs
 
 
 def to_line(row: StoredRow) -> bytes:

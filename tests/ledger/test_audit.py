@@ -55,7 +55,7 @@ def row_of(inputs: MechanismParameters = INPUTS) -> BundledRow:
 def altered(row: BundledRow) -> int:
     """How many rows do not have what their digests say."""
     audit = LedgerAudit(ID, NAMES, watch=())
-    audit.read(row)
+    audit.read([row])
     return audit.altered.count
 
 
@@ -98,8 +98,7 @@ def sealed(row: BundledRow, head: bytes) -> BundledRow:
 
 def audited(rows: list[BundledRow | UnreadableRow], *watch: int) -> LedgerAudit:
     audit = LedgerAudit(ID, NAMES, watch=watch)
-    for row in rows:
-        audit.read(row)
+    audit.read(rows)
     return audit
 
 

@@ -190,7 +190,7 @@ def test_lines_without_components_are_written_as_they_always_were() -> None:
 
 def altered(row: BundledRow) -> bool:
     audit = LedgerAudit("x", NAMES, watch=())
-    audit.read(row)
+    audit.read([row])
     return bool(audit.altered.count)
 
 

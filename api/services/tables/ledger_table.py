@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 
 from api.schemas.experiment_tables import LedgerFilters, LedgerLine
 from api.services.tables.table_pages import Key, Line
+from fedaudit.ledger.entry_columns import columns_of_rows
 from fedaudit.ledger.ledger_lines import LedgerColumns, ledger_columns
-from fedaudit.ledger.rows import EntryReader
 from models.repositories import LedgerRepository
 from models.repositories.entries.packed_rows import PackedRowRepository
 from models.values import LedgerRow
@@ -64,9 +64,7 @@ class LedgerTable:
 
     def of_rows(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
         """The lines of the rows, column by column."""
-        return ledger_columns(
-            list(map(EntryReader().entry, rows)), self._names, subject=self._client
-        )
+        return ledger_columns(columns_of_rows(rows), self._names, subject=self._client)
 
 
 def page_reasons(lines: Sequence[Line]) -> dict[str, str]:
