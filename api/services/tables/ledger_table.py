@@ -1,7 +1,6 @@
 """The packed ledger as lines, one per subject: the figures of the view `privacy_ledger`."""
 
 from collections.abc import Sequence
-from itertools import islice
 
 from sqlalchemy.orm import Session
 
@@ -56,14 +55,13 @@ class LedgerTable:
         """The row's key."""
         return (row.round, row.release, row.subject_kind, row.observer)
 
-    def lines(self, rows: Sequence[LedgerRow]) -> list[list[Line]]:
-        """A line for each subject."""
-        found = self.of_rows(rows)
-        every = found.lines()
-        return [list(islice(every, count)) for count in found.counts.tolist()]
+    @property
+    def lines_a_row(self) -> int | None:
+        """Of one client one, or one for each layer."""
+        return None if self._client is None else 1
 
-    def of_rows(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
-        """The lines of the rows, column by column."""
+    def lines(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
+        """A line for each subject, column by column."""
         return ledger_columns(columns_of_rows(rows), self._names, subject=self._client)
 
 

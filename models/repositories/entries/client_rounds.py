@@ -19,7 +19,7 @@ BLOCK_ROUNDS = 1024
 """Rounds of a block: the first has rounds 1 to 1,024."""
 _PARTS = 128
 """Subjects of one remainder by this number share a row, so that rows are neither many nor long."""
-_BLOCKS_AT_ONCE = 8
+_BLOCKS_AT_ONCE = 32
 
 Index = Mapping[int, tuple[NDArray[np.int32], NDArray[np.int32]]]
 """Of one block, by part: subjects and the rounds that name them, side by side, in that order."""
