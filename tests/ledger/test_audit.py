@@ -10,7 +10,7 @@ from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import MechanismParameters
-from fedaudit.ledger.rows import BundledRow, UnreadableRow, entry_of, from_line, to_line
+from fedaudit.ledger.rows import BundledRow, LineReader, UnreadableRow, entry_of, to_line
 
 ID = "01890000-0000-7000-8000-000000000000"
 NAMES = ("a", "b")
@@ -185,8 +185,8 @@ def test_three_places_are_named_and_the_others_counted(count: int, text: str) ->
 def test_a_hash_is_written_in_one_form(name: str, text: object) -> None:
     value = {**json.loads(to_line(row_of())), name: text}
     with pytest.raises(ValueError, match="form in which ledger lines are written"):
-        from_line(json.dumps(value, separators=(",", ":")).encode() + b"\n")
-    assert from_line(to_line(row_of())).digest == row_of().digest
+        LineReader().row(json.dumps(value, separators=(",", ":")).encode() + b"\n")
+    assert LineReader().row(to_line(row_of())).digest == row_of().digest
 
 
 def test_a_round_in_which_nobody_released_is_an_entry() -> None:
@@ -208,8 +208,8 @@ def test_what_was_declared_beside_an_entry_stands_in_its_line_and_its_link() -> 
     row = declared(bytes(range(32)))
     line = to_line(row)
     assert line.endswith(b'"declaration":"' + bytes(range(32)).hex().encode() + b'"}\n')
-    assert to_line(from_line(line)) == line
-    assert audited([from_line(line)]).consistent
+    assert to_line(LineReader().row(line)) == line
+    assert audited([LineReader().row(line)]).consistent
     assert b"declaration" not in to_line(declared(None))
     for other in (None, bytes(32)):
         assert audited([replace(row, declaration=other)]).unchained is not None

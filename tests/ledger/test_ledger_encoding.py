@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedaudit.ledger.encoding import EntryEncoder, digest, encode
 from fedaudit.ledger.entries import LedgerEntry, MechanismParameters
 from fedaudit.ledger.ledger_lines import ledger_lines
-from fedaudit.ledger.rows import BundledRow, entry_of, from_line, to_line
+from fedaudit.ledger.rows import BundledRow, LineReader, entry_of, to_line
 
 NAMES = ("10001", "ä", "b", "a", "")
 INPUTS = MechanismParameters(
@@ -206,7 +206,7 @@ def test_a_line_of_a_bundle_gives_the_same_row_again():
         }
         inputs = entry.inputs.as_dict()
         row = BundledRow(**columns, inputs=inputs, digest=digest(entry, NAMES), link=bytes(32))
-        read = from_line(to_line(row))
+        read = LineReader().row(to_line(row))
         assert digest(entry_of(read), NAMES) == row.digest
         assert to_line(read) == to_line(row)
 
