@@ -13,6 +13,7 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.entry_columns import batches
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.checkpoints import subjects_hash
 from fedaudit.ledger.ed25519 import PublicKey
@@ -194,7 +195,8 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
     stored, after = LedgerRepository(session), None
     audit = LedgerAudit(experiment_id, ledger.ledger_context.subjects, watch=())
     while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
-        audit.read(rows)
+        for some in batches(rows):
+            audit.read(some)
         for row in rows:
             if charges_report(row.observer):
                 continue

@@ -1,6 +1,6 @@
 """Many ledger entries side by side, so that they are read, hashed and counted in one piece.
 
-A ledger of 100,000 rounds is read in a few seconds so, and in half a minute entry by entry.
+An entry of a hundred subjects costs half as much so as it does by itself.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
