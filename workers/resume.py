@@ -13,10 +13,10 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.entry_columns import batches
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.checkpoints import subjects_hash
 from fedaudit.ledger.ed25519 import PublicKey
+from fedaudit.ledger.entry_columns import batches
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.report_entries import charges_report
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
