@@ -13,6 +13,7 @@ from fedaudit.training.base.cohort import Block
 from fedaudit.training.base.splits import Splits
 from fedaudit.training.by_length.by_length import ByLength
 from fedaudit.training.one_by_one.client_by_client import ClientByClient
+from fedaudit.training.one_by_one.own_clients import OwnClients
 from fedaudit.training.stacked.side_by_side import SideBySide
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult
 from fedaudit.training.stacked.validation import Figures, joined_figures
@@ -91,7 +92,8 @@ def build_engine(cells: Sequence[Cell], splits: Splits, device: torch.device) ->
     if len(cells) > 1 and stands_alone(cells[0]):
         raise ValueError("a cell whose clients are not side by side is trained in a stack of one")
     if is_client_by_client(cells[0]):
-        return ClientByClient(cells[0], splits, device)
+        clients = OwnClients(cells[0], device)
+        return ClientByClient(cells[0], splits, device, clients=clients)
     if is_by_length(cells[0]):
         return ByLength(cells[0], splits, device)
     return SideBySide(cells, splits, device)
