@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.ranks --out result.json
 
-Models of several sizes on random images, each trained by one process, by two, and so on in turn, with
-the Laplace mechanism. Each of them is measured from a round on, when its helpers have started; the
-start is a figure of its own. Elapsed figures mean something only where each process has a core.
+Models of several sizes on random images with the Laplace mechanism, each trained by one process and
+by several in turn. Rounds are measured once the helpers have started; the start is a figure of its
+own. Elapsed figures mean something only where each process has a core to itself.
 """
 
 import argparse
@@ -107,17 +107,17 @@ class _Trained:
 
 
 def measure(model: str, *, processes: Sequence[int], turns: int, seconds: float) -> list[Spread]:
-    """One model by each number of processes, in turn."""
-    trained = [_Trained(model, one) for one in processes if one == 1]
+    """One model by one process, in turn with each of these numbers of `processes`."""
+    alone = _Trained(model, 1)
     found = []
-    for one in (number for number in processes if number > 1):
+    for one in processes:
         # torch.distributed has one group in a process, so those with helpers come one by one.
         with (other := _Trained(model, one)).helpers:
             for _ in range(turns):
-                for each in (*trained, other):
-                    each.turn(seconds)
+                alone.turn(seconds)
+                other.turn(seconds)
             found.append(other.found())
-    return [*(one.found() for one in trained if one.turns), *found]
+    return [alone.found(), *found]
 
 
 def spread_table(found: Sequence[Spread]) -> str:
@@ -152,7 +152,7 @@ def main() -> None:
     """Prints the table, and writes the JSON where `--out` is given."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--processes", type=int, nargs="+", default=[2], help="2 or more")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=3.0, help="of one turn")
     parser.add_argument("--out", type=Path)
