@@ -3,10 +3,14 @@
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
 
+from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.ranks.gains import gains_from_helpers
 from tests.training.federations import image_cell, image_federation, random_federation, table_cell
+from tests.training.one_by_one.test_client_by_client import CONVOLUTIONS
 
 IMAGES = image_federation(clients=9, max_rows=30)
 LONG: dict[str, Any] = {
@@ -28,3 +32,16 @@ LONG: dict[str, Any] = {
 )
 def test_large_convolutions_over_many_rounds_are(cell: Cell, gains: bool) -> None:
     assert gains_from_helpers(cell) == gains
+
+
+@pytest.mark.parametrize(
+    "model",
+    [{"kind": "cnn-femnist"}, {"kind": "mlp", "hidden": [20, 10]}, CONVOLUTIONS],
+    ids=["cnn", "dense", "layers"],
+)
+def test_products_are_those_that_torch_counts(model: dict[str, Any]) -> None:
+    cell = image_cell(IMAGES, model=model)
+    network = ClientNetwork(cell.shape, torch.device("cpu"))
+    with FlopCounterMode(display=False) as counter:
+        network.outputs(torch.zeros(1, cell.federation.width))
+    assert counter.get_total_flops() == 2 * cell.shape.products
