@@ -26,8 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     settings, database = start("fedaudit-worker")
     _check_libraries()
-    _check_device(device)
     context = WorkerContext(settings, database, Queue(settings), device)
+    for one in (device, *context.helper_devices):
+        _check_device(one)
     if not settings.embedded:
         announce_key(database, context.signing_key)
         return serve(context)
@@ -71,9 +72,12 @@ def _check_device(device: str) -> None:
     import torch
 
     if not torch.cuda.is_available():
-        raise SystemExit(f"--device {device}: this machine, or this build of torch, has no CUDA")
+        raise SystemExit(f"{device}: this machine, or this build of torch, has no CUDA")
     if int(device.partition(":")[2]) >= torch.cuda.device_count():
-        raise SystemExit(f"--device {device}: there are {torch.cuda.device_count()} CUDA devices")
+        raise SystemExit(
+            f"{device}: there are {torch.cuda.device_count()} CUDA devices; a worker takes one, "
+            "`--device`, and with FEDAUDIT_RANKS as many as that, from its own on"
+        )
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from fedaudit.training.base.backend import backend
 from fedaudit.training.base.cell import draws_in_secret, expected_cohort
 from fedaudit.training.base.round_records import FinalResult, PlannedRound, PlayedRounds
 from fedaudit.training.base.stopping import has_diverged
+from fedaudit.training.ranks.helpers import Helpers
 from fedaudit.training.trainer_choice import open_stack
 from infrastructure.tracing import span
 from models.repositories import (
@@ -76,10 +77,13 @@ class RunLoop:
         }
         self._pace = Pace()
         self._clock = CheckpointClock()
+        # A helper is given up where a thread without progress would be.
+        self._helpers = Helpers(context.helper_devices, seconds=lease.silent_seconds)
         self._stack = open_stack(
             [experiment.run.cell for experiment in experiments],
             device=context.device,
             checkpoints=[experiment.checkpoint for experiment in experiments],
+            helpers=self._helpers,
         )
         self._held: dict[int, FinalResult] = {}
         """Ended runs whose reports speak of those beside them, which go on."""
@@ -88,7 +92,8 @@ class RunLoop:
     def play(self) -> bool:
         """Whether every experiment has ended; False where the worker was asked to stop."""
         try:
-            return self._play()
+            with self._helpers:
+                return self._play()
         except AttacksStoppedError:
             # What it attacked has trained to its end; the next worker attacks it from the first.
             self._writer.write(self._sign_all)

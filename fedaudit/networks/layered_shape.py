@@ -91,6 +91,17 @@ class LayeredShape:
         between = values_between(self.named, self.given)
         return sum(values.numbers for values in between) + self.outputs
 
+    @property
+    def products(self) -> int:
+        """Multiplications of a parameter that one row takes."""
+        between = values_between(self.named, self.given)
+        given = [*(values.numbers for values in between[1:]), self.outputs]
+        return sum(
+            numbers * operation.fan_in
+            for numbers, operation in zip(given, self.operations, strict=True)
+            if isinstance(operation, Layer | Convolution)
+        )
+
 
 def layered_shape(
     layers: Sequence[LayerSpec], given: Values, *, features: int, outputs: int

@@ -57,6 +57,11 @@ class DenseShape:
         """Numbers that the layers give for one row."""
         return sum(self.sizes)
 
+    @property
+    def products(self) -> int:
+        """Multiplications of a parameter that one row takes."""
+        return sum(inputs * outputs for inputs, outputs in pairwise(self.sizes))
+
 
 @dataclass(frozen=True)
 class ConvolutionalShape:
@@ -118,12 +123,23 @@ class ConvolutionalShape:
     @property
     def activations(self) -> int:
         """Numbers that the layers give for one row."""
+        return sum(self._maps) + self.dense[0].inputs + sum(self.units)
+
+    @property
+    def products(self) -> int:
+        """Multiplications of a parameter that one row takes."""
+        pairs = zip(self._maps, self.convolutions, strict=True)
+        convolved = sum(numbers * layer.fan_in for numbers, layer in pairs)
+        return convolved + sum(layer.inputs * layer.outputs for layer in self.dense)
+
+    @property
+    def _maps(self) -> list[int]:
+        """Numbers that each convolution gives."""
         height, width = self.image[:2]
-        maps = [
+        return [
             self._side(height, depth) * self._side(width, depth) * channels
             for depth, channels in enumerate(self.channels, start=1)
         ]
-        return sum(maps) + self.dense[0].inputs + sum(self.units)
 
     def _side(self, side: int, depth: int) -> int:
         """What is left of a side after so many convolutions."""

@@ -19,6 +19,7 @@ from fedaudit.training.base.row_figures import row_figures
 from fedaudit.training.base.splits import split_cells
 from fedaudit.training.base.stopping import EarlyStopping, RunEnd
 from fedaudit.training.engine import build_engine, score_rounds
+from fedaudit.training.ranks.helpers import Helpers
 from fedaudit.training.stack_key import stack_key
 from fedaudit.training.stacked.host_rounds import Booked, Stretch, gather_to_host, joined
 from fedaudit.training.stacked.round_method import build_draws
@@ -39,10 +40,12 @@ class Stack:
         *,
         device: str = "cpu",
         checkpoints: Sequence[bytes | None] | None = None,
+        helpers: Helpers | None = None,
     ) -> None:
         """Starts the cells, or resumes those that have a checkpoint.
 
-        Raises ValueError where the cells cannot be stacked (`stack_key`).
+        `helpers` as in `build_engine`. Raises ValueError where the cells cannot be stacked
+        (`stack_key`).
         """
         if len({stack_key(cell) for cell in cells}) != 1:
             raise ValueError("a stack needs one or more cells of one shape")
@@ -63,7 +66,7 @@ class Stack:
         self._stopping = EarlyStopping.of_specs([cell.spec for cell in cells])
         self._stopped: dict[int, RunEnd] = {}
         self._splits = split_cells(cells)
-        self._engine = build_engine(cells, self._splits, self._device)
+        self._engine = build_engine(cells, self._splits, self._device, helpers=helpers)
         self.n = cells[0].shape.n
         self._secret = draws_in_secret(cells[0])
         self._together = charges_population(cells[0])

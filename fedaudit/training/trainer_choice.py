@@ -7,23 +7,30 @@ from fedaudit.training.base.cell import Cell
 from fedaudit.training.base.trainer import Checkpoints, Trainer
 from fedaudit.training.mechanisms.base import ClientMechanism, RecordMechanism, ServerMechanism
 from fedaudit.training.mechanisms.registry import training_mechanism
+from fedaudit.training.ranks.gains import gains_from_helpers
+from fedaudit.training.ranks.helpers import Helpers
 from fedaudit.training.records.personalised import PersonalisedStack
 from fedaudit.training.stack import Stack
 
 
 def open_stack(
-    cells: Sequence[Cell], *, device: str = "cpu", checkpoints: Checkpoints | None = None
+    cells: Sequence[Cell],
+    *,
+    device: str = "cpu",
+    checkpoints: Checkpoints | None = None,
+    helpers: Helpers | None = None,
 ) -> Trainer:
     """Starts the cells, or resumes those that have a checkpoint.
 
-    Raises ValueError where they cannot be trained together, and InvalidInputError where a spec asks
-    more of its records than they have.
+    `helpers` are used where a cell gains from them. Raises ValueError where the cells cannot be
+    trained together, and InvalidInputError where a spec asks more of its records than they have.
     """
     mechanism = training_mechanism(cells[0].spec.privacy)
     match mechanism:
         case RecordMechanism():
             return PersonalisedStack(cells, device=device, checkpoints=checkpoints)
         case ClientMechanism() | ServerMechanism():
-            return Stack(cells, device=device, checkpoints=checkpoints)
+            used = helpers if gains_from_helpers(cells[0]) else None
+            return Stack(cells, device=device, checkpoints=checkpoints, helpers=used)
         case _:
             assert_never(mechanism)

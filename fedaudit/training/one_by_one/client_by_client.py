@@ -4,12 +4,11 @@ A network of a million parameters leaves no room for copies of all clients' para
 processor one client's convolutions are fastest alone. There is one buffer of uploads, and noise is
 drawn for a client when it releases its upload, straight into that.
 
-Everything runs on one thread, so that a run does not depend on their number.
+Everything runs on one thread, so that a run does not depend on their number. What clients compute
+by themselves is a `ClientWork`, here or spread over processes; everything else is done here.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 import numpy as np
@@ -17,7 +16,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedaudit.networks.client_network import ClientNetwork
 from fedaudit.one_thread import one_thread
 from fedaudit.training.base.cell import Cell, cohort_clients
 from fedaudit.training.base.cohort import Block, rounds_ahead
@@ -27,16 +25,10 @@ from fedaudit.training.base.splits import Splits
 from fedaudit.training.mechanisms.base import ClientProtection, TrustedServer
 from fedaudit.training.mechanisms.registry import build_protection
 from fedaudit.training.methods.method_choice import training_method
-from fedaudit.training.one_by_one.client_data import ClientData
-from fedaudit.training.one_by_one.client_update import ClientUpdate
-from fedaudit.training.one_by_one.client_validation import ClientValidator
+from fedaudit.training.one_by_one.client_figures import client_figures
+from fedaudit.training.one_by_one.client_work import ClientWork
 from fedaudit.training.stacked.planting import planted_places, show_sum, show_uploads
-from fedaudit.training.stacked.round_method import (
-    build_draws,
-    build_loss,
-    build_server,
-    personal_steps,
-)
+from fedaudit.training.stacked.round_method import build_draws, build_server
 from fedaudit.training.stacked.stack_round import Cohort, RoundResult, Sent
 from fedaudit.training.stacked.validation import Figures
 
@@ -44,33 +36,31 @@ from fedaudit.training.stacked.validation import Figures
 class ClientByClient:
     """Plays and scores the rounds of one cell; an `Engine`."""
 
-    def __init__(self, cell: Cell, splits: Splits, device: torch.device) -> None:
-        loss, federation = build_loss(cell), cell.federation
+    def __init__(
+        self, cell: Cell, splits: Splits, device: torch.device, *, clients: ClientWork
+    ) -> None:
         self._splits = splits
         self._device = device
-        self._network = ClientNetwork(cell.shape, device)
-        data = ClientData(federation, device)
-        self._update = ClientUpdate(self._network, loss, cell.spec.training.local, data)
-        counter = GroupCounter([federation], cell.spec.fairness)
-        self._validator = ClientValidator(self._network, loss, data, counter)
+        self._clients = clients
+        self._counter = GroupCounter([cell.federation], cell.spec.fairness)
         self._protection = build_protection([cell], device)
         self._server = build_server(cell)
         self._draws = build_draws([cell])
-        self._weighting = training_method(cell.spec.training).weighting
-        self._personal = personal_steps(cell)
+        self._weighted = training_method(cell.spec.training).weighting is not None
         self._cell = cell
+        self._n = cell.shape.n
         self._planted = of_updates(cell.planted)
         self._k = cell.spec.training.hypotheses
 
     def arrange(self, positions: Sequence[int]) -> None:
         """Allocates the buffer for uploads: one vector each, or the sums of a trusted server."""
-        n, device = self._network.shape.n, self._device
+        n, device = self._n, self._device
         match self._protection:
             case TrustedServer():
                 # As in `block_sums`: in single precision one client could move a sum too far.
                 self._sent = torch.zeros(1, self._k, n, dtype=torch.float64, device=device)
             case ClientProtection():
-                width = n if self._weighting is None else n + 1
+                width = n + 1 if self._weighted else n
                 self._sent = torch.zeros(1, cohort_clients(self._cell), width, device=device)
             case _:
                 assert_never(self._protection)
@@ -91,6 +81,7 @@ class ClientByClient:
     ) -> list[RoundResult]:
         """One round from hypotheses theta [1, k, n]; `clips` [1] of a trusted server."""
         (cohort,) = cohorts
+        self._clients.start_from(theta[0])
         with one_thread():
             match self._protection:
                 case ClientProtection() as protection:
@@ -108,22 +99,28 @@ class ClientByClient:
         """Each client protects its own upload, and the server averages what it receives."""
         clients, allowed = cohort.clients[0].tolist(), cohort.allowed[0].tolist()
         uploads, round_ = self._sent, int(cohort.rounds[0])
-        chosen = self._chosen(theta, clients)
+        picked = self._chosen(clients)
         present = torch.zeros(1, len(clients), dtype=torch.bool, device=self._device)
         shape = (1, *protection.radii_shape(len(clients)))
         radii = torch.full(shape, torch.nan, dtype=torch.float64)
-        for place, client in enumerate(clients):
-            upload = uploads[0, place]
-            if allowed[place]:
-                start = theta[0, int(chosen[place])]
-                self._move(client, start, round_)
-                upload.copy_(self._learned(client, start))
-                radii[0, place] = protection.protect_in_place(
-                    upload, start, source=self._draws.source(), round_=round_, client=client
-                )
-                present[0, place] = torch.isfinite(upload.sum()) or torch.isfinite(upload).all()
-            if not present[0, place]:
-                upload.zero_()  # nothing is sent by this client
+        sending = [place for place, may_send in enumerate(allowed) if may_send]
+        learned = self._learned(
+            theta, [clients[one] for one in sending], [picked[one] for one in sending], round_
+        )
+        for place, updated in zip(sending, learned, strict=True):
+            upload, client = uploads[0, place], clients[place]
+            upload.copy_(updated)
+            radii[0, place] = protection.protect_in_place(
+                upload,
+                theta[0, picked[place]],
+                source=self._draws.source(),
+                round_=round_,
+                client=client,
+            )
+            present[0, place] = torch.isfinite(upload.sum()) or torch.isfinite(upload).all()
+        # Nothing is sent by the others.
+        uploads[~present] = 0
+        chosen = torch.from_numpy(np.array(picked, dtype=np.int64)).to(self._device)
         if self._planted is not None:
             start = theta[0, chosen][None]
             show_uploads(self._planted, cohort.clients, present, start, uploads)
@@ -135,32 +132,35 @@ class ClientByClient:
             sent=Sent(chosen[None], uploads, present, radii, clusters.assigned),
         )
 
-    def _chosen(self, theta: Tensor, clients: Sequence[int]) -> Tensor:
-        """The hypothesis of theta [1, k, n] that each client chooses; the first, where planted."""
-        chosen = self._validator.best(theta[0], clients)
+    def _chosen(self, clients: Sequence[int]) -> list[int]:
+        """The hypothesis that each client chooses; the first, where planted."""
+        chosen = self._clients.choose(clients)
         if self._planted is not None:
             own, _ = planted_places(self._planted, np.array(clients, dtype=np.int64))
-            chosen[own] = 0
+            for place in own.tolist():
+                chosen[place] = 0
         return chosen
 
-    def _move(self, client: int, start: Tensor, round_: int) -> None:
-        """Sets the network to the client's update of the hypothesis `start` [n]."""
-        if self._planted is not None and client in self._planted.clients:
-            place = np.searchsorted(self._planted.clients, [client])
-            planted = torch.from_numpy(self._planted.updates(place)[0])
-            self._network.load(start + planted.to(start.device))
+    def _learned(
+        self, theta: Tensor, clients: Sequence[int], chosen: Sequence[int], round_: int
+    ) -> Iterator[Tensor]:
+        """What each client makes of the hypothesis it chose of theta [1, k, n], to send; of planted
+        clients what was planted. Good until the next."""
+        if self._planted is None:
+            yield from self._clients.learn(clients, chosen, round_=round_)
             return
-        self._network.load(start)
-        self._update(client, source=self._draws.source(), round_=round_)
-
-    def _learned(self, client: int, start: Tensor) -> Tensor:
-        """What the client makes of its update of `start` [n], which the network holds, to send."""
-        updated = self._network.theta
-        if self._weighting is None:
-            return updated
-        updated = updated.clone()
-        loss = self._validator.loss(start, client)
-        return self._weighting.weigh(start[None, None], updated[None, None], loss[None, None])[0, 0]
+        planted = np.isin(clients, self._planted.clients).tolist()
+        others = [place for place, is_planted in enumerate(planted) if not is_planted]
+        learned = self._clients.learn(
+            [clients[one] for one in others], [chosen[one] for one in others], round_=round_
+        )
+        for place, is_planted in enumerate(planted):
+            if is_planted:
+                at = np.searchsorted(self._planted.clients, [clients[place]])
+                added = torch.from_numpy(self._planted.updates(at)[0])
+                yield theta[0, chosen[place]] + added.to(theta.device)
+            else:
+                yield next(learned)
 
     def _add_up(
         self, server: TrustedServer, theta: Tensor, cohort: Cohort, clips: NDArray[np.float64]
@@ -168,13 +168,12 @@ class ClientByClient:
         """A trusted server adds up clipped updates, one after the other, and adds noise."""
         clients, round_ = cohort.clients[0][cohort.allowed[0]].tolist(), int(cohort.rounds[0])
         clip, sums = torch.from_numpy(clips).to(self._device), self._sent.zero_()
-        chosen = self._chosen(theta, clients).tolist()
+        chosen = self._chosen(clients)
         within = taking_part = 0
         shown: dict[int, Tensor] = {}
-        for client, hypothesis in zip(clients, chosen, strict=True):
-            start = theta[0, hypothesis]
-            self._move(client, start, round_)
-            update = self._network.theta - start
+        learned = self._learned(theta, clients, chosen, round_)
+        for client, hypothesis, updated in zip(clients, chosen, learned, strict=True):
+            update = updated - theta[0, hypothesis]
             clipped, finite = server.clip(update, clip[0])
             if self._planted is not None and hypothesis == 0 and bool(finite):
                 shown[client] = update.clone()
@@ -223,16 +222,16 @@ class ClientByClient:
 
         `sizes` [1, k]: uploads in each cluster; `tuned` as in `Measure`.
         """
-        personal = self._personal
-        if personal is not None and not tuned:
-            personal = replace(personal, steps=0)
-        tune = None if personal is None else partial(self._update.tune, personal=personal)
+        self._clients.start_from(theta[0])
+        places = self._counter.rows(clients[0])
+        scored = self._splits.scored_rows(clients[0], positions[0])
         with one_thread():
-            return self._validator.score(
-                theta[0],
-                clients[0],
-                sizes[0].argmax().cpu(),
-                scored=self._splits.scored_rows(clients[0], positions[0]),
-                per_client=per_client,
-                tune=tune,
+            found = self._clients.score(
+                clients[0].tolist(),
+                largest=int(sizes[0].argmax()),
+                scored=None if scored is None else [scored[own] for own in places.by_client],
+                tuned=tuned,
             )
+        return client_figures(
+            self._counter, found, places, scored=scored, k=self._k, per_client=per_client
+        )

@@ -1,0 +1,96 @@
+"""Helper processes that die, fail or hang, and what the first rank hears of it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedaudit.training.base.cell import Cell
+from fedaudit.training.ranks.helpers import HelperLostError, Helpers
+from fedaudit.training.stack import Stack
+from tests.training import other_device
+from tests.training.federations import one_by_one, random_federation, table_cell
+from tests.training.gaussian import SERVER
+from tests.training.one_by_one.test_client_by_client import assert_alike, classifying
+
+ROUNDS = 4
+
+
+def made() -> Cell:
+    data = one_by_one(random_federation(clients=24, classes=3))
+    return table_cell(data, **classifying(training__rounds=ROUNDS, **SERVER))
+
+
+def is_running(pid: int) -> bool:
+    """Whether it computes; what its parent has not been told of yet has ended as well."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def test_on_another_device_until_a_helper_is_killed_and_with_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a device whose memory gloo does not know, vectors go by way of the processor's."""
+    monkeypatch.setattr(torch, "tensor", other_device.tensor)
+    cell = made()
+    expected = Stack([cell]).advance(ROUNDS)[0]
+    with Helpers(["cpu"], seconds=60.0) as helpers:
+        stack = Stack([cell], device=other_device.DEVICE, helpers=helpers)
+        for pair in zip(stack.advance(ROUNDS)[0], expected, strict=True):
+            assert_alike(*pair)
+        os.kill(helpers.pids[0], signal.SIGKILL)
+        with pytest.raises(HelperLostError, match="helper 1 ended with exit code -9"):
+            stack.result(0)
+        helpers.close()
+        assert Stack([cell], helpers=helpers).advance(1)[0][0].round == 1
+        (pid,) = helpers.pids
+    assert not is_running(pid)
+
+
+def test_a_helper_that_fails_says_why_and_one_that_hangs_is_given_up() -> None:
+    cell = made()
+    with Helpers(["cpu", "cpu"], seconds=60.0) as helpers:
+        stack = Stack([cell], helpers=helpers)
+        stack.advance(1)
+        for one in helpers._processes:
+            one._seconds = 0.5
+        os.kill(helpers.pids[0], signal.SIGSTOP)
+        with pytest.raises(HelperLostError, match=r"helper 1 has not answered for 0\.5 seconds"):
+            helpers.answer(1, list)
+        helpers.ask(2, None)  # type: ignore[arg-type]
+        with pytest.raises(HelperLostError, match="helper 2 failed: AssertionError"):
+            helpers.answer(2, list)
+        pids = helpers.pids
+    assert not any(map(is_running, pids))
+
+
+HELD = """
+from fedaudit.training.ranks.helpers import Helpers
+from tests.training.ranks.test_helpers import made
+import torch, time
+helpers = Helpers(["cpu", "cpu"])
+helpers.take(made(), torch.device("cpu"))
+print(*helpers.pids, flush=True)
+time.sleep(60)
+"""
+
+
+def test_helpers_end_with_the_process_that_started_them() -> None:
+    with subprocess.Popen([sys.executable, "-c", HELD], stdout=subprocess.PIPE, text=True) as first:
+        assert first.stdout is not None
+        pids = [int(pid) for pid in first.stdout.readline().split()]
+        assert len(pids) == 2
+        assert all(map(is_running, pids))
+        first.kill()
+    deadline = time.monotonic() + 30
+    while any(map(is_running, pids)):
+        assert time.monotonic() < deadline, "a helper has outlived its parent"
+        time.sleep(0.02)
