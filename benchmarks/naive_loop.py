@@ -6,6 +6,7 @@ client, the way one writes it from the paper.
 """
 
 import copy
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -18,14 +19,33 @@ from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.split import split_clients
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.model.kinds import Mlp
+from fedaudit.spec.model.kinds import Linear, Mlp
 from fedaudit.spec.privacy import LaplaceL2
+from fedaudit.spec.training import FixedCohort
 
 
 def build_module(spec: ExperimentSpec, features: int) -> nn.Module:
     """The spec's network as a torch module, for regression."""
-    hidden = spec.model.hidden if isinstance(spec.model, Mlp) else []
-    return dense_module(features, hidden, intercept=spec.model.intercept)
+    hidden, intercept = dense_layers(spec)
+    return dense_module(features, hidden, intercept=intercept)
+
+
+def dense_layers(spec: ExperimentSpec) -> tuple[Sequence[int], bool]:
+    """Units of the hidden layers, and whether there are intercepts. Raises ValueError."""
+    match spec.model:
+        case Mlp(hidden=hidden, intercept=intercept):
+            return hidden, intercept
+        case Linear(intercept=intercept):
+            return (), intercept
+        case _:
+            raise ValueError(f"the plain loop has no network {spec.model.kind}")
+
+
+def cohort_size(spec: ExperimentSpec) -> int:
+    """Clients of a round. Raises ValueError where they are drawn by coins."""
+    if not isinstance(spec.training.cohort, FixedCohort):
+        raise ValueError("the plain loop draws a fixed number of clients")
+    return spec.training.cohort.clients
 
 
 class NaiveRun:
@@ -93,8 +113,7 @@ class NaiveRun:
 
     def draw(self) -> NDArray[np.int64]:
         """The clients of a round: [cohort]."""
-        size = self.spec.training.cohort.clients
-        return self.random.choice(self.training, size, replace=False)
+        return self.random.choice(self.training, cohort_size(self.spec), replace=False)
 
     def train(self, cohort: NDArray[np.int64]) -> None:
         """The local updates of these clients, and the hypotheses that follow from them."""

@@ -42,12 +42,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from benchmarks.machine import machine
-from benchmarks.naive_loop import NaiveRun
+from benchmarks.naive_loop import NaiveRun, cohort_size, dense_layers
 from benchmarks.other_frameworks.averaging_task import AveragingTask
 from benchmarks.reproductions.runs import table
 from benchmarks.rounds import AVERAGING, Pace, pace, workloads
 from benchmarks.workloads import cells
-from fedaudit.spec.model.kinds import Mlp
 from fedaudit.training.base.cell import Cell
 from fedaudit.training.stack import Stack
 from fedaudit.training.stacked.run_state import CellState, first_state
@@ -80,14 +79,15 @@ def averaging_task(run: NaiveRun, initial: NDArray[np.float32]) -> AveragingTask
     local = spec.training.local
     if local.epochs != 1 or (local.batch_size is not None and lengths.max() > local.batch_size):
         raise ValueError("the comparison is of one step a client on all its rows")
+    hidden, intercept = dense_layers(spec)
     return AveragingTask(
         features=np.concatenate([federation.side_by_side[part] for part in own]),
         target=np.concatenate([federation.target[part] for part in own]),
         first=np.concatenate(([0], lengths.cumsum())),
-        hidden=np.array(spec.model.hidden if isinstance(spec.model, Mlp) else [], dtype=np.int64),
-        intercept=spec.model.intercept,
+        hidden=np.array(hidden, dtype=np.int64),
+        intercept=intercept,
         initial=initial,
-        cohort=spec.training.cohort.clients,
+        cohort=cohort_size(spec),
         step_size=local.step_size,
     )
 

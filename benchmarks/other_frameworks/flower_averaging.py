@@ -41,7 +41,7 @@ def train(message: Message, context: Context) -> Message:
     return Message(content, reply_to=message)
 
 
-class Watched(FedAvg):  # type: ignore[misc]  # Flower may not be installed here
+class Watched(FedAvg):
     """Flower's own averaging, which notes who trained and tells the watch of every round."""
 
     def __init__(self, watch: Watch, *, cohort: int) -> None:

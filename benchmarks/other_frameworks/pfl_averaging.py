@@ -45,7 +45,7 @@ class Network(nn.Module):
         return {"loss": Weighted.from_unweighted(float(self.loss(features, target)))}
 
 
-class RoundEnds(TrainingProcessCallback):  # type: ignore[misc]  # pfl may not be installed here
+class RoundEnds(TrainingProcessCallback):
     """Tells the watch of every round."""
 
     def __init__(self, watch: Watch) -> None:
