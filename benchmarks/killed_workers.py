@@ -10,7 +10,8 @@ fault, unless
 - every cell has succeeded, with the ledger hash that it has undisturbed, and alone;
 - the rounds of every cell are 1 to its last one, once each, in the tables of rounds and of the
   ledger, and each row holds the same figures as undisturbed;
-- every cell has one report, whose bundle verifies under the service's key;
+- every cell has one report, whose bundle verifies under the service's key: it is valid, or, where
+  the cell's worker was lost, all but the witness is proven (docs/verification.md says why);
 - nothing is reserved any more, and every budget has spent what it has undisturbed;
 - the sweep's table and its costs are the same.
 
@@ -23,7 +24,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,30 +33,17 @@ import psycopg
 import yaml
 
 from benchmarks.machine import machine
-from benchmarks.whole_service import SWEEPER, WORKER, WholeService, whole_service
+from benchmarks.sweep_evidence import CellEvidence, SweepEvidence, faults, gathered, number
+from benchmarks.whole_service import SWEEPER, WORKER, whole_service
 from fedaudit.cli.local_run import run_locally
-from fedaudit.ledger.bundle import opened_bundle
-from fedaudit.ledger.ed25519 import public_keys_in
-from fedaudit.reports.verification.verification import VALID, verify
+from fedaudit.reports.verification.verification import VALID
 from fedaudit.spec.parse import parse_spec
 from fedaudit_client.client import Client
-from fedaudit_client.sweep_types import SweepCell
-from infrastructure.signing_keys import public_file
 
 _POLL_SECONDS = 2.0
-_RELATIVE = 1e-9
-"""Budgets add up in the order in which cells end."""
-
-_ROWS = """
-SELECT experiment_id, count(*), min(round), max(round), count(DISTINCT round),
-    md5(string_agg(md5((to_jsonb(found) - '{experiment_id,project_id,link}'::text[])::text), ''
-        ORDER BY to_jsonb(found)->>'round', md5(to_jsonb(found)::text)))
-FROM TABLE_NAME AS found GROUP BY experiment_id
-"""
 _RUNNING = "SELECT count(*) FROM experiments WHERE status IN ('queued', 'running')"
 _ENDED = "SELECT count(*) FROM experiments WHERE status NOT IN ('queued', 'running')"
 _HELD = "SELECT count(*) FROM units WHERE state = 'leased'"
-_TABLES = ("rounds", "ledger")
 
 SYNTHETIC: Mapping[str, Any] = {
     "name": "killed-workers",
@@ -85,31 +73,6 @@ SYNTHETIC: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Rows:
-    """What a table holds of a cell: how many rows, of which rounds, and a hash of their content."""
-
-    rows: int
-    first: int
-    last: int
-    distinct: int
-    content: str
-
-
-@dataclass(frozen=True)
-class CellEvidence:
-    """What is left of one cell."""
-
-    position: int
-    experiment_id: str
-    status: str
-    reason: str | None
-    ledger_hash: str | None
-    verdict: str | None
-    rounds_done: int
-    tables: Mapping[str, Rows]
-
-
-@dataclass(frozen=True)
 class Kill:
     """A worker that was killed."""
 
@@ -125,18 +88,9 @@ class Kill:
 class Played:
     """A sweep that has ended."""
 
-    cells: Sequence[CellEvidence]
     seconds: float
     kills: Sequence[Kill]
-    attempts: Mapping[int, int]
-    """Units by how often they were tried; a unit that was trained beside another counts as well."""
-    lost_leases: int
-    reserved: float
-    unsettled: int
-    spent: Mapping[str, float]
-    """By budget."""
-    table: Any
-    costs: Any
+    evidence: SweepEvidence
     specs: Mapping[int, Mapping[str, Any]]
     """Of some cells."""
 
@@ -166,88 +120,22 @@ def play(
         draws, began = random.Random(seed), time.monotonic()
         kills: list[Kill] = []
         last = 0.0
-        while _number(database, _RUNNING):
+        while number(database, _RUNNING):
             second = time.monotonic() - began
             due = every is not None and second >= last + every
             if due and all(worker.ready for worker in running):
                 chosen = draws.randrange(workers)
-                ended, held = _number(database, _ENDED), _number(database, _HELD)
+                ended, held = number(database, _ENDED), number(database, _HELD)
                 running[chosen].kill()
                 kills.append(Kill(round(second, 1), chosen, ended, held))
                 running[chosen], last = service.start(WORKER), second
             time.sleep(_POLL_SECONDS)
         seconds = time.monotonic() - began
         service.stop([sweeper, *running])
-        tables = {name: _rows(database, name) for name in _TABLES}
-        seen = client.sweep(sweep)
-        check = every is not None
-        cells = [_evidence(client, service, one, tables, check=check) for one in seen["cells"]]
-        table = client.sweep_table(sweep)
-        attempts = "SELECT attempts, count(*) FROM units GROUP BY attempts ORDER BY attempts"
-        unsettled = "SELECT count(*) FROM reservations WHERE state <> 'settled'"
-        budgets = "SELECT concat_ws(' ', book, figure, adjacency, unit_key), sum(spent) "
-        budgets += "FROM federation_budgets GROUP BY 1"
-        return Played(
-            cells=cells,
-            seconds=round(seconds, 1),
-            kills=kills,
-            attempts=dict(database.execute(attempts).fetchall()),
-            lost_leases=_number(database, "SELECT coalesce(sum(lost_leases), 0) FROM units"),
-            reserved=_number(database, "SELECT coalesce(sum(reserved), 0) FROM federation_budgets"),
-            unsettled=_number(database, unsettled),
-            spent=dict(database.execute(budgets).fetchall()),
-            table=[{**row, "experiment_ids": None} for row in table["rows"]],
-            costs=seen["costs"],
-            specs={
-                place: _spec(client, cells[place]) for place in range(0, len(cells), alone_every)
-            },
-        )
-
-
-def _number(database: psycopg.Connection[Any], statement: str) -> Any:
-    row = database.execute(statement).fetchone()
-    assert row is not None
-    return row[0]
-
-
-def _rows(database: psycopg.Connection[Any], table: str) -> dict[str, Rows]:
-    found = database.execute(_ROWS.replace("TABLE_NAME", table)).fetchall()
-    return {str(own): Rows(*columns) for own, *columns in found}
-
-
-def _evidence(
-    client: Client,
-    service: WholeService,
-    cell: SweepCell,
-    tables: Mapping[str, Mapping[str, Rows]],
-    *,
-    check: bool,
-) -> CellEvidence:
-    own = cell["experiment_id"]
-    ledger_hash = verdict = None
-    if cell["status"] == "succeeded":
-        ledger_hash = client.report(own)["integrity"]["ledger_hash"]
-        verdict = _verdict(client, service, own) if check else None
-    return CellEvidence(
-        position=cell["position"],
-        experiment_id=own,
-        status=cell["status"],
-        reason=cell["status_reason"],
-        ledger_hash=ledger_hash,
-        verdict=verdict,
-        rounds_done=cell["progress"]["round"],
-        tables={name: rows[own] for name, rows in tables.items() if own in rows},
-    )
-
-
-def _verdict(client: Client, service: WholeService, experiment_id: str) -> str:
-    """What verification says of its bundle, under the service's key."""
-    trusted = public_keys_in(public_file(service.signing_key).read_bytes())
-    with tempfile.NamedTemporaryFile(suffix=".zip") as file:
-        client.download_bundle(experiment_id, file)
-        file.flush()
-        with opened_bundle(Path(file.name)) as evidence:
-            return verify(evidence, trusted=trusted).verdict
+        evidence = gathered(service, client, database, sweep, verified=every is not None)
+        some = range(0, len(evidence.cells), alone_every)
+        specs = {place: _spec(client, evidence.cells[place]) for place in some}
+    return Played(round(seconds, 1), kills, evidence, specs)
 
 
 def _spec(client: Client, cell: CellEvidence) -> Mapping[str, Any]:
@@ -257,57 +145,16 @@ def _spec(client: Client, cell: CellEvidence) -> Mapping[str, Any]:
     return spec
 
 
-def faults(found: Played, undisturbed: Played) -> list[str]:
-    """What is wrong with a sweep whose workers were killed, beside the same one in peace."""
-    pairs = zip(found.cells, undisturbed.cells, strict=True)
-    said = [fault for cell, expected in pairs for fault in _faults_of_cell(cell, expected)]
-    if found.unsettled or found.reserved > _RELATIVE:
-        said.append(f"{found.unsettled} reservations are held, {found.reserved} is reserved")
-    if not _close(found.spent, undisturbed.spent):
-        said.append(f"{found.spent} is spent, in peace {undisturbed.spent}")
-    if found.table != undisturbed.table:
-        said.append("the table of the sweep is another one than in peace")
-    if not _close(found.costs, undisturbed.costs):
-        said.append(f"the sweep costs {found.costs}, in peace {undisturbed.costs}")
-    return said
-
-
-def _faults_of_cell(cell: CellEvidence, expected: CellEvidence) -> Iterator[str]:
-    name = f"cell {cell.position}"
-    if cell.status != "succeeded" or expected.status != "succeeded":
-        yield f"{name}: {cell.status} ({cell.reason}), in peace {expected.status}"
-        return
-    if cell.ledger_hash != expected.ledger_hash:
-        yield f"{name}: another ledger hash than in peace"
-    if cell.verdict != VALID:
-        yield f"{name}: its bundle is {cell.verdict}"
-    for table in _TABLES:
-        rows = cell.tables.get(table)
-        if rows is None or (rows.first, rows.last) != (1, cell.rounds_done):
-            yield f"{name}: {table} is not of rounds 1 to {cell.rounds_done}: {rows}"
-        elif not rows.rows == rows.distinct == cell.rounds_done:
-            yield f"{name}: {table} lacks rounds or has some twice: {rows}"
-        elif rows != expected.tables.get(table):
-            yield f"{name}: {table} holds other figures than in peace"
-
-
-def _close(one: Any, other: Any) -> bool:
-    """Whether two pieces of JSON are the same but for how their numbers were rounded."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_close(one[name], other[name]) for name in one)
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= _RELATIVE * max(abs(one), abs(other))
-    return bool(one == other)
-
-
 def faults_alone(found: Played, *, sources: Path) -> list[str]:
     """Of the cells whose specs were asked for, which differ where this process plays them alone."""
     said = []
     for place, stored in found.specs.items():
         spec = parse_spec(dict(stored))
         run = run_locally(spec, sources_dir=sources, device="cpu", progress=lambda _rounds: None)
-        if run.report["integrity"]["ledger_hash"] != found.cells[place].ledger_hash:
-            said.append(f"cell {found.cells[place].position}: another ledger hash than alone")
+        if run.report["integrity"]["ledger_hash"] != found.evidence.cells[place].ledger_hash:
+            said.append(
+                f"cell {found.evidence.cells[place].position}: another ledger hash than alone"
+            )
     return said
 
 
@@ -325,16 +172,19 @@ def asked_sweep(path: Path, sources: Path, *, rounds: int | None) -> dict[str, A
 
 def summary(found: Played) -> dict[str, Any]:
     """The figures of a sweep that was played."""
+    cells, evidence = found.evidence.cells, found.evidence
     return {
-        "cells": len(found.cells),
-        "succeeded": sum(cell.status == "succeeded" for cell in found.cells),
-        "rounds": sum(cell.rounds_done for cell in found.cells),
+        "cells": len(cells),
+        "succeeded": sum(cell.status == "succeeded" for cell in cells),
+        "rounds": sum(cell.rounds_done for cell in cells),
         "seconds": found.seconds,
         "kills": [asdict(kill) for kill in found.kills],
-        "units_by_attempts": {str(tried): units for tried, units in found.attempts.items()},
-        "lost_leases": found.lost_leases,
-        "verified": sum(cell.verdict == VALID for cell in found.cells),
-        "spent": found.spent,
+        "units_by_attempts": {str(tried): units for tried, units in evidence.attempts.items()},
+        "cells_of_lost_workers": sum(cell.attempts > 1 for cell in cells),
+        "lost_leases": evidence.lost_leases,
+        "valid": sum(cell.verdict == VALID for cell in cells),
+        "valid_but_for_the_witness": sum(cell.resumed for cell in cells),
+        "spent": evidence.spent,
     }
 
 
@@ -374,7 +224,7 @@ def main() -> int:
             )
             for name, every in (("killed", asked.every), ("peaceful", None))
         )
-    found = faults(killed, peaceful) + faults_alone(killed, sources=sources)
+    found = faults(killed.evidence, peaceful.evidence) + faults_alone(killed, sources=sources)
     document = {
         "machine": machine(),
         "killed": summary(killed),

@@ -55,7 +55,7 @@ _ROOT = Path(__file__).parents[2]
 _RESULTS = _ROOT / "benchmarks" / "results" / "other_frameworks.json"
 _BLOCK = 64
 _TOLERANCE = 1e-4
-_WARM_UP = 3
+_WARM_UP = 2
 _FRAMEWORKS = ("pfl", "flower")
 ENGINE, LOOP = "engine", "plain loop"
 
@@ -123,8 +123,8 @@ class Comparison:
         found: NDArray[np.float32] = first_state(self.cell).hypotheses[0]
         return found
 
-    def play(self, python: Path, folder: Path, *, turns: int, seconds: float) -> None:
-        """All sides in turn."""
+    def play(self, python: Path, folder: Path, *, turns: int, seconds: float) -> Iterator[None]:
+        """All sides in turn; goes on after each turn."""
         run, stack = NaiveRun(self.cell.spec, self.cell.federation), Stack([self.cell])
         task = folder / f"{self.name}.npz"
         averaging_task(run, self.initial).save(task)
@@ -143,6 +143,7 @@ class Comparison:
                 self.sides[name].paces.append(pace(once, seconds))
             for name in _FRAMEWORKS:
                 self._started(name, python, task, run, seed=turn)
+            yield
 
     def check_engine(self, rounds: int) -> None:
         """The engine's model after some rounds."""
@@ -158,6 +159,8 @@ class Comparison:
         asked = ["--task", task, "--out", out, "--warm-up", _WARM_UP, "--rounds", rounds]
         command = [python, "-m", f"benchmarks.other_frameworks.{name}_averaging", *asked]
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+        # On a busy machine Ray takes longer to start than it waits for itself.
+        quiet["RAY_raylet_start_wait_time_s"] = "600"
         with out.with_suffix(".log").open("w+") as log:
             ended = subprocess.run(
                 [*map(str, command), "--seed", str(seed)],
@@ -253,7 +256,7 @@ def comparisons(
 
 
 def main() -> None:
-    """Prints the table, and writes the JSON."""
+    """Prints the table after each turn, and writes the JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -262,24 +265,27 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn of the first two")
     parser.add_argument("--pfl-rounds", type=int, nargs=2, default=(600, 60), help="W1 and W2")
-    parser.add_argument("--flower-rounds", type=int, nargs=2, default=(40, 8), help="W1 and W2")
+    parser.add_argument("--flower-rounds", type=int, nargs=2, default=(30, 5), help="W1 and W2")
     parser.add_argument("--out", type=Path, default=_RESULTS)
     asked = parser.parse_args()
     torch.set_num_threads(1)
     found = list(comparisons(asked.data, asked.pfl_rounds, asked.flower_rounds))
+    loads: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         for one in found:
             one.check_engine(_BLOCK)
-            one.play(asked.python, Path(folder), turns=asked.turns, seconds=asked.seconds)
-            print(table(HEADER, one.lines()), flush=True)
-    document = {
-        "benchmark": "other frameworks",
-        "unit": "rounds a second",
-        "load": os.getloadavg()[0],
-        "machine": machine(),
-        "measured": [one.document() for one in found],
-    }
-    asked.out.write_text(json.dumps(document, indent=1) + "\n")
+            chosen = {"turns": asked.turns, "seconds": asked.seconds}
+            for _ in one.play(asked.python, Path(folder), **chosen):
+                loads.append(os.getloadavg()[0])
+                print(table(HEADER, one.lines()), flush=True)
+                document = {
+                    "benchmark": "other frameworks",
+                    "unit": "rounds a second",
+                    "loads": loads,
+                    "machine": machine(),
+                    "measured": [each.document() for each in found if each.sides[LOOP].paces],
+                }
+                asked.out.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
