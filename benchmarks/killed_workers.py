@@ -152,13 +152,13 @@ def faults_alone(found: Played, *, sources: Path) -> list[str]:
         spec = parse_spec(dict(stored))
         run = run_locally(spec, sources_dir=sources, device="cpu", progress=lambda _rounds: None)
         if run.report["integrity"]["ledger_hash"] != found.evidence.cells[place].ledger_hash:
-            said.append(
-                f"cell {found.evidence.cells[place].position}: another ledger hash than alone"
-            )
+            said.append(f"cell {place}: another ledger hash than alone")
     return said
 
 
-def asked_sweep(path: Path, sources: Path, *, rounds: int | None) -> dict[str, Any]:
+def asked_sweep(
+    path: Path, sources: Path, *, rounds: int | None, repeats: int | None
+) -> dict[str, Any]:
     """The sweep of a file, or `SYNTHETIC` where its data are missing."""
     asked: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     data = asked["base"]["federation"].get("path")
@@ -167,6 +167,8 @@ def asked_sweep(path: Path, sources: Path, *, rounds: int | None) -> dict[str, A
         asked = json.loads(json.dumps(SYNTHETIC))
     if rounds is not None:
         asked["base"]["training"]["rounds"] = rounds
+    if repeats is not None:
+        asked["repeats"] = repeats
     return asked
 
 
@@ -195,6 +197,7 @@ def main() -> int:
     sweep = Path("examples/papers/hospital-table-1.yaml")
     parser.add_argument("--sweep", type=Path, default=sweep)
     parser.add_argument("--rounds", type=int, help="in place of the sweep's own")
+    parser.add_argument("--repeats", type=int, help="likewise")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two kills")
     parser.add_argument("--seed", type=int, default=20, help="of who is killed")
@@ -205,7 +208,7 @@ def main() -> int:
     )
     asked = parser.parse_args()
     sources = asked.data.resolve()
-    wanted = asked_sweep(asked.sweep, sources, rounds=asked.rounds)
+    wanted = asked_sweep(asked.sweep, sources, rounds=asked.rounds, repeats=asked.repeats)
     settings = {
         "lease_seconds": str(asked.lease_seconds),
         "max_attempts": str(asked.max_attempts),
