@@ -56,6 +56,8 @@ _RESULTS = _ROOT / "benchmarks" / "results" / "other_frameworks.json"
 _BLOCK = 64
 _TOLERANCE = 1e-4
 _WARM_UP = 2
+_PATIENCE_SECONDS = 1800
+"""For a turn of a framework: where Ray loses its own server, Flower waits for ever."""
 _FRAMEWORKS = ("pfl", "flower")
 ENGINE, LOOP = "engine", "plain loop"
 
@@ -169,6 +171,7 @@ class Comparison:
                 check=False,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                timeout=_PATIENCE_SECONDS,
             )
             if ended.returncode:
                 log.seek(0)
