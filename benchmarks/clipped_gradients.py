@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import opacus  # type: ignore[import-untyped]
+import opacus
 import torch
 from torch import Tensor, nn
 

@@ -66,7 +66,8 @@ def measure(url: str, key: str, process: int, options: Any) -> None:
     with http(url, key) as calls:
         ledger = calls.post("/v1/ledgers", json=terms).raise_for_status().json()["id"]
     names = [f"client-{place:04d}" for place in range(options.clients)]
-    stop, waits = multiprocessing.Event(), multiprocessing.Queue()
+    stop = multiprocessing.Event()
+    waits: multiprocessing.Queue[list[float]] = multiprocessing.Queue()
     asked = (url, key, ledger, event, names, options.rounds, stop, waits)
     reserving = multiprocessing.Process(target=_reserve, args=asked)
     reserving.start()

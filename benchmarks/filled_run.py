@@ -131,19 +131,34 @@ class _Run:
         drawn = np.sort(self._rng.choice(self._trained, COHORT, replace=False)).astype(np.int32)
         self._releases[drawn] += 1
         self._clusters[drawn] = self._rng.integers(0, _HYPOTHESES, COHORT)
-        place = {"round": number, "release": 0, "subject_kind": "client", "observer": "server"}
-        columns = {
-            "subjects": drawn,
-            "outcomes": np.zeros(COHORT, np.uint8),
-            "radii": self._rng.lognormal(size=COHORT),
-            "releases": self._releases[drawn],
-            "clusters": self._clusters[drawn],
-        }
-        digest = self._encoder.digest(LedgerEntry(**place, inputs=self._inputs, **columns))
-        self._head = link(self._head, digest, columns["clusters"])
+        entry = LedgerEntry(
+            round=number,
+            release=0,
+            subject_kind="client",
+            observer="server",
+            inputs=self._inputs,
+            subjects=drawn,
+            outcomes=np.zeros(COHORT, np.uint8),
+            radii=self._rng.lognormal(size=COHORT),
+            releases=self._releases[drawn],
+            clusters=self._clusters[drawn],
+        )
+        digest = self._encoder.digest(entry)
+        self._head = link(self._head, digest, entry.clusters)
         self._digests.append((number, 0, "client", "server", digest))
         return LedgerRow(
-            **place, **columns, inputs=self._inputs.as_dict(), digest=digest, link=self._head
+            round=number,
+            release=0,
+            subject_kind=entry.subject_kind,
+            observer=entry.observer,
+            subjects=entry.subjects,
+            outcomes=entry.outcomes,
+            radii=entry.radii,
+            releases=entry.releases,
+            clusters=entry.clusters,
+            inputs=self._inputs.as_dict(),
+            digest=digest,
+            link=self._head,
         )
 
     def _round_row(self, number: int) -> RoundRow:

@@ -118,7 +118,7 @@ class PlainLoop:
         module = deepcopy(self.module)
         optimiser = torch.optim.SGD(module.parameters(), lr=self.local.step_size)
         order = torch.from_numpy(self.random.permutation(len(labels)))
-        for batch in order.split(self.local.batch_size or len(labels)):
+        for batch in torch.split(order, self.local.batch_size or len(labels)):
             optimiser.zero_grad()
             loss = nn.functional.cross_entropy(module(images[batch]), labels[batch])
             torch.autograd.backward(loss)

@@ -18,6 +18,7 @@ from fedaudit.networks.losses import Loss
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.base.round_records import RoundRecord
 from fedaudit.training.stack import Stack
 
 UNIPEN_FILE = "unipen_handwriting/unipen_alnum62_28x28.npz"
@@ -107,7 +108,8 @@ def run_course(data: Path, noise_multiplier: float | None, rounds: int) -> Repea
     resident = memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     stack = Stack([cell])
-    records, seconds = [], []
+    records: list[RoundRecord] = []
+    seconds: list[float] = []
     while stack.active:
         start = time.process_time()
         records += stack.advance(1)[0]

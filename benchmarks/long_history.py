@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ class _Bench:
         return f"{size / 1e6:,.1f} MB"
 
     def _worked(self) -> float:
-        return sum(self._process.cpu_times()[:2])
+        return float(sum(self._process.cpu_times()[:2]))
 
 
 def _most_held(pid: int) -> int:
@@ -118,7 +119,7 @@ def measure_all(bench: _Bench, *, client: str, rounds: int, folder: Path) -> Non
     def history() -> str:
         lines, pages, cursor = 0, 0, None
         while cursor is not None or not pages:
-            cursor_is = {} if cursor is None else {"cursor": cursor}
+            cursor_is: dict[str, Any] = {} if cursor is None else {"cursor": cursor}
             page = bench.json("/privacy-ledger", limit=_PAGE, client=client, **cursor_is)
             lines, pages, cursor = lines + len(page["items"]), pages + 1, page["next_cursor"]
         return f"{lines:,} lines on {pages} pages"
@@ -147,7 +148,7 @@ def measure_all(bench: _Bench, *, client: str, rounds: int, folder: Path) -> Non
     bench.measure("verification", 1, verification)
     for form in ("csv", "ndjson", "parquet"):
         file = f"/privacy-ledger.{form}"
-        bench.measure(f"ledger {form}", 1, lambda file=file: bench.stream(file))
+        bench.measure(f"ledger {form}", 1, partial(bench.stream, file))
     bench.measure(
         "client's history csv", 1, lambda: bench.stream(f"/privacy-ledger.csv?client={client}")
     )

@@ -6,6 +6,7 @@ client, the way one writes it from the paper.
 """
 
 import copy
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -13,23 +14,38 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from torch import nn
 
+from benchmarks.other_frameworks.averaging_task import dense_module, rmse
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.groups.favourable_outcomes import OutcomeRules, outcome_rules
 from fedaudit.federations.split import split_clients
 from fedaudit.spec.experiment import ExperimentSpec
-from fedaudit.spec.model.kinds import Mlp
+from fedaudit.spec.model.kinds import Linear, Mlp
 from fedaudit.spec.privacy import LaplaceL2
+from fedaudit.spec.training import FixedCohort
 
 
 def build_module(spec: ExperimentSpec, features: int) -> nn.Module:
     """The spec's network as a torch module, for regression."""
-    bias = spec.model.intercept
-    hidden = spec.model.hidden if isinstance(spec.model, Mlp) else []
-    layers: list[nn.Module] = []
-    for width in hidden:
-        layers += [nn.Linear(features, width, bias=bias), nn.ReLU()]
-        features = width
-    return nn.Sequential(*layers, nn.Linear(features, 1, bias=bias))
+    hidden, intercept = dense_layers(spec)
+    return dense_module(features, hidden, intercept=intercept)
+
+
+def dense_layers(spec: ExperimentSpec) -> tuple[Sequence[int], bool]:
+    """Units of the hidden layers, and whether there are intercepts. Raises ValueError."""
+    match spec.model:
+        case Mlp(hidden=hidden, intercept=intercept):
+            return hidden, intercept
+        case Linear(intercept=intercept):
+            return (), intercept
+        case _:
+            raise ValueError(f"the plain loop has no network {spec.model.kind}")
+
+
+def cohort_size(spec: ExperimentSpec) -> int:
+    """Clients of a round. Raises ValueError where they are drawn by coins."""
+    if not isinstance(spec.training.cohort, FixedCohort):
+        raise ValueError("the plain loop draws a fixed number of clients")
+    return spec.training.cohort.clients
 
 
 class NaiveRun:
@@ -61,7 +77,7 @@ class NaiveRun:
     def loss(self, module: nn.Module, client: int) -> torch.Tensor:
         """The root mean squared error of a module on a client's rows."""
         features, target = self.clients[client]
-        return torch.sqrt(nn.functional.mse_loss(module(features), target))
+        return rmse(module(features), target)
 
     def local_update(self, client: int) -> torch.Tensor:
         """What the client sends: its sanitised parameters."""
@@ -92,7 +108,15 @@ class NaiveRun:
 
     def round(self) -> float:
         """One round and its validation; returns the selection loss."""
-        cohort = self.random.choice(self.training, self.spec.training.cohort.clients, replace=False)
+        self.train(self.draw())
+        return self.validate()
+
+    def draw(self) -> NDArray[np.int64]:
+        """The clients of a round: [cohort]."""
+        return self.random.choice(self.training, cohort_size(self.spec), replace=False)
+
+    def train(self, cohort: NDArray[np.int64]) -> None:
+        """The local updates of these clients, and the hypotheses that follow from them."""
         uploads = torch.stack([self.local_update(int(client)) for client in cohort])
         current = torch.stack(
             [
@@ -107,7 +131,6 @@ class NaiveRun:
             averages = uploads.mean(0, keepdim=True)
         for module, average in zip(self.hypotheses, averages, strict=True):
             nn.utils.vector_to_parameters(average.float(), module.parameters())
-        return self.validate()
 
     def validate(self) -> float:
         """Selection loss, and the counts per group of predictions chosen without their row."""

@@ -11,6 +11,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -91,17 +92,10 @@ def main() -> None:
     for seed in range(options.repeats):
         found["by_rank"].append(
             seconds(
-                lambda seed=seed: scored_rows(
-                    counts,
-                    clients=np.arange(_SILOS),
-                    fraction=0.3,
-                    seed=seed,
-                )
+                partial(scored_rows, counts, clients=np.arange(_SILOS), fraction=0.3, seed=seed)
             )
         )
-        found["by_coin"].append(
-            seconds(lambda seed=seed: held_out_rows(keys, fraction=0.3, seed=seed))
-        )
+        found["by_coin"].append(seconds(partial(held_out_rows, keys, fraction=0.3, seed=seed)))
     medians = {name: median(values) for name, values in found.items()}
     ratios = {
         "load": medians["load_keyed"] / medians["load"],

@@ -54,16 +54,31 @@ def fill(url: str, *, budgets: int, experiments: int) -> None:
         project = ProjectRepository(session).get_or_create("benchmark").id
         federations = FederationRepository(session, project)
         epsilons = EpsilonBudgetRepository(session, project)
-        key = {"delta": 1e-5, "adjacency": "replace-one", "observer": "server"}
+        delta, adjacency, observer = 1e-5, "replace-one", "server"
         for place in range(budgets):
             id_ = federations.get_or_create(
                 fingerprint=f"{place:064d}", name="benchmark", source="table", profile={}
             ).id
-            federations.set_budget(id_, book="release", figure="epsilon", total=1e6, **key)
+            federations.set_budget(
+                id_,
+                book="release",
+                figure="epsilon",
+                total=1e6,
+                delta=delta,
+                adjacency=adjacency,
+                observer=observer,
+            )
             for number in range(experiments):
                 curve = (1 + place + number) * 1e-3 * np.array(RDP_ORDERS)
                 cost = EpsilonCost(
-                    unit="client", epsilon=1.0, curve=curve, step=curve, compositions=1, **key
+                    observer=observer,
+                    adjacency=adjacency,
+                    unit="client",
+                    delta=delta,
+                    epsilon=1.0,
+                    curve=curve,
+                    step=curve,
+                    compositions=1,
                 )
                 refusal = epsilons.reserve(
                     id_,

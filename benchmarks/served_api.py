@@ -91,7 +91,7 @@ def served_apart(
         process = subprocess.Popen(command, env=environment, cwd=tree, stdout=silent, stderr=silent)
         try:
             url = f"http://127.0.0.1:{port}"
-            _await(url)
+            await_ready(url)
             yield url, key, process.pid
         finally:
             process.terminate()
@@ -105,7 +105,8 @@ def _migrate(database_url: str, tree: Path) -> None:
     subprocess.run(command, check=True, cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)})
 
 
-def _await(url: str) -> None:
+def await_ready(url: str) -> None:
+    """Wait until a service can be used. Raises httpx.HTTPError after a minute."""
     deadline = monotonic() + _START_SECONDS
     while True:
         try:

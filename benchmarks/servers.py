@@ -71,7 +71,14 @@ def start_postgres() -> Server:
     if user is not None:
         shutil.chown(data, user)
     binaries = installation / "pginstall" / "bin"
-    initialise = [binaries / "initdb", "--pgdata", data, "--username", "postgres", "--no-sync"]
+    initialise: list[str | Path] = [
+        binaries / "initdb",
+        "--pgdata",
+        data,
+        "--username",
+        "postgres",
+        "--no-sync",
+    ]
     initialise += ["--auth", "trust", "--encoding", "UTF8", "--locale", "C"]
     subprocess.run(initialise, check=True, stdout=subprocess.DEVNULL, cwd=folder, **_as_user(user))
 

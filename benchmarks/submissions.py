@@ -102,7 +102,7 @@ class Service:
         self.figures.setdefault(name, []).append(1000 * (self._processor() - before) / things)
 
     def _processor(self) -> float:
-        return sum(self.process.cpu_times()[:2])
+        return float(sum(self.process.cpu_times()[:2]))
 
 
 def submissions(service: Service, *, privacy: dict[str, Any], times: int) -> int:

@@ -23,12 +23,15 @@ from statistics import median
 from typing import Any
 
 import httpx
+import psutil
 import psycopg
 import yaml
 
 from benchmarks.against import checked_out
 from benchmarks.machine import machine
-from benchmarks.worker_processes import processor_seconds, started_workers, stored_service
+from benchmarks.process_tree import processor_seconds
+from benchmarks.served_api import http
+from benchmarks.whole_service import WORKER, whole_service
 from benchmarks.workloads import hospital_charges
 from fedaudit.federations.data_key import DataKey, data_key
 from fedaudit.federations.federation import Federation
@@ -126,25 +129,29 @@ def measure(
     asked: dict[str, Any], *, data: Path, workers: int, stack_cells: int, tree: Path | None
 ) -> Swept:
     """Of one sweep on a database and a broker of its own; `tree`: the workers' commit."""
+    cells = str(stack_cells)
     with (
         tempfile.TemporaryDirectory() as folder,
-        stored_service(data=data, folder=Path(folder), stack_cells=stack_cells) as service,
-        started_workers(workers, service.environment, tree=tree) as processes,
+        whole_service(Path(folder), sources=data, stack_cells=cells) as service,
+        http(service.url, service.key) as client,
     ):
+        url, postgres = service.postgres.url, service.postgres_processes
+        started = [service.start(WORKER, tree=tree) for _ in range(workers)]
+        processes = [psutil.Process(one.pid) for one in started]
         for one in range(workers):
             warm = hospital_charges(seed=one, hypotheses=1 + one, rounds=2)
-            _submitted(service.client, "/v1/experiments", warm.model_dump(mode="json"))
-        _await(service.postgres_url)
-        worked, busy = processor_seconds(processes), processor_seconds(service.postgres)
-        cells = _submitted(service.client, "/v1/sweeps", asked)["cells"]
-        _await(service.postgres_url)
+            _submitted(client, "/v1/experiments", warm.model_dump(mode="json"))
+        _await(url)
+        worked, busy = processor_seconds(processes), processor_seconds(postgres)
+        swept = _submitted(client, "/v1/sweeps", asked)["cells"]
+        _await(url)
         worked = processor_seconds(processes) - worked
-        busy = processor_seconds(service.postgres) - busy
-        stacks, rounds, seconds = _stacks(service.postgres_url)
+        busy = processor_seconds(postgres) - busy
+        stacks, rounds, seconds = _stacks(url)
     alone = _engine(stacks, data)
     return Swept(
         commit="this" if tree is None else "other",
-        cells=len(cells) if isinstance(cells, list) else int(cells),
+        cells=len(swept),
         stacks=len(stacks),
         rounds=rounds,
         workers_processor_seconds=worked,

@@ -9,13 +9,9 @@ asked to do and to keep, for each round.
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,15 +21,11 @@ import httpx
 import psutil
 import psycopg
 
-import migrations
 from benchmarks.machine import machine
-from benchmarks.served_api import http, make_key, served
-from benchmarks.servers import start_postgres, start_valkey
+from benchmarks.process_tree import processor_seconds
+from benchmarks.served_api import http
+from benchmarks.whole_service import WORKER, whole_service
 from benchmarks.workloads import hospital_charges
-from infrastructure.settings import Settings
-from infrastructure.signing_keys import create_key_file
-from models.database import Database
-from models.scopes import SCOPES
 
 _POLL_SECONDS = 0.5
 _OWN = "WHERE datname = current_database()"
@@ -81,92 +73,6 @@ class _Counters:
             )
 
 
-@dataclass(frozen=True)
-class StoredService:
-    """An API that stores everything on a Postgres and a Valkey of its own."""
-
-    client: httpx.Client
-    postgres_url: str
-    postgres: list[psutil.Process]
-    """Its process; none where TEST_DATABASE_URL names the server."""
-    environment: dict[str, str]
-    """Of the workers."""
-
-
-@contextmanager
-def stored_service(*, data: Path, folder: Path, stack_cells: int) -> Iterator[StoredService]:
-    """`data`: the folder of its sources; `folder`, empty, is for what it keeps."""
-    postgres, valkey = start_postgres(), start_valkey()
-    try:
-        migrations.upgrade(postgres.url)
-        create_key_file(folder / "key.pem")
-        settings = Settings(
-            data_dir=folder / "data",
-            sources_dir=data,
-            database_url=postgres.url,
-            broker_url=valkey.url,
-            signing_key_file=folder / "key.pem",
-        )
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "FEDAUDIT_DATA_DIR": str(settings.data_dir),
-            "FEDAUDIT_SOURCES_DIR": str(data),
-            "FEDAUDIT_DATABASE_URL": postgres.url,
-            "FEDAUDIT_BROKER_URL": valkey.url,
-            "FEDAUDIT_SIGNING_KEY_FILE": str(folder / "key.pem"),
-            "FEDAUDIT_STACK_CELLS": str(stack_cells),
-        }
-        database = Database(postgres.url)
-        _, key = make_key(database, "benchmark", SCOPES, name="benchmark")
-        database.dispose()
-        with served(settings) as url, http(url, key) as client:
-            server = [psutil.Process(postgres.process.pid)] if postgres.process else []
-            yield StoredService(client, postgres.url, server, environment)
-    finally:
-        postgres.stop()
-        valkey.stop()
-
-
-@contextmanager
-def started_workers(
-    number: int, environment: dict[str, str], *, tree: Path | None = None
-) -> Iterator[list[psutil.Process]]:
-    """Worker processes, which end with the block; `tree`: of which commit they are."""
-    command = [sys.executable, "-P", "-m", "workers", "--device", "cpu"]
-    if tree is not None:
-        environment = {**environment, "PYTHONPATH": str(tree)}
-    started = [
-        subprocess.Popen(
-            command,
-            cwd=tree,
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in range(number)
-    ]
-    try:
-        yield [psutil.Process(one.pid) for one in started]
-    finally:
-        for one in started:
-            one.terminate()
-        for one in started:
-            one.wait(30)
-
-
-def processor_seconds(processes: Sequence[psutil.Process]) -> float:
-    """Of these and of all their children, those that have ended included."""
-    found = 0.0
-    for one in processes:
-        for own in (one, *one.children(recursive=True)):
-            times = own.cpu_times()
-            found += times.user + times.system
-        ended = one.cpu_times()
-        found += ended.children_user + ended.children_system
-    return found
-
-
 def _await(client: httpx.Client, ids: Sequence[str]) -> list[dict[str, Any]]:
     """The experiments, once all have ended. Raises RuntimeError where one did not succeed."""
     found = []
@@ -186,18 +92,24 @@ def measure(
     workers: int, *, data: Path, experiments: int, rounds: int, stack_cells: int, folder: Path
 ) -> Taken:
     """Of so many workers on a database and a broker of their own."""
-    with stored_service(data=data, folder=folder, stack_cells=stack_cells) as service:
-        client, postgres = service.client, service.postgres_url
+    cells = str(stack_cells)
+    with (
+        whole_service(folder, sources=data, stack_cells=cells) as service,
+        http(service.url, service.key) as client,
+    ):
         ids = []
         for seed in range(experiments):
             spec = hospital_charges(seed=seed, rounds=rounds)
             answer = client.post("/v1/experiments", json=spec.model_dump(mode="json"))
             ids.append(answer.raise_for_status().json()["id"])
-        before, busy = _Counters.read(postgres), processor_seconds(service.postgres)
-        with started_workers(workers, service.environment) as processes:
-            ended = _await(client, ids)
-            worked = processor_seconds(processes)
-        after, spent = _Counters.read(postgres), processor_seconds(service.postgres) - busy
+        postgres = service.postgres
+        server = service.postgres_processes
+        before, busy = _Counters.read(postgres.url), processor_seconds(server)
+        started = [service.start(WORKER) for _ in range(workers)]
+        ended = _await(client, ids)
+        worked = processor_seconds([psutil.Process(one.pid) for one in started])
+        service.stop(started)
+        after, spent = _Counters.read(postgres.url), processor_seconds(server) - busy
     began = min(datetime.fromisoformat(one["started_at"]) for one in ended)
     finished = max(datetime.fromisoformat(one["finished_at"]) for one in ended)
     played, seconds = experiments * rounds, (finished - began).total_seconds()
