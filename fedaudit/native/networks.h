@@ -91,6 +91,14 @@ INLINE void take_hypotheses(float *own, const float *theta, int64_t size, const 
 typedef float Side __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 #define side(values) (*(const Side *)(values))
 
+/* The new numbers where `taken` is above 0. */
+INLINE void replace(float *numbers, const float *other, const float *taken)
+{
+    typedef int32_t Bits __attribute__((vector_size(sizeof(Side)), aligned(4), may_alias));
+    Bits where = side(taken) > 0.0f, *kept = (Bits *)numbers;
+    *kept = (*(const Bits *)other & where) | (*kept & ~where);
+}
+
 /* The inputs of each layer behind the first, then the outputs: [units][rows][LANES]. */
 typedef float Activations[MAX_WIDTH][MAX_ROWS * LANES];
 

@@ -64,49 +64,48 @@ INLINE void fold_real(double *values, int64_t size, int64_t real)
 INLINE void measure(Room *room, const Network *net, int64_t k, int64_t rows, int64_t real,
                     int predicts)
 {
-    const Lanes *lanes = &room->lanes;
+    const float *restrict outputs = room->between[net->layers - 1][0];
+    const float *restrict target = room->lanes.target, *restrict mask = room->lanes.mask;
+    double *restrict sums = room->best;
     for (int64_t j = 0; j < k; j++) {
+        float *restrict values = room->values + j * rows * LANES;
         forward(net, room->theta + j * net->parameters * LANES, &room->lanes, room->between, real);
-        const float *outputs = room->between[net->layers - 1][0];
-        float *values = room->values + j * rows * LANES;
         for (int64_t at = 0; at < real * LANES; at++) {
-            float residual = outputs[at] - lanes->target[at];
+            float residual = outputs[at] - target[at];
             float value = residual * residual;
-            values[at] = value = lanes->mask[at] > 0.0f ? value : 0.0f;
-            room->best[at] = (double)value;
+            value = mask[at] > 0.0f ? value : 0.0f;
+            values[at] = value;
+            sums[at] = (double)value;
         }
         if (predicts)
             memcpy(room->outputs + j * rows * LANES, outputs, real * LANES * sizeof(float));
-        fold_real(room->best, rows, real);
+        fold_real(sums, rows, real);
         for (int64_t l = 0; l < LANES; l++)
-            room->sums[j * LANES + l] = without_nan(room->best[l]);
+            room->sums[j * LANES + l] = without_nan(sums[l]);
     }
 }
 
 /* Each row's loss and prediction by the hypothesis that is best on its client's other rows. */
 INLINE void take_best(Room *room, int64_t k, int64_t rows, int64_t real, int predicts)
 {
+    double *restrict best = room->best, *restrict own = room->own;
     for (int64_t j = 0; j < k; j++) {
-        const double *sums = room->sums + j * LANES;
-        const float *values = room->values + j * rows * LANES;
-        const float *outputs = room->outputs + j * rows * LANES;
+        const double *restrict sums = room->sums + j * LANES;
+        const float *restrict values = room->values + j * rows * LANES;
+        const float *restrict outputs = room->outputs + j * rows * LANES;
         for (int64_t r = 0; r < real; r++) {
-            double *best = room->best + r * LANES, *own = room->own + r * LANES;
-            float *predicted = room->predicted + r * LANES;
             float taken[LANES];
             for (int64_t l = 0; l < LANES; l++) {
-                double value = (double)values[r * LANES + l];
+                int64_t at = r * LANES + l;
+                double value = (double)values[at];
                 double others = without_nan(sums[l] - value);
-                int takes = j == 0 || others < best[l];
-                own[l] = takes ? value : own[l];
-                best[l] = takes ? others : best[l];
+                int takes = j == 0 || others < best[at];
+                own[at] = takes ? value : own[at];
+                best[at] = takes ? others : best[at];
                 taken[l] = takes ? 1.0f : 0.0f;
             }
             if (predicts)
-                for (int64_t l = 0; l < LANES; l++) {
-                    float output = outputs[r * LANES + l], before = predicted[l];
-                    predicted[l] = taken[l] > 0.0f ? output : before;
-                }
+                replace(room->predicted + r * LANES, outputs + r * LANES, taken);
         }
     }
 }
