@@ -37,6 +37,9 @@ def checked_out(revision: str) -> Iterator[Path]:
         tree = Path(folder) / "tree"
         git = ["git", "-C", str(_HERE), "worktree"]
         subprocess.run([*git, "add", "--quiet", "--detach", str(tree), revision], check=True)
+        if (tree / "setup.py").exists():  # otherwise it would be compared without its kernels
+            build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
+            subprocess.run(build, cwd=tree, check=True)
         try:
             if (tree / "fedaudit" / "native").is_dir():
                 build = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]

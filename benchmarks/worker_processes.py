@@ -81,12 +81,68 @@ class _Counters:
             )
 
 
+@dataclass(frozen=True)
+class StoredService:
+    """An API that stores everything on a Postgres and a Valkey of its own."""
+
+    client: httpx.Client
+    postgres_url: str
+    postgres: list[psutil.Process]
+    """Its process; none where TEST_DATABASE_URL names the server."""
+    environment: dict[str, str]
+    """Of the workers."""
+
+
 @contextmanager
-def _workers(number: int, environment: dict[str, str]) -> Iterator[list[psutil.Process]]:
+def stored_service(*, data: Path, folder: Path, stack_cells: int) -> Iterator[StoredService]:
+    """`data`: the folder of its sources; `folder`, empty, is for what it keeps."""
+    postgres, valkey = start_postgres(), start_valkey()
+    try:
+        migrations.upgrade(postgres.url)
+        create_key_file(folder / "key.pem")
+        settings = Settings(
+            data_dir=folder / "data",
+            sources_dir=data,
+            database_url=postgres.url,
+            broker_url=valkey.url,
+            signing_key_file=folder / "key.pem",
+        )
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "FEDAUDIT_DATA_DIR": str(settings.data_dir),
+            "FEDAUDIT_SOURCES_DIR": str(data),
+            "FEDAUDIT_DATABASE_URL": postgres.url,
+            "FEDAUDIT_BROKER_URL": valkey.url,
+            "FEDAUDIT_SIGNING_KEY_FILE": str(folder / "key.pem"),
+            "FEDAUDIT_STACK_CELLS": str(stack_cells),
+        }
+        database = Database(postgres.url)
+        _, key = make_key(database, "benchmark", SCOPES, name="benchmark")
+        database.dispose()
+        with served(settings) as url, http(url, key) as client:
+            server = [psutil.Process(postgres.process.pid)] if postgres.process else []
+            yield StoredService(client, postgres.url, server, environment)
+    finally:
+        postgres.stop()
+        valkey.stop()
+
+
+@contextmanager
+def started_workers(
+    number: int, environment: dict[str, str], *, tree: Path | None = None
+) -> Iterator[list[psutil.Process]]:
+    """Worker processes, which end with the block; `tree`: of which commit they are."""
     command = [sys.executable, "-P", "-m", "workers", "--device", "cpu"]
+    if tree is not None:
+        environment = {**environment, "PYTHONPATH": str(tree)}
     started = [
         subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command,
+            cwd=tree,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         for _ in range(number)
     ]
@@ -99,7 +155,7 @@ def _workers(number: int, environment: dict[str, str]) -> Iterator[list[psutil.P
             one.wait(30)
 
 
-def _processor_seconds(processes: Sequence[psutil.Process]) -> float:
+def processor_seconds(processes: Sequence[psutil.Process]) -> float:
     """Of these and of all their children, those that have ended included."""
     found = 0.0
     for one in processes:
@@ -130,45 +186,18 @@ def measure(
     workers: int, *, data: Path, experiments: int, rounds: int, stack_cells: int, folder: Path
 ) -> Taken:
     """Of so many workers on a database and a broker of their own."""
-    postgres, valkey = start_postgres(), start_valkey()
-    try:
-        migrations.upgrade(postgres.url)
-        create_key_file(folder / "key.pem")
-        settings = Settings(
-            data_dir=folder / "data",
-            sources_dir=data,
-            database_url=postgres.url,
-            broker_url=valkey.url,
-            signing_key_file=folder / "key.pem",
-        )
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "FEDAUDIT_DATA_DIR": str(settings.data_dir),
-            "FEDAUDIT_SOURCES_DIR": str(data),
-            "FEDAUDIT_DATABASE_URL": postgres.url,
-            "FEDAUDIT_BROKER_URL": valkey.url,
-            "FEDAUDIT_SIGNING_KEY_FILE": str(folder / "key.pem"),
-            "FEDAUDIT_STACK_CELLS": str(stack_cells),
-        }
-        database = Database(postgres.url)
-        _, key = make_key(database, "benchmark", SCOPES, name="benchmark")
-        database.dispose()
-        with served(settings) as url, http(url, key) as client:
-            ids = []
-            for seed in range(experiments):
-                spec = hospital_charges(seed=seed, rounds=rounds)
-                answer = client.post("/v1/experiments", json=spec.model_dump(mode="json"))
-                ids.append(answer.raise_for_status().json()["id"])
-            server = [psutil.Process(postgres.process.pid)] if postgres.process else []
-            before, busy = _Counters.read(postgres.url), _processor_seconds(server)
-            with _workers(workers, environment) as processes:
-                ended = _await(client, ids)
-                worked = _processor_seconds(processes)
-            after, spent = _Counters.read(postgres.url), _processor_seconds(server) - busy
-    finally:
-        postgres.stop()
-        valkey.stop()
+    with stored_service(data=data, folder=folder, stack_cells=stack_cells) as service:
+        client, postgres = service.client, service.postgres_url
+        ids = []
+        for seed in range(experiments):
+            spec = hospital_charges(seed=seed, rounds=rounds)
+            answer = client.post("/v1/experiments", json=spec.model_dump(mode="json"))
+            ids.append(answer.raise_for_status().json()["id"])
+        before, busy = _Counters.read(postgres), processor_seconds(service.postgres)
+        with started_workers(workers, service.environment) as processes:
+            ended = _await(client, ids)
+            worked = processor_seconds(processes)
+        after, spent = _Counters.read(postgres), processor_seconds(service.postgres) - busy
     began = min(datetime.fromisoformat(one["started_at"]) for one in ended)
     finished = max(datetime.fromisoformat(one["finished_at"]) for one in ended)
     played, seconds = experiments * rounds, (finished - began).total_seconds()

@@ -15,6 +15,7 @@ from fedaudit.reports.assemble import report_hash
 from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.material import ModelFile
+from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.verification.report_signature import sign_report
 from fedaudit.runs.checked_report import checked_report
 from fedaudit.runs.report_material import report_material
@@ -57,11 +58,13 @@ def report_of(
     key: SigningKey,
     budgets_apart: bool,
     attacks: Sequence[AttackSection] = (),
+    progressed: Progressed = unfollowed,
 ) -> tuple[dict[str, Any], ModelFile | str]:
     """The signed report document of a run that finished, and its model, or why that may not leave.
 
-    `budgets_apart`: whether each project's spending is counted apart. Raises FiguresDisagreeError
-    where its fairness figures do not follow from its rows.
+    `budgets_apart`: whether each project's spending is counted apart. `progressed` is called
+    between its parts. Raises FiguresDisagreeError where its fairness figures do not follow from its
+    rows.
     """
     with database.read() as session:
         row = ExperimentRepository(session, experiment.project_id).get(experiment.id)
@@ -76,11 +79,13 @@ def report_of(
             budgets_apart=budgets_apart,
         )
         material = replace(material, sweep=sweep_of(session, experiment), attacks=attacks)
-    document = checked_report(material, result)
-    with database.read() as session:
-        repeats = repeats_of(session, experiment, document)
-    if repeats is not None:
-        document = with_repeats(document, repeats)
+    progressed()
+    document = checked_report(material, result, progressed=progressed)
+    if experiment.run.spec.repeats > 1:
+        with database.read() as session:
+            repeats = repeats_of(session, experiment, document)
+        if repeats is not None:
+            document = with_repeats(document, repeats)
     return sign_report(document, key), material.model
 
 

@@ -16,6 +16,7 @@ from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.chain import genesis
 from fedaudit.ledger.checkpoints import subjects_hash
 from fedaudit.ledger.ed25519 import PublicKey
+from fedaudit.ledger.entry_columns import batches
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.report_entries import charges_report
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
@@ -194,8 +195,9 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
     stored, after = LedgerRepository(session), None
     audit = LedgerAudit(experiment_id, ledger.ledger_context.subjects, watch=())
     while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
+        for some in batches(rows):
+            audit.read(some)
         for row in rows:
-            audit.read(row)
             if charges_report(row.observer):
                 continue
             ledger.place_uploads(row.subjects, row.outcomes, row.clusters)

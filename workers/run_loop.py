@@ -218,7 +218,7 @@ class RunLoop:
     def _flush(self, records: Mapping[int, PlayedRounds]) -> None:
         """Stores the rounds of all experiments in one transaction, then ends those that ended."""
         ended = set(records) - set(self._stack.active)
-        results = {position: self._stack.result(position) for position in ended}
+        results = {position: self._result(position) for position in ended}
         diverged = {position for position in ended if has_diverged(results[position].stopped_by)}
         blocks: dict[int, Played] = {}
         for position, rounds in records.items():
@@ -226,6 +226,7 @@ class RunLoop:
             block = record_block(experiment.run, rounds, last=over, reported=over)
             blocks[position] = Played(experiment, block, self._stack.checkpoint(position))
             experiment.run.ledger.check_totals(self._stack.releases(position))
+            self._lease.progressed()
 
         due = [one for one in blocks if self._clock.due(self._experiments[one].id)]
 
@@ -250,6 +251,11 @@ class RunLoop:
                 self._held[position] = results[position]
             else:
                 self._succeed(position, results[position])
+
+    def _result(self, position: int) -> FinalResult:
+        result = self._stack.result(position)
+        self._lease.progressed()  # of many held-out people it takes long
+        return result
 
     def _sign(self, session: Session, position: int) -> None:
         """Signs the ledger state of a run that goes on."""
@@ -314,6 +320,7 @@ class RunLoop:
             key=self._context.signing_key,
             budgets_apart=self._context.settings.budgets_across == "project",
             attacks=[one.section for one in attacks],
+            progressed=self._lease.progressed,
         )
 
     def _attacked(self, experiment: RunningExperiment, result: FinalResult) -> list[AttackOutcome]:

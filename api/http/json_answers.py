@@ -1,7 +1,19 @@
 """Answers that are made where they are found out."""
 
+from dataclasses import dataclass
+
 from pydantic import BaseModel
 from starlette.responses import Response
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class WrittenPage:
+    """A page of a long list whose JSON is written already."""
+
+    content: bytes
+    next_cursor: str | None
 
 
 def json_answer(body: BaseModel) -> Response:
@@ -10,4 +22,4 @@ def json_answer(body: BaseModel) -> Response:
     FastAPI has a thread check a body that a route returns, and writes it in the event loop, where
     every other request waits. This does neither, so the route names its `response_model` itself.
     """
-    return Response(body.model_dump_json(), media_type="application/json")
+    return Response(body.model_dump_json(), media_type=JSON)

@@ -6,6 +6,8 @@ from typing import Annotated, Protocol, TypeVar
 from fastapi import Depends, Request, Response
 from starlette.datastructures import URL
 
+from api.http.json_answers import JSON, WrittenPage
+
 
 class _Page(Protocol):
     next_cursor: str | None
@@ -16,14 +18,29 @@ AnyPage = TypeVar("AnyPage", bound=_Page)
 
 async def _linked(request: Request, response: Response) -> Callable[[AnyPage], AnyPage]:
     def link(page: AnyPage) -> AnyPage:
-        if page.next_cursor is not None:
-            following = URL(str(request.url)).include_query_params(cursor=page.next_cursor)
-            # Relative: a proxy in front may serve it at another address.
-            response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+        response.headers.update(_link_to_next(request, page.next_cursor))
         return page
 
     return link
 
 
+async def _linked_answer(request: Request) -> Callable[[WrittenPage], Response]:
+    def answer(page: WrittenPage) -> Response:
+        headers = _link_to_next(request, page.next_cursor)
+        return Response(page.content, headers=headers, media_type=JSON)
+
+    return answer
+
+
+def _link_to_next(request: Request, cursor: str | None) -> dict[str, str]:
+    if cursor is None:
+        return {}
+    following = URL(str(request.url)).include_query_params(cursor=cursor)
+    # Relative: a proxy in front may serve it at another address.
+    return {"Link": f'<{following.path}?{following.query}>; rel="next"'}
+
+
 Linked = Annotated[Callable[[AnyPage], AnyPage], Depends(_linked)]
 """Gives a page back, and its answer the header `Link` to the next one."""
+LinkedAnswer = Annotated[Callable[[WrittenPage], Response], Depends(_linked_answer)]
+"""Answers with a page that is written, and with the same header."""

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from api.http.links import Linked
+from api.http.links import LinkedAnswer
 from api.http.negotiation import Accept, preferred
 from api.openapi import Responses, problems, schema_of
 from api.routers.experiment_tables import LEDGER_FILE, asked_form, ledger_page
@@ -57,8 +57,8 @@ def list_declared_entries(
     parameters: Annotated[LedgerParameters, Query()],
     resources: Shared,
     accept: Accept,
-    linked: Linked[LedgerPage],
-) -> LedgerPage | StreamingResponse:
+    linked: LinkedAnswer,
+) -> Response:
     """What each declared round cost each client. Files carry all that the filters let through."""
     form = asked_form(accept)
     if form is not None:

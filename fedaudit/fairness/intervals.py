@@ -18,6 +18,7 @@ from fedaudit.fairness.counts import scored_rows
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.gaps import NO_OUTCOME, gap_values
 from fedaudit.fairness.scores import GroupScores, score_values
+from fedaudit.native.resampled import pool, stride_of, tally
 from fedaudit.randomness import CounterSource, Purpose
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS
 
@@ -143,9 +144,22 @@ def _resample(sums: NDArray[np.float64], draws: ClientDraws) -> Iterator[NDArray
     chunk = max(1, _WORDS_AT_A_TIME // max(flat.shape))
     for start in range(0, draws.samples, chunk):
         times = _times(draws, len(sums), start, min(start + chunk, draws.samples))
-        with np.errstate(invalid="ignore"):  # a loss that is not finite, drawn no times
-            pooled = times @ flat
-        yield pooled.reshape(-1, *sums.shape[1:])
+        yield _added_up(times, flat).reshape(-1, *sums.shape[1:])
+
+
+def _added_up(times: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`times` [samples, clients] @ `own` [clients, numbers], where many are 0.
+
+    Columns of whole numbers are exact in any order. The others are multiplied by themselves, since
+    the order in which they are added may depend on how many there are.
+    """
+    with np.errstate(invalid="ignore"):  # a loss that is not finite, drawn no times
+        whole = np.all(own == np.rint(own), axis=0)
+        found = np.zeros((len(times), own.shape[1]))
+        if not pool(times, np.where(whole, own, 0.0), found):
+            found[:, whole] = times @ own[:, whole]
+        found[:, ~whole] = times @ own[:, ~whole]
+    return found
 
 
 @lru_cache(maxsize=2)
@@ -156,8 +170,13 @@ def _times(draws: ClientDraws, clients: int, start: int, end: int) -> NDArray[np
     """
     counters = np.arange(start, end, dtype=np.uint32)
     words = CounterSource(draws.seed).words(
-        purpose=Purpose.BOOTSTRAP, round_=draws.stream, counters=counters, count=clients
+        purpose=Purpose.BOOTSTRAP, round_=draws.stream, counters=counters, count=stride_of(clients)
     )
+    drawn = tally(words, clients)
+    if drawn is not None:
+        drawn.flags.writeable = False
+        return drawn
+    words = words[:, :clients]
     chosen = (words.astype(np.uint64) * np.uint64(clients)) >> np.uint64(32)
     cells = chosen.astype(np.int64) + np.arange(len(counters))[:, np.newaxis] * clients
     times = np.bincount(cells.ravel(), minlength=len(counters) * clients)

@@ -19,6 +19,7 @@ which groups are large enough to be shown.
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -30,6 +31,7 @@ from fedaudit.fairness.gaps import gap_values
 from fedaudit.fairness.intervals import MAX_UNDEFINED, MIN_CLIENTS
 from fedaudit.fairness.metrics import comparable
 from fedaudit.fairness.scores import GroupScores, score_values
+from fedaudit.native.resampled import regroup
 from fedaudit.randomness import CounterSource, Purpose
 from fedaudit.spec.metrics import METRICS, SCORE_METRICS, is_ratio
 
@@ -83,8 +85,8 @@ def permutation_nulls(
     if isinstance(compared, str):
         return dict.fromkeys(METRICS, compared)
     counts = client_counts if compared.all_shown else client_counts[:, compared.shown]
-    generator = _generator(seed, stream)
     if compared.unit == "record":
+        generator = _generator(seed, stream)
         drawn = compared.gaps(_records(counts.sum(axis=0), permutations, generator))
     else:
         exchanged = _clients(
@@ -92,7 +94,7 @@ def permutation_nulls(
             compared.group,
             compared.groups,
             permutations=permutations,
-            generator=generator,
+            key=(seed, stream),
         )
         drawn = np.concatenate([compared.gaps(pooled.astype(np.int64)) for pooled in exchanged])
     observed = compared.gaps(counts.sum(axis=0))
@@ -128,7 +130,7 @@ def score_nulls(
         compared.group,
         compared.groups,
         permutations=permutations,
-        generator=_generator(seed, stream),
+        key=(seed, stream),
     )
     drawn = np.concatenate(
         [compared.scores(pooled.swapaxes(-1, -2), root_mean=root_mean) for pooled in exchanged]
@@ -231,25 +233,59 @@ def _clients(
     groups: int,
     *,
     permutations: int,
-    generator: np.random.Generator,
+    key: tuple[int, int],
 ) -> Iterator[NDArray[np.float64]]:
     """Sums [some permutations, groups, kinds] after clients exchanged their groups.
 
-    `own` [clients, kinds] is what a client adds to its group, `group` [clients] where it belongs.
-    Sums of counts stay far below 2**53 and are exact.
+    `own` [clients, kinds] is what a client adds to its group, `group` [clients] where it belongs;
+    `key`: seed and stream. Sums of counts stay far below 2**53 and are exact.
     """
-    clients, kinds = own.shape
-    step = max(1, _CELLS_AT_A_TIME // max(clients, groups))
+    step = max(1, _CELLS_AT_A_TIME // max(len(own), groups))
+    for drawn in _exchanged(group, key, permutations, step):
+        found = regroup(drawn, own, groups)
+        yield _added_up(drawn, own, groups) if found is None else found
+
+
+def _added_up(
+    drawn: NDArray[np.int64], own: NDArray[np.number], groups: int
+) -> NDArray[np.float64]:
+    """Sums [permutations, groups, kinds] of `own` [clients, kinds] by group [permutations,
+    clients], each client after the one before."""
+    count, kinds = len(drawn), own.shape[1]
+    slots = (drawn + groups * np.arange(count)[:, np.newaxis]).ravel()
+    sums = [
+        np.bincount(slots, weights=np.tile(own[:, kind], count), minlength=count * groups)
+        for kind in range(kinds)
+    ]
+    stacked: NDArray[np.float64] = np.stack(sums, axis=-1)
+    return stacked.reshape(count, groups, kinds)
+
+
+def _exchanged(
+    group: NDArray[np.int64], key: tuple[int, int], permutations: int, step: int
+) -> Iterator[NDArray[np.int64]]:
+    """The groups of clients after exchanges, [up to `step`, clients] at a time."""
+    if permutations <= step:
+        yield _exchanged_once(group.tobytes(), key, permutations)
+        return
+    generator = _generator(*key)
     for start in range(0, permutations, step):
-        count = min(step, permutations - start)
-        drawn = generator.permuted(np.tile(group, (count, 1)), axis=1)
-        slots = (drawn + groups * np.arange(count)[:, np.newaxis]).ravel()
-        sums = [
-            np.bincount(slots, weights=np.tile(own[:, kind], count), minlength=count * groups)
-            for kind in range(kinds)
-        ]
-        stacked: NDArray[np.float64] = np.stack(sums, axis=-1)
-        yield stacked.reshape(count, groups, kinds)
+        yield _permuted(group, min(step, permutations - start), generator)
+
+
+@lru_cache(maxsize=1)
+def _exchanged_once(group: bytes, key: tuple[int, int], permutations: int) -> NDArray[np.int64]:
+    """Kept, because counts and scores of one attribute exchange the same clients."""
+    found = _permuted(np.frombuffer(group, dtype=np.int64), permutations, _generator(*key))
+    found.flags.writeable = False
+    return found
+
+
+def _permuted(
+    group: NDArray[np.int64], permutations: int, generator: np.random.Generator
+) -> NDArray[np.int64]:
+    tiled = np.tile(group, (permutations, 1))
+    return generator.permuted(tiled, axis=1, out=tiled)
 
 
 def _records(

@@ -2,19 +2,29 @@
 
 import hashlib
 import struct
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.chain import LedgerHash, genesis, link
+from fedaudit.ledger.chain import (
+    CLUSTER_BYTES,
+    LedgerHash,
+    genesis,
+    link_of_bytes,
+    placed_bytes,
+)
 from fedaudit.ledger.encoding import EntryEncoder
-from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.entry_columns import EntryColumns, alike
 from fedaudit.ledger.report_entries import names_of_subjects
-from fedaudit.ledger.rows import EntryReader, StoredRow, UnreadableRow, place_of
+from fedaudit.ledger.rows import InputsReader, StoredRow, UnreadableRow, place_of, place_of_key
+from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 
 _NO_DIGEST = bytes(hashlib.sha256().digest_size)
+_NOBODY = np.zeros(0, np.int64)
 _NOT_AN_ENTRY = (ValueError, TypeError, ArithmeticError, AttributeError, IndexError, struct.error)
 
 
@@ -37,7 +47,7 @@ class Places:
 
 
 class LedgerAudit:
-    """Recomputes digests, links, counts and the ledger hash, row by row."""
+    """Recomputes digests, links, counts and the ledger hash, of many rows at a time."""
 
     def __init__(
         self,
@@ -56,7 +66,7 @@ class LedgerAudit:
         self.experiment_id = experiment_id
         self._erased = LedgerHash() if erased else None
         self._encoder = EntryEncoder(names)
-        self._reader = EntryReader()
+        self._reader = InputsReader()
         self._watch = watch
         self._hash = LedgerHash()
         self._before: tuple[int, int, str, str] | None = None
@@ -74,35 +84,69 @@ class LedgerAudit:
         self.miscounted = Places()
         self.disordered = Places()
 
-    def read(self, row: StoredRow | UnreadableRow) -> LedgerEntry | None:
-        """Check the next row; returns its entry if the row forms one."""
-        self.entries += 1
-        if isinstance(row, UnreadableRow):
-            self._lose(row)
-            return None
-        place = place_of(row)
-        try:
-            entry = self._reader.entry(row)
-            digest = self._encoder.digest(entry)
-        except _NOT_AN_ENTRY:
-            entry, digest = None, _NO_DIGEST
-        if self._erased is not None:
-            digest = self._stored_digest(row, digest, place)
-        declaration = row.declaration
-        if declaration is not None and len(declaration) != len(_NO_DIGEST):
-            entry, declaration = None, None
-            self.altered.add(place)
-        elif digest != row.digest or (entry is not None and _has_more_than_encoded(entry)):
-            self.altered.add(place)
-        self.head = link(self.head, digest, np.asarray(row.clusters), declaration=declaration)
-        if self.head != row.link and self.unchained is None:
-            self.unchained = place
-        if self.entries in self._watch:
-            self.heads[self.entries] = self.head
-        self._place(row, digest, place)
-        if entry is not None:
-            self._count(entry, place)
-        return entry
+    def read(self, rows: Sequence[StoredRow | UnreadableRow]) -> list[EntryColumns]:
+        """Check the next rows; returns the entries that they form, in their order.
+
+        A long ledger is read in `batches`.
+        """
+        found: list[EntryColumns] = []
+        for readable, some in groupby(rows, key=lambda row: not isinstance(row, UnreadableRow)):
+            if readable:
+                for inputs, same in alike(cast(Iterator[StoredRow], some), self._reader):
+                    found += self._read(same, inputs)
+            else:
+                for row in cast(Iterator[UnreadableRow], some):
+                    self._lose(row)
+        return found
+
+    def _read(
+        self, rows: Sequence[StoredRow], inputs: MechanismParameters | None
+    ) -> list[EntryColumns]:
+        """The same of rows that are alike; where they form no entries, of each by itself."""
+        entries, digests = self._entries(rows, inputs)
+        if entries is None and len(rows) > 1:
+            return [found for row in rows for found in self._read([row], inputs)]
+        self._chain(rows, entries, digests)
+        if entries is None or _declares_otherwise(rows[0]):
+            return []
+        self._count(entries)
+        return [entries]
+
+    def _entries(
+        self, rows: Sequence[StoredRow], inputs: MechanismParameters | None
+    ) -> tuple[EntryColumns | None, Sequence[bytes]]:
+        """The entries of rows and the digest of each; None where one forms none."""
+        if inputs is not None and (len(rows) == 1 or not any(map(_declares_otherwise, rows))):
+            try:
+                entries = EntryColumns.of_rows(rows, inputs)
+                return entries, self._encoder.digests(entries)
+            except _NOT_AN_ENTRY:
+                pass
+        return None, [_NO_DIGEST] * len(rows)
+
+    def _chain(
+        self, rows: Sequence[StoredRow], entries: EntryColumns | None, digests: Sequence[bytes]
+    ) -> None:
+        """Follow the chain over the rows; `digests` were computed."""
+        more: Container[int] = () if entries is None else _with_more_than_encoded(entries)
+        placed = _placed(rows, entries)
+        for number, (row, computed, clusters) in enumerate(zip(rows, digests, placed, strict=True)):
+            self.entries += 1
+            digest = computed
+            if self._erased is not None:
+                digest = self._stored_digest(row, computed)
+            declaration = row.declaration
+            if _declares_otherwise(row):
+                declaration = None
+                self.altered.add(place_of(row))
+            elif digest != row.digest or number in more:
+                self.altered.add(place_of(row))
+            self.head = link_of_bytes(self.head, digest, clusters, declaration=declaration)
+            if self.head != row.link and self.unchained is None:
+                self.unchained = place_of(row)
+            if self.entries in self._watch:
+                self.heads[self.entries] = self.head
+            self._place(row, digest)
 
     @property
     def ledger_hash(self) -> str:
@@ -121,51 +165,75 @@ class LedgerAudit:
         faults = (self.unreadable, self.altered, self.miscounted, self.disordered)
         return self.unchained is None and not any(found.count for found in faults)
 
-    def _stored_digest(self, row: StoredRow, computed: bytes, place: str) -> bytes:
+    def _stored_digest(self, row: StoredRow, computed: bytes) -> bytes:
         """The digest of the row as it was with its real names; `computed` is that without them."""
         assert self._erased is not None
         try:
             key = (row.round, row.release, row.subject_kind, row.observer)
             self._erased.add((*key, computed))
         except _NOT_AN_ENTRY:
-            self.altered.add(place)
+            self.altered.add(place_of(row))
         if computed == _NO_DIGEST or len(row.digest) != len(_NO_DIGEST):
             return _NO_DIGEST
         return row.digest
 
     def _lose(self, row: UnreadableRow) -> None:
+        self.entries += 1
         self.unreadable.add(f"{row.place}: {row.reason}")
         if self.unchained is None:
             self.unchained = row.place
         self.head = _NO_DIGEST
 
-    def _place(self, row: StoredRow, digest: bytes, place: str) -> None:
+    def _place(self, row: StoredRow, digest: bytes) -> None:
         key = (row.round, row.release, row.subject_kind, row.observer)
         try:
             if self._before is not None and not self._before < key:
-                self.disordered.add(place)
+                self.disordered.add(place_of(row))
             self._hash.add((*key, digest))
         except _NOT_AN_ENTRY:
-            self.disordered.add(place)
+            self.disordered.add(place_of(row))
         else:
             self._before = key
             self.last_round = row.round
 
-    def _count(self, entry: LedgerEntry, place: str) -> None:
+    def _count(self, entries: EntryColumns) -> None:
         """Running counts are kept against each observer."""
-        if entry.observer not in self._counts:
-            subjects = len(names_of_subjects(entry.subject_kind, self._names))
-            self._counts[entry.observer] = np.zeros(subjects, dtype=np.int64)
-        counts = self._counts[entry.observer]
-        counts[entry.subjects[entry.released]] += 1
-        if (counts[entry.subjects] != entry.releases).any():
-            self.miscounted.add(place)
+        subjects = len(names_of_subjects(entries.subject_kind, self._names))
+        expected = np.empty(len(entries.subjects), np.int64)
+        for (*_, observer), span in zip(entries.keys, entries.spans, strict=True):
+            counts = self._counts.get(observer, _NOBODY)
+            if len(counts) < subjects:
+                counts = np.concatenate([counts, np.zeros(subjects - len(counts), np.int64)])
+                self._counts[observer] = counts
+            who = entries.subjects[span]
+            found = counts[who] + entries.released[span]
+            counts[who] = expected[span] = found
+        for wrong in entries.with_any(expected != entries.releases):
+            self.miscounted.add(place_of_key(entries.keys[wrong]))
 
 
-def _has_more_than_encoded(entry: LedgerEntry) -> bool:
-    """Whether a row states what the encoding of its entry omits, and no digest covers."""
-    inputs = entry.inputs
-    if inputs.counts_epsilon:
-        stray = (inputs.radius, inputs.radius_floor)
-        return stray != (None, None) or not np.isnan(entry.radii).all()
-    return (inputs.delta, inputs.adjacency, inputs.accountant) != (None, None, None)
+def _declares_otherwise(row: StoredRow) -> bool:
+    """Whether a declaration is no hash, so that the row is none of a round."""
+    return row.declaration is not None and len(row.declaration) != len(_NO_DIGEST)
+
+
+def _placed(rows: Sequence[StoredRow], entries: EntryColumns | None) -> list[bytes]:
+    """The clusters of each row as its link hashes them."""
+    if entries is None:
+        return [placed_bytes(np.asarray(row.clusters)) for row in rows]
+    placed = placed_bytes(entries.clusters)
+    return [placed[CLUSTER_BYTES * one.start : CLUSTER_BYTES * one.stop] for one in entries.spans]
+
+
+def _with_more_than_encoded(entries: EntryColumns) -> Container[int]:
+    """The entries whose rows state what their encoding omits, and no digest covers."""
+    inputs = entries.inputs
+    if not inputs.counts_epsilon:
+        stray = (inputs.delta, inputs.adjacency, inputs.accountant) != (None, None, None)
+    else:
+        stray = (inputs.radius, inputs.radius_floor) != (None, None)
+    if stray:
+        return range(len(entries))
+    if not inputs.counts_epsilon:
+        return ()
+    return frozenset(entries.with_any(~np.isnan(entries.radii)))

@@ -19,7 +19,7 @@ import rfc8785
 from fedaudit.ledger.bundle_layout import layout_fault
 from fedaudit.ledger.ed25519 import ALGORITHM, PublicKey
 from fedaudit.ledger.evidence import Evidence, Fault
-from fedaudit.ledger.rows import StoredRow, UnreadableRow, from_line, to_line
+from fedaudit.ledger.rows import LineReader, StoredRow, UnreadableRow, to_line
 from fedaudit.spec.audits.audit_spec import is_audit
 
 VERSION = 1
@@ -350,13 +350,13 @@ def _keys(values: list[Any], faults: list[Fault]) -> tuple[list[PublicKey], dict
 
 
 def _rows(archive: zipfile.ZipFile, faults: list[Fault]) -> Iterator[StoredRow | UnreadableRow]:
-    number = 0
+    number, reader = 0, LineReader()
     try:
         with archive.open(LEDGER) as member:
             while line := member.readline(_MAX_LINE_BYTES):
                 number += 1
                 try:
-                    yield from_line(line)
+                    yield reader.row(line)
                 except ValueError as error:
                     yield UnreadableRow(f"line {number} of {LEDGER}", str(error))
     except _DAMAGE as error:

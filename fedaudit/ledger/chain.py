@@ -18,6 +18,7 @@ _LINK = b"fedaudit-ledger-link-2\x00"
 _LINK_OF_DECLARED = b"fedaudit-ledger-link-3\x00"
 _LEDGER = b"fedaudit-ledger-hash-1\x00"
 _DIGEST_BYTES = 32
+CLUSTER_BYTES = 2
 
 Row = tuple[int, int, str, str, bytes]
 """Round, release, subject kind, observer and digest of one entry."""
@@ -44,14 +45,25 @@ def link(
     were declared before it was introduced. Raises ValueError where `previous`, `digest` or
     `declaration` is not 32 bytes.
     """
+    return link_of_bytes(previous, digest, placed_bytes(clusters), declaration=declaration)
+
+
+def placed_bytes(clusters: NDArray[np.integer]) -> bytes:
+    """The clusters as links hash them, `CLUSTER_BYTES` each."""
+    return clusters.astype("<i2").tobytes()
+
+
+def link_of_bytes(
+    previous: bytes, digest: bytes, placed: bytes, *, declaration: bytes | None = None
+) -> bytes:
+    """As `link`, of clusters that `placed_bytes` gave: those of many entries at once, say."""
+    version = _LINK if declaration is None else _LINK_OF_DECLARED
     hashed = {"previous": previous, "digest": digest}
     if declaration is not None:
         hashed["declaration"] = declaration
     for name, value in hashed.items():
         if len(value) != _DIGEST_BYTES:
             raise ValueError(f"{name} has {len(value)} bytes; a SHA-256 digest has 32")
-    version = _LINK if declaration is None else _LINK_OF_DECLARED
-    placed = clusters.astype("<i2").tobytes()
     return hashlib.sha256(version + b"".join(hashed.values()) + placed).digest()
 
 
@@ -61,14 +73,15 @@ class LedgerHash:
 
     def __init__(self) -> None:
         self._total = hashlib.sha256(_LEDGER)
+        self._between: dict[tuple[str, str, int], bytes] = {}
 
     def add(self, row: Row) -> None:
         """Add the next entry. Raises struct.error for a negative round or release."""
         round_, release, subject_kind, observer, digest = row
-        self._total.update(struct.pack("<QQ", round_, release))
-        for text in (subject_kind.encode("utf-8"), observer.encode("utf-8"), digest):
-            self._total.update(struct.pack("<I", len(text)))
-            self._total.update(text)
+        who = (subject_kind, observer, len(digest))
+        if who not in self._between:
+            self._between = {who: _text(subject_kind) + _text(observer) + _length(digest)}
+        self._total.update(struct.pack("<QQ", round_, release) + self._between[who] + digest)
 
     def hexdigest(self) -> str:
         """The hash of the entries so far, in hexadecimal."""
@@ -90,3 +103,12 @@ def ledger_hash(rows: Iterable[Row]) -> str:
         before = row[:4]
         total.add(row)
     return total.hexdigest()
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode("utf-8")
+    return _length(encoded) + encoded
+
+
+def _length(value: bytes) -> bytes:
+    return struct.pack("<I", len(value))

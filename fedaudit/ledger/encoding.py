@@ -50,7 +50,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, Outcome
+from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
+from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.report_entries import names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage, release_epsilons
@@ -74,7 +75,6 @@ _SUBJECT = np.dtype(
 _EPSILON_SUBJECT = np.dtype(
     [("key", "V32"), ("outcome", "u1"), ("epsilon", "<f8"), ("releases", "<u4")]
 )
-_RELEASED = int(Outcome.RELEASED)
 _COMPONENT = np.dtype([("radius", "<f8"), ("epsilon", "<f8"), ("leakage", "<f8")])
 
 
@@ -91,43 +91,44 @@ class EntryEncoder:
 
     def encode(self, entry: LedgerEntry) -> bytes:
         """The entry's bytes. Raises ValueError for subjects that repeat or have no name."""
-        [encoded] = self.encode_alike([entry])
+        [encoded] = self.encode_all(EntryColumns.of_entries([entry]))
         return encoded
 
-    def encode_alike(self, entries: Sequence[LedgerEntry]) -> list[bytes]:
-        """The bytes of entries of one kind, with the same inputs and as many subjects each.
-
-        Raises ValueError as `encode` does.
-        """
-        kind, inputs = entries[0].subject_kind, entries[0].inputs
+    def encode_all(self, entries: EntryColumns) -> list[bytes]:
+        """The bytes of each entry. Raises ValueError as `encode` does, and struct.error for a
+        negative round or release."""
+        kind, inputs = entries.subject_kind, entries.inputs
         names = names_of_subjects(kind, self._names)
         if names is not self._names:
-            return self._others.setdefault(kind, EntryEncoder(names)).encode_alike(entries)
+            return self._others.setdefault(kind, EntryEncoder(names)).encode_all(entries)
         version, encoded = _version(inputs), self._encoded_inputs(inputs)
         subjects = self._subjects(entries)
+        width, charged = subjects.itemsize, subjects.tobytes()
+        who = {observer: _text(kind) + _text(observer) for *_, observer in entries.keys}
         return [
             b"".join(
                 (
                     MAGIC,
-                    struct.pack("<HQQ", version, entry.round, entry.release),
-                    _text(entry.subject_kind),
-                    _text(entry.observer),
-                    bytes([int(entry.interrupted)]),
+                    struct.pack("<HQQ", version, round_, release),
+                    who[observer],
+                    bytes([interrupted]),
                     encoded,
-                    struct.pack("<I", len(entry.subjects)),
-                    table.tobytes(),
+                    struct.pack("<I", span.stop - span.start),
+                    charged[width * span.start : width * span.stop],
                 )
             )
-            for entry, table in zip(entries, subjects, strict=True)
+            for (round_, release, _, observer), interrupted, span in zip(
+                entries.keys, entries.interrupted, entries.spans, strict=True
+            )
         ]
 
     def digest(self, entry: LedgerEntry) -> bytes:
         """SHA-256 of the entry's bytes."""
         return hashlib.sha256(self.encode(entry)).digest()
 
-    def digests_alike(self, entries: Sequence[LedgerEntry]) -> list[bytes]:
-        """The same of each, as `encode_alike`."""
-        return [hashlib.sha256(encoded).digest() for encoded in self.encode_alike(entries)]
+    def digests(self, entries: EntryColumns) -> list[bytes]:
+        """The same of each. Raises ValueError and struct.error as `encode_all`."""
+        return [hashlib.sha256(encoded).digest() for encoded in self.encode_all(entries)]
 
     def _encoded_inputs(self, inputs: MechanismParameters) -> bytes:
         encoded = self._inputs.get(inputs)
@@ -135,46 +136,37 @@ class EntryEncoder:
             encoded = self._inputs[inputs] = _encode_inputs(inputs)
         return encoded
 
-    def _subjects(self, entries: Sequence[LedgerEntry]) -> NDArray[np.void]:
-        """The subjects of each entry in the order of their names: [entries, subjects]."""
-        inputs = entries[0].inputs
-        columns = {
-            name: np.stack([getattr(entry, name) for entry in entries])
-            for name in ("subjects", "outcomes", "releases", "radii", "epsilons")
-            if getattr(entries[0], name) is not None
-        }
-        order = self._order(columns["subjects"])
-        if order is not None:
-            rows = np.arange(len(entries))[:, np.newaxis]
-            columns = {name: values[rows, order] for name, values in columns.items()}
-        outcomes = columns["outcomes"]
+    def _subjects(self, entries: EntryColumns) -> NDArray[np.void]:
+        """The subjects, those of each entry in the order of their names: [charged]."""
+        inputs, outcomes, released = entries.inputs, entries.outcomes, entries.released
         if outcomes.size and outcomes.max() >= len(OUTCOMES):
             raise ValueError(f"outcome {outcomes.max()} is unknown; use 0 to {len(OUTCOMES) - 1}")
-        table = np.empty(outcomes.shape, dtype=_subject_type(inputs))
-        table["key"] = self._keys[columns["subjects"]]
+        table = np.empty(len(outcomes), dtype=_subject_type(inputs))
+        order = self._order(entries)
+        table["key"] = self._keys[entries.subjects]
         table["outcome"] = outcomes
-        table["releases"] = columns["releases"]
-        released = outcomes == _RELEASED
-        if "epsilons" in columns:
-            table["epsilon"] = _or_absent(columns["epsilons"])
+        table["releases"] = entries.releases
+        if entries.epsilons is not None:
+            table["epsilon"] = _or_absent(entries.epsilons)
         elif inputs.components is None:
-            _fill_metric(table, inputs, inputs.n, released, columns["radii"])
+            _fill_metric(table, inputs, inputs.n, released, entries.radii)
         else:
             for place, part in enumerate(inputs.components):
-                radii = columns["radii"][..., place]
-                _fill_metric(table["components"][..., place], inputs, part.n, released, radii)
-        return table
+                radii = entries.radii[:, place]
+                _fill_metric(table["components"][:, place], inputs, part.n, released, radii)
+        return table if order is None else table[order]
 
-    def _order(self, subjects: NDArray[np.int32]) -> NDArray[np.int64] | None:
-        """Where the subjects [entries, subjects] stand in the order of their names; None where they
-        stand in it already, as they mostly do."""
+    def _order(self, entries: EntryColumns) -> NDArray[np.int64] | None:
+        """Where the subjects of each entry stand in the order of their names; None where they stand
+        in it already, as they mostly do."""
+        subjects = entries.subjects
         if subjects.size and not 0 <= subjects.min() <= subjects.max() < len(self._rank):
             raise ValueError(f"subjects must lie between 0 and {len(self._rank) - 1}")
-        ranks = self._rank[subjects]
-        if (ranks[:, 1:] > ranks[:, :-1]).all():
+        ranks = entries.places * len(self._rank) + self._rank[subjects]
+        if (ranks[1:] > ranks[:-1]).all():
             return None
-        order = np.argsort(ranks, axis=1, kind="stable")
-        if (np.diff(np.take_along_axis(ranks, order, axis=1)) == 0).any():
+        order = np.argsort(ranks, kind="stable")
+        if (np.diff(ranks[order]) == 0).any():
             raise ValueError("a subject stands twice in one entry; merge or remove it")
         return order
 

@@ -18,7 +18,7 @@ from fedaudit.ledger.checkpoints import subjects_hash
 from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.envelope import Envelope
-from fedaudit.ledger.rows import StoredRow, entry_of
+from fedaudit.ledger.rows import StoredRow
 
 PAYLOAD_TYPE = "application/vnd.fedaudit.erased-names+json"
 VERSION = 1
@@ -26,7 +26,6 @@ STANDS_FOR_ALL = "everyone"
 """Of a ledger that charges all alike: nobody's name."""
 
 _TEXTS = ("experiment_id", "chain_head", "ledger_hash", "subjects_hash", "erased_hash", "erased_at")
-_UNREADABLE = (ValueError, TypeError, ArithmeticError, AttributeError, IndexError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,16 +86,15 @@ class ErasingLedger:
         self._audit = LedgerAudit(self.experiment_id, self.names, watch=())
         self._encoder = EntryEncoder(self.made_up)
         self._hash = LedgerHash()
-        self._agreed = True
+        self._hashed = 0
 
-    def read(self, row: StoredRow) -> None:
-        """Take the next row in."""
-        self._audit.read(row)
-        try:
-            key = (row.round, row.release, row.subject_kind, row.observer)
-            self._hash.add((*key, self._encoder.digest(entry_of(row))))
-        except _UNREADABLE:
-            self._agreed = False
+    def read(self, rows: Sequence[StoredRow]) -> None:
+        """Take the next rows in."""
+        for entries in self._audit.read(rows):
+            digests = self._encoder.digests(entries)
+            for key, digest in zip(entries.keys, digests, strict=True):
+                self._hash.add((*key, digest))
+                self._hashed += 1
 
     def statement(self, *, erased_at: str) -> ErasedNames:
         """What is to be signed, once every row was read."""
@@ -107,7 +105,7 @@ class ErasingLedger:
             ledger_hash=self._audit.ledger_hash,
             subjects_hash=subjects_hash(self.names),
             erased_hash=self._hash.hexdigest(),
-            agreed=self._agreed and self._audit.consistent,
+            agreed=self._hashed == self._audit.entries and self._audit.consistent,
             erased_at=erased_at,
         )
 

@@ -3,16 +3,17 @@
 Lines are worked out many entries at a time, as columns: a long ledger has millions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, LedgerEntry, Outcome, OutcomeName
-from fedaudit.ledger.report_entries import charges_report, names_of_subjects
+from fedaudit.ledger.entry_columns import EntryColumns
+from fedaudit.ledger.report_entries import names_of_subjects
 from fedaudit.privacy.accounting.mechanism_parameters import Component, MechanismParameters
 from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_LEAKAGE
@@ -61,10 +62,11 @@ class LedgerColumns:
         """The number of lines."""
         return int(self.counts.sum())
 
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """The lines as objects; a figure that does not exist is None."""
-        names = tuple(self.columns)
-        columns = map(_values, self.columns.values())
+    def lines(self, begin: int = 0, end: int | None = None) -> Iterator[dict[str, Any]]:
+        """The lines as objects, all or those from `begin` to before `end`; a figure that does not
+        exist is None."""
+        names, some = tuple(self.columns), slice(begin, end)
+        columns = (_values(column, some) for column in self.columns.values())
         return (dict(zip(names, line, strict=True)) for line in zip(*columns, strict=True))
 
 
@@ -72,11 +74,11 @@ def ledger_lines(
     entry: LedgerEntry, names: Sequence[str], *, subject: int | None = None
 ) -> list[dict[str, Any]]:
     """The lines of one entry, as `ledger_columns` has them."""
-    return list(ledger_columns([entry], names, subject=subject).lines())
+    return list(ledger_columns([EntryColumns.of_entries([entry])], names, subject=subject).lines())
 
 
 def ledger_columns(
-    entries: Sequence[LedgerEntry], names: Sequence[str], *, subject: int | None = None
+    entries: Iterable[EntryColumns], names: Sequence[str], *, subject: int | None = None
 ) -> LedgerColumns:
     """The entries' lines, with the figures of the view `privacy_ledger`; or one subject's lines.
 
@@ -84,14 +86,11 @@ def ledger_columns(
     spent in all. Where the mechanism has components, the figures of a line are its component's, and
     those of a release are their sums. Where a figure does not exist `reason` says why.
     """
-    # Entries that charge the report are one subject's that is none of the run's.
-    alike = groupby(entries, key=lambda one: (one.inputs, one.subject_kind, one.observer))
-    parts = [_Part.of(list(some), names, subject) for _, some in alike]
-    counts = [part.counts for part in parts]
-    columns = [part.columns() for part in parts] or [_Part.of([], names, subject).columns()]
+    parts = [_Part.of(some, names, subject) for some in entries]
+    columns = [part.columns() for part in parts]
     return LedgerColumns(
-        {name: _joined([one[name] for one in columns]) for name in columns[0]},
-        np.concatenate([np.zeros(0, np.int64), *counts]),
+        {name: _joined([one[name] for one in columns]) for name in columns[0]} if columns else {},
+        np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)]),
     )
 
 
@@ -100,87 +99,84 @@ _Figures = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Consecutive entries of one mechanism, kind of subject and observer, side by side."""
+    """The chosen subjects of entries of one mechanism and kind of subject, side by side."""
 
-    entries: Sequence[LedgerEntry]
+    entries: EntryColumns
     names: Sequence[str]
-    counts: NDArray[np.int64]
-    """[entries], lines of each."""
-    places: NDArray[np.int64]
-    """[chosen], the entry of each chosen subject."""
-    subjects: NDArray[np.int64]
-    outcomes: NDArray[np.int64]
-    radii: _Figures
-    """[chosen, components]."""
-    releases: NDArray[np.int64]
-    epsilons: _Figures | None
+    chosen: NDArray[np.bool_] | slice
+    """[charged]."""
 
     @classmethod
-    def of(
-        cls, entries: Sequence[LedgerEntry], names: Sequence[str], subject: int | None
-    ) -> "_Part":
+    def of(cls, entries: EntryColumns, names: Sequence[str], subject: int | None) -> "_Part":
         """The part with all subjects, or with one alone; that one is none of the report's."""
-        if subject is not None:
-            entries_of_it = [one for one in entries if not charges_report(one.observer)]
-        else:
-            entries_of_it = list(entries)
-        sizes = [len(one.subjects) for one in entries_of_it]
-        subjects = _concatenated([one.subjects for one in entries_of_it], np.int64)
-        chosen: Any = slice(None) if subject is None else np.flatnonzero(subjects == subject)
-        places = np.repeat(np.arange(len(entries_of_it)), sizes)[chosen]
-        parts = len(_components(entries))
-        epsilons = [one.epsilons for one in entries_of_it if one.epsilons is not None]
-        return cls(
-            entries=entries_of_it,
-            names=names_of_subjects(entries[0].subject_kind, names) if entries else names,
-            counts=parts * np.bincount(places, minlength=len(entries)),
-            places=places,
-            subjects=subjects[chosen],
-            outcomes=_concatenated([one.outcomes for one in entries_of_it], np.int64)[chosen],
-            radii=_concatenated([one.radii.ravel() for one in entries_of_it], np.float64).reshape(
-                -1, parts
-            )[chosen],
-            releases=_concatenated([one.releases for one in entries_of_it], np.int64)[chosen],
-            epsilons=_concatenated(epsilons, np.float64)[chosen] if epsilons else None,
-        )
+        chosen: NDArray[np.bool_] | slice = slice(None)
+        if subject is not None and entries.charge_report:
+            chosen = slice(0)
+        elif subject is not None:
+            chosen = entries.subjects == subject
+        return cls(entries, names_of_subjects(entries.subject_kind, names), chosen)
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """[chosen], the entry of each."""
+        return self.entries.places[self.chosen]
+
+    @cached_property
+    def outcomes(self) -> NDArray[np.int64]:
+        """[chosen]."""
+        return self.entries.outcomes[self.chosen].astype(np.int64)
+
+    @cached_property
+    def radii(self) -> _Figures:
+        """[chosen, components]."""
+        radii = self.entries.radii
+        return (radii if radii.ndim > 1 else radii[:, None])[self.chosen]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """[entries], lines of each."""
+        parts = len(_components(self.inputs))
+        return parts * np.bincount(self.places, minlength=len(self.entries))
 
     @property
     def inputs(self) -> MechanismParameters:
-        return self.entries[0].inputs
+        """Those of every entry."""
+        return self.entries.inputs
 
     def columns(self) -> dict[str, Column]:
         """The fields of a line, in the order in which they are told."""
-        components = _components(self.entries)
-        parts, lines = len(components), len(self.subjects) * len(components)
+        components, inputs = _components(self.inputs), self.inputs
+        parts, lines = len(components), len(self.places) * len(components)
         costs = self._costs(np.array([part.n for part in components]))
         epsilons, leakages, totals = (figures.ravel() for figures in costs)
         radii = self.radii.ravel()
-        first = self.entries[0] if self.entries else None
+        rounds, releases, _, of_entries = zip(*self.entries.keys, strict=True)
+        observers = list(dict.fromkeys(of_entries))
 
         def same(text: str | None) -> Words:
             return Words(np.zeros(lines, np.int64), (text,))
 
-        def by_entry(values: Sequence[int]) -> NDArray[np.int64]:
-            return np.repeat(np.array(values, np.int64)[self.places], parts)
+        def by_entry(values: Iterable[int]) -> NDArray[np.int64]:
+            return np.repeat(np.fromiter(values, np.int64)[self.places], parts)
 
-        delta = None if first is None else first.inputs.delta
+        subjects = self.entries.subjects[self.chosen].astype(np.int64)
         return {
-            "round": by_entry([one.round for one in self.entries]),
-            "release": by_entry([one.release for one in self.entries]),
-            "subject_kind": same(None if first is None else first.subject_kind),
-            "subject": Words(np.repeat(self.subjects, parts), self.names),
-            "observer": same(None if first is None else first.observer),
+            "round": by_entry(rounds),
+            "release": by_entry(releases),
+            "subject_kind": same(self.entries.subject_kind),
+            "subject": Words(np.repeat(subjects, parts), self.names),
+            "observer": Words(by_entry(map(observers.index, of_entries)), observers),
             "component": Words(
-                np.tile(np.arange(parts), len(self.subjects)), [part.name for part in components]
+                np.tile(np.arange(parts), len(self.places)), [part.name for part in components]
             ),
             "outcome": Words(np.repeat(self.outcomes, parts), OUTCOMES),
             "epsilon": epsilons,
-            "delta": np.full(lines, np.nan if delta is None else delta),
-            "adjacency": same(None if first is None else first.inputs.adjacency),
+            "delta": np.full(lines, np.nan if inputs.delta is None else inputs.delta),
+            "adjacency": same(inputs.adjacency),
             "radius": radii,
             "leakage": leakages,
             "leakage_total": totals,
-            "guarantee": same(None if first is None else first.inputs.guarantee),
+            "guarantee": same(inputs.guarantee),
             "reason": self._reasons((radii, epsilons, leakages, totals), parts),
         }
 
@@ -190,15 +186,16 @@ class _Part:
         `sizes` [components].
         """
         nothing = np.full(self.radii.shape, np.nan)
-        if self.epsilons is not None:
-            return self.epsilons, nothing, nothing
-        if not self.entries or self.inputs.cost_kind != "leakage":
+        if self.entries.epsilons is not None:
+            return self.entries.epsilons[self.chosen], nothing, nothing
+        if self.inputs.cost_kind != "leakage":
             return nothing, nothing, nothing
         released = self.outcomes[:, None] == _RELEASED
         with np.errstate(all="ignore"):
             epsilons = self.inputs.release_epsilons(self.radii)
             once = np.where(released, self.inputs.leakages(1, sizes=sizes), np.nan)
-            totals = self.inputs.leakages(self.releases[:, None], sizes=sizes)
+            releases = self.entries.releases[self.chosen].astype(np.int64)
+            totals = self.inputs.leakages(releases[:, None], sizes=sizes)
         return epsilons, once, totals
 
     def _reasons(self, figures: Sequence[_Figures], parts: int) -> Words:
@@ -213,21 +210,14 @@ class _Part:
             return Words(codes, (*texts, _WITHOUT_NOISE))
         if self.inputs.cost_kind == "unbounded":
             return Words(missing.astype(np.int64), (None, why_unbounded(self.inputs)))
-        lost = np.array([one.interrupted for one in self.entries])[self.places]
+        lost = np.array(self.entries.interrupted)[self.places]
         codes = np.where(np.repeat(lost, parts), len(OUTCOMES), by_outcome)
         texts = [_REASONS[name] or _NOT_FINITE for name in OUTCOMES]
         return Words(np.where(missing, codes, len(OUTCOMES) + 1), (*texts, _INTERRUPTED, None))
 
 
-def _components(entries: Sequence[LedgerEntry]) -> Sequence[Component]:
-    if not entries:
-        return (Component(_WHOLE, 0),)
-    inputs = entries[0].inputs
+def _components(inputs: MechanismParameters) -> Sequence[Component]:
     return inputs.components or (Component(_WHOLE, inputs.n),)
-
-
-def _concatenated(columns: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
-    return np.concatenate(columns, dtype=dtype) if columns else np.zeros(0, dtype)
 
 
 def _and(happened: str | None, otherwise: str) -> str:
@@ -250,11 +240,14 @@ def _joined(columns: Sequence[Column]) -> Column:
     return Words(np.concatenate(codes), texts)
 
 
-def _values(column: Column) -> list[Any]:
-    values: list[Any] = column.tolist()
-    if isinstance(column, Words) or column.dtype.kind != "f":
+def _values(column: Column, some: slice) -> list[Any]:
+    if isinstance(column, Words):
+        return Words(column.codes[some], column.texts).tolist()
+    numbers = column[some]
+    values: list[Any] = numbers.tolist()
+    if numbers.dtype.kind != "f":
         return values
-    finite = np.isfinite(column)
+    finite = np.isfinite(numbers)
     if finite.all():
         return values
     return [value if known else None for value, known in zip(values, finite.tolist(), strict=True)]

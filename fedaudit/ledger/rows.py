@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import orjson
 from numpy.typing import NDArray
 
 from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
@@ -98,24 +99,34 @@ _DECLARATION = _FIELDS[-1]
 _HASHES = ("digest", "link", _DECLARATION)
 _INPUTS = tuple(MechanismParameters.__dataclass_fields__)
 _COMPONENTS = _INPUTS[-1]
+_AS_LINE = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+_LEAST, _MOST = 1e-4, 1e16
+"""Between these Python writes a float without an exponent."""
+_DEL = b"\x7f"
+_OTHER_FORM = "is not in the form in which ledger lines are written"
+_NO_INPUTS = (ValueError, TypeError, ArithmeticError, AttributeError)
 
 
 def place_of(row: StoredRow) -> str:
     """The position of a row, for messages."""
-    return f"round {row.round}, release {row.release} ({row.subject_kind} against {row.observer})"
+    return place_of_key((row.round, row.release, row.subject_kind, row.observer))
 
 
-def entry_of(row: StoredRow, *, inputs: MechanismParameters | None = None) -> LedgerEntry:
-    """The entry that a row holds. `inputs`: the parameters of `row.inputs`, where they were read
-    before.
+def place_of_key(key: tuple[int, int, str, str]) -> str:
+    """The same of round, release, subject kind and observer."""
+    round_, release, subject_kind, observer = key
+    return f"round {round_}, release {release} ({subject_kind} against {observer})"
+
+
+def entry_of(row: StoredRow) -> LedgerEntry:
+    """The entry that a row holds; of many rows `EntryColumns` holds all.
 
     Raises ValueError or TypeError where its columns do not form one.
     """
     outcomes = np.asarray(row.outcomes)
     if len(outcomes) and not 0 <= outcomes.min() <= outcomes.max() < len(OUTCOMES):
         raise ValueError(f"outcomes must lie between 0 and {len(OUTCOMES) - 1}")
-    if inputs is None:
-        inputs = MechanismParameters.from_dict(row.inputs)
+    inputs = MechanismParameters.from_dict(row.inputs)
     return LedgerEntry(
         round=row.round,
         release=row.release,
@@ -132,19 +143,22 @@ def entry_of(row: StoredRow, *, inputs: MechanismParameters | None = None) -> Le
     )
 
 
-class EntryReader:
-    """Reads the entries of rows, of which many in a row share one object as their inputs."""
+class InputsReader:
+    """Reads the inputs of rows, of which many in a row share one object as theirs."""
 
     def __init__(self) -> None:
         self._fields: Mapping[str, Any] | None = None
         self._inputs: MechanismParameters | None = None
 
-    def entry(self, row: StoredRow) -> LedgerEntry:
-        """The row's entry. Raises ValueError or TypeError as `entry_of` does."""
+    def known(self, row: StoredRow) -> MechanismParameters | None:
+        """The row's inputs, the same object for the same fields; None where they are none."""
         if row.inputs is not self._fields:
-            self._inputs = MechanismParameters.from_dict(row.inputs)
             self._fields = row.inputs
-        return entry_of(row, inputs=self._inputs)
+            try:
+                self._inputs = MechanismParameters.from_dict(row.inputs)
+            except _NO_INPUTS:
+                self._inputs = None
+        return self._inputs
 
 
 def to_line(row: StoredRow) -> bytes:
@@ -157,37 +171,103 @@ def to_line(row: StoredRow) -> bytes:
     value["inputs"] = {name: row.inputs.get(name) for name in _INPUTS}
     if value["inputs"][_COMPONENTS] is None:
         del value["inputs"][_COMPONENTS]
-    for name in _ARRAYS:
-        value[name] = None if value[name] is None else _listed(value[name])
     value["digest"], value["link"] = row.digest.hex(), row.link.hex()
     if row.declaration is None:
         del value[_DECLARATION]
     else:
         value[_DECLARATION] = row.declaration.hex()
+    if _are_plain(row.radii, row.epsilons):
+        line = _quickly_encoded(value, _as_json(value["inputs"]))
+        if line is not None:
+            return line
+    for name in _ARRAYS:
+        value[name] = None if value[name] is None else _listed(value[name])
     return _encoded(value)
 
 
-def from_line(line: bytes) -> BundledRow:
-    """The row of a line.
+class LineReader:
+    """Reads the lines of a ledger; rows with the same inputs share one object as theirs."""
 
-    Raises ValueError where the line is not, byte for byte, what `to_line` gives.
-    """
+    def __init__(self) -> None:
+        self._text = b""
+        self._inputs: Mapping[str, Any] = {}
+
+    def row(self, line: bytes) -> BundledRow:
+        """The row of a line.
+
+        Raises ValueError where the line is not, byte for byte, what `to_line` gives.
+        """
+        value = _quickly_read(line) or _read(line)
+        if tuple(value) not in (_FIELDS, _FIELDS[:-1]) or not _well_typed(value):
+            raise ValueError(_OTHER_FORM)
+        try:
+            arrays = {
+                name: None if value[name] is None else np.array(value[name], dtype)
+                for name, dtype in _ARRAYS.items()
+            }
+        except (ValueError, TypeError, OverflowError):
+            raise ValueError("has a column of numbers out of range") from None
+        hashes = {name: bytes.fromhex(value[name]) for name in _HASHES if name in value}
+        return BundledRow(**{**value, **arrays, **hashes, "inputs": self._shared(value["inputs"])})
+
+    def _shared(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """By their text: numbers of different types may be equal, and have other bytes."""
+        text = _as_json(inputs)
+        if text != self._text:
+            self._text, self._inputs = text, inputs
+        return self._inputs
+
+
+def _read(line: bytes) -> dict[str, Any]:
+    """The object of a line. Raises ValueError where `_encoded` does not give the line."""
     try:
         value = json.loads(line)
         same = isinstance(value, dict) and _encoded(value) == line
     except (ValueError, RecursionError):
         raise ValueError("is no JSON") from None
-    if not same or tuple(value) not in (_FIELDS, _FIELDS[:-1]) or not _well_typed(value):
-        raise ValueError("is not in the form in which ledger lines are written")
+    if not same:
+        raise ValueError(_OTHER_FORM)
+    return dict(value)
+
+
+def _quickly_read(line: bytes) -> dict[str, Any] | None:
+    """The same several times as fast; None where only `_read` can tell."""
     try:
-        arrays = {
-            name: None if value[name] is None else np.array(value[name], dtype)
-            for name, dtype in _ARRAYS.items()
-        }
-    except (ValueError, TypeError, OverflowError):
-        raise ValueError("has a column of numbers out of range") from None
-    hashes = {name: bytes.fromhex(value[name]) for name in _HASHES if name in value}
-    return BundledRow(**{**value, **arrays, **hashes})
+        value = orjson.loads(line)
+        if (
+            not isinstance(value, dict)
+            or _quickly_encoded(value, _as_json(value["inputs"])) != line
+        ):
+            return None
+        numbers = [value[name] for name in _FLOATS if value[name] is not None]
+        plain = _are_plain(*(np.array(column, np.float64) for column in numbers))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return value if plain else None
+
+
+def _quickly_encoded(value: Mapping[str, Any], inputs: bytes) -> bytes | None:
+    """What `_encoded` gives of an object, arrays included, whose floats are plain besides those of
+    its `inputs`, which are encoded already. None where it holds anything that is written
+    otherwise."""
+    try:
+        line = orjson.dumps({**value, "inputs": orjson.Fragment(inputs)}, option=_AS_LINE)
+    except TypeError:
+        return None
+    # Python writes all but printable ASCII as escapes; of that orjson leaves DEL as it is.
+    return line if line.isascii() and _DEL not in line else None
+
+
+def _are_plain(*columns: NDArray[np.float64] | None) -> bool:
+    """Whether all finite numbers have digits without an exponent, which every writer of the
+    shortest digits writes alike."""
+    for column in columns:
+        if column is not None:
+            sizes = np.abs(column)
+            plain = (sizes >= _LEAST) & (sizes < _MOST)
+            if not plain.all() and not (plain | (sizes == 0) | ~np.isfinite(sizes)).all():
+                return False
+    return True
 
 
 def _listed(column: NDArray[Any]) -> list[Any]:
@@ -198,9 +278,13 @@ def _listed(column: NDArray[Any]) -> list[Any]:
     return [value if known else None for value, known in zip(values, finite.tolist(), strict=True)]
 
 
-def _encoded(value: dict[str, Any]) -> bytes:
+def _encoded(value: Mapping[str, Any]) -> bytes:
+    return _as_json(value) + b"\n"
+
+
+def _as_json(value: object) -> bytes:
     # Python writes the shortest digits that read back as the same number, on every version.
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
 def _well_typed(value: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ Python, so one library serves every version of it. With `FEDAUDIT_NATIVE=off` th
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import CDLL, c_float, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import CDLL, c_double, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-INTERFACE = 2
+INTERFACE = 3
 """Raised with every change to the arguments or the results of a kernel, as in `sound.c`."""
 _NAME = "kernels.compiled"
 
-_I, _P = c_int64, c_void_p
+_I, _P, _D = c_int64, c_void_p, c_double
 _NETWORK = [_I, _P, _I, _I]  # layers, sizes, intercept, parameters
 _CLIENTS = [_P, _P, _I, _I]  # packed, count, stride, rows
 _ARGUMENTS: dict[str, list[Any]] = {
@@ -34,6 +34,11 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "cluster": [_P, _P, _P, _I, _I, _I, _I, _I, _I, _P, _P, _P],
     "separation": [_P, _P, _P, _P, _I, _I, _I, _I, _P],
     "count": [_P, _P, _I, _I, _I, _P, _P, _P, _P, _I, _I, _P, _P],
+    "tally": [_P, _I, _I, _I, c_uint64, _P],
+    "pool": [_P, _I, _I, _P, _P, _P, _I, _I, _P],
+    "regroup": [_P, _I, _I, _P, _I, _I, _P],
+    "near": [_P, _I, _I, _P, _I, _P, _I, _P, _P, _I, c_int32, c_int32, _P, _P],
+    "best_number": [*[_P] * 4, _I, _P, _I, *[_P] * 4, _I, *[_D] * 4, _I, _P],
 }
 _enabled = os.environ.get("FEDAUDIT_NATIVE", "on") != "off"
 

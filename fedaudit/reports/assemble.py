@@ -16,6 +16,7 @@ from fedaudit.reports.document.document import (
 from fedaudit.reports.document.material import ReportMaterial
 from fedaudit.reports.document.outcome_words import with_words
 from fedaudit.reports.gates.gate_evaluation import evaluate, overall
+from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.fairness_privacy import NO_NOISE, fairness_privacy
 from fedaudit.reports.sections.fairness_section import fairness_sections
 from fedaudit.reports.sections.limitations.limits import limits
@@ -30,19 +31,23 @@ _UNSIGNED = "the report is not signed"
 _PROVENANCE = ("code_version", "libraries", "device", "backend", "started_at", "finished_at")
 
 
-def assemble(material: ReportMaterial) -> dict[str, Any]:
+def assemble(material: ReportMaterial, *, progressed: Progressed = unfollowed) -> dict[str, Any]:
     """Build the report (version 1) as JSON-able values, without NaN or infinities.
 
-    Raises KeyError where the material lacks a sensitive attribute of the spec.
+    `progressed` is called between its parts. Raises KeyError where the material lacks a sensitive
+    attribute of the spec.
     """
     spec = material.spec
+    utility = utility_section(material)
+    progressed()
+    fairness = fairness_sections(material, progressed=progressed)
     sections: dict[str, Any] = {
         "report_version": 1,
         "experiment": _experiment(material).model_dump(),
         "guarantee": _guarantee(material).model_dump(),
         "privacy": privacy_section(material).model_dump(),
-        "utility": utility_section(material).model_dump(),
-        "fairness": [section.model_dump() for section in fairness_sections(material)],
+        "utility": utility.model_dump(),
+        "fairness": [section.model_dump() for section in fairness],
         **_fairness_privacy(material),
         "attacks": [attack.model_dump(mode="json") for attack in material.attacks],
         **_model(material),

@@ -39,12 +39,18 @@ def _plain(value: Any) -> Any:
     if kind is float:
         return _number(value)
     if kind is dict:
-        if not all(type(key) is str and key.isascii() for key in value):
+        if not all(map(_is_plain_key, value)):
             raise _UnusualError  # sorted by UTF-16 there
-        return {key: _plain(one) for key, one in value.items()}
+        return {
+            key: one if type(one) in _AS_THEY_ARE else _plain(one) for key, one in value.items()
+        }
     if kind is list or kind is tuple:
-        return [_plain(one) for one in value]
+        return [one if type(one) in _AS_THEY_ARE else _plain(one) for one in value]
     raise _UnusualError
+
+
+def _is_plain_key(key: Any) -> bool:
+    return type(key) is str and key.isascii()
 
 
 def _number(value: float) -> int | float | orjson.Fragment:

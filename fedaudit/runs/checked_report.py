@@ -5,38 +5,45 @@ from typing import Any, assert_never
 from fedaudit.fairness.published_counts import ExactCounts, NoisedCounts, RoundedCounts
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.document.material import ReportMaterial
+from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.disagreement import FiguresDisagreeError
 from fedaudit.reports.sections.fairness_section import exact_sections
 from fedaudit.training.base.round_records import FinalResult
 
 
-def checked_report(material: ReportMaterial, result: FinalResult) -> dict[str, Any]:
+def checked_report(
+    material: ReportMaterial, result: FinalResult, *, progressed: Progressed = unfollowed
+) -> dict[str, Any]:
     """The report document of a run that came to its end, not yet signed.
 
-    Raises FiguresDisagreeError where the fairness figures do not follow from the rows that were
-    scored.
+    `progressed` is called between its parts. Raises FiguresDisagreeError where the fairness figures
+    do not follow from the rows that were scored.
     """
     # Only now: it imports pandas and scikit-learn, which nothing else in this room needs.
     from fedaudit.reports.sections.cross_check import cross_checked
 
     match material.published:
         case ExactCounts():
-            return cross_checked(assemble(material), result.predicted, counts=result.fairness)
+            report = assemble(material, progressed=progressed)
+            return cross_checked(report, result.predicted, counts=result.fairness)
         case RoundedCounts() | NoisedCounts():
-            _check_unpublished(material, result)
-            return assemble(material)
+            _check_unpublished(material, result, progressed)
+            return assemble(material, progressed=progressed)
         case _:
             assert_never(material.published)
 
 
-def _check_unpublished(material: ReportMaterial, result: FinalResult) -> None:
+def _check_unpublished(
+    material: ReportMaterial, result: FinalResult, progressed: Progressed
+) -> None:
     """That exact figures follow from the rows, where other figures are published.
 
     Raises FiguresDisagreeError without the figures: the reason why a run failed is published.
     """
     from fedaudit.reports.sections.cross_check import cross_checked
 
-    exact = {"fairness": [one.model_dump(mode="json") for one in exact_sections(material)]}
+    sections = exact_sections(material, progressed=progressed)
+    exact = {"fairness": [one.model_dump(mode="json") for one in sections]}
     try:
         cross_checked(exact, result.predicted, counts=result.fairness)
     except FiguresDisagreeError:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.fairness.disclosure import DisclosureRule
+from fedaudit.native.resampled import NearRounds
 
 _TOGETHER = 4096
 """Earlier rounds that are compared at a time, which bounds the memory."""
@@ -30,16 +31,18 @@ class EarlierSamples:
     ) -> None:
         """`draw`: who is drawn in some rounds, [rounds, clients]; `rows` by attribute: of each
         client in each group, [clients, groups]; `every`: of so many rounds one is validated."""
-        self._draw, self._rows, self._every = draw, rows, every
+        self._draw, self._every = draw, every
         clients = len(next(iter(rows.values())))
         self._sets = np.zeros((clients, 0), dtype=np.bool_)
         """Who is drawn, [clients, rounds]: the rounds of a few clients are asked for."""
         self._known = 0
         self._members = {
-            (name, group): np.flatnonzero(of_groups[:, group])
+            (name, group): (members, of_groups[members, group])
             for name, of_groups in rows.items()
             for group in range(of_groups.shape[1])
+            for members in [np.flatnonzero(of_groups[:, group])]
         }
+        """Of each group: its clients, and how many rows they have."""
 
     def near(
         self, attribute: str, rule: DisclosureRule, rounds: Sequence[int], wanted: NDArray[np.bool_]
@@ -50,20 +53,24 @@ class EarlierSamples:
         round counts in which the group is large enough, also where it was not shown in the end, so
         that the answer is the same wherever a run went on. `wanted`: the groups asked about.
         """
-        numbers = self._until(max(rounds))
-        drawn, found = self._draw(rounds), ~wanted
-        for begin in range(0, len(numbers), _TOGETHER):
-            part = slice(begin, min(begin + _TOGETHER, len(numbers)))
-            before = numbers[part] < np.array(rounds)[:, np.newaxis]
-            if not before.any():
-                break
-            for group in np.flatnonzero(~found.all(axis=0)).tolist():
-                mine, open_ = self._members[attribute, group], np.flatnonzero(~found[:, group])
-                ours, those = drawn[open_[:, np.newaxis], mine], self._sets[mine, part]
-                rows = self._rows[attribute][mine, group]
-                near = _near(ours, those, rows, rule) & before[open_]
-                found[open_, group] = near.any(axis=1)
-        return found & wanted
+        before = np.searchsorted(self._until(max(rounds)), rounds)
+        drawn, found = self._draw(rounds), np.zeros_like(wanted)
+        compared = NearRounds(drawn, self._sets, before)
+        for group in np.flatnonzero(wanted.any(axis=0)).tolist():
+            members, rows = self._members[attribute, group]
+            asked = np.flatnonzero(wanted[:, group])
+            near = compared.of_group(
+                asked,
+                members=members,
+                rows=rows,
+                least_rows=rule.minimum_group_size,
+                least_clients=rule.minimum_group_clients,
+            )
+            if near is None:
+                ours, those = drawn[asked[:, np.newaxis], members], self._sets[members]
+                near = _any_near(ours, those, before[asked], rows, rule)
+            found[asked, group] = near
+        return found
 
     def _until(self, last: int) -> NDArray[np.int64]:
         """The numbers of the validated rounds up to one; their sets are there afterwards."""
@@ -77,6 +84,22 @@ class EarlierSamples:
             self._sets[:, self._known : len(numbers)] = self._draw(missing.tolist()).T
             self._known = len(numbers)
         return numbers
+
+
+def _any_near(
+    drawn: NDArray[np.bool_],
+    earlier: NDArray[np.bool_],
+    before: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    rule: DisclosureRule,
+) -> NDArray[np.bool_]:
+    """Whether any of the first `before` [drawn] earlier ones is near, as `_near`: [drawn]."""
+    found = np.zeros(len(drawn), dtype=np.bool_)
+    for begin in range(0, int(before.max(initial=0)), _TOGETHER):
+        part = earlier[:, begin : begin + _TOGETHER]
+        is_earlier = begin + np.arange(part.shape[1]) < before[:, np.newaxis]
+        found |= (_near(drawn, part, rows, rule) & is_earlier).any(axis=1)
+    return found
 
 
 def _near(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fedaudit.ledger.chain import Row, genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import LedgerEntry, Outcome
+from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.ledger_context import LedgerContext
 from fedaudit.ledger.report_entries import report_entry
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
@@ -260,7 +261,9 @@ class LedgerWriter:
                     for at in range(len(rounds))
                 ]
             )
-        digests = [self._encoder.digests_alike(of_observer) for of_observer in entries]
+        digests = [
+            self._encoder.digests(EntryColumns.of_entries(of_observer)) for of_observer in entries
+        ]
         return RecordedRounds(
             written=[
                 [

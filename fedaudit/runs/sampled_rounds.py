@@ -36,6 +36,13 @@ class SampledRounds:
             name: _by_client(codes, place, (len(self._clients), self._population.groups[name]))
             for name, codes in self._population.codes.items()
         }
+        # Converted once: every block of rounds multiplies by them.
+        self._weights = {name: rows.astype(np.float64) for name, rows in self._rows.items()}
+        self._members = {name: (rows > 0).astype(np.float64) for name, rows in self._rows.items()}
+        self._newest: tuple[tuple[int, ...], NDArray[np.int64]] = (
+            (),
+            np.zeros((0, size), np.int64),
+        )
         self._all_rows = np.bincount(place, minlength=len(self._clients))
         every = cell.spec.training.stopping.validate_every
         self._earlier = EarlierSamples(self._sets, self._rows, every=every)
@@ -50,24 +57,30 @@ class SampledRounds:
         return self._rows[attribute]
 
     def drawn(self, rounds: Sequence[int]) -> NDArray[np.int64]:
-        """The places of the clients that each round draws: [rounds, size]."""
-        return sample_without_replacement(
-            self._source,
-            purpose=Purpose.VALIDATION,
-            round_=np.array(rounds),
-            population=len(self._clients),
-            count=self._size,
-        )
+        """The places of the clients that each round draws: [rounds, size].
+
+        The newest are kept, because they are asked for several times.
+        """
+        asked = tuple(rounds)
+        if asked != self._newest[0]:
+            found = sample_without_replacement(
+                self._source,
+                purpose=Purpose.VALIDATION,
+                round_=np.array(rounds),
+                population=len(self._clients),
+                count=self._size,
+            )
+            self._newest = asked, found
+        return self._newest[1]
 
     def disclosures(self, rounds: Sequence[int]) -> dict[str, Disclosure]:
         """By attribute, of each round: [rounds, groups]."""
         sets = self._sets(rounds).astype(np.float64)
         found = {}
         for name, whole in self._whole.items():
-            of_clients = self._rows[name]
-            rows = (sets @ of_clients).astype(np.int64)
-            clients = (sets @ (of_clients > 0)).astype(np.int64)
-            allowed = self._allowed(whole, rows, clients, of_clients)
+            rows = (sets @ self._weights[name]).astype(np.int64)
+            clients = (sets @ self._members[name]).astype(np.int64)
+            allowed = self._allowed(whole, rows, clients, self._rows[name])
             allowed &= ~self._earlier.near(name, whole.rule, rounds, allowed)
             found[name] = whole.rule.decide(rows, clients=clients, allowed=allowed)
             if whole.why is not None:
@@ -129,13 +142,12 @@ class SampledRounds:
         if len(open_) != 1:
             return np.full(len(sets), bool(open_))
         [(name, one)] = open_.items()
-        of_clients = self._rows[name]
         hidden = ~one.shown & (one.rows > 0)
         # Rows without a value are in no group.
-        without = self._all_rows - of_clients.sum(axis=1)
-        of_each = hidden.astype(np.float64) @ of_clients.T + without
-        rows = (sets * of_each).sum(axis=1)
-        clients = ((sets * of_each) > 0).sum(axis=1)
+        without = self._all_rows - self._rows[name].sum(axis=1)
+        of_each = sets * (hidden.astype(np.float64) @ self._weights[name].T + without)
+        rows = of_each.sum(axis=1)
+        clients = np.count_nonzero(of_each, axis=1)
         few = (rows < one.rule.minimum_group_size) | (clients < one.rule.minimum_group_clients)
         found: NDArray[np.bool_] = (rows > 0) & few
         return found

@@ -14,6 +14,7 @@ from typing import Literal, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.native.best_number import PredictedAlike, best_number
 from fedaudit.utility.measured_rows import LossShape, MeasuredRows
 
 ConstantKind = Literal["majority", "mean", "number"]
@@ -105,6 +106,16 @@ def _smallest(
     def improved(place: int, values: NDArray[np.float64]) -> float:
         """The best number at one place; `values` [rows], of the constants elsewhere as they are,
         are overwritten at its rows."""
+        alike = PredictedAlike(
+            target=rows.target,
+            client=rows.client,
+            own=rows.hypothesis == place,
+            values=values,
+            weights=weights,
+        )
+        best = best_number(alike, low=ends[0], high=ends[1], golden=_GOLDEN, steps=_STEPS)
+        if best is not None:
+            return best
 
         def loss(number: float) -> float:
             values[owners[place]] = (targets[place] - number) ** 2

@@ -1,6 +1,7 @@
 """How much better a model is than the best constant on the same rows, and how sure that is."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,10 +105,14 @@ def _share(outcomes: NDArray[np.int64] | None) -> float | None:
     return int(outcomes.max(axis=-1).sum()) / int(outcomes.sum())
 
 
+@lru_cache(maxsize=1)
 def _intervals(
     found: ConstantComparison, seed: int, level: float, samples: int
 ) -> dict[str, Interval]:
-    """Of each of the gains; those that there are none of have no interval."""
+    """Of each of the gains; those that there are none of have no interval.
+
+    Kept, because a report judges the model by the intervals that it shows.
+    """
     rows = found.rows.astype(np.float64)
     none = np.full(len(rows), np.nan)
     right = none

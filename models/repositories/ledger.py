@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from models.clock import utc_now
 from models.repositories.base import ExperimentPartRepository
 from models.repositories.entries.client_rounds import ClientRoundsRepository
-from models.repositories.entries.packed_rows import PackedRowRepository
+from models.repositories.entries.subject_rows import SubjectRowRepository
 from models.tables.experiments import Experiment
 from models.tables.ledger import Ledger, LedgerTotals, ReleaseIntent
 from models.tables.lifecycle.erasures import ErasedLedger
@@ -26,7 +26,7 @@ _FOLLOWED = (
 )
 
 
-class LedgerRepository(PackedRowRepository, ExperimentPartRepository):
+class LedgerRepository(SubjectRowRepository, ExperimentPartRepository):
     """Ledger rows, which are only ever inserted, and what is kept beside them."""
 
     _table = Ledger
@@ -41,8 +41,8 @@ class LedgerRepository(PackedRowRepository, ExperimentPartRepository):
         after: Cursor | None = None,
         limit: int = 100,
     ) -> list[LedgerRow]:
-        """As `rows_after`, but for rows that do not name a subject: at least where rounds are
-        indexed they are left out, and the others have its element alone."""
+        """As `rows_after`, but each row has a subject's element alone, or none; where rounds are
+        indexed, rows without it are left out."""
         index = ClientRoundsRepository(self.session, self.project_id)
         indexed = index.indexed_rounds(experiment_id)
         first = max(round_from or 1, 1 if after is None else after[0])
@@ -57,9 +57,9 @@ class LedgerRepository(PackedRowRepository, ExperimentPartRepository):
                 experiment_id, subject, rounds[: limit + 1], after=after, limit=limit
             )
         if len(rows) < limit:
-            begin = max(first, indexed + 1)
-            rows += self.rows_after(
-                experiment_id, begin, round_to, after=after, limit=limit - len(rows)
+            begin, left = max(first, indexed + 1), limit - len(rows)
+            rows += self.looked_through(
+                experiment_id, subject, begin, round_to, after=after, limit=left
             )
         return rows
 

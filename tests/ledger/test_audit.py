@@ -10,7 +10,7 @@ from fedaudit.ledger.audit import LedgerAudit, Places
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entries import MechanismParameters
-from fedaudit.ledger.rows import BundledRow, UnreadableRow, entry_of, from_line, to_line
+from fedaudit.ledger.rows import BundledRow, LineReader, UnreadableRow, entry_of, to_line
 
 ID = "01890000-0000-7000-8000-000000000000"
 NAMES = ("a", "b")
@@ -55,7 +55,7 @@ def row_of(inputs: MechanismParameters = INPUTS) -> BundledRow:
 def altered(row: BundledRow) -> int:
     """How many rows do not have what their digests say."""
     audit = LedgerAudit(ID, NAMES, watch=())
-    audit.read(row)
+    audit.read([row])
     return audit.altered.count
 
 
@@ -98,8 +98,7 @@ def sealed(row: BundledRow, head: bytes) -> BundledRow:
 
 def audited(rows: list[BundledRow | UnreadableRow], *watch: int) -> LedgerAudit:
     audit = LedgerAudit(ID, NAMES, watch=watch)
-    for row in rows:
-        audit.read(row)
+    audit.read(rows)
     return audit
 
 
@@ -171,6 +170,74 @@ def test_a_row_that_cannot_be_read_breaks_the_chain_once() -> None:
     assert not audit.consistent
 
 
+def _found(audit: LedgerAudit) -> tuple[object, ...]:
+    faults = (audit.unreadable, audit.altered, audit.miscounted, audit.disordered)
+    heads = (audit.heads, audit.head, audit.ledger_hash, audit.erased_hash)
+    return (*map(str, faults), audit.unchained, audit.entries, audit.last_round, *heads)
+
+
+@pytest.mark.parametrize("erased", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"outcomes": np.array([0, 3], np.int16)},
+        {"subjects": np.array([0, 2], np.int32)},
+        {"subjects": np.array([1, 1], np.int32)},
+        {"subjects": np.array([1, 0], np.int32)},
+        {"subjects": np.array([0], np.int32)},
+        {"radii": np.array([np.nan, 0.5])},
+        {"radii": np.full(3, np.nan)},
+        {"releases": np.array([7, 7], np.int32)},
+        {"clusters": np.array([1, 0], np.int16)},
+        {"epsilons": None},
+        {"inputs": {**INPUTS.as_dict(), "n": 12}},
+        {"inputs": {**INPUTS.as_dict(), "unknown": 1}},
+        {"inputs": {**INPUTS.as_dict(), "radius": 0.5}},
+        {"observer": "report"},
+        {"subject_kind": "validation_client"},
+        {"interrupted": True},
+        {"round": -1},
+        {"round": 1},
+        {"digest": b""},
+        {"link": bytes(32)},
+        {"declaration": b"short"},
+        {"declaration": bytes(32)},
+    ],
+    ids=lambda change: next(iter(change), "nothing"),
+)
+def test_rows_together_show_what_they_show_one_by_one(
+    change: dict[str, object], erased: bool
+) -> None:
+    """An altered row hides nothing of its neighbours, with which it is read in one piece."""
+    rows: list[BundledRow | UnreadableRow] = [*chain(9)]
+    for altered_row in (rows, [*rows[:6], UnreadableRow("there", "is gone"), *rows[6:]]):
+        altered_row[4] = replace(altered_row[4], **change)  # type: ignore[type-var]
+        together, apart = (LedgerAudit(ID, NAMES, watch=(3, 5, 9), erased=erased) for _ in range(2))
+        entries = [entry for found in together.read(altered_row) for entry in found.entries()]
+        alone = [
+            entry for row in altered_row for found in apart.read([row]) for entry in found.entries()
+        ]
+        assert _found(together) == _found(apart)
+        assert [entry.round for entry in entries] == [entry.round for entry in alone]
+        if not erased:  # with names gone the signed statement decides on figures
+            assert together.consistent == (not change and len(altered_row) == 9)
+
+
+def test_a_subject_of_a_kind_that_stands_for_all_is_counted_beside_others() -> None:
+    """Nothing but a forger mixes them against one observer, and verification says so."""
+    rows = chain(3)
+    everybody = {
+        "subject_kind": "validation_client",
+        **{
+            name: getattr(rows[0], name)[:1]
+            for name in ("subjects", "outcomes", "releases", "clusters")
+        },
+    }
+    forged = replace(rows[0], **everybody, radii=rows[0].radii[:1], epsilons=np.ones(1))
+    assert audited([forged, *rows[1:]]).altered.count == 1
+
+
 @pytest.mark.parametrize(
     ("count", "text"), [(0, ""), (1, "a"), (3, "a; b; c"), (4, "a; b; c and 1 more")]
 )
@@ -186,8 +253,8 @@ def test_three_places_are_named_and_the_others_counted(count: int, text: str) ->
 def test_a_hash_is_written_in_one_form(name: str, text: object) -> None:
     value = {**json.loads(to_line(row_of())), name: text}
     with pytest.raises(ValueError, match="form in which ledger lines are written"):
-        from_line(json.dumps(value, separators=(",", ":")).encode() + b"\n")
-    assert from_line(to_line(row_of())).digest == row_of().digest
+        LineReader().row(json.dumps(value, separators=(",", ":")).encode() + b"\n")
+    assert LineReader().row(to_line(row_of())).digest == row_of().digest
 
 
 def test_a_round_in_which_nobody_released_is_an_entry() -> None:
@@ -209,8 +276,8 @@ def test_what_was_declared_beside_an_entry_stands_in_its_line_and_its_link() -> 
     row = declared(bytes(range(32)))
     line = to_line(row)
     assert line.endswith(b'"declaration":"' + bytes(range(32)).hex().encode() + b'"}\n')
-    assert to_line(from_line(line)) == line
-    assert audited([from_line(line)]).consistent
+    assert to_line(LineReader().row(line)) == line
+    assert audited([LineReader().row(line)]).consistent
     assert b"declaration" not in to_line(declared(None))
     for other in (None, bytes(32)):
         assert audited([replace(row, declaration=other)]).unchained is not None

@@ -14,7 +14,7 @@ from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import digest, encode
 from fedaudit.ledger.entries import LedgerEntry
 from fedaudit.ledger.ledger_lines import ledger_lines
-from fedaudit.ledger.rows import BundledRow, entry_of, from_line, to_line
+from fedaudit.ledger.rows import BundledRow, LineReader, entry_of, to_line
 from fedaudit.privacy.accounting.mechanism_parameters import (
     Component,
     MechanismParameters,
@@ -173,7 +173,7 @@ def test_an_interrupted_release_has_no_radii_and_costs_all_the_same() -> None:
 
 def test_a_line_of_a_bundle_gives_the_same_row_again() -> None:
     row = a_row(an_entry())
-    read = from_line(to_line(row))
+    read = LineReader().row(to_line(row))
     assert digest(entry_of(read), NAMES) == row.digest
     assert to_line(read) == to_line(row)
     assert read.radii.shape == (6,)
@@ -185,12 +185,12 @@ def test_lines_without_components_are_written_as_they_always_were() -> None:
     assert list(line["inputs"])[-1] == "accountant"
     line["inputs"]["components"] = None
     with pytest.raises(ValueError, match="not in the form"):
-        from_line(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        LineReader().row(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
 
 def altered(row: BundledRow) -> bool:
     audit = LedgerAudit("x", NAMES, watch=())
-    audit.read(row)
+    audit.read([row])
     return bool(audit.altered.count)
 
 

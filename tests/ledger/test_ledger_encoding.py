@@ -1,12 +1,14 @@
 """The binary encoding of ledger entries: pinned bytes, and what may and may not change them."""
 
 import hashlib
+import json
 import math
 import struct
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from fedaudit.ledger.encoding import EntryEncoder, digest, encode
 from fedaudit.ledger.entries import LedgerEntry, MechanismParameters
 from fedaudit.ledger.ledger_lines import ledger_lines
-from fedaudit.ledger.rows import BundledRow, entry_of, from_line, to_line
+from fedaudit.ledger.rows import BundledRow, LineReader, entry_of, to_line
 
 NAMES = ("10001", "ä", "b", "a", "")
 INPUTS = MechanismParameters(
@@ -206,9 +208,42 @@ def test_a_line_of_a_bundle_gives_the_same_row_again():
         }
         inputs = entry.inputs.as_dict()
         row = BundledRow(**columns, inputs=inputs, digest=digest(entry, NAMES), link=bytes(32))
-        read = from_line(to_line(row))
+        read = LineReader().row(to_line(row))
         assert digest(entry_of(read), NAMES) == row.digest
         assert to_line(read) == to_line(row)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "café", "\x7f", 'a "quoted"\n\\'])
+@pytest.mark.parametrize(
+    "number", [0.0, -0.0, 0.1, 100.0, 1e-4, 9.9e-5, 1e-7, 1e15, 9.9e15, 1e16, 1e22, np.inf, np.nan]
+)
+def test_lines_are_what_python_writes_whoever_writes_them(number: float, mechanism: str):
+    row = BundledRow(
+        round=1,
+        release=0,
+        subject_kind="client",
+        observer="server",
+        interrupted=False,
+        inputs={**an_entry().inputs.as_dict(), "mechanism": mechanism, "radius_floor": 1e-6},
+        subjects=np.arange(2, dtype=np.int32),
+        outcomes=np.zeros(2, np.int16),
+        radii=np.array([number, 0.5]),
+        releases=np.ones(2, np.int32),
+        clusters=np.full(2, -1, np.int16),
+        epsilons=None,
+        digest=bytes(32),
+        link=bytes(32),
+    )
+    line = to_line(row)
+    value = json.loads(line)
+    assert json.dumps(value, separators=(",", ":")).encode() + b"\n" == line
+    assert value["radii"] == [number if np.isfinite(number) else None, 0.5]
+    assert to_line(LineReader().row(line)) == line
+    # The shortest digits in another form are another line.
+    other = orjson.dumps(value) + b"\n"
+    if other != line:
+        with pytest.raises(ValueError, match="form in which ledger lines are written"):
+            LineReader().row(other)
 
 
 CHANGES: list[dict[str, Any]] = [

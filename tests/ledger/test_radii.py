@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.radii import radii_fit
+from fedaudit.ledger.entry_columns import EntryColumns
+from fedaudit.ledger.radii import misfits
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters, layer_components
 
 NAN = np.nan
@@ -63,7 +64,7 @@ NONE = {
     ],
 )
 def test_what_a_mechanism_gives_fits(radii, settings):
-    assert radii_fit(entry(radii, **settings))
+    assert not misfits(EntryColumns.of_entries([entry(radii, **settings)]))
 
 
 @pytest.mark.parametrize(
@@ -82,4 +83,4 @@ def test_what_a_mechanism_gives_fits(radii, settings):
     ],
 )
 def test_what_it_cannot_give_does_not(radii, settings):
-    assert not radii_fit(entry(radii, **settings))
+    assert misfits(EntryColumns.of_entries([entry(radii, **settings)])) == [0]

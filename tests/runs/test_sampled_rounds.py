@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fedaudit.fairness.disclosure import DisclosureRule
 from fedaudit.fairness.population import Population
 from fedaudit.federations.load import load_federation
+from fedaudit.native.library import fallback_only, kernels
 from fedaudit.runs import sampled_rounds
 from fedaudit.runs.blocks import record_block
+from fedaudit.runs.earlier_samples import EarlierSamples
 from fedaudit.runs.held_out_groups import decide_disclosures, held_out_groups, row_numbering
 from fedaudit.runs.run import new_run
 from fedaudit.runs.sampled_rounds import SampledRounds
@@ -143,6 +146,31 @@ def test_rounds_that_are_not_looked_at_would_be_decided_the_same(
         assert (quick == slow).all()
         followed += int((alone != slow).any(axis=1).sum())
     assert followed > 10, "or nothing was to be found"
+
+
+@pytest.mark.skipif(kernels() is None, reason="built without a C compiler")
+@pytest.mark.parametrize("minimum_clients", [1, 4])
+def test_near_rounds_are_the_same_with_the_compiled_kernels_and_without(
+    minimum_clients: int,
+) -> None:
+    random = np.random.default_rng(minimum_clients)
+    drawn = random.random((90, 40)) < random.choice([0.5, 0.9, 0.97], (90, 1))
+    rows = random.integers(0, 9, (40, 3)) * (random.random((40, 3)) < 0.5)
+    rule = DisclosureRule(minimum_group_size=20, minimum_group_clients=minimum_clients)
+
+    def near() -> NDArray[np.bool_]:
+        samples = EarlierSamples(lambda asked: drawn[np.array(asked)], {"group": rows}, every=2)
+        wanted = np.random.default_rng(1).random((15, 3)) < 0.8
+        return np.concatenate(
+            [samples.near("group", rule, range(begin, begin + 30, 2), wanted) for begin in (2, 32)]
+        )
+
+    ours = near()
+    with fallback_only():
+        fallback = near()
+    assert (ours == fallback).all()
+    assert ours.any()
+    assert not ours.all()
 
 
 def test_rounds_of_everybody_are_decided_once() -> None:

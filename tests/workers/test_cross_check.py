@@ -1,6 +1,7 @@
 """A worker computes the fairness figures of a report twice before it signs it."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,11 +9,17 @@ import pytest
 
 from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.envelope import Envelope
+from fedaudit.reports import assemble
+from fedaudit.reports.sections import fairness_section
+from fedaudit.runs import report_material
 from fedaudit.training.base.group_counts import GroupCounter
+from fedaudit.training.stack import Stack
 from models.database import Database
 from models.repositories import LedgerCheckpointRepository, ReportRepository
 from tests.training.specs import groups_spec
 from tests.workers.admission import events_of, experiment_of, submit
+from workers import finish
+from workers.claim import Lease
 from workers.context import WorkerContext
 from workers.run_unit import run_unit
 
@@ -32,6 +39,44 @@ def test_the_stored_report_says_what_was_compared(
     [section] = stored.document["fairness"]
     assert section["cross_check"]["library"] == "fairlearn"
     assert "demographic_parity_difference" in section["cross_check"]["metrics"]
+
+
+def test_a_report_that_takes_long_keeps_its_lease(
+    database: Database, context: WorkerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+
+    def noted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def done(*arguments: Any, **options: Any) -> Any:
+            happened.append(name)
+            return work(*arguments, **options)
+
+        return done
+
+    parts = [
+        (Stack, "result"),
+        (report_material, "publish_counts"),
+        (assemble, "utility_section"),
+        (fairness_section, "bootstrap_intervals"),
+        (fairness_section, "with_nulls"),
+        (finish, "sign_report"),
+    ]
+    for room, name in parts:
+        monkeypatch.setattr(room, name, noted(name, getattr(room, name)))
+    monkeypatch.setattr(Lease, "progressed", noted("told", Lease.progressed))
+    run_unit(context, submit(database, SPEC).unit_id)
+    order = [name for name in happened if name != "told"]
+    assert order == [
+        "result",
+        "publish_counts",
+        "utility_section",
+        "bootstrap_intervals",
+        "with_nulls",
+        "sign_report",
+    ]
+    begins = [happened.index(name) for name in order]
+    for name, begin, end in zip(order, begins, begins[1:], strict=False):
+        assert "told" in happened[begin:end], f"nothing is told after {name}"
 
 
 def test_a_report_whose_figures_do_not_follow_from_its_rows_is_never_stored(

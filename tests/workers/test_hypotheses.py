@@ -10,6 +10,7 @@ from celery.worker import state as celery_state
 
 import workers.run_loop
 from fedaudit.cli.local_run import run_locally
+from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.verification.hypotheses_checks import hypotheses_checks
 from fedaudit.reports.verification.recompute import LedgerTotals
@@ -79,7 +80,7 @@ def test_the_report_is_held_against_the_stored_ledger(
     with database.read() as session:
         for row in LedgerRepository(session).rows_after(submitted.id, limit=1000):
             entry = entry_of(row)
-            totals.add(entry)
+            totals.add(EntryColumns.of_entries([entry]))
     spec = parse_spec(report["spec"])
     found = hypotheses_checks(spec, report, totals, entry.inputs)
     assert {one.name: one.outcome for one in found} == {

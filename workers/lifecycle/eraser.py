@@ -13,6 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.entry_columns import batches
 from fedaudit.ledger.erased_names import ErasingLedger
 from fedaudit.ledger.erasure_receipt import ErasureReceipt, what_remains
 from infrastructure.storage import Storage
@@ -118,8 +119,8 @@ class Eraser:
                 raise LookupError(f"no ledger {owner_id}")
         repository = LedgerRepository if experiment is not None else DeclaredEntryRepository
         ledger = ErasingLedger(owner_id, names)
-        for row in self._rows(repository, owner_id):
-            ledger.read(row)
+        for rows in batches(self._rows(repository, owner_id)):
+            ledger.read(rows)
         statement = ledger.statement(erased_at=written_time(utc_now()))
         if not statement.agreed:
             log.error("ledger did not agree when its names were erased", ledger_id=owner_id)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from fedaudit.reports.document.sweep_document import RepeatsSection, SweepSection
 from fedaudit.sweeps.named_figures import named_figures
 from fedaudit.sweeps.repeats import SeedFigures, repeats_section, shown_figures
-from fedaudit.sweeps.report_section import CellPlace, larger_sums, sweep_section
+from fedaudit.sweeps.report_section import SUMS, CellPlace, larger_sums, sweep_section
 from fedaudit.sweeps.sweep_costs import sweep_costs
 from models.repositories import ReportListRepository, SweepRepository
 from workers.running_experiment import RunningExperiment
@@ -46,11 +46,14 @@ def is_as_stated(
     stated = document["sweep"]
     if stated is None:
         return True
-    SweepRepository(session, experiment.project_id).hold(stated["id"])
+    sweeps = SweepRepository(session, experiment.project_id)
+    sweeps.hold(stated["id"])
+    if len(sweeps.tries(stated["id"])) != stated["tries"]:
+        return False
+    if all(stated[name] is None for name in SUMS):
+        return True  # where no sum is stated, none can have become larger
     now = sweep_of(session, experiment)
-    return now is None or (
-        now.tries == stated["tries"] and not larger_sums(now.model_dump(), stated)
-    )
+    return now is None or not larger_sums(now.model_dump(), stated)
 
 
 def repeats_of(
@@ -60,8 +63,8 @@ def repeats_of(
     not repeated."""
     asked = experiment.run.spec.repeats
     sweeps = SweepRepository(session, experiment.project_id)
-    found = sweeps.cell_of(experiment.id)
-    if asked < 2 or found is None:
+    found = sweeps.cell_of(experiment.id) if asked > 1 else None
+    if found is None:
         return None
     own = SeedFigures(experiment.run.spec.seed, experiment.id, shown_figures(document))
     others = [

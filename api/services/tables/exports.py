@@ -4,7 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Literal, TypeVar, assert_never
 
 import orjson
@@ -41,7 +41,7 @@ def export(
 
 def _of_ledger(table: LedgerTable, database: Database, *, form: Form) -> Iterator[bytes]:
     """Its lines are many, and are never made one by one where Arrow writes the file."""
-    blocks = read_all(table, database, table.of_rows)
+    blocks = read_all(table, database, table.lines)
     if form == "ndjson":
         return _ndjson(block.lines() for block in blocks)
     from api.services.tables.parquet_tables import LedgerTables, ledger_csv, parquet
@@ -52,7 +52,8 @@ def _of_ledger(table: LedgerTable, database: Database, *, form: Form) -> Iterato
 
 def _of_lines(table: Table[Row], database: Database, *, what: What, form: Form) -> Iterator[bytes]:
     def lines(rows: Sequence[Row]) -> list[Line]:
-        return list(chain.from_iterable(table.lines(rows)))
+        found = table.lines(rows)
+        return list(found.lines(0, sum(found.counts)))
 
     blocks = read_all(table, database, lines)
     match form:

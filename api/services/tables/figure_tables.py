@@ -6,7 +6,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from api.schemas.experiment_tables import FairnessFilters, FairnessLine, RoundBody
-from api.services.tables.table_pages import Key, Line
+from api.services.tables.table_pages import Key, Line, LinesByRow
 from fedaudit.fairness.metrics import group_rates
 from fedaudit.spec.metrics import COUNTS, RATES
 from models.repositories import FairnessRepository, RoundRepository
@@ -35,9 +35,14 @@ class RoundTable:
         """The round."""
         return (row.round,)
 
-    def lines(self, rows: Sequence[RoundRow]) -> list[list[Line]]:
+    @property
+    def lines_a_row(self) -> int:
+        """One."""
+        return 1
+
+    def lines(self, rows: Sequence[RoundRow]) -> LinesByRow:
         """One line each."""
-        return [[self._line(row)] for row in rows]
+        return LinesByRow([[self._line(row)] for row in rows])
 
     def _line(self, row: RoundRow) -> Line:
         line = {name: getattr(row, name) for name in self.columns}
@@ -71,9 +76,14 @@ class FairnessTable:
         """Round and attribute."""
         return (row.round, row.attribute)
 
-    def lines(self, rows: Sequence[FairnessRow]) -> list[list[Line]]:
+    @property
+    def lines_a_row(self) -> None:
+        """As many as metrics."""
+        return None
+
+    def lines(self, rows: Sequence[FairnessRow]) -> LinesByRow:
         """A line for each metric."""
-        return [self._lines(row) for row in rows]
+        return LinesByRow([self._lines(row) for row in rows])
 
     def _lines(self, row: FairnessRow) -> list[Line]:
         return [

@@ -1,14 +1,13 @@
 """The packed ledger as lines, one per subject: the figures of the view `privacy_ledger`."""
 
 from collections.abc import Sequence
-from itertools import islice
 
 from sqlalchemy.orm import Session
 
 from api.schemas.experiment_tables import LedgerFilters, LedgerLine
 from api.services.tables.table_pages import Key, Line
+from fedaudit.ledger.entry_columns import columns_of_rows
 from fedaudit.ledger.ledger_lines import LedgerColumns, ledger_columns
-from fedaudit.ledger.rows import EntryReader
 from models.repositories import LedgerRepository
 from models.repositories.entries.packed_rows import PackedRowRepository
 from models.values import LedgerRow
@@ -56,17 +55,14 @@ class LedgerTable:
         """The row's key."""
         return (row.round, row.release, row.subject_kind, row.observer)
 
-    def lines(self, rows: Sequence[LedgerRow]) -> list[list[Line]]:
-        """A line for each subject."""
-        found = self.of_rows(rows)
-        every = found.lines()
-        return [list(islice(every, count)) for count in found.counts.tolist()]
+    @property
+    def lines_a_row(self) -> int | None:
+        """Of one client one, or one for each layer."""
+        return None if self._client is None else 1
 
-    def of_rows(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
-        """The lines of the rows, column by column."""
-        return ledger_columns(
-            list(map(EntryReader().entry, rows)), self._names, subject=self._client
-        )
+    def lines(self, rows: Sequence[LedgerRow]) -> LedgerColumns:
+        """A line for each subject, column by column."""
+        return ledger_columns(columns_of_rows(rows), self._names, subject=self._client)
 
 
 def page_reasons(lines: Sequence[Line]) -> dict[str, str]:

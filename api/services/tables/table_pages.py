@@ -5,8 +5,11 @@ read completely, and how many lines of the next row were read too; rows are only
 the order of their keys, so a position stays valid.
 """
 
-from collections.abc import Callable, Iterator, Sequence, Sized
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
+from itertools import accumulate, chain, islice, pairwise
+from math import ceil
 from typing import Any, Generic, Protocol, TypeVar
 
 from sqlalchemy.orm import Session
@@ -21,12 +24,39 @@ Position = tuple[Key | None, int]
 
 BEGINNING: Position = (None, 0)
 
-_FIRST_ROWS, _MAX_ROWS = 16, 512
+_FIRST_ROWS, _MAX_ROWS = 16, 1024
 # A block of an export has about this many lines, whatever a row has: that bounds its memory.
 _LINES_A_BLOCK = 50_000
 # A page that finds little, as for a client that seldom took part, ends here and continues by
 # cursor.
 _MAX_ROWS_A_PAGE = 20_000
+
+
+class Lines(Protocol):
+    """What callers see of some stored rows."""
+
+    @property
+    def counts(self) -> Iterable[int]:
+        """How many lines each of the rows has."""
+
+    def lines(self, begin: int, end: int) -> Iterable[Line]:
+        """The lines from one number to before another."""
+
+
+@dataclass(frozen=True)
+class LinesByRow:
+    """Lines that were made row by row."""
+
+    rows: Sequence[Sequence[Line]]
+
+    @property
+    def counts(self) -> Iterable[int]:
+        """How many lines each row has."""
+        return map(len, self.rows)
+
+    def lines(self, begin: int, end: int) -> Iterable[Line]:
+        """The lines from one number to before another."""
+        return islice(chain.from_iterable(self.rows), begin, end)
 
 
 class Table(Protocol[Row]):
@@ -35,14 +65,18 @@ class Table(Protocol[Row]):
     columns: Sequence[str]
     """The names of a line's values."""
 
+    @property
+    def lines_a_row(self) -> int | None:
+        """How many lines a stored row has; None where that is seen in the first rows."""
+
     def rows(self, session: Session, *, after: Key | None, limit: int) -> list[Row]:
         """Stored rows after a key, in the order of their keys."""
 
     def key(self, row: Row) -> Key:
         """A row's key."""
 
-    def lines(self, rows: Sequence[Row]) -> list[list[Line]]:
-        """What callers see of each of some rows."""
+    def lines(self, rows: Sequence[Row]) -> Lines:
+        """What callers see of some rows."""
 
 
 @dataclass(frozen=True)
@@ -59,22 +93,35 @@ def read_page(table: Table[Row], session: Session, *, start: Position, limit: in
     after, skip = start
     lines: list[Line] = []
     begun: list[Row] = []
-    size, read = _FIRST_ROWS, 0
+    known, read = table.lines_a_row, 0
+    size = _FIRST_ROWS if known is None else _rows_for(limit + skip, known)
     while read < _MAX_ROWS_A_PAGE:
         rows = table.rows(session, after=after, limit=size)
-        for row, all_of_it in zip(rows, table.lines(rows), strict=True):
-            fresh = all_of_it[skip:]
-            room = limit - len(lines)
-            if fresh and room and not skip:
-                begun.append(row)
-            if len(fresh) > room:
-                return LinePage(lines + fresh[:room], begun, (after, skip + room))
-            lines += fresh
-            after, skip = table.key(row), 0
+        found = table.lines(rows)
+        # Where the lines of each row begin, and behind the last where they end.
+        begins = list(accumulate(map(int, found.counts), initial=0))
+        end = min(skip + limit - len(lines), begins[-1])
+        lines += found.lines(skip, end)
+        begun += [
+            row
+            for row, (first, stop) in zip(rows, pairwise(begins), strict=True)
+            if skip <= first < min(stop, end)
+        ]
+        if end < begins[-1]:
+            place = bisect_right(begins, end) - 1
+            before = table.key(rows[place - 1]) if place else after
+            return LinePage(lines, begun, (before, end - begins[place]))
         if len(rows) < size:
             return LinePage(lines, begun, None)
-        read, size = read + size, _MAX_ROWS
+        after, skip, read = table.key(rows[-1]), 0, read + size
+        size = _rows_for(limit - len(lines), begins[-1] / len(rows))
     return LinePage(lines, begun, (after, skip))
+
+
+def _rows_for(lines: int, lines_a_row: float) -> int:
+    """So many rows that probably one line more is among theirs, which shows that there are more."""
+    needed = (lines + 1) / max(lines_a_row, 1 / _MAX_ROWS)
+    return min(_MAX_ROWS, max(_FIRST_ROWS, ceil(needed)))
 
 
 def read_all(

@@ -13,6 +13,7 @@ from fedaudit.reports.document.document import (
 )
 from fedaudit.reports.document.held_out_document import IntervalSection
 from fedaudit.reports.document.material import ScoredMaterial
+from fedaudit.reports.report_progress import Progressed, unfollowed
 from fedaudit.reports.sections.chance_gaps import with_nulls
 from fedaudit.reports.sections.client_averaged import client_averaged
 from fedaudit.reports.sections.fairness_groups import NOT_HANDED_OVER, group_sections
@@ -26,34 +27,44 @@ from fedaudit.spec.fairness import Intervals
 from fedaudit.spec.metrics import SCORE_METRICS
 
 
-def fairness_sections(material: ScoredMaterial) -> list[FairnessSection]:
-    """One section for each attribute: the sensitive attributes of the spec, then intersections."""
-    return with_last_rounds(_published_sections(material), material)
+def fairness_sections(
+    material: ScoredMaterial, *, progressed: Progressed = unfollowed
+) -> list[FairnessSection]:
+    """One section for each attribute: the sensitive attributes of the spec, then intersections.
+
+    `progressed` is called between their parts.
+    """
+    return with_last_rounds(_published_sections(material, progressed), material)
 
 
-def _published_sections(material: ScoredMaterial) -> list[FairnessSection]:
+def _published_sections(material: ScoredMaterial, progressed: Progressed) -> list[FairnessSection]:
     attributes = material.spec.fairness.attributes
     match material.published:
         case NoisedCounts():
             return [noised_section(material, name, material.published) for name in attributes]
         case RoundedCounts():
             rounder = material.published.rounder
-            return [rounded_section(one, material, rounder) for one in exact_sections(material)]
+            exact = exact_sections(material, progressed=progressed)
+            return [rounded_section(one, material, rounder) for one in exact]
         case ExactCounts():
-            return exact_sections(material)
+            return exact_sections(material, progressed=progressed)
         case _:
             assert_never(material.published)
 
 
-def exact_sections(material: ScoredMaterial) -> list[FairnessSection]:
+def exact_sections(
+    material: ScoredMaterial, *, progressed: Progressed = unfollowed
+) -> list[FairnessSection]:
     """The sections from the counts as they are, whatever is published."""
     return [
-        _section(material, attribute, stream)
+        _section(material, attribute, stream, progressed)
         for stream, attribute in enumerate(material.spec.fairness.attributes)
     ]
 
 
-def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessSection:
+def _section(
+    material: ScoredMaterial, attribute: str, stream: int, progressed: Progressed
+) -> FairnessSection:
     """`stream`: the attribute's position, which gives it random numbers of its own."""
     values = material.federation.attributes[attribute]
     disclosure = material.disclosures[attribute]
@@ -64,8 +75,15 @@ def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessS
         material.hypothesis_disclosures.get(attribute),
     )
     averaged, why_not_averaged = client_averaged(material, attribute, disclosure)
+    progressed()
     costs, why_no_costs = privacy_cost_by_group(material, attribute, disclosure.rule)
     combined = material.spec.fairness.combinations.get(attribute)
+    gains = group_gains(material, attribute, stream=stream)
+    progressed()
+    metrics = _metrics(material, attribute, disclosure, stream)
+    progressed()
+    metrics = with_nulls(metrics, material, attribute, disclosure, stream=stream)
+    progressed()
     return FairnessSection(
         attribute=attribute,
         intersection_of=None if combined is None else list(combined),
@@ -76,15 +94,9 @@ def _section(material: ScoredMaterial, attribute: str, stream: int) -> FairnessS
             disclosure,
             scores=material.result.scores.get(attribute),
             root_mean=material.spec.training.root_mean,
-            gains=group_gains(material, attribute, stream=stream),
+            gains=gains,
         ),
-        metrics=with_nulls(
-            _metrics(material, attribute, disclosure, stream),
-            material,
-            attribute,
-            disclosure,
-            stream=stream,
-        ),
+        metrics=metrics,
         by_hypothesis=by_hypothesis,
         by_hypothesis_reason=why_none,
         client_averaged=averaged,

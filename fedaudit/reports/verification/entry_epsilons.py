@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.ledger.audit import Places
-from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.ledger_context import rebuild_ledger_context
-from fedaudit.ledger.report_entries import charges_report
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
+from fedaudit.privacy.accounting.privacy_events import Observer
 from fedaudit.privacy.mechanisms.record_evidence import TooManyEventsError, record_courses
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import SpendingPlan
@@ -68,20 +68,27 @@ class EntryEpsilons:
         self.entries = 0
         """Entries of a mechanism with an epsilon and a delta."""
 
-    def read(self, entry: LedgerEntry) -> None:
-        """Check the next entry; its subjects must lie within the range."""
-        if entry.epsilons is None or charges_report(entry.observer):
+    def read(self, entries: EntryColumns) -> None:
+        """Check the next entries; their subjects must lie within the range."""
+        if entries.epsilons is None or entries.charge_report:
             return
-        self.entries += 1
+        self.entries += len(entries)
         try:
             with np.errstate(all="ignore"):
-                found = self._anew(entry)
-        except _UncheckedError as error:
-            self._skipped = str(error)
-        except _NO_EPSILONS:
-            self.wrong.add(f"{_where(entry)}: no epsilon follows from the entry's mechanism")
+                found = self._anew(entries)
+        except (_UncheckedError, *_NO_EPSILONS) as error:
+            if len(entries) > 1:
+                self.entries -= len(entries)
+                for entry in entries.entries():
+                    self.read(EntryColumns.of_entries([entry]))
+            elif isinstance(error, _UncheckedError):
+                self._skipped = str(error)
+            else:
+                self.wrong.add(
+                    f"{_where(entries, 0)}: no epsilon follows from the entry's mechanism"
+                )
         else:
-            self._compare(entry, entry.epsilons, found)
+            self._compare(entries, entries.epsilons, found)
 
     def checks(self) -> Iterator[Check]:
         """The findings once all entries were read; empty where no entry has an epsilon."""
@@ -94,17 +101,21 @@ class EntryEpsilons:
                 NAME, True, good="every entry's epsilons are equal to what was recomputed", bad=""
             )
 
-    def _anew(self, entry: LedgerEntry) -> NDArray[np.float64]:
-        plan = self._plan_of(entry.inputs)
-        if entry.subject_kind != plan.subject_kind or (entry.releases < 0).any():
+    def _anew(self, entries: EntryColumns) -> NDArray[np.float64]:
+        """[charged]. Raises one of `_NO_EPSILONS` where that of some entry does not follow."""
+        plan = self._plan_of(entries.inputs)
+        if entries.subject_kind != plan.subject_kind or (entries.releases < 0).any():
             raise ValueError("another kind of subject, or a count below 0")
-        if plan.subject_kind == "record_group" and entry.releases.max(initial=0) > plan.steps:
+        if plan.subject_kind == "record_group" and entries.releases.max(initial=0) > plan.steps:
             raise _UncheckedError("some counts lie far beyond the rounds of the spec")
-        for observer in plan.observers:
-            if observer == entry.observer:
-                who, counts = entry.subjects, entry.releases
-                return plan.epsilons(observer, subjects=who, compositions=counts)
-        raise ValueError("another observer")
+        found = np.empty(len(entries.subjects))
+        for observer, charged in entries.by_observer():
+            found[charged] = plan.epsilons(
+                _known(observer, plan),
+                subjects=entries.subjects[charged],
+                compositions=entries.releases[charged],
+            )
+        return found
 
     def _plan_of(self, inputs: MechanismParameters) -> SpendingPlan:
         """The plan of the ledger's first parameters, made once; those of all entries are the
@@ -122,22 +133,32 @@ class EntryEpsilons:
         return self._plan
 
     def _compare(
-        self, entry: LedgerEntry, said: NDArray[np.float64], found: NDArray[np.float64]
+        self, entries: EntryColumns, said: NDArray[np.float64], found: NDArray[np.float64]
     ) -> None:
-        digits = _DIGITS_OF_PLD if entry.inputs.accountant == "pld" else _DIGITS
+        digits = _DIGITS_OF_PLD if entries.inputs.accountant == "pld" else _DIGITS
         # Infinity is null in a bundle, and is not a number here.
         infinite = ~np.isfinite(said) & ~np.isfinite(found)
         agrees = infinite | np.isclose(said, found, rtol=digits, atol=1e-12)
         for place in np.flatnonzero(~agrees).tolist():
-            name = shown(self._names[entry.subjects[place]])
+            name = shown(self._names[entries.subjects[place]])
+            where = _where(entries, int(entries.places[place]))
             self.wrong.add(
-                f"{_where(entry)}, subject {name}: {float(said[place])!r} in the entry and "
+                f"{where}, subject {name}: {float(said[place])!r} in the entry and "
                 f"{float(found[place])!r} recomputed"
             )
 
 
-def _where(entry: LedgerEntry) -> str:
-    return f"round {entry.round}, release {entry.release} against {shown(entry.observer)}"
+def _known(name: str, plan: SpendingPlan) -> Observer:
+    """Raises ValueError for another observer than those of the plan."""
+    for observer in plan.observers:
+        if observer == name:
+            return observer
+    raise ValueError("another observer")
+
+
+def _where(entries: EntryColumns, place: int) -> str:
+    round_, release, _, observer = entries.keys[place]
+    return f"round {round_}, release {release} against {shown(observer)}"
 
 
 def _plan(

@@ -6,9 +6,9 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from fedaudit.ledger.entries import LedgerEntry, Outcome
-from fedaudit.ledger.radii import radii_fit
-from fedaudit.ledger.report_entries import charges_report
+from fedaudit.ledger.entries import Outcome
+from fedaudit.ledger.entry_columns import EntryColumns
+from fedaudit.ledger.radii import misfits
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.metric.leakage import leakage, summarise_leakage
 
@@ -47,32 +47,44 @@ class LedgerTotals:
         self.best_clusters = np.empty(0, dtype=np.int16)
         """[releases] of the best round."""
 
-    def add(self, entry: LedgerEntry) -> None:
-        """Count an entry in; its subjects must lie within the range, each once."""
-        if charges_report(entry.observer):
+    def add(self, entries: EntryColumns) -> None:
+        """Count entries in; their subjects must lie within the range, each once in an entry."""
+        if entries.charge_report:
             return  # counted by `report_charges`
-        released = entry.released
-        self.releases[entry.subjects[released]] += 1
-        placed = released & (entry.clusters >= 0)
-        self.clusters[entry.subjects[placed]] = entry.clusters[placed]
-        if not released.all():
-            self.refusals += int(np.count_nonzero(entry.outcomes == Outcome.REFUSED))
-            self.withheld += int(np.count_nonzero(entry.outcomes == Outcome.WITHHELD))
-        self.inputs.add(entry.inputs)
-        self.misfits += not radii_fit(entry)
-        self._compose(entry)
-        if not entry.interrupted:
-            self.rounds.add(entry.round)
-            if entry.round == self._best_round:
-                by_part = entry.radii.reshape(len(released), len(entry.inputs.noised_sizes))
-                self.best_radii = by_part[released]
-                self.best_clusters = entry.clusters[released]
+        released, subjects = entries.released, entries.subjects
+        every = bool(released.all())
+        uploaded = subjects if every else subjects[released]
+        self.releases += np.bincount(uploaded, minlength=self._subjects).astype(np.int32)
+        placed = released & (entries.clusters >= 0)
+        # Of a subject that is there several times the last is kept, as the newest.
+        self.clusters[subjects[placed]] = entries.clusters[placed]
+        if not every:
+            self.refusals += int(np.count_nonzero(entries.outcomes == Outcome.REFUSED))
+            self.withheld += int(np.count_nonzero(entries.outcomes == Outcome.WITHHELD))
+        self.inputs.add(entries.inputs)
+        self.misfits += len(misfits(entries))
+        self._compose(entries)
+        self._note_rounds(entries)
 
-    def _compose(self, entry: LedgerEntry) -> None:
-        if entry.observer not in self.compositions:
-            self.compositions[entry.observer] = np.zeros(self._subjects, dtype=np.int64)
-        found = self.compositions[entry.observer]
-        found[entry.subjects] = np.maximum(found[entry.subjects], entry.releases)
+    def _compose(self, entries: EntryColumns) -> None:
+        for observer, charged in entries.by_observer():
+            if observer not in self.compositions:
+                self.compositions[observer] = np.zeros(self._subjects, dtype=np.int64)
+            found, counts = self.compositions[observer], entries.releases[charged]
+            np.maximum.at(found, entries.subjects[charged], counts.astype(np.int64))
+
+    def _note_rounds(self, entries: EntryColumns) -> None:
+        for (round_, *_), interrupted, span in zip(
+            entries.keys, entries.interrupted, entries.spans, strict=True
+        ):
+            if interrupted:
+                continue
+            self.rounds.add(round_)
+            if round_ == self._best_round:
+                released, radii = entries.released[span], entries.radii[span]
+                by_part = radii.reshape(len(released), len(entries.inputs.noised_sizes))
+                self.best_radii = by_part[released]
+                self.best_clusters = entries.clusters[span][released]
 
 
 def recompute(

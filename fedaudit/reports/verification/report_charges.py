@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedaudit.ledger.entries import LedgerEntry
-from fedaudit.ledger.report_entries import SUBJECT_KINDS, charges_report, report_inputs
+from fedaudit.ledger.entry_columns import EntryColumns
+from fedaudit.ledger.report_entries import SUBJECT_KINDS, report_inputs
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 from fedaudit.privacy.held_out.count_release import CountRelease, count_release
 from fedaudit.reports.document.checks import Check, check, same, shown, value_at
@@ -41,14 +42,15 @@ class ReportCharges:
         self._last_round = 0
         self._last_played = 0
 
-    def read(self, entry: LedgerEntry) -> None:
-        """Note the next entry."""
-        if charges_report(entry.observer):
-            self._entries.append(entry)
-        else:
-            self._last_round = max(self._last_round, entry.round)
-            if not entry.interrupted:
-                self._last_played = max(self._last_played, entry.round)
+    def read(self, entries: EntryColumns) -> None:
+        """Note the next entries."""
+        if entries.charge_report:
+            self._entries += entries.entries()
+            return
+        for (round_, *_), interrupted in zip(entries.keys, entries.interrupted, strict=True):
+            self._last_round = max(self._last_round, round_)
+            if not interrupted:
+                self._last_played = max(self._last_played, round_)
 
     def checks(self, report: Mapping[str, Any] | None) -> Iterator[Check]:
         """The findings; none where nothing was to be charged and nothing was."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.ed25519 import Keyring, PublicKey
+from fedaudit.ledger.entry_columns import batches
 from fedaudit.ledger.evidence import Evidence
 from fedaudit.ledger.sign_offs import SignOff
 from fedaudit.reports.document.checks import Check, check, unchecked, value_at
@@ -149,12 +150,11 @@ def _read_run(
     totals = LedgerTotals(len(evidence.names), best_round=best if type(best) is int else 0)
     epsilons = EntryEpsilons(evidence.spec, evidence.names)
     charges = ReportCharges(evidence.spec)
-    for row in evidence.rows:
-        entry = audit.read(row)
-        if entry is not None:
-            totals.add(entry)
-            epsilons.read(entry)
-            charges.read(entry)
+    for rows in batches(evidence.rows):
+        for found in audit.read(rows):
+            totals.add(found)
+            epsilons.read(found)
+            charges.read(found)
     of_ledger = [*epsilons.checks(), *charges.checks(evidence.report)]
     if evidence.report is None:
         return of_ledger, []
@@ -166,10 +166,10 @@ def _read_declared(
 ) -> tuple[list[Check], list[Check]]:
     """The same of a ledger that was declared."""
     entries = DeclaredEntries(evidence.spec, evidence.names)
-    for row in evidence.rows:
-        entry = audit.read(row)
-        if entry is not None:
-            entries.read(entry)
+    for rows in batches(evidence.rows):
+        for found in audit.read(rows):
+            for entry in found.entries():
+                entries.read(entry)
     if evidence.report is None:
         return list(entries.checks(evidence, audit)), []
     signed = signature_check(evidence.report, keyring, with_checkpoints=bool(evidence.checkpoints))

@@ -19,7 +19,7 @@ BLOCK_ROUNDS = 1024
 """Rounds of a block: the first has rounds 1 to 1,024."""
 _PARTS = 128
 """Subjects of one remainder by this number share a row, so that rows are neither many nor long."""
-_BLOCKS_AT_ONCE = 8
+_BLOCKS_AT_ONCE = 32
 
 Index = Mapping[int, tuple[NDArray[np.int32], NDArray[np.int32]]]
 """Of one block, by part: subjects and the rounds that name them, side by side, in that order."""
@@ -35,7 +35,8 @@ def index_of(rows: Iterable[tuple[int, NDArray[np.int32]]]) -> Index:
     pairs = [who.astype(np.int64) << 32 | round_ for round_, who in rows if who.size]
     if not pairs:
         return {}
-    distinct = np.unique(np.concatenate(pairs))
+    ordered = np.sort(np.concatenate(pairs))  # several times as fast as numpy's unique
+    distinct = ordered[np.append(True, ordered[1:] != ordered[:-1])]
     subjects, rounds = (distinct >> 32).astype(np.int32), (distinct & 0xFFFFFFFF).astype(np.int32)
     parts = subjects % _PARTS
     order = np.argsort(parts, kind="stable")

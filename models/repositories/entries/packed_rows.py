@@ -1,17 +1,15 @@
 """Packed rows, whichever table holds them: inserted in blocks, read by round."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-from sqlalchemy import Integer, Select, func, literal, literal_column, select, true, tuple_
+from sqlalchemy import Row, Select, func, tuple_
 
 from models.arrays import BINARY_RESULTS
 from models.repositories.base import PartRepository
 from models.values import Cursor, LedgerRow
 
-_INPUTS = (
+INPUTS = (
     "mechanism",
     "n",
     "noise_multiplier",
@@ -42,31 +40,7 @@ _COLUMNS = (
     "interrupted",
 )
 
-_WHOLE: Mapping[str, str] = {}
-_PARTS = "coalesce(json_array_length(components), 1)"
-_ELEMENTS: Mapping[str, str] = {
-    **{
-        name: f"{name}[found.place:found.place]"
-        for name in ("subjects", "outcomes", "releases", "clusters", "epsilons")
-    },
-    "radii": f"radii[(found.place - 1) * {_PARTS} + 1:found.place * {_PARTS}]",
-}
-"""The element of one subject of each column, as Postgres takes it out."""
-
 Digest = tuple[int, int, str, str, bytes]
-
-
-def one_subject(row: LedgerRow, subject: int) -> LedgerRow:
-    """The row with a subject's element alone in each column."""
-    [place] = np.flatnonzero(row.subjects == subject)[:1]
-    parts = len(row.radii) // len(row.subjects)
-    columns = {
-        name: getattr(row, name)[place : place + 1]
-        for name in ("subjects", "outcomes", "releases", "clusters")
-    }
-    epsilons = None if row.epsilons is None else row.epsilons[place : place + 1]
-    radii = row.radii[parts * place : parts * (place + 1)]
-    return replace(row, **columns, radii=radii, epsilons=epsilons)
 
 
 class PackedRowRepository(PartRepository):
@@ -86,7 +60,7 @@ class PackedRowRepository(PartRepository):
                 {
                     **owner,
                     **{name: getattr(row, name) for name in (*_COLUMNS, *self._more)},
-                    **{name: row.inputs.get(name) for name in _INPUTS},
+                    **{name: row.inputs.get(name) for name in INPUTS},
                 }
                 for row in rows
             ],
@@ -106,45 +80,12 @@ class PackedRowRepository(PartRepository):
         `after` is a row's (round, release, subject_kind, observer); the answer begins behind it.
         """
         table = self._table
-        key = (table.round, table.release, table.subject_kind, table.observer)
-        statement = self._select(self._table, owner_id)
+        statement = self.behind(owner_id, after)
         if round_from is not None:
             statement = statement.where(table.round >= round_from)
         if round_to is not None:
             statement = statement.where(table.round <= round_to)
-        if after is not None:
-            # The first condition is implied by the second and lets the index begin there.
-            statement = statement.where(table.round >= after[0], tuple_(*key) > tuple(after))
-        return self._unpacked(statement.order_by(*key).limit(limit))
-
-    def rows_of_subject(
-        self,
-        owner_id: str,
-        subject: int,
-        rounds: Sequence[int],
-        *,
-        after: Cursor | None,
-        limit: int,
-    ) -> list[LedgerRow]:
-        """Of the rows of these rounds those that name a subject, each with its element alone.
-
-        `after` and the order as with `rows_after`. Digest and link are the whole row's.
-        """
-        table = self._table
-        key = (table.round, table.release, table.subject_kind, table.observer)
-        statement = self._select(table, owner_id).where(table.round.in_(rounds)).order_by(*key)
-        if after is not None:
-            statement = statement.where(tuple_(*key) > tuple(after))
-        if self._dialect() != "postgresql":
-            rows = self._unpacked(statement)
-            return [one_subject(row, subject) for row in rows if subject in row.subjects][:limit]
-        # Postgres takes the elements out itself: sending whole rows takes many times as long.
-        place = select(
-            func.array_position(table.subjects, literal(subject, Integer)).label("place")
-        )
-        found = place.correlate(table).lateral("found")
-        statement = statement.join(found, true()).where(found.c.place.is_not(None)).limit(limit)
-        return self._unpacked(statement, taken=_ELEMENTS)
+        return self.unpacked(statement.limit(limit))
 
     def keys_after(
         self, owner_id: str, *, after: Cursor | None = None, limit: int = 100
@@ -161,7 +102,7 @@ class PackedRowRepository(PartRepository):
         """The row with a key (round, release, subject_kind, observer)."""
         table = self._table
         round_, release, subject_kind, observer = key
-        found = self._unpacked(
+        found = self.unpacked(
             self._select(self._table, owner_id).where(
                 table.round == round_,
                 table.release == release,
@@ -220,30 +161,39 @@ class PackedRowRepository(PartRepository):
             counted = counted.where(table.observer == observer)
         return self.session.scalar(counted) or 0
 
-    def _unpacked(
-        self, statement: Select[Any], *, taken: Mapping[str, str] = _WHOLE
-    ) -> list[LedgerRow]:
+    def behind(self, owner_id: str, after: Cursor | None) -> Select[Any]:
+        """The rows behind a key, in the order of keys."""
+        table = self._table
+        key = (table.round, table.release, table.subject_kind, table.observer)
+        statement = self._select(table, owner_id).order_by(*key)
+        if after is None:
+            return statement
+        # The first condition is implied by the second and lets the index begin there.
+        return statement.where(table.round >= after[0], tuple_(*key) > tuple(after))
+
+    def unpacked(self, statement: Select[Any]) -> list[LedgerRow]:
         """The rows of a statement, as plain columns: they are many, and nothing changes them.
 
-        Rows of one run have the same inputs, and share them. `taken`: what stands for a column.
+        Rows of one run have the same inputs, and share them.
         """
         names = (*_COLUMNS, *self._more)
-        columns = [getattr(self._table, name) for name in (*names, *_INPUTS)]
-        table = self._table.__tablename__
-        columns = [
-            literal_column(f"{table}.{taken[column.key]}", column.type).label(column.key)
-            if column.key in taken
-            else column
-            for column in columns
-        ]
-        found = []
-        before: tuple[Any, ...] | None = None
-        inputs: dict[str, Any] = {}
+        columns = [getattr(self._table, name) for name in (*names, *INPUTS)]
         result = self.session.execute(
             statement.with_only_columns(*columns), execution_options=BINARY_RESULTS
         )
-        for row in result:
-            if (stated := row[len(names) :]) != before:
-                before, inputs = stated, dict(zip(_INPUTS, stated, strict=True))
-            found.append(LedgerRow(**dict(zip(names, row, strict=False)), inputs=inputs))
-        return found
+        return [
+            LedgerRow(**dict(zip(names, row, strict=False)), inputs=inputs)
+            for row, inputs in with_inputs(result)
+        ]
+
+
+def with_inputs(
+    rows: Iterable[tuple[Any, ...] | Row[Any]],
+) -> Iterator[tuple[tuple[Any, ...] | Row[Any], Mapping[str, Any]]]:
+    """Rows that end with their inputs, and these: one object for rows with the same."""
+    before: tuple[Any, ...] | None = None
+    inputs: dict[str, Any] = {}
+    for row in rows:
+        if (stated := row[-len(INPUTS) :]) != before:
+            before, inputs = stated, dict(zip(INPUTS, stated, strict=True))
+        yield row, inputs

@@ -18,6 +18,24 @@ from models.tables.reservations import Reservation
 from models.tables.sweeps.sweeps import Sweep, SweepCell
 from models.values import BookedCost, Cursor, Page
 
+_BOOKED = (
+    Reservation.experiment_id,
+    Reservation.federation_id,
+    Reservation.figure,
+    Reservation.observer,
+    Reservation.adjacency,
+    Reservation.unit,
+    Reservation.unit_key,
+    Reservation.delta,
+    Reservation.amount,
+    Reservation.spent,
+    Reservation.state,
+    Reservation.curve,
+    Reservation.step,
+    Reservation.planned,
+    Reservation.compositions,
+)
+
 
 @dataclass(frozen=True)
 class CellRow:
@@ -191,20 +209,20 @@ class SweepRepository(ScopedRepository):
     def booked(self, sweep_id: str) -> Sequence[BookedCost]:
         """What every try of every cell has reserved, or spent."""
         rows = self.session.execute(
-            select(Reservation, Experiment.status == "succeeded")
+            # Columns and not entities: every cell's report reads the rows of all cells.
+            select(*_BOOKED, (Experiment.status == "succeeded").label("reported"))
             .join(SweepCell, SweepCell.experiment_id == Reservation.experiment_id)
             .join(Experiment, Experiment.id == Reservation.experiment_id)
-            .where(SweepCell.project_id == self.project_id, SweepCell.sweep_id == sweep_id),
-            execution_options={"populate_existing": True},
+            .where(SweepCell.project_id == self.project_id, SweepCell.sweep_id == sweep_id)
         )
-        return [_booked(row, reported=reported) for row, reported in rows]
+        return [_booked(row) for row in rows]
 
 
-def _booked(row: Reservation, *, reported: bool) -> BookedCost:
-    """`reported`: whether it came to its end; losses may then have ended it, and an epsilon is
-    proven for all rounds that were planned alone."""
+def _booked(row: Any) -> BookedCost:
+    """Of the columns `_BOOKED`, and `reported`: whether the run came to its end; losses may then
+    have ended it, and an epsilon is proven for all rounds that were planned alone."""
     amount, curve = row.amount, row.curve
-    if reported and curve is not None and row.step is not None:
+    if row.reported and curve is not None and row.step is not None:
         curve = np.maximum(curve, (row.planned or 0) * row.step)
     if row.figure != "epsilon":
         # An epsilon is composed from its curve, which becomes what was spent when it is settled.

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 
+from api.schemas.experiment_tables import LedgerPage
 from api.services.tables.figure_tables import group_lines
 from api.services.tables.ledger_table import page_reasons
 from fedaudit.spec.metrics import METRICS
@@ -48,6 +49,9 @@ def _pages(api: Api, path: str, **parameters: Any) -> list[dict[str, Any]]:
         response = api.get(path, params=parameters)
         assert response.status_code == 200, response.text
         page = response.json()
+        if path.endswith("/privacy-ledger"):
+            # Written from columns, and byte for byte what the schema would have written.
+            assert LedgerPage.model_validate(page).model_dump_json().encode() == response.content
         assert len(page["items"]) <= parameters.get("limit", 100)
         items += page["items"]
         if page["next_cursor"] is None:

@@ -9,6 +9,7 @@ import pytest
 from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
 from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.rows import BundledRow
 from fedaudit.reports.verification import entry_epsilons
 from fedaudit.reports.verification.entry_epsilons import EntryEpsilons
@@ -26,7 +27,7 @@ def checked(found, plan, change=lambda entry: entry, *, spec=None):
     """The outcome, and what is said."""
     epsilons = EntryEpsilons(stored_spec(found) if spec is None else spec, plan.subjects)
     for entry in entries_of(found, plan):
-        epsilons.read(change(entry))
+        epsilons.read(EntryColumns.of_entries([change(entry)]))
     [one] = epsilons.checks()
     assert one.name == "ledger.epsilons"
     return one.outcome, one.detail
@@ -203,5 +204,5 @@ def test_without_a_spec_nothing_follows(material, spec):
     found, plan = with_plan(material, "local")
     epsilons = EntryEpsilons(spec, plan.subjects)
     for entry in entries_of(found, plan):
-        epsilons.read(entry)
+        epsilons.read(EntryColumns.of_entries([entry]))
     assert [one.outcome for one in epsilons.checks()] == ["unchecked"]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.verification.epsilon_checks import epsilon_checks
@@ -46,7 +47,7 @@ def checked(found, plan, *, report=None, change=lambda entry: entry, names=None)
     names = plan.subjects if names is None else names
     totals = LedgerTotals(len(names))
     for entry in entries_of(found, plan):
-        totals.add(change(entry))
+        totals.add(EntryColumns.of_entries([change(entry)]))
     report = report or assemble(found)
     checks = epsilon_checks(found.spec, report, totals, found.inputs.n, names)
     return {one.name: one.outcome for one in checks}

@@ -7,6 +7,7 @@ import pytest
 
 from fedaudit.cli.local_run import LocalRun, run_locally
 from fedaudit.ledger.entries import LedgerEntry
+from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.report_entries import charges_report
 from fedaudit.reports.verification.report_charges import ReportCharges
 from fedaudit.spec.parse import parse_spec
@@ -28,7 +29,7 @@ def done() -> LocalRun:
 def test_a_whole_run_charges_validated_rounds_and_its_report(done: LocalRun) -> None:
     charges = ReportCharges(SPEC)
     for entry in done.ledger.entries:
-        charges.read(entry)
+        charges.read(EntryColumns.of_entries([entry]))
     assert [one.outcome for one in charges.checks(done.report)] == ["pass", "pass"]
 
 
@@ -54,9 +55,10 @@ def test_where_rounds_are_lost_others_may_be_the_last(
     charges = ReportCharges(SPEC)
     for entry in entries:
         if not charges_report(entry.observer):
-            charges.read(replace(entry, interrupted=entry.round in lost))
+            lost_or_not = replace(entry, interrupted=entry.round in lost)
+            charges.read(EntryColumns.of_entries([lost_or_not]))
     for entry in _as_often(held_out, charged):
-        charges.read(entry)
+        charges.read(EntryColumns.of_entries([entry]))
     assert [one.outcome for one in charges.checks(None)] == [outcome]
 
 

@@ -17,7 +17,12 @@ SANITIZERS = "address,undefined"
 NEEDED = ("libasan.so", "libubsan.so", "libstdc++.so.6")
 ROOMS = ("fedaudit", "models", "migrations", "workers", "api", "infrastructure")
 COPIED = (*ROOMS, "tests", "benchmarks", "examples", "clients", "pyproject.toml")
-TESTS = ("tests/training/stacked/test_compiled_kernels.py", "tests/training/test_layout.py")
+TESTS = (
+    "tests/training/stacked/test_compiled_kernels.py",
+    "tests/training/test_layout.py",
+    "tests/fairness/test_compiled_draws.py",
+    "tests/runs/test_sampled_rounds.py",
+)
 OVERRUN = """
 import numpy as np
 from fedaudit.native.library import kernels, place_of
