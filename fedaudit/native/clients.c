@@ -1,4 +1,4 @@
-/* What clients do with their own rows, in training and in validation. Regression only: the
+/* What clients do with their own rows in training. Regression only: the
    exponentials and logarithms of classification have no result that all libraries share. */
 
 #include "networks.h"
@@ -11,9 +11,6 @@ typedef struct {
     float *gradient;                   /* [parameters][LANES] */
     Activations slopes[2];             /* of a layer's outputs, and of its inputs */
     float products[MAX_ROWS * LANES];
-    float *outputs;                    /* [k][rows][LANES] */
-    double *values;                    /* [k][rows][LANES] */
-    double *sums;                      /* [k][LANES] */
 } Room;
 
 static void leave(Room *room)
@@ -23,45 +20,21 @@ static void leave(Room *room)
     free(room->between);
     free(room->theta);
     free(room->gradient);
-    free(room->outputs);
-    free(room->values);
-    free(room->sums);
     free(room);
 }
 
-static Room *enter(const Network *net, int64_t k, int64_t rows)
+static Room *enter(const Network *net, int64_t k)
 {
-    Room *room = calloc(1, sizeof(Room));
+    Room *room = malloc(sizeof(Room));
     if (room == NULL)
         return NULL;
     room->between = malloc(net->layers * sizeof(Activations));
     room->theta = malloc(k * net->parameters * LANES * sizeof(float));
     room->gradient = malloc(net->parameters * LANES * sizeof(float));
-    room->outputs = malloc(k * rows * LANES * sizeof(float));
-    room->values = malloc(k * rows * LANES * sizeof(double));
-    room->sums = malloc(k * LANES * sizeof(double));
-    if (room->between && room->theta && room->gradient && room->outputs && room->values &&
-        room->sums)
+    if (room->between && room->theta && room->gradient)
         return room;
     leave(room);
     return NULL;
-}
-
-/* Each lane's hypotheses, from theta [cells][k][parameters]: [k][parameters][LANES]. */
-INLINE void take_hypotheses(float *own, const float *theta, int64_t size, const int64_t *cells)
-{
-    for (int64_t l = 0; l < LANES; l++) {
-        const float *from = theta + cells[l] * size;
-        for (int64_t p = 0; p < size; p++)
-            own[p * LANES + l] = from[p];
-    }
-}
-
-/* The cells of the lanes from client `first` on, of `clients` in each cell. */
-INLINE void cells_of(int64_t *cells, int64_t first, int64_t used, int64_t clients)
-{
-    for (int64_t l = 0; l < LANES; l++)
-        cells[l] = (first + (l < used ? l : used - 1)) / clients;
 }
 
 /* The hypothesis with the smallest mean loss on each lane's rows. */
@@ -171,14 +144,14 @@ KERNEL int64_t fedaudit_learn(int64_t layers, const int64_t *sizes, int64_t inte
 {
     Network net = {layers, sizes, intercept, parameters};
     Clients from = {packed, count, stride, rows, sizes[0]};
-    Room *room = enter(&net, k, rows);
+    Room *room = enter(&net, k);
     if (room == NULL)
         return -1;
     for (int64_t first = 0; first < cells * clients; first += LANES) {
         int64_t used = cells * clients - first < LANES ? cells * clients - first : LANES;
         int64_t of[LANES], own[LANES] = {0};
         cells_of(of, first, used, clients);
-        take_lanes(&room->lanes, &from, columns + first, used);
+        take_lanes(&room->lanes, &from, columns + first, used, rows);
         if (k > 1) {
             take_hypotheses(room->theta, theta, k * parameters, of);
             choose(room, &net, k, rows, own);
@@ -201,134 +174,5 @@ KERNEL int64_t fedaudit_learn(int64_t layers, const int64_t *sizes, int64_t inte
                 updated[(first + l) * parameters + p] = room->theta[p * LANES + l];
     }
     leave(room);
-    return 0;
-}
-
-/* Each row's loss under each hypothesis, in double precision and 0 on padding, and their sums.
-   Only the first `real` rows are computed: no lane has more. */
-INLINE void measure(Room *room, const Network *net, int64_t k, int64_t rows, int64_t real)
-{
-    double folded[MAX_ROWS * LANES];
-    for (int64_t at = real * LANES; at < rows * LANES; at++)
-        room->products[at] = 0.0f;
-    for (int64_t j = 0; j < k; j++) {
-        float *outputs = room->outputs + j * rows * LANES;
-        double *values = room->values + j * rows * LANES;
-        forward(net, room->theta + j * net->parameters * LANES, &room->lanes, room->between, real);
-        const float *found = room->between[net->layers - 1][0];
-        for (int64_t at = 0; at < real * LANES; at++) {
-            float residual = found[at] - room->lanes.target[at];
-            float value = residual * residual;
-            outputs[at] = found[at];
-            room->products[at] = room->lanes.mask[at] > 0.0f ? value : 0.0f;
-        }
-        for (int64_t at = 0; at < rows * LANES; at++)
-            folded[at] = values[at] = (double)room->products[at];
-        fold_double(folded, rows, LANES);
-        for (int64_t l = 0; l < LANES; l++)
-            room->sums[j * LANES + l] = without_nan(folded[l]);
-    }
-}
-
-/* A row's value and prediction by the hypothesis that is best on its client's other rows. Numbers of
-   one width at a time, so that a compiler takes many at once. */
-INLINE void take_best(const Room *room, int64_t k, int64_t rows, int64_t r, double *own,
-                      float *predicted)
-{
-    double best[LANES], which[LANES];
-    float narrow[LANES];
-    for (int64_t l = 0; l < LANES; l++) {
-        double value = room->values[r * LANES + l];
-        best[l] = without_nan(room->sums[l] - value);
-        own[l] = value;
-        which[l] = 0.0;
-    }
-    for (int64_t j = 1; j < k; j++) {
-        const double *value = room->values + (j * rows + r) * LANES;
-        for (int64_t l = 0; l < LANES; l++) {
-            double others = without_nan(room->sums[j * LANES + l] - value[l]);
-            int taken = others < best[l];
-            best[l] = taken ? others : best[l];
-            own[l] = taken ? value[l] : own[l];
-            which[l] = taken ? (double)j : which[l];
-        }
-    }
-    for (int64_t l = 0; l < LANES; l++)
-        narrow[l] = (float)which[l];
-    for (int64_t j = 0; j < k; j++) {
-        const float *output = room->outputs + (j * rows + r) * LANES;
-        for (int64_t l = 0; l < LANES; l++)
-            predicted[l] = narrow[l] == (float)j ? output[l] : predicted[l];
-    }
-}
-
-/* Validation: every row is scored by the hypothesis that is best on its client's other rows.
-
-   largest [cells]: the hypothesis of clients with one row. Writes the losses of each client, with
-   the smallest hypothesis and with the rows' own, [cells][clients]; their means [cells]; and
-   predictions [cells][clients][rows], 0 on padding. Returns 0, or -1 without memory. */
-KERNEL int64_t fedaudit_evaluate(int64_t layers, const int64_t *sizes, int64_t intercept,
-                                 int64_t parameters, const float *packed, const float *count,
-                                 int64_t stride, int64_t rows, const float *theta, int64_t k,
-                                 const int64_t *columns, int64_t cells, int64_t clients,
-                                 int64_t root_mean, const int64_t *largest, double *selection,
-                                 double *validation, double *selection_mean,
-                                 double *validation_mean, float *predictions)
-{
-    Network net = {layers, sizes, intercept, parameters};
-    Clients from = {packed, count, stride, rows, sizes[0]};
-    Room *room = enter(&net, k, rows);
-    if (room == NULL)
-        return -1;
-    double own[MAX_ROWS * LANES];
-    float predicted[MAX_ROWS * LANES];
-    for (int64_t first = 0; first < cells * clients; first += LANES) {
-        int64_t used = cells * clients - first < LANES ? cells * clients - first : LANES;
-        int64_t of[LANES];
-        cells_of(of, first, used, clients);
-        take_lanes(&room->lanes, &from, columns + first, used);
-        take_hypotheses(room->theta, theta, k * parameters, of);
-        int64_t real = 1;
-        for (int64_t l = 0; l < LANES; l++)
-            real = (int64_t)room->lanes.count[l] > real ? (int64_t)room->lanes.count[l] : real;
-        measure(room, &net, k, rows, real);
-        for (int64_t r = 0; r < real; r++)
-            take_best(room, k, rows, r, own + r * LANES, predicted + r * LANES);
-        for (int64_t at = real * LANES; at < rows * LANES; at++) {
-            own[at] = 0.0;
-            predicted[at] = 0.0f;
-        }
-        for (int64_t l = 0; l < LANES; l++)
-            if (k > 1 && room->lanes.count[l] == 1.0f) {
-                int64_t at = largest[of[l]] * rows * LANES + l;
-                own[l] = room->values[at];
-                predicted[l] = room->outputs[at];
-            }
-        for (int64_t l = 0; l < used; l++)
-            for (int64_t r = 0; r < rows; r++)
-                predictions[(first + l) * rows + r] = predicted[r * LANES + l];
-        fold_double(own, rows, LANES);
-        double losses[LANES] = {0}, of_own[LANES];
-        for (int64_t l = 0; l < LANES; l++) {
-            double rows_of = room->lanes.count[l];
-            for (int64_t j = 0; j < k; j++) {
-                double loss = room->sums[j * LANES + l] / rows_of;
-                loss = root_mean ? sqrt(loss) : loss;
-                losses[l] = j == 0 || loss < losses[l] ? loss : losses[l];
-            }
-            double mean = own[l] / rows_of;
-            mean = root_mean ? sqrt(mean) : mean;
-            of_own[l] = k > 1 ? mean : losses[l];
-        }
-        memcpy(selection + first, losses, used * sizeof(double));
-        memcpy(validation + first, of_own, used * sizeof(double));
-    }
-    leave(room);
-    for (int64_t c = 0; c < cells; c++) {
-        fold_double(selection + c * clients, clients, 1);
-        fold_double(validation + c * clients, clients, 1);
-        selection_mean[c] = selection[c * clients] / (double)clients;
-        validation_mean[c] = validation[c * clients] / (double)clients;
-    }
     return 0;
 }

@@ -27,6 +27,27 @@ def philox(
     return words
 
 
+def aes(
+    seeds: NDArray[np.uint64],
+    rounds: NDArray[np.uint64],
+    clients: NDArray[np.uint64],
+    *,
+    purpose: int,
+    blocks: int,
+) -> NDArray[np.uint64] | None:
+    """Words of AES-128 over the same counters: uint64 [rows, 2 * blocks]; None without kernels,
+    and where the processor has no instructions for it."""
+    library = kernels()
+    if library is None:
+        return None
+    words = np.empty((len(seeds), 2 * blocks), dtype=np.uint64)
+    keys = [line(part, np.uint64) for part in (seeds, rounds, clients)]
+    made = library.fedaudit_aes(
+        *(place_of(part) for part in keys), purpose, len(seeds), blocks, place_of(words)
+    )
+    return words if made else None
+
+
 def distinct(words: NDArray[np.uint32], *, population: int, count: int) -> NDArray[np.int64] | None:
     """Of pairs of words [..., 2 * draws] as numbers below `population`, the first `count` distinct
     of each row, ascending: int64 [..., count].

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-INTERFACE = 1
+INTERFACE = 3
 """Raised with every change to the arguments or the results of a kernel, as in `sound.c`."""
 _NAME = "kernels.compiled"
 
@@ -26,6 +26,7 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "interface": [],
     "sound": [],
     "philox": [_P, _P, _P, c_uint32, _I, _I, _P],
+    "aes": [_P, _P, _P, c_uint32, _I, _I, _P],
     "distinct": [_P, _I, _I, c_uint64, _I, _P, _P],
     "learn": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _I, c_float, _P, _P, _P],
     "evaluate": [*_NETWORK, *_CLIENTS, _P, _I, _P, _I, _I, _I, _P, _P, _P, _P, _P, _P],

@@ -29,21 +29,74 @@ typedef struct {
     float count[LANES];
 } Lanes;
 
-INLINE void take_lanes(Lanes *lanes, const Clients *from, const int64_t *columns, int64_t used)
+/* The rows of the longest of some clients. */
+INLINE int64_t longest_of(const Clients *from, const int64_t *columns, int64_t used)
 {
+    int64_t longest = 1;
+    for (int64_t l = 0; l < used; l++) {
+        int64_t own = (int64_t)from->count[columns[l]];
+        longest = own > longest ? own : longest;
+    }
+    return longest;
+}
+
+/* Lays out the first `rows` rows of clients. Lanes beyond the last client repeat it, and their
+   results are left out. */
+INLINE void take_lanes(Lanes *lanes, const Clients *from, const int64_t *columns, int64_t used,
+                       int64_t rows)
+{
+    const float *own[LANES];
     for (int64_t l = 0; l < LANES; l++) {
-        /* Lanes beyond the last client repeat it, and their results are left out. */
         int64_t column = columns[l < used ? l : used - 1];
-        const float *own = from->packed + column * (from->features + 2) * from->stride;
-        for (int64_t f = 0; f < from->features; f++, own += from->stride)
-            for (int64_t r = 0; r < from->rows; r++)
-                lanes->features[f][r * LANES + l] = own[r];
-        for (int64_t r = 0; r < from->rows; r++) {
-            lanes->target[r * LANES + l] = own[r];
-            lanes->mask[r * LANES + l] = own[from->stride + r];
-        }
+        own[l] = from->packed + column * (from->features + 2) * from->stride;
         lanes->count[l] = from->count[column];
     }
+    for (int64_t f = 0; f < from->features + 2; f++) {
+        int64_t behind = f - from->features;
+        float *to = behind < 0 ? lanes->features[f] : behind ? lanes->mask : lanes->target;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t l = 0; l < LANES; l++)
+                to[r * LANES + l] = own[l][f * from->stride + r];
+    }
+}
+
+/* The cells of the lanes from client `first` on, of `clients` in each cell. */
+INLINE void cells_of(int64_t *cells, int64_t first, int64_t used, int64_t clients)
+{
+    int64_t cell = first / clients, left = clients - first % clients;
+    for (int64_t l = 0; l < LANES; l++, left--) {
+        if (left == 0 && l < used) {
+            cell++;
+            left = clients;
+        }
+        cells[l] = cell;
+    }
+}
+
+/* Each lane's hypotheses, from theta [cells][k][parameters]: [k][parameters][LANES]. */
+INLINE void take_hypotheses(float *own, const float *theta, int64_t size, const int64_t *cells)
+{
+    const float *from = theta + cells[0] * size;
+    if (cells[0] == cells[LANES - 1])
+        for (int64_t p = 0; p < size; p++)
+            for (int64_t l = 0; l < LANES; l++)
+                own[p * LANES + l] = from[p];
+    else
+        for (int64_t p = 0; p < size; p++)
+            for (int64_t l = 0; l < LANES; l++)
+                own[p * LANES + l] = theta[cells[l] * size + p];
+}
+
+/* A number of each lane. By this type compilers keep a sum out of memory between its terms. */
+typedef float Side __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
+#define side(values) (*(const Side *)(values))
+
+/* The new numbers where `taken` is above 0. */
+INLINE void replace(float *numbers, const float *other, const float *taken)
+{
+    typedef int32_t Bits __attribute__((vector_size(sizeof(Side)), aligned(4), may_alias));
+    Bits where = side(taken) > 0.0f, *kept = (Bits *)numbers;
+    *kept = (*(const Bits *)other & where) | (*kept & ~where);
 }
 
 /* The inputs of each layer behind the first, then the outputs: [units][rows][LANES]. */
@@ -70,17 +123,13 @@ INLINE void forward(const Network *net, const float *theta, Lanes *lanes, Activa
         for (int64_t o = 0; o < outputs; o++) {
             const float *weights = theta + o * inputs * LANES;
             for (int64_t r = 0; r < rows; r++) {
-                float sum[LANES];
-                for (int64_t l = 0; l < LANES; l++)
-                    sum[l] = weights[l] * in[0][r * LANES + l];
+                const int64_t at = r * LANES;
+                Side sum = side(weights) * side(in[0] + at);
                 if (net->intercept)
-                    for (int64_t l = 0; l < LANES; l++)
-                        sum[l] += bias[o * LANES + l];
+                    sum += side(bias + o * LANES);
                 for (int64_t i = 1; i < inputs; i++)
-                    for (int64_t l = 0; l < LANES; l++)
-                        sum[l] += weights[i * LANES + l] * in[i][r * LANES + l];
-                for (int64_t l = 0; l < LANES; l++)
-                    between[layer][o][r * LANES + l] = sum[l];
+                    sum += side(weights + i * LANES) * side(in[i] + at);
+                *(Side *)(between[layer][o] + at) = sum;
             }
         }
         theta += (inputs + (net->intercept != 0)) * outputs * LANES;

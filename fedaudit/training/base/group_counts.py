@@ -56,6 +56,11 @@ class GroupCounter:
             )
         self._kept: _Kept | None = None
 
+    @property
+    def counts_rows(self) -> bool:
+        """Whether predictions are looked at: there are attributes, and favourable outcomes."""
+        return bool(self.attributes) and self._declared
+
     def rows(self, columns: NDArray[np.int64]) -> "RowPlaces":
         """All rows of the clients at columns [clients]."""
         counts = self._counts[columns]
@@ -77,8 +82,8 @@ class GroupCounter:
         false negatives. Rows outside `scored` [cells, clients, rows] are not counted.
         """
         cells = len(columns)
-        if not self.attributes or not self._declared:
-            return self._nothing(cells)
+        if not self.counts_rows:
+            return self.nothing(cells)
         if scored is None and self._members is None and predictions.dtype == np.float32:
             compiled = self._compiled(line(predictions, np.float32), line(columns, np.int64))
             if compiled is not None:
@@ -113,12 +118,13 @@ class GroupCounter:
 
         `predictions`, `place` (see `RowPlaces`), `slot` and `scored` are [rows].
         """
-        if not self.attributes or not self._declared:
-            return self._nothing(slots)
+        if not self.counts_rows:
+            return self.nothing(slots)
         taken = _Taken(self._places[:, place], self._bounds[:, place])
         return self._count(predictions, taken, slot, slots=slots, scored=scored)
 
-    def _nothing(self, slots: int) -> dict[str, NDArray[np.int64]]:
+    def nothing(self, slots: int) -> dict[str, NDArray[np.int64]]:
+        """As `count` where no row is counted."""
         if not self.attributes:
             return {}
         sizes = zip(self.attributes, self._groups, strict=True)

@@ -47,9 +47,12 @@ class StackData:
                 federations.append(cell.federation)
                 total += cell.federation.clients
         self.federations = federations
-        self.offsets = [offsets[id(cell.federation)] for cell in cells]
-        self._trims = trims
+        self.offsets = np.array([offsets[id(cell.federation)] for cell in cells], dtype=np.int64)
         self._rows_of = np.concatenate([part.counts for part in federations])
+        # Of clients that all need as many rows none has to be looked at.
+        ends = (self._rows_of.min(), self._rows_of.max())
+        shortest, longest = (lane_rows(int(rows), trims=True) for rows in ends)
+        self._trims = trims and shortest < longest
         self._columns = torch.from_numpy(_packed(federations, trims)).to(device)
         self._count = torch.from_numpy(self._rows_of.astype(np.float32)).to(device)
         self.device = device
@@ -58,8 +61,7 @@ class StackData:
 
     def columns(self, clients: NDArray[np.int64], positions: Sequence[int]) -> NDArray[np.int64]:
         """Columns of the tensors for clients [..., cells, clients] of the cells at `positions`."""
-        offsets = np.array([self.offsets[position] for position in positions], dtype=np.int64)
-        return clients + offsets[:, None]
+        return clients + self.offsets[positions, None]
 
     def rows_needed(self, columns: NDArray[np.int64]) -> int:
         """The rows to compute for the clients at columns, padding included."""

@@ -30,7 +30,7 @@ class CompiledEvaluation:
 
     selection_loss: NDArray[np.float64]
     validation_loss: NDArray[np.float64]
-    predictions: NDArray[np.float32]
+    predictions: NDArray[np.float32] | None
     """[cells, clients, rows]."""
 
 
@@ -89,16 +89,21 @@ class CompiledClients:
         return chosen, start, updated
 
     def evaluate(
-        self, theta: Tensor, columns: NDArray[np.int64], largest: Tensor
+        self, theta: Tensor, columns: NDArray[np.int64], largest: Tensor, *, predicts: bool
     ) -> CompiledEvaluation:
-        """As `evaluation.evaluate`; `theta` and `columns` as for `learn`, `largest` [cells]."""
+        """As `evaluation.evaluate`; `theta` and `columns` as for `learn`, `largest` [cells].
+
+        Without `predicts` there are no predictions.
+        """
         theta, columns = theta.contiguous(), line(columns, np.int64)
         largest = largest.contiguous()
         cells, clients = columns.shape
         rows = self._data.rows_needed(columns)
         of_clients = np.empty((2, cells, clients))
         losses = np.empty((2, cells))
-        predictions = np.empty((cells, clients, rows), dtype=np.float32)
+        predictions = None
+        if predicts:
+            predictions = np.empty((cells, clients, rows), dtype=np.float32)
         done(
             self._library.fedaudit_evaluate(
                 *self._fixed,
@@ -114,7 +119,7 @@ class CompiledClients:
                 place_of(of_clients[1]),
                 place_of(losses[0]),
                 place_of(losses[1]),
-                place_of(predictions),
+                None if predictions is None else place_of(predictions),
             )
         )
         return CompiledEvaluation(losses[0], losses[1], predictions)

@@ -134,12 +134,17 @@ class Validator:
         sizes: Tensor,
     ) -> Figures:
         """The same by the compiled kernels, which keep to the cache by themselves."""
-        found = clients.evaluate(theta, columns, sizes.argmax(-1))
+        counter = self._counter
+        found = clients.evaluate(theta, columns, sizes.argmax(-1), predicts=counter.counts_rows)
+        if found.predictions is None:
+            counts = counter.nothing(len(columns))
+        else:
+            counts = counter.count(found.predictions, columns)
         return Figures(
             selection_loss=found.selection_loss,
             validation_loss=found.validation_loss,
             accuracy=None,
-            counts=self._counter.count(found.predictions, columns),
+            counts=counts,
         )
 
     def _score(

@@ -121,6 +121,12 @@ def test_words_and_samples(seed: int, population: int, round_: int, data: st.Dat
     )
     assert np.array_equal(here, there)
     here, there = both(
+        lambda: source.wide_words(
+            purpose=Purpose.GAUSSIAN, round_=round_, counters=np.arange(5), count=count % 50
+        )
+    )
+    assert np.array_equal(here, there)
+    here, there = both(
         lambda: sample_without_replacement(
             source, purpose=Purpose.COHORT, round_=round_, population=population, count=count
         )
