@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Annotated, Protocol, TypeVar
 
 from fastapi import Depends, Request, Response
-from starlette.datastructures import URL
 
 
 class _Page(Protocol):
@@ -16,13 +15,19 @@ AnyPage = TypeVar("AnyPage", bound=_Page)
 
 async def _linked(request: Request, response: Response) -> Callable[[AnyPage], AnyPage]:
     def link(page: AnyPage) -> AnyPage:
-        if page.next_cursor is not None:
-            following = URL(str(request.url)).include_query_params(cursor=page.next_cursor)
-            # Relative: a proxy in front may serve it at another address.
-            response.headers["Link"] = f'<{following.path}?{following.query}>; rel="next"'
+        response.headers.update(link_headers(request, page))
         return page
 
     return link
+
+
+def link_headers(request: Request, page: _Page) -> dict[str, str]:
+    """The header `Link` to the next page; none behind the last."""
+    if page.next_cursor is None:
+        return {}
+    following = request.url.include_query_params(cursor=page.next_cursor)
+    # Relative: a proxy in front may serve it at another address.
+    return {"Link": f'<{following.path}?{following.query}>; rel="next"'}
 
 
 Linked = Annotated[Callable[[AnyPage], AnyPage], Depends(_linked)]

@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
-from sqlalchemy import CursorResult, Executable, Insert, Select, Table, Update, inspect, select
+from sqlalchemy import CursorResult, Insert, Select, Table, Update, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import Delete, ReturningInsert
 
+from models.prepared import Prepared
 from models.tables.base import Base
 
 Row = TypeVar("Row", bound=Base)
@@ -28,14 +29,14 @@ def gathered_writes(session: Session) -> Iterator[None]:
 
     They cannot be read before. For rows of several owners, whose statements would be the same.
     """
-    gathered: dict[tuple[Executable, tuple[str, ...]], list[dict[str, Any]]] = {}
+    gathered: dict[tuple[Insert | Update, tuple[str, ...]], list[dict[str, Any]]] = {}
     session.info[_GATHERED] = gathered
     try:
         yield
     finally:
         del session.info[_GATHERED]
-    for (statement, _), rows in gathered.items():
-        session.execute(statement, rows)
+    for (statement, columns), rows in gathered.items():
+        _prepared(statement, columns).run(session, rows)
 
 
 class Repository:
@@ -56,10 +57,11 @@ class Repository:
         if rows:
             self._write(_plain_insert(table), rows)
 
-    def _write(self, statement: Executable, rows: Sequence[dict[str, Any]]) -> None:
+    def _write(self, statement: Insert | Update, rows: Sequence[dict[str, Any]]) -> None:
+        """Rows with the same columns, by a statement that is made once and kept."""
         gathered = self.session.info.get(_GATHERED)
         if gathered is None:
-            self.session.execute(statement, list(rows))
+            _prepared(statement, tuple(rows[0])).run(self.session, rows)
         else:
             for row in rows:
                 # Rows of one statement have the same columns.
@@ -70,10 +72,10 @@ class Repository:
 
         `computed`: columns that the database computes.
         """
-        statement = _absent_insert(table, self._dialect())
         if computed:
-            statement = statement.values(computed)
-        return self.session.execute(statement, row).first() is not None
+            statement = _absent_insert(table, self._dialect()).values(computed)
+            return self.session.execute(statement, row).first() is not None
+        return bool(_prepared_absent(table, self._dialect(), tuple(row)).rows(self.session, **row))
 
     def _insert_all_absent(self, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
         """Inserts those rows whose key does not exist."""
@@ -156,6 +158,16 @@ def _absent_insert(table: type[Base], dialect: str) -> ReturningInsert[Any]:
     """Gives the key where there was none."""
     statement = _insert_on(table, dialect).on_conflict_do_nothing()
     return statement.returning(*table_of(table).primary_key.columns)
+
+
+@cache
+def _prepared_absent(table: type[Base], dialect: str, columns: tuple[str, ...]) -> Prepared:
+    return Prepared(_absent_insert(table, dialect), columns=columns)
+
+
+@cache
+def _prepared(statement: Insert | Update, columns: tuple[str, ...]) -> Prepared:
+    return Prepared(statement, columns=columns if isinstance(statement, Insert) else None)
 
 
 @cache
