@@ -169,7 +169,9 @@ def _write_ahead(connection: Any) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     mode = connection.get_execution_options().get("sqlite_begin", "IMMEDIATE")
-    connection.exec_driver_sql(f"PRAGMA query_only = {int(mode == 'DEFERRED')}")
+    # By the driver itself: it waits for nothing and cannot fail.
+    driver = cast(sqlite3.Connection, connection.connection.dbapi_connection)
+    driver.execute(f"PRAGMA query_only = {int(mode == 'DEFERRED')}").close()
     connection.exec_driver_sql(f"BEGIN {mode}")
 
 

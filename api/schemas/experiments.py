@@ -233,14 +233,18 @@ _SEVERAL = "it has several sensitive attributes: GET /v1/reports has the figures
 
 
 def _values(row: Experiment, tags: list[str], *, status_detail: str | None) -> dict[str, Any]:
-    same: dict[str, Any] = {name: getattr(row, name) for name in _AS_STORED}
+    """What a body is validated from, in one pass."""
+    # A list has a thousand of these: past what SQLAlchemy does at each attribute.
+    stored = vars(row).get
+    same = {name: stored(name) for name in _AS_STORED}
     same["status_detail"], same["tags"], same["figures"] = status_detail, tags, _figures(row)
-    same["progress"] = Progress(round=row.rounds_done, rounds=row.rounds_total)
+    same["progress"] = {"round": row.rounds_done, "rounds": row.rounds_total}
     return same
 
 
-def _figures(row: Experiment) -> Figures:
-    values = {name: getattr(row, name) for name in _FIGURES}
+def _figures(row: Experiment) -> dict[str, Any]:
+    stored = vars(row).get
+    values = {name: stored(name) for name in _FIGURES}
     if row.status == "succeeded":
         reason = "the report says why"
     elif row.status in ENDED:
@@ -250,4 +254,4 @@ def _figures(row: Experiment) -> Figures:
     reasons = {name: reason for name, value in values.items() if value is None}
     if row.status == "succeeded" and len(row.attributes) > 1:
         reasons |= dict.fromkeys(reasons.keys() & set(ROUND_METRICS), _SEVERAL)
-    return Figures(**values, reasons=reasons)
+    return {**values, "reasons": reasons}
