@@ -11,6 +11,7 @@ import shutil
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import hypothesis
@@ -187,14 +188,19 @@ _database_numbers = itertools.count()
 @pytest.fixture
 def broker_url(valkey_server: Server) -> Iterator[str]:
     """A broker with nothing queued. A server given by TEST_BROKER_URL is emptied at its number."""
-    url = valkey_server.url
-    if valkey_server.process is not None:
-        number = next(_database_numbers) % _VALKEY_DATABASES
-        url = f"{url.rpartition('/')[0]}/{number}"
-    with redis.Redis.from_url(url) as client:
-        client.flushdb()
+    with _empty_broker(valkey_server) as url:
         yield url
-        client.flushdb()
+
+
+@pytest.fixture(scope="module")
+def production(migrated_postgres_url: str, valkey_server: Server) -> Iterator[dict[str, str]]:
+    """The settings of a service on Postgres and a broker that a module's tests share."""
+    with _empty_broker(valkey_server) as broker_url:
+        yield {
+            "FEDAUDIT_DATABASE_URL": migrated_postgres_url,
+            "FEDAUDIT_BROKER_URL": broker_url,
+        }
+    _empty(migrated_postgres_url)
 
 
 @pytest.fixture(scope="session")
@@ -240,6 +246,18 @@ def _fresh_name() -> str:
 def _url(server: Server, database: str) -> str:
     url = make_url(server.url).set(database=database)
     return url.render_as_string(hide_password=False)
+
+
+@contextmanager
+def _empty_broker(server: Server) -> Iterator[str]:
+    url = server.url
+    if server.process is not None:
+        number = next(_database_numbers) % _VALKEY_DATABASES
+        url = f"{url.rpartition('/')[0]}/{number}"
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+        yield url
+        client.flushdb()
 
 
 def _empty(url: str) -> None:

@@ -1,113 +1,211 @@
-"""One spec, one seed, one ledger: in this process, embedded, and on Postgres with Redis."""
+"""One spec, one seed, one ledger: in this process, embedded, and on Postgres with a broker.
 
+Every kind of ledger goes through the same two services: metric privacy, whole and layer by layer,
+and every mechanism with an epsilon.
+"""
+
+import csv
+import io
+import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
+import httpx
 import pytest
 import yaml
-from sqlalchemy import text
 
 from models.database import Database
-from tests.cli.service import clean_environment, running
-from tests.end_to_end.running_specs import run_here, run_over_http
+from tests.cli.service import Service, clean_environment, running
+from tests.end_to_end.ledger_checks import check_against_the_ledger, check_bundle
+from tests.end_to_end.running_specs import run_here, run_on_threads, run_over_http
 from tests.training.specs import groups_spec
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+_GAUSSIAN = {"noise_multiplier": 2.0, "clip": 1.0, "delta": 1e-5}
+_COINS = {"training__cohort": {"sampling": "poisson", "rate": 0.1}}
+EPSILON_SPECS = {
+    "central": groups_spec(
+        privacy={"mechanism": "gaussian-central", **_GAUSSIAN},
+        training__clustering={"method": "reported"},
+    ),
+    "central-by-coins": groups_spec(
+        privacy={"mechanism": "gaussian-central", **_GAUSSIAN},
+        training__clustering={"method": "reported"},
+        **_COINS,
+    ),
+    "local": groups_spec(
+        privacy={"mechanism": "gaussian-local", **_GAUSSIAN, "epsilon_budget": 6.0},
+        training__hypotheses=1,
+    ),
+    "by-record": groups_spec(
+        privacy={
+            "mechanism": "record-personalised",
+            "budgets": {"distribution": "bounded-pareto"},
+            "delta": 1e-4,
+        },
+        training__hypotheses=1,
+        training__loss="mse",
+        training__local={"steps": 2, "step_size": 0.1},
+        **_COINS,
+    ),
+}
+LAYERED_SPEC = groups_spec(
+    model={"kind": "mlp", "hidden": [3]},
+    training__rounds=20,
+    training__local={"step_size": 0.01},
+    privacy={
+        "mechanism": "laplace-l2",
+        "noise_multiplier": 2.0,
+        "per_layer": True,
+        "client_budget": 30.0,
+    },
+)
+SIZES = {"layer-1": 9, "layer-2": 4}
+"""Two features to three units, and these to one output, with a bias each."""
+NU = 2.0
+Line = dict[str, Any]
 
 
-@pytest.fixture(params=["synthetic-groups", "hospital"])
-def spec(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[dict[str, Any], Path]]:
-    """A spec and the folder that its data lies below."""
-    if request.param == "hospital":
-        data_dir: Path = request.getfixturevalue("data_dir")
-        yield yaml.safe_load((EXAMPLES / "hospital.yaml").read_text()), data_dir
+def check_lines(lines: list[Line], privacy: dict[str, Any]) -> None:
+    """The report's figures, layer by layer, from the ledger's lines alone."""
+    releases: Counter[str] = Counter()
+    most: dict[tuple[str, str], float] = {}
+    refused = 0
+    for line in lines:
+        n = SIZES[line["component"]]
+        key = line["subject"], line["component"]
+        if line["outcome"] == "released":
+            releases[line["subject"]] += line["component"] == "layer-1"
+            assert line["leakage"] == n / NU
+            assert line["epsilon"] == n / (NU * line["radius"])
+            assert line["leakage_total"] == pytest.approx(releases[line["subject"]] * n / NU)
+        else:
+            refused += line["component"] == "layer-1"
+            assert (line["leakage"], line["radius"]) == (None, None)
+            assert line["reason"]
+        most[key] = line["leakage_total"]
+    assert Counter(line["component"] for line in lines) == dict.fromkeys(SIZES, 20 * 20)
+    assert privacy["refusals"] == refused
+    assert privacy["participations_max"] == max(releases.values()) == 4
+    assert privacy["leakage_max"] == 4 * 13 / NU
+    totals = [sum(most.get((subject, one), 0.0) for one in SIZES) for subject in releases]
+    assert max(totals) == pytest.approx(privacy["leakage_max"])
+
+
+class Place(NamedTuple):
+    """A running service, and the database that it writes to."""
+
+    name: str
+    service: Service
+    database_url: str
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The real data, or an empty folder where they are absent."""
+    try:
+        found: Path = request.getfixturevalue("data_dir")
+    except pytest.skip.Exception:
+        return tmp_path_factory.mktemp("sources")
+    return found
+
+
+@pytest.fixture(scope="module")
+def places(
+    sources: Path, production: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Place]]:
+    """`fedaudit up` by itself, and on Postgres and a broker."""
+    folder = tmp_path_factory.mktemp("places")
+    given = {"FEDAUDIT_SOURCES_DIR": str(sources)}
+    with (
+        running(data_dir=folder / "embedded", environment=clean_environment(**given)) as embedded,
+        running(
+            data_dir=folder / "production", environment=clean_environment(**given, **production)
+        ) as other,
+    ):
+        yield [
+            Place("embedded", embedded, f"sqlite:///{folder / 'embedded'}/fedaudit.db"),
+            Place("production", other, production["FEDAUDIT_DATABASE_URL"]),
+        ]
+
+
+@pytest.mark.parametrize("name", ["synthetic-groups", "hospital"])
+def test_metric_privacy(
+    name: str, places: list[Place], sources: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if name == "hospital":
+        request.getfixturevalue("data_dir")  # skips where it is absent
+        wanted = yaml.safe_load((EXAMPLES / "hospital.yaml").read_text())
     else:
-        yield groups_spec(privacy__client_budget=15.0, training__rounds=60), tmp_path
-
-
-def figures_by_sql(database: Database, experiment_id: str) -> dict[str, Any]:
-    """The report's privacy figures, from nothing but the ledger's view."""
-    query = text(
-        """
-        SELECT max(leakage_total) AS leakage_max,
-               sum(CASE WHEN outcome = 'refused' THEN 1 ELSE 0 END) AS refusals,
-               sum(CASE WHEN outcome = 'withheld' THEN 1 ELSE 0 END) AS withheld,
-               max(round) AS rounds
-        FROM privacy_ledger WHERE experiment_id = :id
-        """
-    )
-    per_subject = text(
-        """
-        SELECT max(leakage_total) AS total, sum(CASE WHEN outcome = 'released' THEN 1 ELSE 0 END)
-               AS releases, max(leakage) AS each
-        FROM privacy_ledger WHERE experiment_id = :id GROUP BY subject
-        """
-    )
-    per_cluster = text(
-        """
-        SELECT cluster, count(*) AS clients, max(leakage_total) AS leakage_max
-        FROM (SELECT cluster, leakage_total,
-                     row_number() OVER (PARTITION BY subject ORDER BY round DESC) AS newest
-              FROM privacy_ledger WHERE experiment_id = :id AND outcome = 'released') AS releases
-        WHERE newest = 1 GROUP BY cluster ORDER BY cluster
-        """
-    )
-    with database.read() as session:
-        clusters = session.execute(per_cluster, {"id": experiment_id}).mappings().all()
-        figures = dict(session.execute(query, {"id": experiment_id}).mappings().one())
-        subjects = session.execute(per_subject, {"id": experiment_id}).mappings().all()
-    figures["participations_max"] = max(row["releases"] for row in subjects)
-    figures["subjects"] = [dict(row) for row in subjects]
-    figures["leakage_by_cluster"] = [dict(row) for row in clusters]
-    return figures
-
-
-def check_against_the_ledger(
-    database: Database, experiment_id: str, report: dict[str, Any], spec: dict[str, Any]
-) -> None:
-    figures = figures_by_sql(database, experiment_id)
-    privacy, nu = report["privacy"], spec["privacy"]["noise_multiplier"]
-    n = report["data"]["parameters"]
-    for name in ("leakage_max", "refusals", "withheld", "participations_max"):
-        assert figures[name] == privacy[name], name
-    assert figures["rounds"] == report["utility"]["rounds"]
-    for subject in figures["subjects"]:
-        # Exactly, not approximately: the number of releases times n / nu.
-        assert subject["total"] == subject["releases"] * n / nu
-    totals = sorted(subject["total"] for subject in figures["subjects"])
-    totals = [0.0] * (report["data"]["training_clients"] - len(totals)) + totals
-    middle = len(totals) // 2
-    median = totals[middle] if len(totals) % 2 else (totals[middle - 1] + totals[middle]) / 2
-    assert median == pytest.approx(privacy["leakage_median"], rel=1e-15)
-    for name, quantile in privacy["leakage_quantiles"].items():
-        share = int(name.removeprefix("p")) / 100
-        assert np.quantile(totals, share) == pytest.approx(quantile, rel=1e-12), name
-    reported = [
-        {name: row[name] for name in ("cluster", "clients", "leakage_max")}
-        for row in privacy["leakage_by_cluster"]
-    ]
-    assert figures["leakage_by_cluster"] == reported
-
-
-def test_here_embedded_and_in_production(
-    spec: tuple[dict[str, Any], Path], tmp_path: Path, postgres_url: str, broker_url: str
-) -> None:
-    wanted, sources = spec
-    here = run_here(wanted, sources, tmp_path / "one", threads=1)
-    two_threads = run_here(wanted, sources, tmp_path / "two", threads=2)
+        wanted = groups_spec(privacy__client_budget=15.0, training__rounds=60)
+    here = run_here(wanted, sources, tmp_path / "one")
+    two_threads = run_on_threads(wanted, sources, tmp_path / "two", threads=2)
     hashes = {here["integrity"]["ledger_hash"], two_threads["integrity"]["ledger_hash"]}
-    production = {"FEDAUDIT_DATABASE_URL": postgres_url, "FEDAUDIT_BROKER_URL": broker_url}
-    for name, servers in (("embedded", {}), ("production", production)):
-        environment = clean_environment(FEDAUDIT_SOURCES_DIR=str(sources), **servers)
-        with running(data_dir=tmp_path / name, environment=environment) as service:
-            experiment_id, report = run_over_http(service, wanted)
-        url = servers.get("FEDAUDIT_DATABASE_URL", f"sqlite:///{tmp_path / name}/fedaudit.db")
-        database = Database(url)
+    for place in places:
+        experiment_id, report = run_over_http(place.service, wanted)
+        database = Database(place.database_url)
         check_against_the_ledger(database, experiment_id, report, wanted)
         database.dispose()
         hashes.add(report["integrity"]["ledger_hash"])
         assert report["privacy"] == here["privacy"]
         assert report["fairness"] == here["fairness"]
     assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("name", list(EPSILON_SPECS))
+def test_epsilons(name: str, places: list[Place], sources: Path, tmp_path: Path) -> None:
+    here = run_here(EPSILON_SPECS[name], sources, tmp_path / "here")
+    for place in places:
+        experiment_id, report = run_over_http(place.service, EPSILON_SPECS[name])
+        check_bundle(place.service, experiment_id, report, tmp_path / f"{place.name}.zip")
+        assert report["integrity"]["ledger_hash"] == here["integrity"]["ledger_hash"]
+        assert report["privacy"] == here["privacy"]
+        assert report["fairness"] == here["fairness"]
+
+
+def test_noise_layer_by_layer(places: list[Place], sources: Path, tmp_path: Path) -> None:
+    here = run_here(LAYERED_SPEC, sources, tmp_path / "here")
+    assert here["privacy"]["leakage_by_component"] == [
+        {"component": name, "parameters": n, "leakage_per_release": n / NU}
+        for name, n in SIZES.items()
+    ]
+    text = (tmp_path / "here" / "ledger.ndjson").read_text()
+    check_lines([json.loads(line) for line in text.splitlines()], here["privacy"])
+
+    service = places[0].service
+    identifier, report = run_over_http(service, LAYERED_SPEC)
+    assert report["integrity"]["ledger_hash"] == here["integrity"]["ledger_hash"]
+    assert report["privacy"] == here["privacy"]
+    assert report["guarantee"] == here["guarantee"]
+    headers = {"Authorization": f"Bearer {service.api_key}"}
+    base = f"{service.url}/v1/experiments/{identifier}"
+    with httpx.Client(base_url=base, headers=headers, timeout=30) as client:
+        lines = paged(client)
+        check_lines(lines, report["privacy"])
+        exported = client.get("/privacy-ledger.ndjson").text
+        assert [json.loads(line) for line in exported.splitlines()] == lines
+        table = list(csv.DictReader(io.StringIO(client.get("/privacy-ledger.csv").text)))
+        assert [row["component"] for row in table] == [line["component"] for line in lines]
+        subject = lines[0]["subject"]
+        own = client.get("/privacy-ledger", params={"client": subject, "limit": 500}).json()
+        assert own["items"] == [line for line in lines if line["subject"] == subject]
+        checked = client.get("/report/verification").json()
+        assert [one for one in checked["checks"] if one["outcome"] != "pass"] == []
+        page = client.get("/report", headers={"Accept": "text/html"}).text
+    assert "Each of the 2 layers" in page
+    assert "Leakage of one release, layer-2" in page
+
+
+def paged(client: httpx.Client) -> list[Line]:
+    """All lines, by pages that end within a subject's layers."""
+    lines: list[Line] = []
+    cursor = None
+    while True:
+        parameters = {"limit": 333, **({"cursor": cursor} if cursor else {})}
+        page = client.get("/privacy-ledger", params=parameters).json()
+        lines += page["items"]
+        cursor = page["next_cursor"]
+        if cursor is None:
+            return lines
