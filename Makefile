@@ -59,7 +59,7 @@ help:
 	@echo "make format     let ruff rewrite what it can"
 	@echo "make bench      run the benchmarks"
 	@echo "make screenshots  take the pictures of docs/pages.md with the system's Chromium"
-	@echo "make reproduce  run the papers' tasks again: the figures in docs/"
+	@echo "make reproduce  run the papers' tasks again: the tables and pictures in docs/"
 
 install:
 	@test -n "$(BASE_PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed" >&2; exit 1; }
@@ -139,14 +139,18 @@ screenshots: $(ENVIRONMENT)
 # Those of hours are left out: unipen-table-2.yaml, unipen-figure-8.yaml.
 LONG_SWEEPS = examples/papers/unipen-table-2.yaml examples/papers/unipen-figure-8.yaml
 SWEEPS ?= $(filter-out $(LONG_SWEEPS),$(wildcard examples/papers/*.yaml))
+# Where the service keeps its data, so that it goes on where it stopped.
 REPRODUCED ?= reproduced
 
 reproduce: $(ENVIRONMENT)
 	$(PYTHON) -m benchmarks.reproductions.played_sweeps --data $(DATA) --out $(REPRODUCED) $(SWEEPS)
-	$(PYTHON) -m benchmarks.reproductions.side_by_side $(REPRODUCED)
-	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 100
+	$(PYTHON) -m benchmarks.reproductions.side_by_side --write docs/reproduction.md
+	$(PYTHON) -m benchmarks.reproductions.drawn_figures
+	$(PYTHON) -m benchmarks.reproductions.synthetic_task --seeds 400
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20
 	$(PYTHON) -m benchmarks.reproductions.synthetic_groups --seeds 20 --cohort 7
 	$(PYTHON) -m benchmarks.reproductions.hospital_task --data $(DATA) --seeds 30
+	$(PYTHON) -m benchmarks.reproductions.hospital_task --data $(DATA) --seeds 30 \
+		--client-keys zip --empty-cluster keep
 	$(PYTHON) -m benchmarks.reproductions.record_personalised --data $(DATA) --seeds 5
 	$(PYTHON) -m benchmarks.reproductions.income_task --data $(DATA) --seeds 10

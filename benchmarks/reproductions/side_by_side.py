@@ -1,42 +1,48 @@
 """The tables of docs/reproduction.md, from what `played_sweeps` kept: ours beside the papers'.
 
-python -m benchmarks.reproductions.side_by_side reproduced
+python -m benchmarks.reproductions.side_by_side                # prints them
+python -m benchmarks.reproductions.side_by_side --write docs/reproduction.md
+
+A page has `<!-- table: NAME -->` before a table, with the name of the sweep's file, and
+`<!-- end of table -->` behind it.
 """
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from benchmarks.reproductions.published_figures import (
-    CLIP_ACCURACY,
-    FEMNIST_ACCURACY,
-    HOSPITAL_LEAKAGE,
-    RECORD_ACCURACY,
+from benchmarks.reproductions.kept_sweeps import (
+    GAPS,
+    KEPT,
+    KeptFigure,
+    KeptRow,
+    KeptSweep,
+    read_kept,
+)
+from benchmarks.reproductions.published_figures import CLIP_ACCURACY, FEMNIST_ACCURACY
+from benchmarks.reproductions.row_facts import (
+    HYPOTHESES,
+    PATIENCE,
+    noise_of,
+    partition_of,
+    published_leakage,
+    published_record_accuracy,
+    record_budgets,
+    record_method,
+    synthetic_method,
 )
 from benchmarks.reproductions.runs import table
-from fedaudit_client.sweep_types import FigureSpread, SweepRow
 
-Rows = Sequence[SweepRow]
-_HYPOTHESES = "training.hypotheses"
-_DISTRIBUTION, _BASELINE = "privacy.budgets.distribution", "privacy.baseline"
-_DOLLARS = 10_000
-_THREE_LEVELS = "three-levels"
-GAPS = (
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "equal_opportunity_difference",
-)
+Rows = Sequence[KeptRow]
+DOLLARS = 10_000
+"""What a unit of the hospital task's error is."""
+_PLAYED = "played"
+_MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end of table -->\n)", re.DOTALL)
 
 
-def noise_of(row: SweepRow) -> float:
-    """The noise multiplier; 0 without a mechanism, as the papers write it."""
-    privacy = row["values"]["privacy"]
-    return float(privacy.get("noise_multiplier", 0))
-
-
-def words(figure: FigureSpread, *, digits: int, scale: float = 1) -> str:
+def words(figure: KeptFigure, *, digits: int, scale: float = 1) -> str:
     """The mean over seeds and its 95 % interval; the mean alone of one seed."""
     mean, low, high = figure["mean"], figure["low"], figure["high"]
     if mean is None:
@@ -48,18 +54,14 @@ def words(figure: FigureSpread, *, digits: int, scale: float = 1) -> str:
 
 def synthetic(rows: Rows) -> Iterator[str]:
     """Figures 1 and 2: error and the leakage of the client that leaks most."""
-    names = {(1, "k-means keep"): "federated averaging", (2, "reported"): "IFCA"}
     lines = []
     for row in rows:
-        values = row["values"]
-        clustering = " ".join(values["training.clustering"].values())
-        name = names.get((values[_HYPOTHESES], clustering), f"Algorithm 1, {clustering}")
-        figures = row["figures"]
+        values, figures = row["values"], row["figures"]
         leakage = "unbounded" if row["unbounded"] else words(figures["leakage_max"], digits=1)
         lines.append(
             [
-                str(values["training.stopping.patience"]),
-                name,
+                str(values[PATIENCE]),
+                synthetic_method(values),
                 words(figures["validation_loss"], digits=2),
                 leakage,
                 words(figures["rounds"], digits=0),
@@ -69,30 +71,48 @@ def synthetic(rows: Rows) -> Iterator[str]:
 
 
 def hospital(rows: Rows) -> Iterator[str]:
-    """Table 1, Figure 3 and the numbers of rounds that explain both."""
-    ks = list(dict.fromkeys(row["values"][_HYPOTHESES] for row in rows))
-    at = {(noise_of(row), row["values"][_HYPOTHESES]): row["figures"] for row in rows}
+    """Table 1, how far it lies from ours, Figure 3, and the numbers of rounds that explain both."""
+    ks = list(dict.fromkeys(row["values"][HYPOTHESES] for row in rows))
+    at = {(noise_of(row), row["values"][HYPOTHESES]): row for row in rows}
     noises = sorted({noise for noise, _ in at})
     head = ["nu", *(f"k = {k}" for k in ks)]
-    printed = dict(zip((7, 5, 3, 1), range(4), strict=True))
     lines = []
     for noise in filter(None, noises):
-        for name in ("leakage_median", "leakage_max"):
-            place = ("leakage_median", "leakage_max").index(name)
-            own = [words(at[noise, k][name], digits=1) for k in ks]
-            paper = [f"{HOSPITAL_LEAKAGE[noise][printed[k]][place]:.1f}" for k in ks]
-            kind = ("median", "maximum")[place]
+        for name, kind in (("leakage_median", "median"), ("leakage_max", "maximum")):
+            own = [words(at[noise, k]["figures"][name], digits=1) for k in ks]
+            paper = [f"{published_leakage(at[noise, k])[name]:.1f}" for k in ks]
             lines += [[f"{noise:g}, {kind}", *own], ["published", *paper]]
     yield table(head, lines)
+    yield table(
+        ["leakage", "published within our interval", "published over our mean", "outside"],
+        [_beside(rows, "leakage_median", "median"), _beside(rows, "leakage_max", "maximum")],
+    )
     for title, name, scale in (
-        ("RMSE, dollars", "validation_loss", _DOLLARS),
+        ("RMSE, dollars", "validation_loss", DOLLARS),
         ("rounds",) * 2 + (1,),
     ):
+        shown = [[at[noise, k]["figures"][name] for k in ks] for noise in noises]
         found = [
-            [f"{noise:g}", *(words(at[noise, k][name], digits=0, scale=scale) for k in ks)]
-            for noise in noises
+            [f"{noise:g}", *(words(figure, digits=0, scale=scale) for figure in figures)]
+            for noise, figures in zip(noises, shown, strict=True)
         ]
         yield table([f"nu; {title}", *head[1:]], found)
+
+
+def _beside(rows: Rows, name: str, kind: str) -> list[str]:
+    """How the published leakages lie to our intervals, and which lie outside."""
+    shares, outside = [], []
+    for row in rows:
+        paper, own = published_leakage(row).get(name), row["figures"][name]
+        if paper is None or own["mean"] is None or own["low"] is None or own["high"] is None:
+            continue
+        shares.append(paper / own["mean"])
+        if not own["low"] <= paper <= own["high"]:
+            where = f"k = {row['values'][HYPOTHESES]}, nu = {noise_of(row):g}"
+            outside.append(f"{where} ({'lower' if paper < own['low'] else 'higher'})")
+    within = f"{len(shares) - len(outside)} of {len(shares)}"
+    spread = f"{min(shares):.2f} to {max(shares):.2f}" if shares else ""
+    return [kind, within, spread, "; ".join(outside)]
 
 
 def gaps(rows: Rows, *, attribute: str, varies: str | None) -> Iterator[str]:
@@ -102,7 +122,7 @@ def gaps(rows: Rows, *, attribute: str, varies: str | None) -> Iterator[str]:
         own = [row for row in rows if varies is None or row["values"][varies] == value]
         lines = [
             [
-                str(row["values"][_HYPOTHESES]),
+                str(row["values"][HYPOTHESES]),
                 f"{noise_of(row):g}",
                 *(words(row["figures"][f"{gap}[{attribute}]"], digits=3) for gap in GAPS),
                 words(row["figures"]["validation_loss"], digits=2),
@@ -131,20 +151,18 @@ def handwriting(rows: Rows) -> Iterator[str]:
     yield table(["nu", *head], lines)
 
 
-def records(rows: Rows, *, published: Callable[[SweepRow], int]) -> Iterator[str]:
+def records(rows: Rows) -> Iterator[str]:
     """Accuracies of rPDP-FL and what it is compared with."""
     lines = []
     for row in rows:
-        values = row["values"]
-        paper = RECORD_ACCURACY.get((values[_BASELINE], values.get(_DISTRIBUTION, _THREE_LEVELS)))
-        partition = values.get("federation.partition")
+        partition, paper = partition_of(row), published_record_accuracy(row)
         lines.append(
             [
-                *([] if partition is None else [partition["method"]]),
-                values.get(_DISTRIBUTION, _THREE_LEVELS),
-                values[_BASELINE] or "rPDP-FL",
+                *([] if partition is None else [partition]),
+                record_budgets(row),
+                record_method(row),
                 words(row["figures"]["accuracy"], digits=3),
-                "" if paper is None else f"{paper[published(row)]:.3f}",
+                "" if paper is None else f"{paper:.3f}",
             ]
         )
     head = ["budgets", "method", "accuracy", "published"]
@@ -153,7 +171,7 @@ def records(rows: Rows, *, published: Callable[[SweepRow], int]) -> Iterator[str
 
 def clip_map(rows: Rows) -> Iterator[str]:
     """Accuracy by clip and epsilon, ours before the slides'."""
-    at: Mapping[tuple[float, float], SweepRow] = {
+    at: Mapping[tuple[float, float], KeptRow] = {
         (row["values"]["privacy.clip"], row["values"]["privacy.uniform_epsilon"]): row
         for row in rows
     }
@@ -171,10 +189,6 @@ def clip_map(rows: Rows) -> Iterator[str]:
     yield table(["clip; here / slides", *(f"{epsilon:g}" for epsilon in epsilons)], lines)
 
 
-def _mnist_column(row: SweepRow) -> int:
-    return 1 if row["values"]["federation.partition"]["method"] == "iid" else 2
-
-
 TABLES: Mapping[str, Callable[[Rows], Iterator[str]]] = {
     "synthetic-figures-1-2": synthetic,
     "hospital-table-1": hospital,
@@ -189,32 +203,66 @@ TABLES: Mapping[str, Callable[[Rows], Iterator[str]]] = {
     "unipen-table-2-rmse-short": handwriting,
     "unipen-figure-8": lambda rows: gaps(rows, attribute="rotated", varies=None),
     "unipen-figure-8-short": lambda rows: gaps(rows, attribute="rotated", varies=None),
-    "rpdp-heart": lambda rows: records(rows, published=lambda _: 0),
-    "rpdp-mnist": lambda rows: records(rows, published=_mnist_column),
+    "rpdp-heart": records,
+    "rpdp-mnist": records,
     "clip-by-epsilon": clip_map,
 }
 """By the name of the sweep's file."""
 
 
+def tables(folder: Path) -> dict[str, str]:
+    """Of every sweep that is kept in the folder the tables, by the name of its file; `played` has
+    a line for each of them."""
+    kept = {name: read_kept(folder, name) for name in TABLES}
+    found = {name: one for name, one in kept.items() if one is not None}
+    texts = {name: "\n\n".join(TABLES[name](one["rows"])) for name, one in found.items()}
+    return {_PLAYED: played(found), **texts}
+
+
+def played(sweeps: Mapping[str, KeptSweep]) -> str:
+    """How much work each sweep was, and by which commit it was done."""
+    head = ["sweep", "cells", "rounds", "minutes of a processor", "milliseconds a round", "commit"]
+    return table(head, [_played(name, one) for name, one in sweeps.items()])
+
+
+def _played(name: str, sweep: KeptSweep) -> list[str]:
+    spent = sweep["processor_seconds"]
+    taken = ["in several goes", ""]
+    if spent is not None:
+        taken = [f"{spent / 60:.1f}", f"{1000 * spent / sweep['rounds']:.3g}"]
+    ended = ", ".join(f"{count} {status}" for status, count in sweep["statuses"].items())
+    return [f"`{name}`", ended, f"{sweep['rounds']:,}", *taken, str(sweep["machine"]["commit"])]
+
+
+def with_tables(page: str, found: Mapping[str, str]) -> str:
+    """The page with these tables between their marks; one whose sweep is not kept stays as it is.
+
+    Raises ValueError where a table has no place in the page.
+    """
+    named = {mark["name"] for mark in _MARKED.finditer(page)}
+    if homeless := found.keys() - named:
+        raise ValueError(f"the page has no mark for {', '.join(sorted(homeless))}")
+
+    def refreshed(mark: re.Match[str]) -> str:
+        text = found.get(mark["name"])
+        return mark[0] if text is None else f"{mark[1]}\n{text}\n\n{mark[3]}"
+
+    return _MARKED.sub(refreshed, page)
+
+
 def main() -> None:
-    """Prints the tables of every sweep in the folder."""
+    """Prints the tables of every sweep that is kept, or writes them into a page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    folder: Path = parser.parse_args().folder
-    for name, show in TABLES.items():
-        kept = folder / f"{name}.json"
-        if not kept.is_file():
-            continue
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        print(f"## {found['file']}\n\n{_ends(found['statuses'])}\n")
-        if not found["statuses"].get("succeeded"):
-            continue
-        for text in show(found["table"]["rows"]):
-            print(text, end="\n\n")
-
-
-def _ends(statuses: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {status}" for status, count in statuses.items() if count)
+    parser.add_argument("folder", type=Path, nargs="?", default=KEPT)
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="a page that has their marks")
+    chosen = parser.parse_args()
+    found = tables(chosen.folder)
+    if chosen.write is not None:
+        page = chosen.write.read_text(encoding="utf-8")
+        chosen.write.write_text(with_tables(page, found), encoding="utf-8")
+        return
+    for name, text in found.items():
+        print(f"## {name}\n\n{text}\n")
 
 
 if __name__ == "__main__":

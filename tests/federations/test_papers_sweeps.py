@@ -6,16 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reproductions.side_by_side import TABLES
+from benchmarks.reproductions.drawn_figures import drawn_figures
+from benchmarks.reproductions.kept_sweeps import KEPT, read_kept
+from benchmarks.reproductions.side_by_side import TABLES, tables, with_tables
 from fedaudit.federations.load import load_federation
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.parse import decode_text, parse_spec
-from fedaudit.spec.sweeps.sweep_cells import parse_cells
+from fedaudit.spec.sweeps.sweep_cells import SEED, expand, parse_cells
 from fedaudit.spec.sweeps.sweep_spec import parse_sweep
 from fedaudit.sweeps.sweep_facts import sweep_facts
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reproduction.md"
 FILES = sorted((ROOT / "examples" / "papers").glob("*.yaml"))
+PLAYED = [path for path in FILES if read_kept(ROOT / KEPT, path.stem) is not None]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -36,9 +40,11 @@ def test_every_sweep_can_be_asked_for_and_its_costs_projected(
             pytest.skip(f"{first.federation.traits.files} are not among the real data at hand")
     else:
         sources = None
-    planned = [
-        plan_experiment(spec, load_federation(spec, sources_dir=sources)) for spec in (first, last)
-    ]
+    loaded = load_federation(first, sources_dir=sources)
+    planned = [plan_experiment(first, loaded)]
+    if (last.federation, last.seed) != (first.federation, first.seed):
+        loaded = load_federation(last, sources_dir=sources)
+    planned.append(plan_experiment(last, loaded))
     facts = sweep_facts([(one.spec, one.ledger_context) for one in planned])
     assert facts["noises"] == ["simulation"]
     for one in planned:
@@ -53,6 +59,34 @@ def test_every_sweep_can_be_asked_for_and_its_costs_projected(
 
 def test_every_sweep_has_its_table_and_is_named_in_the_docs() -> None:
     stems = [path.stem for path in FILES]
-    documentation = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    documentation = PAGE.read_text(encoding="utf-8")
     assert set(TABLES) == set(stems)
     assert [stem for stem in stems if f"{stem}.yaml" not in documentation] == []
+
+
+@pytest.mark.parametrize("path", PLAYED, ids=lambda path: path.stem)
+def test_what_is_kept_of_a_sweep_is_of_the_cells_that_its_file_asks_for(path: Path) -> None:
+    kept = read_kept(ROOT / KEPT, path.stem)
+    assert kept is not None
+    cells = expand(parse_sweep(decode_text(path.read_text(encoding="utf-8"))))
+    asked = [{path: one for path, one in cell.values.items() if path != SEED} for cell in cells]
+    rows = [row["values"] for row in kept["rows"] for _ in range(row["seeds"])]
+    assert rows == asked
+    assert kept["statuses"] == {"succeeded": len(cells)}
+
+
+def test_the_page_shows_what_is_kept() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_tables(page, tables(ROOT / KEPT)) == page
+    pictures = drawn_figures(ROOT / KEPT)
+    stored = {path.stem: path.read_text() for path in PAGE.parent.glob("figures/*.svg")}
+    assert stored == pictures
+    assert [name for name in pictures if f"(figures/{name}.svg)" not in page] == []
+
+
+def test_a_table_without_a_place_in_the_page_is_refused() -> None:
+    page = "<!-- table: one -->\n\nold\n\n<!-- end of table -->\n"
+    assert with_tables(page, {"one": "new"}) == page.replace("old", "new")
+    assert with_tables(page, {}) == page
+    with pytest.raises(ValueError, match="no mark for other"):
+        with_tables(page, {"one": "new", "other": "new"})
