@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Annotated, Protocol, TypeVar
 
 from fastapi import Depends, Request, Response
-from starlette.datastructures import URL
 
 from api.http.json_answers import JSON, WrittenPage
 
@@ -18,7 +17,7 @@ AnyPage = TypeVar("AnyPage", bound=_Page)
 
 async def _linked(request: Request, response: Response) -> Callable[[AnyPage], AnyPage]:
     def link(page: AnyPage) -> AnyPage:
-        response.headers.update(_link_to_next(request, page.next_cursor))
+        response.headers.update(link_headers(request, page.next_cursor))
         return page
 
     return link
@@ -26,16 +25,17 @@ async def _linked(request: Request, response: Response) -> Callable[[AnyPage], A
 
 async def _linked_answer(request: Request) -> Callable[[WrittenPage], Response]:
     def answer(page: WrittenPage) -> Response:
-        headers = _link_to_next(request, page.next_cursor)
+        headers = link_headers(request, page.next_cursor)
         return Response(page.content, headers=headers, media_type=JSON)
 
     return answer
 
 
-def _link_to_next(request: Request, cursor: str | None) -> dict[str, str]:
+def link_headers(request: Request, cursor: str | None) -> dict[str, str]:
+    """The header `Link` to the next page; none behind the last."""
     if cursor is None:
         return {}
-    following = URL(str(request.url)).include_query_params(cursor=cursor)
+    following = request.url.include_query_params(cursor=cursor)
     # Relative: a proxy in front may serve it at another address.
     return {"Link": f'<{following.path}?{following.query}>; rel="next"'}
 

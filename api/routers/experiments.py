@@ -6,7 +6,8 @@ from fastapi import APIRouter, BackgroundTasks, Query, Request, Response
 from starlette.responses import JSONResponse
 
 from api.http.bodies import JsonBody
-from api.http.links import Linked
+from api.http.json_answers import json_answer
+from api.http.links import link_headers
 from api.openapi import problems, request_body
 from api.schemas.base import IdempotencyHeader
 from api.schemas.experiments import (
@@ -23,7 +24,11 @@ from api.services.base.dispatch import dispatch_with_others
 from api.services.base.idempotency import IdempotentRequest
 from api.services.base.lookups import find_experiment
 from api.services.experiments.admission import Trial, plan, try_admission
-from api.services.experiments.experiment_lists import experiment_body, experiment_page
+from api.services.experiments.experiment_lists import (
+    experiment_body,
+    experiment_page,
+    submitted_body,
+)
 from api.services.experiments.group_submission import Asked, prepared, queue_with_others
 from api.services.experiments.inherited_spec import parse_inherited
 from api.services.experiments.repeated_admission import plan_others
@@ -59,9 +64,8 @@ async def submit_experiment(
     value: JsonBody,
     resources: Shared,
     background: BackgroundTasks,
-    response: Response,
     idempotency_key: IdempotencyHeader = None,
-) -> SubmittedBody | JSONResponse:
+) -> Response:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
 
     def validate() -> JSONResponse:
@@ -79,19 +83,20 @@ async def submit_experiment(
     submitted = await resources.loads.run(caller.project_id, prepare, request=request)
     if isinstance(submitted, Asked):
         submitted = await queue_with_others(resources, submitted)
-    return _accepted(submitted, caller, resources, background, response)
+    return _accepted(submitted, caller, resources, background)
 
 
-@router.get("", responses=problems())
+@router.get("", response_model=ExperimentPage, responses=problems())
 def list_experiments(
+    request: Request,
     caller: ExperimentsReader,
     parameters: Annotated[ListParameters, Query()],
     resources: Shared,
-    linked: Linked[ExperimentPage],
-) -> ExperimentPage:
+) -> Response:
     """The project's experiments, newest first unless sorted otherwise."""
     with_specs = parameters.omit != "spec"
-    return linked(experiment_page(resources, caller, parameters, with_specs=with_specs))
+    page = experiment_page(resources, caller, parameters, with_specs=with_specs)
+    return json_answer(page, headers=link_headers(request, page.next_cursor))
 
 
 @router.get("/{experiment_id}", responses=problems(404))
@@ -117,6 +122,7 @@ def cancel_experiment(
 @router.post(
     "/{experiment_id}/retry",
     status_code=202,
+    response_model=SubmittedBody,
     responses={**problems(404, 409, 429), 202: {"description": "Queued.", "headers": _LOCATION}},
 )
 async def retry_experiment(
@@ -126,36 +132,30 @@ async def retry_experiment(
     caller: ExperimentsWriter,
     resources: Shared,
     background: BackgroundTasks,
-    response: Response,
     idempotency_key: IdempotencyHeader = None,
-) -> SubmittedBody:
+) -> Response:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
 
-    def answer() -> SubmittedBody:
+    def answer() -> Response:
         with resources.database.read() as session:
             row = find_experiment(session, caller, experiment_id)
         idempotency = IdempotentRequest.of(
             idempotency_key, f"POST /v1/experiments/{row.id}/retry", None
         )
         submitted = retry(resources, caller, row, idempotency)
-        return _accepted(submitted, caller, resources, background, response)
+        return _accepted(submitted, caller, resources, background)
 
     return await resources.loads.run(caller.project_id, answer, request=request)
 
 
 def _accepted(
-    submitted: Submitted,
-    caller: Caller,
-    resources: Resources,
-    background: BackgroundTasks,
-    response: Response,
-) -> SubmittedBody:
+    submitted: Submitted, caller: Caller, resources: Resources, background: BackgroundTasks
+) -> Response:
     if submitted.unit_message is not None:
         # After the answer: a broker that is away must not keep the caller waiting.
         background.add_task(dispatch_with_others, resources, submitted.unit_message)
-    response.headers["Location"] = f"/v1/experiments/{submitted.experiment.id}"
-    body = experiment_body(submitted.experiment, submitted.tags, caller=caller)
-    return SubmittedBody.accepted(body, submitted.warnings)
+    location = {"Location": f"/v1/experiments/{submitted.experiment.id}"}
+    return json_answer(submitted_body(submitted, caller=caller), status_code=202, headers=location)
 
 
 def _validation(planned: ExperimentPlan, trial: Trial) -> ValidationBody:

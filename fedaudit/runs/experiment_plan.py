@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import training_clients
@@ -12,7 +13,7 @@ from fedaudit.runs.held_out_cost import planned_releases, with_fairness_epsilon
 from fedaudit.runs.plan_limits import PlanLimits, check_limits
 from fedaudit.runs.run import cell_ledger_context
 from fedaudit.runs.start_artifact import OpenArtifact, no_artifacts, with_start
-from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.canonical import document_hash
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.training.base.cell import Cell
@@ -41,10 +42,11 @@ class ExperimentPlan:
         The subjects are stored by themselves: those of `ledger_context`.
         """
         spec, inputs = self.spec, self.ledger_context.inputs
+        document = spec.model_dump(mode="json")
         return {
             "name": spec.name,
-            "spec": spec.model_dump(mode="json"),
-            "spec_hash": spec_hash(spec),
+            "spec": document,
+            "spec_hash": document_hash(document),
             "seed": spec.seed,
             "mechanism": spec.privacy.mechanism,
             "hypotheses": spec.training.hypotheses,
@@ -71,9 +73,6 @@ def plan_experiment(
     the artifact that it starts from is not there or does not fit; before anything is computed where
     the spec exceeds the limits.
     """
-    # Only now: it brings pyarrow along, which would double the time that the API needs to start.
-    from fedaudit.federations.profiles.profile import profile
-
     cell = Cell(spec, federation)
     if limits is not None:
         check_limits(cell, limits)
@@ -95,5 +94,19 @@ def plan_experiment(
         projection, ledger_context.held_out, releases=planned_releases(spec)
     )
     return ExperimentPlan(
-        spec, federation, n, training, ledger_context, projection, profile(federation)
+        spec, federation, n, training, ledger_context, projection, _profile(federation)
     )
+
+
+_PROFILES: WeakKeyDictionary[Federation, dict[str, Any]] = WeakKeyDictionary()
+"""Of loaded data, which never change: cells and submissions share them."""
+
+
+def _profile(federation: Federation) -> dict[str, Any]:
+    # Only now: it brings pyarrow along, which would double the time that the API needs to start.
+    from fedaudit.federations.profiles.profile import profile
+
+    known = _PROFILES.get(federation)
+    if known is None:
+        known = _PROFILES[federation] = profile(federation)
+    return known

@@ -5,6 +5,7 @@ that a spec that does not name it keeps the hash that it had before.
 """
 
 import hashlib
+from typing import Any
 
 import rfc8785
 
@@ -13,10 +14,19 @@ from fedaudit.spec.experiment import ExperimentSpec
 
 def canonical_bytes(spec: ExperimentSpec) -> bytes:
     """Canonical JSON of the spec, every default explicit that specs had from the start."""
-    encoded: bytes = rfc8785.dumps(spec.model_dump(mode="json"))
-    return encoded
+    return _encoded(spec.model_dump(mode="json"))
 
 
 def spec_hash(spec: ExperimentSpec) -> str:
     """SHA-256 of the canonical form, in hexadecimal. Two specs that mean the same share it."""
-    return hashlib.sha256(canonical_bytes(spec)).hexdigest()
+    return document_hash(spec.model_dump(mode="json"))
+
+
+def document_hash(document: dict[str, Any]) -> str:
+    """The same of a spec's JSON document, every default explicit."""
+    return hashlib.sha256(_encoded(document)).hexdigest()
+
+
+def _encoded(document: dict[str, Any]) -> bytes:
+    encoded: bytes = rfc8785.dumps(document)
+    return encoded

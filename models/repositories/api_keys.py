@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, or_, select, update
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
 from models.person import Actor, Person
+from models.prepared import PreparedRows
 from models.repositories.base import Repository
 from models.tables.api_keys import ApiKey
 
@@ -52,11 +53,11 @@ class ApiKeyRepository(Repository):
 
         What is looked up is a hash, so the time taken says nothing about the stored keys.
         """
-        return self._one(_OPENED, secret_hash=hash_of_key(plain))
+        return _OPENED.one(self.session, secret_hash=hash_of_key(plain))
 
     def is_in_force(self, secret_hash: str) -> bool:
         """Whether a secret that opened a key before still does."""
-        return self._one(_OPENED, secret_hash=secret_hash) is not None
+        return _OPENED.one(self.session, secret_hash=secret_hash) is not None
 
     def rotate(self, project_id: str, id: str, *, overlap: timedelta) -> tuple[ApiKey, str] | None:  # noqa: A002
         """The key with a new secret, and its plain text; None where this project has no such key
@@ -107,7 +108,9 @@ def opens(secret_hash: ColumnElement[str]) -> ColumnElement[bool]:
     return and_(ApiKey.revoked_at.is_(None), or_(ApiKey.hash == secret_hash, before))
 
 
-_OPENED = select(ApiKey).where(opens(bindparam("secret_hash", type_=ApiKey.hash.type)))
+_OPENED = PreparedRows(
+    select(ApiKey).where(opens(bindparam("secret_hash", type_=ApiKey.hash.type)))
+)
 
 
 def _new_secret() -> str:

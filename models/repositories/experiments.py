@@ -5,10 +5,11 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, select, update
+from sqlalchemy import bindparam, select, update
 
 from models.clock import utc_now
 from models.person import Actor
+from models.prepared import Prepared, PreparedRows
 from models.repositories.base import ScopedRepository
 from models.repositories.budgets import BudgetRepository
 from models.repositories.epsilon_budgets import (
@@ -34,9 +35,11 @@ from models.values import (
 _UNFILTERED = ExperimentFilters()
 _OF_PROJECT = select(Experiment).where(Experiment.project_id == bindparam("project_id"))
 _BY_ID = _OF_PROJECT.where(Experiment.id == bindparam("id"))
-_TAGS = select(ExperimentTag.experiment_id, ExperimentTag.tag).where(
-    ExperimentTag.project_id == bindparam("project_id"),
-    ExperimentTag.experiment_id.in_(bindparam("ids", expanding=True)),
+_TAGS = Prepared(
+    select(ExperimentTag.experiment_id, ExperimentTag.tag).where(
+        ExperimentTag.project_id == bindparam("project_id"),
+        ExperimentTag.experiment_id.in_(bindparam("ids", expanding=True)),
+    )
 )
 
 ENDED = ("cancelled", "succeeded", "failed")
@@ -90,7 +93,7 @@ class ExperimentRepository(ScopedRepository):
         """
         if cursor is None and filters in (None, _UNFILTERED):
             first = {"project_id": self.project_id, "most": limit + 1}
-            items = self._all(_first_page(sort), **first)
+            items = _first_page(sort).all(self.session, **first)
         else:
             statement = filtered(self._select(Experiment), filters or _UNFILTERED)
             items = self._all(paged(statement, sort=sort, cursor=cursor).limit(limit + 1))
@@ -108,7 +111,7 @@ class ExperimentRepository(ScopedRepository):
     def tags(self, ids: Sequence[str]) -> dict[str, Sequence[str]]:
         """The tags of several experiments, sorted; one query for a whole page."""
         tags: dict[str, Any] = {id_: [] for id_ in ids}
-        rows = self.session.execute(_TAGS, {"project_id": self.project_id, "ids": ids})
+        rows = _TAGS.rows(self.session, project_id=self.project_id, ids=ids)
         for experiment_id, tag in rows:
             tags[experiment_id].append(tag)
         # By code points, whatever the database's collation is.
@@ -287,6 +290,6 @@ class ExperimentRepository(ScopedRepository):
 
 
 @cache
-def _first_page(sort: str) -> Select[Experiment]:
+def _first_page(sort: str) -> PreparedRows[Experiment]:
     """What is asked for most, without filters. Raises ValueError for an unknown sort."""
-    return paged(_OF_PROJECT, sort=sort, cursor=None).limit(bindparam("most"))
+    return PreparedRows(paged(_OF_PROJECT, sort=sort, cursor=None).limit(bindparam("most")))

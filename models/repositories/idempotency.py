@@ -7,13 +7,16 @@ from typing import Any
 from sqlalchemy import bindparam, delete, select, tuple_
 
 from models.clock import seconds_from_now, utc_now
+from models.prepared import PreparedRows
 from models.repositories.base import Repository
 from models.tables.idempotency import IdempotencyKey
 
-_TAKEN = select(IdempotencyKey).where(
-    IdempotencyKey.api_key_id == bindparam("api_key_id"),
-    IdempotencyKey.route == bindparam("route"),
-    IdempotencyKey.key == bindparam("key"),
+_TAKEN = PreparedRows(
+    select(IdempotencyKey).where(
+        IdempotencyKey.api_key_id == bindparam("api_key_id"),
+        IdempotencyKey.route == bindparam("route"),
+        IdempotencyKey.key == bindparam("key"),
+    )
 )
 
 
@@ -22,7 +25,7 @@ class IdempotencyRepository(Repository):
 
     def find(self, api_key_id: str, route: str, key: str) -> IdempotencyKey | None:
         """What this caller's earlier request with the key came to; compare its `body_hash`."""
-        return self._one(_TAKEN, api_key_id=api_key_id, route=route, key=key)
+        return _TAKEN.one(self.session, api_key_id=api_key_id, route=route, key=key)
 
     def add(
         self,

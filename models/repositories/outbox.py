@@ -7,10 +7,11 @@ from sqlalchemy import bindparam, select, update
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
+from models.prepared import Prepared
 from models.repositories.base import Repository, table_of
 from models.tables.outbox import OutboxMessage
 
-_PUBLISHED = (
+_PUBLISHED = Prepared(
     table_of(OutboxMessage)
     .update()
     .where(table_of(OutboxMessage).c.id.in_(bindparam("ids", expanding=True)))
@@ -54,7 +55,7 @@ class OutboxRepository(Repository):
 
     def mark_published(self, ids: Sequence[str]) -> None:
         """Notes that these messages were sent."""
-        self.session.execute(_PUBLISHED, {"ids": ids})
+        _PUBLISHED.run(self.session, [{"ids": ids}])
 
     def postpone(self, id: str, seconds: float) -> None:  # noqa: A002
         """Counts a failed attempt and leaves the message for later."""

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, select
 
 from models.json_text import to_json
+from models.prepared import Prepared
 from models.repositories.base import Repository
 from models.tables.subject_sets import SubjectSet
 
 # Locked, so that no erasure removes it before this transaction refers to it.
-_HELD = (
+_HELD = Prepared(
     select(SubjectSet.id).where(SubjectSet.id == bindparam("id")).with_for_update(key_share=True)
 )
 
@@ -22,7 +23,7 @@ class SubjectSetRepository(Repository):
         """The id of the set with these names in this order, stored if it is new."""
         text = to_json(list(names))
         set_id = hashlib.sha256(text.encode()).hexdigest()
-        while self.session.scalar(_HELD, {"id": set_id}) is None:
+        while not _HELD.rows(self.session, id=set_id):
             if self._insert_absent(SubjectSet, {"id": set_id, "names": list(names)}):
                 break
         return set_id

@@ -12,12 +12,13 @@ from sqlalchemy import ColumnElement, Select, and_, bindparam, case, func, or_, 
 
 from models.clock import seconds_from_now, utc_now
 from models.identifiers import new_id
+from models.prepared import Prepared
 from models.repositories.base import Repository, table_of
 from models.tables.units import Unit
 from models.values import Claim, ReclaimedUnit, StackPlace, UnitKind
 
 _MAX_BACKOFF_SECONDS = 300.0
-_PUBLISHED = (
+_PUBLISHED = Prepared(
     table_of(Unit)
     .update()
     .where(table_of(Unit).c.id.in_(bindparam("ids", expanding=True)))
@@ -141,7 +142,7 @@ class UnitRepository(Repository):
 
     def mark_published(self, unit_ids: Sequence[str]) -> None:
         """Notes that these units were published to the queue just now."""
-        self.session.execute(_PUBLISHED, {"ids": unit_ids})
+        _PUBLISHED.run(self.session, [{"ids": unit_ids}])
 
     def expired(self, limit: int = 100) -> list[Unit]:
         """Units whose lease has run out, locked for this (write) transaction."""

@@ -12,7 +12,9 @@ from api.schemas.experiments import (
     ExperimentPage,
     ExperimentParameters,
     ListedExperimentBody,
+    SubmittedBody,
 )
+from api.services.experiments.submission import Submitted
 from api.shared.data_faults import shown_detail
 from api.shared.resources import Resources
 from api.shared.security import Caller
@@ -26,6 +28,13 @@ def experiment_body(row: Experiment, tags: list[str], *, caller: Caller) -> Expe
     """One experiment as the caller may see it."""
     detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
     return ExperimentBody.of(row, tags, status_detail=detail)
+
+
+def submitted_body(submitted: Submitted, *, caller: Caller) -> SubmittedBody:
+    """An experiment that was accepted, as the caller may see it."""
+    row = submitted.experiment
+    detail = shown_detail(row.status_reason, row.status_detail, caller=caller)
+    return SubmittedBody.accepted(row, submitted.tags, submitted.warnings, status_detail=detail)
 
 
 def experiment_page(

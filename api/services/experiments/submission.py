@@ -113,10 +113,11 @@ def earlier(
     """What the same request came to before. Raises ProblemError where its body was another one."""
     if idempotency is None:
         return None
-    with resources.database.read() as session:
+    with resources.database.glance() as session:
         found = idempotency.lookup(session, caller)
-        if found is None:
-            return None
+    if found is None:
+        return None
+    with resources.database.read() as session:
         return _submitted(resources, session, caller, str(found.resource_id))
 
 

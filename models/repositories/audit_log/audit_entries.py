@@ -11,14 +11,17 @@ from models.audit_actions import AuditAction, AuditOrigin
 from models.audit_chain import first_link, next_link
 from models.clock import utc_now
 from models.person import Actor
+from models.prepared import Prepared, PreparedRows
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.audit_log.audit_entries import AuditEntry, AuditHead
 from models.values import Cursor, Page
 
 _COLUMNS = tuple(column.name for column in table_of(AuditEntry).columns)
 _END = table_of(AuditHead).c
-_HEAD = select(AuditHead).where(_END.project_id == bindparam("project_id")).with_for_update()
-_LENGTHEN = (
+_HEAD = PreparedRows(
+    select(AuditHead).where(_END.project_id == bindparam("project_id")).with_for_update()
+)
+_LENGTHEN = Prepared(
     table_of(AuditHead)
     .update()
     .where(_END.project_id == bindparam("of_project"))
@@ -87,7 +90,7 @@ class AuditLogRepository(ScopedRepository):
             entries.append({name: getattr(entry, name) for name in _COLUMNS})
         self._insert(AuditEntry, entries)
         end = {"of_project": self.project_id, "entries": number, "link": link}
-        self.session.execute(_LENGTHEN, end)
+        _LENGTHEN.run(self.session, [end])
 
     def list(
         self,
@@ -137,7 +140,7 @@ class AuditLogRepository(ScopedRepository):
 
     def _head(self) -> AuditHead:
         """The end of the log, locked until this transaction ends."""
-        if (known := self._one(_HEAD, project_id=self.project_id)) is not None:
+        if (known := _HEAD.one(self.session, project_id=self.project_id)) is not None:
             return known
         empty = {
             "project_id": self.project_id,
@@ -148,7 +151,7 @@ class AuditLogRepository(ScopedRepository):
             "signed_at": None,
         }
         self._insert_absent(AuditHead, empty)
-        found = self._one(_HEAD, project_id=self.project_id)
+        found = _HEAD.one(self.session, project_id=self.project_id)
         if found is None:
             raise LookupError(f"project {self.project_id} has no audit log")
         return found

@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, func, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from models.leakage_terms import LeakageTerms
+from models.prepared import Prepared, PreparedRows
 from models.repositories.base import ScopedRepository
 from models.repositories.contents.budget_pools import BookedBudget, Pool, Sharing
 from models.repositories.contents.held_contents import held_contents
@@ -32,19 +33,24 @@ _ROWS = select(
     *(_BUDGET[name] for name in (*BUDGET_KEY, "total", "reserved", "spent")),
     exists().where(*(Reservation.__table__.c[name] == _BUDGET[name] for name in BUDGET_KEY)),
 )
-_ROWS_OF = _ROWS.where(_BUDGET.federation_id.in_(bindparam("federation_ids", expanding=True)))
+_ROWS_OF = Prepared(
+    _ROWS.where(_BUDGET.federation_id.in_(bindparam("federation_ids", expanding=True)))
+)
 # The weaker lock: it does not stop rows from being added that refer to this one.
 _HELD_FEDERATION = (
     select(Federation)
     .where(Federation.project_id == bindparam("project_id"))
     .with_for_update(key_share=True)
 )
-_BY_ID = _HELD_FEDERATION.where(Federation.id == bindparam("id"))
-_BY_DATA = _HELD_FEDERATION.where(Federation.fingerprint == bindparam("fingerprint"))
-_CONTENT = select(Content).where(Content.fingerprint == bindparam("fingerprint"))
-_HELD_CONTENT = _CONTENT.with_for_update()
-_ALIKE = select(Federation.id, Federation.project_id, Federation.simulation).where(
-    Federation.fingerprint == bindparam("fingerprint")
+_BY_ID = PreparedRows(_HELD_FEDERATION.where(Federation.id == bindparam("id")))
+_BY_DATA = PreparedRows(_HELD_FEDERATION.where(Federation.fingerprint == bindparam("fingerprint")))
+_OF_DATA = select(Content).where(Content.fingerprint == bindparam("fingerprint"))
+_CONTENT = PreparedRows(_OF_DATA)
+_HELD_CONTENT = PreparedRows(_OF_DATA.with_for_update())
+_ALIKE = Prepared(
+    select(Federation.id, Federation.project_id, Federation.simulation).where(
+        Federation.fingerprint == bindparam("fingerprint")
+    )
 )
 
 
@@ -173,11 +179,11 @@ class BudgetRows(ScopedRepository):
                 return one
         return self._hold(_BY_DATA, fingerprint=fingerprint)
 
-    def _hold(self, mine: Select[Federation], **values: str) -> Federation | None:
-        found = self._one(mine, project_id=self.project_id, **values)
+    def _hold(self, mine: PreparedRows[Federation], **values: str) -> Federation | None:
+        found = mine.one(self.session, project_id=self.project_id, **values)
         if found is None:
             return None
-        owner = self._one(_HELD_CONTENT, fingerprint=found.fingerprint)
+        owner = _HELD_CONTENT.one(self.session, fingerprint=found.fingerprint)
         held = held_contents(self.session)
         held.federations[found.id] = found
         held.ids.add(found.id)
@@ -194,7 +200,7 @@ class BudgetRows(ScopedRepository):
         own = self._one(self._select(Federation).where(Federation.id == federation_id))
         if own is None:
             return None
-        content = self._one(_CONTENT, fingerprint=own.fingerprint)
+        content = _CONTENT.one(self.session, fingerprint=own.fingerprint)
         sharing = self._shared(own, content)
         if federation_id in held.ids:
             held.sharings[asked] = sharing
@@ -206,7 +212,7 @@ class BudgetRows(ScopedRepository):
             return sharing_of(
                 own.id, by_project=None, owner=None, across=self._across, forbidding=forbidding
             )
-        alike = self.session.execute(_ALIKE, {"fingerprint": own.fingerprint}).all()
+        alike = _ALIKE.rows(self.session, fingerprint=own.fingerprint)
         return sharing_of(
             own.id,
             by_project={project: id_ for id_, project, _ in alike},
@@ -226,7 +232,7 @@ class BudgetRows(ScopedRepository):
         return in_order(row for one in sharing.ids for row in held.rows[one])
 
     def _read_rows(self, federation_ids: Sequence[str]) -> list[BookedBudget]:
-        rows = self.session.execute(_ROWS_OF, {"federation_ids": federation_ids})
+        rows = _ROWS_OF.rows(self.session, federation_ids=federation_ids)
         return [BookedBudget(*row) for row in rows]
 
     def _declared(self, sharing: Sharing) -> DeclaredSpending:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from sqlalchemy import bindparam, select
 
+from models.prepared import Prepared
 from models.repositories.epsilon_budgets import EpsilonBudgetRepository, Price
 from models.repositories.webhooks.announcements import AnnouncementRepository
 from models.tables.experiments import Experiment
@@ -18,7 +19,7 @@ LOW_SHARE = 0.1
 _LOW: WebhookEvent = "budget.low"
 
 _Key = tuple[object, ...]
-_ENABLED = (
+_ENABLED = Prepared(
     select(Federation.project_id, Federation.id, WebhookEndpoint.events)
     .join(WebhookEndpoint, WebhookEndpoint.project_id == Federation.project_id)
     .where(
@@ -61,7 +62,7 @@ class LowBudgetRepository(EpsilonBudgetRepository):
         """Project and federation of those that are told of these budgets."""
         sharing = self._sharing(federation_id)
         ids = () if sharing is None else sharing.ids
-        found = self.session.execute(_ENABLED, {"federation_ids": ids})
+        found = _ENABLED.rows(self.session, federation_ids=ids)
         return list(dict.fromkeys((own, id_) for own, id_, events in found if _LOW in events))
 
     def _low(
