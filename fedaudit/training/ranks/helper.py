@@ -2,7 +2,8 @@
 
 `python -P -m fedaudit.training.ranks.helper FILE`: FILE is the descriptor of its end of a pipe. It
 sees what the process that started it sees but for its settings and secrets, and talks to nobody
-else: not to the database, nor to a network. It draws no noise. Standard input is tied to its parent: when that ends, so does this.
+else: not to the database, nor to a network. It draws no noise. Standard input is tied to its
+parent: when that ends, so does this.
 """
 
 import os
