@@ -73,6 +73,7 @@ class _Helper:
             self._device,
             backend=join.backend,
             store=join.store,
+            secret=join.secret,
             rank=join.rank,
             size=join.size,
             seconds=_DAY,

@@ -1,6 +1,7 @@
 """Helper processes, from the side of the process that starts them: the first rank."""
 
 import os
+import secrets
 import socket
 import struct
 import subprocess
@@ -175,13 +176,22 @@ class Helpers:
         for rank in range(1, size):
             self._processes.append(_Process(rank, self._seconds))
         self._folder = tempfile.TemporaryDirectory(prefix="fedaudit-ranks-")
-        store = f"{self._folder.name}/store"
+        store, secret = f"{self._folder.name}/store", secrets.token_bytes(32)
         for one, own in zip(self._processes, self.devices, strict=True):
             one.answer(Ready)
-            one.ask(Join(device=own, rank=one.rank, size=size, backend=backend, store=store))
+            join = Join(
+                device=own, rank=one.rank, size=size, backend=backend, store=store, secret=secret
+            )
+            one.ask(join)
         try:
             self._group = RankGroup(
-                device, backend=backend, store=store, rank=0, size=size, seconds=self._seconds
+                device,
+                backend=backend,
+                store=store,
+                secret=secret,
+                rank=0,
+                size=size,
+                seconds=self._seconds,
             )
         except RuntimeError as error:
             raise self._lost(error) from error

@@ -6,13 +6,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.ranks import helpers as ranks
 from fedaudit.training.ranks.helpers import HelperLostError, Helpers, bound_waiting
 from fedaudit.training.ranks.orders import Choose
+from fedaudit.training.ranks.rank_group import RankGroup
 from fedaudit.training.stack import Stack
 from tests.training import other_device
 from tests.training.federations import one_by_one, random_federation, table_cell
@@ -98,6 +101,22 @@ def test_a_helper_has_no_secrets_and_goes_on_where_the_worker_is_asked_to_stop(
         for asked in (signal.SIGINT, signal.SIGTERM):
             os.kill(pid, asked)
         assert len(stack.advance(ROUNDS - 1)[0]) == ROUNDS - 1
+
+
+def test_a_stranger_in_place_of_a_rank_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any user of the machine may connect to a port of the loopback address."""
+
+    def stranger(*arguments: Any, **options: Any) -> RankGroup:
+        return RankGroup(*arguments, **options | {"secret": b"a guess"})
+
+    with Helpers(["cpu"], seconds=60.0) as helpers:
+        with monkeypatch.context() as connecting:
+            connecting.setattr(ranks, "RankGroup", stranger)
+            with pytest.raises(HelperLostError, match="somebody else has connected in place of"):
+                helpers.take(made(), torch.device("cpu"))
+        helpers.close()
+        helpers.take(made(), torch.device("cpu"))
+        assert len(helpers.pids) == 1
 
 
 HELD = """
