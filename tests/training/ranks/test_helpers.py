@@ -132,9 +132,12 @@ helpers.take(made(), torch.device("cpu"))
 """
 
 
-def test_helpers_end_with_the_process_that_started_them_whatever_they_wait_for() -> None:
+def test_helpers_end_with_the_process_that_started_them_whatever_they_wait_for(
+    tmp_path: Path,
+) -> None:
     """They have been told to join a first rank that does not come: for a day."""
-    with subprocess.Popen([sys.executable, "-c", HELD], stdout=subprocess.PIPE, text=True) as first:
+    command, own = [sys.executable, "-c", HELD], os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=own) as first:
         assert first.stdout is not None
         pids = [int(pid) for pid in first.stdout.readline().split()]
         assert len(pids) == 2
