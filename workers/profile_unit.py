@@ -35,8 +35,10 @@ class ProfileRun(ClaimedUnit):
         log.info("profile claimed", attempt=self._claim.attempts)
         with self._context.database.read() as session:
             row = self._federations(session).of_unit(self._claim.unit_id)
+            gone = self._federations(session).gone_of_unit(self._claim.unit_id)
         if row is None:
             # It was deleted or registered anew in the meantime.
+            self._remove_index_of_gone(gone)
             self._writer.write(lambda session: self._finish(session, "done"))
             return
         try:
@@ -54,7 +56,9 @@ class ProfileRun(ClaimedUnit):
             try:
                 self._writer.write(lambda session: self._ready(session, row, profile, sketch))
             finally:
-                self._remove_index_of_gone(row)
+                with self._context.database.read() as session:
+                    found = self._federations(session).get(row.id)
+                self._remove_index_of_gone(found)
             log.info("federation ready", federation_id=row.id)
 
     def _profile(self, row: Federation) -> dict[str, Any]:
@@ -120,11 +124,10 @@ class ProfileRun(ClaimedUnit):
                 # Submissions read the table instead.
                 log.warning("not indexed", federation_id=row.id, detail=type(error).__name__)
 
-    def _remove_index_of_gone(self, row: Federation) -> None:
-        """Whoever deletes the data from now on removes the index as well."""
-        with self._context.database.read() as session:
-            found = self._federations(session).get(row.id)
-        if found is None or found.status in ("deleted", "erased"):
+    def _remove_index_of_gone(self, row: Federation | None) -> None:
+        """What this attempt kept of data that were deleted meanwhile, or one before it that was
+        killed. Whoever deletes the data from now on removes the index as well."""
+        if row is not None and row.status in ("deleted", "erased"):
             self._context.storage.delete(table_index_key(row.project_id, row.id))
 
     def _store_index(self, row: Federation, place: Path) -> None:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from fedaudit.federations.table import mapped_table, table_kind, table_outline
 from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError, table_index_key
 from models.tables.federations import Federation
+from models.tables.units import Unit
 from tests.api.service import Api, running_api, settings_for
 from tests.workers import test_erasure
 from tests.workers.epsilon_specs import local
@@ -114,6 +116,51 @@ def test_an_index_goes_with_its_federation(api: Api, monkeypatch: pytest.MonkeyP
     with pytest.raises(AssertionError):
         register(api, context)
     assert not has_index(api, federation)
+
+
+class KilledError(BaseException):
+    """What no worker survives to handle."""
+
+
+def test_an_index_that_a_killed_worker_kept_outlives_neither_receipt_nor_deletion(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No receipt is signed while a worker may still keep an index; what it kept goes."""
+    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+    sweeper = Sweeper(api.settings, api.database, context.queue)
+    store = ProfileRun._store_index
+    for way in ("erasure", "deletion"):
+        with monkeypatch.context() as patched:
+            killed: list[tuple[str, str]] = []
+
+            def leave_meanwhile(run: ProfileRun, row: Federation, place: Path) -> None:
+                path, unit_id = f"/v1/federations/{row.id}", run._claim.unit_id
+                gone = erase(api, row.id) if way == "erasure" else api.request("DELETE", path)
+                assert gone.is_success, gone.text
+                sweeper.tick()
+                store(run, row, place)
+                killed.append((row.id, unit_id))
+                raise KilledError
+
+            patched.setattr(ProfileRun, "_store_index", leave_meanwhile)
+            with pytest.raises(KilledError):
+                register(api, context)
+        [(federation, unit_id)] = killed
+        assert has_index(api, federation)
+        if way == "erasure":
+            sweeper.tick()
+            assert api.get(f"/v1/federations/{federation}/erasure").json()["status"] == "erasing"
+        with api.database.write() as session:
+            session.execute(update(Unit).values(lease_until=Unit.created_at))
+        sweeper.tick()
+        if way == "erasure":
+            done = api.get(f"/v1/federations/{federation}/erasure").json()
+            assert done["status"] == "erased"
+        else:
+            with api.database.write() as session:
+                session.execute(update(Unit).values(available_at=Unit.created_at))
+            run_unit(context, unit_id)
+        assert not has_index(api, federation)
 
 
 def test_a_storage_that_fails_leaves_the_table_to_be_read(

@@ -22,6 +22,7 @@ from fedaudit.federations.reading.source_files import Files, open_stored
 from fedaudit.federations.table import features, table_index
 from fedaudit.federations.table.table_index import read_index
 from fedaudit.runs.experiment_plan import plan_experiment
+from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import CLASSIFIER, spec_value
 from tests.federations.outlines import assert_outlined, at, written_index
@@ -217,6 +218,24 @@ def test_an_index_answers_without_the_table(
     assert planned.parameters == expected.parameters
     with pytest.raises(TypeError, match="not loaded"):
         planned.federation.side_by_side  # noqa: B018
+
+
+def test_a_column_of_an_odd_type_is_told_and_stands_in_nobodys_way(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Arrow makes no cell of an extension type empty: such a column can be no feature where texts
+    mean gaps, and one that nobody uses only leaves the table without an index."""
+    table = pq.read_table(folder / "data.parquet")
+    odd = pa.array([bytes(16)] * len(table), pa.uuid())
+    pq.write_table(table.append_column("odd", odd), tmp_path / "data.parquet")
+    gaps = {"federation.path": "data.parquet", "federation.missing_values": ["?"]}
+    used = parse_spec(spec_value({**gaps, "federation.features": ["y", "odd"]}))
+    with pytest.raises(InvalidInputError, match="'odd' is of type .*uuid.*; store it as text"):
+        load_federation(used, sources_dir=tmp_path)
+    for features_ in (["y"], ["y", "odd"]):
+        spec = parse_spec(spec_value({**gaps, "federation.features": features_}))
+        assert written_index(spec, tmp_path, tmp_path) is None
+        assert_outlined(spec, tmp_path, tmp_path)
 
 
 def test_an_index_of_other_content_or_of_another_version_is_none(
