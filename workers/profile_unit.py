@@ -1,8 +1,7 @@
 """A unit that profiles a federation: its file is read once, and accepted or rejected."""
 
 import tempfile
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import structlog
 from sqlalchemy.orm import Session
@@ -110,8 +109,8 @@ class ProfileRun(ClaimedUnit):
         """Keep beside the file what submissions on it are planned from."""
         from fedaudit.federations.profile_file import index_registered
 
-        with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
-            place = Path(folder, "index")
+        # Without a name: people's data, of which a worker that is killed must leave nothing.
+        with tempfile.TemporaryFile() as place:
             try:
                 if index_registered(
                     _registration(row),
@@ -130,10 +129,11 @@ class ProfileRun(ClaimedUnit):
         if row is not None and row.status in ("deleted", "erased"):
             self._context.storage.delete(table_index_key(row.project_id, row.id))
 
-    def _store_index(self, row: Federation, place: Path) -> None:
+    def _store_index(self, row: Federation, place: BinaryIO) -> None:
         key = table_index_key(row.project_id, row.id)
-        with place.open("rb") as file, self._context.storage.writer(key) as stored:
-            while block := file.read(_BLOCK_BYTES):
+        place.seek(0)
+        with self._context.storage.writer(key) as stored:
+            while block := place.read(_BLOCK_BYTES):
                 stored.write(block)
 
     def _progressed(self) -> None:

@@ -2,9 +2,10 @@
 index by whoever submits, until they are erased or deleted."""
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from sqlalchemy import update
@@ -108,7 +109,7 @@ def test_an_index_goes_with_its_federation(api: Api, monkeypatch: pytest.MonkeyP
     assert not has_index(api, federation)
     store = ProfileRun._store_index
 
-    def deleted_meanwhile(run: ProfileRun, row: Federation, place: Path) -> None:
+    def deleted_meanwhile(run: ProfileRun, row: Federation, place: BinaryIO) -> None:
         assert api.request("DELETE", f"/v1/federations/{federation}").status_code == 204
         store(run, row, place)
 
@@ -122,45 +123,46 @@ class KilledError(BaseException):
     """What no worker survives to handle."""
 
 
-def test_an_index_that_a_killed_worker_kept_outlives_neither_receipt_nor_deletion(
-    api: Api, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("way", ["erased", "deleted"])
+def test_what_a_killed_worker_kept_outlives_neither_receipt_nor_deletion(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    """No receipt is signed while a worker may still keep an index; what it kept goes."""
+    """No receipt is signed while a worker may still keep an index, and what it kept goes; beside
+    it there is nothing with a name."""
     context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
     sweeper = Sweeper(api.settings, api.database, context.queue)
-    store = ProfileRun._store_index
-    for way in ("erasure", "deletion"):
-        with monkeypatch.context() as patched:
-            killed: list[tuple[str, str]] = []
+    store, killed, temporary = ProfileRun._store_index, list[tuple[str, str]](), tmp_path / "tmp"
+    temporary.mkdir()
 
-            def leave_meanwhile(run: ProfileRun, row: Federation, place: Path) -> None:
-                path, unit_id = f"/v1/federations/{row.id}", run._claim.unit_id
-                gone = erase(api, row.id) if way == "erasure" else api.request("DELETE", path)
-                assert gone.is_success, gone.text
-                sweeper.tick()
-                store(run, row, place)
-                killed.append((row.id, unit_id))
-                raise KilledError
-
-            patched.setattr(ProfileRun, "_store_index", leave_meanwhile)
-            with pytest.raises(KilledError):
-                register(api, context)
-        [(federation, unit_id)] = killed
-        assert has_index(api, federation)
-        if way == "erasure":
-            sweeper.tick()
-            assert api.get(f"/v1/federations/{federation}/erasure").json()["status"] == "erasing"
-        with api.database.write() as session:
-            session.execute(update(Unit).values(lease_until=Unit.created_at))
+    def gone_meanwhile(run: ProfileRun, row: Federation, place: BinaryIO) -> None:
+        assert list(temporary.iterdir()) == []
+        path = f"/v1/federations/{row.id}"
+        gone = erase(api, row.id) if way == "erased" else api.request("DELETE", path)
+        assert gone.is_success, gone.text
         sweeper.tick()
-        if way == "erasure":
-            done = api.get(f"/v1/federations/{federation}/erasure").json()
-            assert done["status"] == "erased"
-        else:
-            with api.database.write() as session:
-                session.execute(update(Unit).values(available_at=Unit.created_at))
-            run_unit(context, unit_id)
-        assert not has_index(api, federation)
+        store(run, row, place)
+        killed.append((row.id, run._claim.unit_id))
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(temporary))
+        patched.setattr(ProfileRun, "_store_index", gone_meanwhile)
+        with pytest.raises(KilledError):
+            register(api, context)
+    [(federation, unit_id)] = killed
+    sweeper.tick()
+    assert has_index(api, federation)
+    erasure = f"/v1/federations/{federation}/erasure"
+    assert way == "deleted" or api.get(erasure).json()["status"] == "erasing"
+    with api.database.write() as session:
+        session.execute(update(Unit).values(lease_until=Unit.created_at))
+    sweeper.tick()
+    assert way == "deleted" or api.get(erasure).json()["status"] == "erased"
+    if way == "deleted":
+        with api.database.write() as session:
+            session.execute(update(Unit).values(available_at=Unit.created_at))
+        run_unit(context, unit_id)
+    assert not has_index(api, federation)
 
 
 def test_a_storage_that_fails_leaves_the_table_to_be_read(
