@@ -121,7 +121,7 @@ def read_index(file: SourceFile, fingerprint: str) -> TableIndex | None:
         if (about["made_by"], about["of"]) != (__version__, fingerprint):
             return None
         return TableIndex(file, facts_from(about["facts"]), held)
-    except (pa.ArrowException, KeyError, TypeError, ValueError, OSError):
+    except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError, OSError):
         return None
 
 

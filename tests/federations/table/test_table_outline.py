@@ -1,6 +1,7 @@
 """Plans are made from outlines: equal to the loaded data in all but their features, and their
 errors the same, whether a table is read, streamed or known by its index."""
 
+import json
 import os
 import random
 import subprocess
@@ -252,6 +253,15 @@ def test_an_index_of_other_content_or_of_another_version_is_none(
     mine = load_federation(spec, sources_dir=folder).fingerprint
     assert answers(mine)
     assert not answers("0" * 64)
+    table = pq.read_table(index)
+    about = json.loads(pq.read_metadata(index).metadata[b"fedaudit"])
+    for wrong in ([0, [], None], [float("inf"), None, None], "", {}):
+        facts = {**about["facts"], "columns": {"y": wrong}}
+        told = {b"fedaudit": json.dumps({**about, "facts": facts}).encode()}
+        pq.write_table(table.replace_schema_metadata(told), index)
+        assert not answers(mine), wrong
+    written_index(spec, folder, tmp_path)
+    assert answers(mine)
     monkeypatch.setattr(table_index, "__version__", "another")
     assert not answers(mine)
     index.write_bytes(b"PAR1, or half of it")
