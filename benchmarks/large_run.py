@@ -51,7 +51,8 @@ def _laid_out(folder: Path) -> dict[str, float]:
     profile = measured("profile", lambda: profile_registration(asked, files=files))
     measured("layout", lambda: lay_out_registered(asked, profile, files=files))
     place = folder / "index"
-    measured("index", lambda: index_registered(asked, files=files, place=place))
+    with place.open("wb") as index:
+        measured("index", lambda: index_registered(asked, files=files, place=index))
     sizes = {"rows": profile["rows"], "clients": profile["clients"]}
     return {**measured.found, **sizes, "index_bytes": place.stat().st_size}
 

@@ -51,7 +51,8 @@ def _indexed(folder: Path, rows: int) -> dict[str, float]:
     pq.write_table(pa.table(columns), folder / "rows.parquet")
     asked = parse_registration({"name": "rows", "federation": _SOURCE, "fairness": _FAIRNESS})
     measured, place = Measured(), folder / "index"
-    measured("index", lambda: index_registered(asked, files=Files(folder), place=place))
+    with place.open("wb") as index:
+        measured("index", lambda: index_registered(asked, files=Files(folder), place=index))
     return {**measured.found, "index_bytes": place.stat().st_size}
 
 

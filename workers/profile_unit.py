@@ -1,8 +1,7 @@
 """A unit that profiles a federation: its file is read once, and accepted or rejected."""
 
 import tempfile
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import structlog
 from sqlalchemy.orm import Session
@@ -35,8 +34,10 @@ class ProfileRun(ClaimedUnit):
         log.info("profile claimed", attempt=self._claim.attempts)
         with self._context.database.read() as session:
             row = self._federations(session).of_unit(self._claim.unit_id)
+            gone = self._federations(session).gone_of_unit(self._claim.unit_id)
         if row is None:
             # It was deleted or registered anew in the meantime.
+            self._remove_index_of_gone(gone)
             self._writer.write(lambda session: self._finish(session, "done"))
             return
         try:
@@ -54,7 +55,9 @@ class ProfileRun(ClaimedUnit):
             try:
                 self._writer.write(lambda session: self._ready(session, row, profile, sketch))
             finally:
-                self._remove_index_of_gone(row)
+                with self._context.database.read() as session:
+                    found = self._federations(session).get(row.id)
+                self._remove_index_of_gone(found)
             log.info("federation ready", federation_id=row.id)
 
     def _profile(self, row: Federation) -> dict[str, Any]:
@@ -106,8 +109,8 @@ class ProfileRun(ClaimedUnit):
         """Keep beside the file what submissions on it are planned from."""
         from fedaudit.federations.profile_file import index_registered
 
-        with tempfile.TemporaryDirectory(prefix="fedaudit-") as folder:
-            place = Path(folder, "index")
+        # Without a name: people's data, of which a worker that is killed must leave nothing.
+        with tempfile.TemporaryFile() as place:
             try:
                 if index_registered(
                     _registration(row),
@@ -120,17 +123,17 @@ class ProfileRun(ClaimedUnit):
                 # Submissions read the table instead.
                 log.warning("not indexed", federation_id=row.id, detail=type(error).__name__)
 
-    def _remove_index_of_gone(self, row: Federation) -> None:
-        """Whoever deletes the data from now on removes the index as well."""
-        with self._context.database.read() as session:
-            found = self._federations(session).get(row.id)
-        if found is None or found.status in ("deleted", "erased"):
+    def _remove_index_of_gone(self, row: Federation | None) -> None:
+        """What this attempt kept of data that were deleted meanwhile, or one before it that was
+        killed. Whoever deletes the data from now on removes the index as well."""
+        if row is not None and row.status in ("deleted", "erased"):
             self._context.storage.delete(table_index_key(row.project_id, row.id))
 
-    def _store_index(self, row: Federation, place: Path) -> None:
+    def _store_index(self, row: Federation, place: BinaryIO) -> None:
         key = table_index_key(row.project_id, row.id)
-        with place.open("rb") as file, self._context.storage.writer(key) as stored:
-            while block := file.read(_BLOCK_BYTES):
+        place.seek(0)
+        with self._context.storage.writer(key) as stored:
+            while block := place.read(_BLOCK_BYTES):
                 stored.write(block)
 
     def _progressed(self) -> None:

@@ -87,16 +87,20 @@ def resume_experiment(
 ) -> RunningExperiment:
     """The experiment with its stored ledger; at its beginning where nothing is stored.
 
-    `key`: the one that this worker signs with. Raises InvalidInputError where the charged subjects
-    differ from those at submission.
+    `key`: the one that this worker signs with. Raises InvalidInputError where the charged subjects,
+    what they are charged, or the groups differ from those at submission: the API may have planned
+    from an index, which nobody's hash covers.
     """
     ledger_context = cell_ledger_context(cell)
     with database.read() as session:
         names = SubjectSetRepository(session).names(row.subject_set_id)
     if names != ledger_context.subjects:
         raise _changed("the clients are not those of the submitted experiment")
-    if not _same_inputs(row.mechanism_inputs, ledger_context.inputs):
+    same_inputs = _same_inputs(row.mechanism_inputs, ledger_context.inputs)
+    if not same_inputs or row.parameters != cell.shape.n:
         raise _changed("what it would spend is not what was reserved when it was submitted")
+    if row.attributes != {one.name: list(one.values) for one in cell.federation.attributes}:
+        raise _changed("the groups are not those of the submitted experiment")
     with database.read() as session:
         checkpoint = CheckpointRepository(session).get(row.id)
         interrupted = interrupted_rounds(session, row.id)

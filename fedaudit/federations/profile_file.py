@@ -1,8 +1,7 @@
 """The content of a registered file, or the reason why it cannot be used."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,17 +58,18 @@ def index_registered(
     registration: Registration,
     *,
     files: Files,
-    place: Path,
+    place: BinaryIO,
     progress: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Write the index of a large table to `place`, from which experiments on it are planned.
+    """Write the index of a large table to the start of `place`, from which experiments on it are
+    planned.
 
     False where there is none, as for small files, which are read instead. Raises InvalidInputError
     where a column cannot be read, which need not be one that is used; OSError.
     """
     asked = _asked(registration, files, progress, classification=False)
     file_kind(registration.federation).write_index(asked, place)
-    return place.exists()
+    return place.tell() > 0
 
 
 def _asked(

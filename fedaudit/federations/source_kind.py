@@ -3,8 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +83,7 @@ class FileKind(SourceKind):
         Raises InvalidInputError.
         """
 
-    def write_index(self, asked: LoadRequest, place: Path) -> None:
+    def write_index(self, asked: LoadRequest, place: BinaryIO) -> None:
         """Write a file from which outlines are made without the data, where it is worth it.
 
         Raises InvalidInputError where a column cannot be read.

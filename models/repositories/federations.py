@@ -164,6 +164,14 @@ class FederationRepository(BudgetRepository):
             )
         )
 
+    def gone_of_unit(self, unit_id: str) -> Federation | None:
+        """The federation that a unit was to profile, where it was deleted or erased meanwhile."""
+        return self._one(
+            self._select(Federation).where(
+                Federation.unit_id == unit_id, Federation.status.in_(("deleted", "erased"))
+            )
+        )
+
     def set_ready(
         self,
         id: str,  # noqa: A002

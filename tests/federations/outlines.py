@@ -1,7 +1,7 @@
 """Whether what a plan is made from is what loading gives, in each way in which it comes about."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from unittest.mock import patch
@@ -82,9 +82,12 @@ def written_index(registered: ExperimentSpec, sources: Path, folder: Path) -> Pa
         budgets=None,
         keyed=False,
     )
-    with patch.object(table_kind, "WORTH_A_MAP", 1), suppress(InvalidInputError):
-        file_kind(source).write_index(asked, place)  # type: ignore[arg-type]
-    return place if place.exists() else None
+    with patch.object(table_kind, "WORTH_A_MAP", 1), place.open("wb") as file:
+        try:
+            file_kind(source).write_index(asked, file)  # type: ignore[arg-type]
+        except InvalidInputError:
+            return None
+    return place
 
 
 @contextmanager

@@ -2,16 +2,19 @@
 index by whoever submits, until they are erased or deleted."""
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
+from sqlalchemy import update
 
 from fedaudit.federations.table import mapped_table, table_kind, table_outline
 from infrastructure.queue import Queue
 from infrastructure.storage import Storage, StorageError, table_index_key
 from models.tables.federations import Federation
+from models.tables.units import Unit
 from tests.api.service import Api, running_api, settings_for
 from tests.workers import test_erasure
 from tests.workers.epsilon_specs import local
@@ -106,13 +109,59 @@ def test_an_index_goes_with_its_federation(api: Api, monkeypatch: pytest.MonkeyP
     assert not has_index(api, federation)
     store = ProfileRun._store_index
 
-    def deleted_meanwhile(run: ProfileRun, row: Federation, place: Path) -> None:
+    def deleted_meanwhile(run: ProfileRun, row: Federation, place: BinaryIO) -> None:
         assert api.request("DELETE", f"/v1/federations/{federation}").status_code == 204
         store(run, row, place)
 
     monkeypatch.setattr(ProfileRun, "_store_index", deleted_meanwhile)
     with pytest.raises(AssertionError):
         register(api, context)
+    assert not has_index(api, federation)
+
+
+class KilledError(BaseException):
+    """What no worker survives to handle."""
+
+
+@pytest.mark.parametrize("way", ["erased", "deleted"])
+def test_what_a_killed_worker_kept_outlives_neither_receipt_nor_deletion(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """No receipt is signed while a worker may still keep an index, and what it kept goes; beside
+    it there is nothing with a name."""
+    context = WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+    sweeper = Sweeper(api.settings, api.database, context.queue)
+    store, killed, temporary = ProfileRun._store_index, list[tuple[str, str]](), tmp_path / "tmp"
+    temporary.mkdir()
+
+    def gone_meanwhile(run: ProfileRun, row: Federation, place: BinaryIO) -> None:
+        assert list(temporary.iterdir()) == []
+        path = f"/v1/federations/{row.id}"
+        gone = erase(api, row.id) if way == "erased" else api.request("DELETE", path)
+        assert gone.is_success, gone.text
+        sweeper.tick()
+        store(run, row, place)
+        killed.append((row.id, run._claim.unit_id))
+        raise KilledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(temporary))
+        patched.setattr(ProfileRun, "_store_index", gone_meanwhile)
+        with pytest.raises(KilledError):
+            register(api, context)
+    [(federation, unit_id)] = killed
+    sweeper.tick()
+    assert has_index(api, federation)
+    erasure = f"/v1/federations/{federation}/erasure"
+    assert way == "deleted" or api.get(erasure).json()["status"] == "erasing"
+    with api.database.write() as session:
+        session.execute(update(Unit).values(lease_until=Unit.created_at))
+    sweeper.tick()
+    assert way == "deleted" or api.get(erasure).json()["status"] == "erased"
+    if way == "deleted":
+        with api.database.write() as session:
+            session.execute(update(Unit).values(available_at=Unit.created_at))
+        run_unit(context, unit_id)
     assert not has_index(api, federation)
 
 

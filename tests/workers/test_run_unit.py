@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from celery.worker import state as celery_state
+from sqlalchemy import update
 
 import workers.run_loop
 from fedaudit.fairness.gaps import NO_OUTCOME
@@ -25,6 +26,7 @@ from models.repositories import (
     RoundRepository,
     UnitRepository,
 )
+from models.tables.experiments import Experiment
 from models.values import Budget, LedgerRow
 from tests.ledger.whole_chain import first_broken_link
 from tests.workers.admission import Submitted, events_of, experiment_of, spec_with, submit
@@ -473,6 +475,25 @@ def test_data_that_changed_since_its_admission_is_refused(
     assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
     assert "not what it was" in (experiment.status_detail or "")
     assert unit_of(database, submitted).state == "done"
+    assert ledger_of(database, submitted.id) == []
+
+
+@pytest.mark.parametrize(
+    ("planned", "told"),
+    [({"parameters": 1}, "what was reserved"), ({"attributes": {"sex": ["F"]}}, "the groups")],
+    ids=["features", "groups"],
+)
+def test_a_plan_that_the_data_do_not_bear_out_is_refused(
+    database: Database, context: WorkerContext, planned: dict[str, Any], told: str
+) -> None:
+    """As one made from an index that somebody changed: its cost would be that of fewer features."""
+    submitted = submit(database, spec_with())
+    with database.write() as session:
+        session.execute(update(Experiment).values(planned))
+    run_unit(context, submitted.unit_id)
+    experiment = experiment_of(database, submitted)
+    assert (experiment.status, experiment.status_reason) == ("failed", "invalid-data")
+    assert told in (experiment.status_detail or "")
     assert ledger_of(database, submitted.id) == []
 
 

@@ -16,7 +16,7 @@ from fedaudit.ledger.ed25519 import SigningKey
 from fedaudit.ledger.entry_columns import batches
 from fedaudit.ledger.erased_names import ErasingLedger
 from fedaudit.ledger.erasure_receipt import ErasureReceipt, what_remains
-from infrastructure.storage import Storage
+from infrastructure.storage import Storage, table_index_key
 from models.audit_chain import written_time
 from models.clock import utc_now
 from models.database import Database
@@ -87,6 +87,10 @@ class Eraser:
                 return False
         if self._remove_files(erasure, end):
             return False
+        with self._database.read() as session:
+            if ErasingRepository(session).is_profiled(erasure):
+                return False  # the worker removes what it keeps, or the next turn does
+        self._storage.delete(table_index_key(erasure.project_id, erasure.federation_id))
         with self._database.write() as session:
             self._complete(session, erasure)
         log.info("erasure completed", federation_id=erasure.federation_id)

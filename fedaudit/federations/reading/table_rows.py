@@ -59,6 +59,11 @@ class TableRows:
         row = self.row_numbers[position]
         return error_at(where, f"row {row} of column {name!r} {problem}; {remedy}")
 
+    def type_fault(self, name: str, where: str) -> InvalidInputError:
+        """An error about a column that is neither text nor numbers, to be raised."""
+        kind = self.columns[name].type
+        return error_at(where, f"column {name!r} is of type {kind}; store it as text or numbers")
+
     def text(self, name: str, where: str) -> Any:
         """A column as trimmed text, empty cells as ''. Raises InvalidInputError at `where`."""
         return pc.utf8_trim_whitespace(self._as_text(name, where))
@@ -76,9 +81,7 @@ class TableRows:
             text = column if pa.types.is_string(column.type) else pc.cast(column, pa.string())
             return pc.fill_null(text, "") if text.null_count else text
         except (pa.ArrowException, UnicodeDecodeError):
-            raise error_at(
-                where, f"column {name!r} is of type {column.type}; store it as text or numbers"
-            ) from None
+            raise self.type_fault(name, where) from None
 
     def levels(self, name: str, where: str, *, numeric: bool = False) -> Levels:
         """A column as codes into its distinct values; see `levels_of` for their order.

@@ -91,8 +91,8 @@ class TableFacts:
 
 
 def facts_from(told: Mapping[str, object]) -> TableFacts:
-    """What `TableFacts.as_dict` gave. Raises KeyError, TypeError or ValueError for anything
-    else."""
+    """What `TableFacts.as_dict` gave. Raises ArithmeticError, LookupError, TypeError or ValueError
+    for anything else."""
     columns = told["columns"]
     if not isinstance(columns, Mapping):
         raise TypeError("facts are told column by column")

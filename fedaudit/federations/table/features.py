@@ -37,7 +37,8 @@ def with_gaps(rows: TableRows, fields: Mapping[str, str], missing: Sequence[str]
     """The rows, with cells that spell a missing value made empty.
 
     `fields` are the columns and the fields of the spec that name them. Numbers of a Parquet file
-    are compared in their written form.
+    are compared in their written form. Raises InvalidInputError for a column without one, or whose
+    type has no gaps.
     """
     texts = {text.strip() for text in missing} - {""}
     if not texts:
@@ -45,7 +46,11 @@ def with_gaps(rows: TableRows, fields: Mapping[str, str], missing: Sequence[str]
     for name, where in fields.items():
         missed = pc.is_in(rows.text(name, where), value_set=pa.array(sorted(texts), pa.string()))
         column = rows.columns[name]
-        rows = rows.with_column(name, pc.if_else(missed, pa.scalar(None, column.type), column))
+        try:
+            emptied = pc.if_else(missed, pa.scalar(None, column.type), column)
+        except pa.ArrowException:
+            raise rows.type_fault(name, where) from None
+        rows = rows.with_column(name, emptied)
     return rows
 
 

@@ -7,8 +7,7 @@ A Parquet file whose metadata hold the facts. It holds people's data, as the tab
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import pyarrow as pa
@@ -82,7 +81,7 @@ class TableIndex:
             raise NotInIndexError from None
 
 
-def write_index(source: Table, file: SourceFile, asked: LoadRequest, place: Path) -> None:
+def write_index(source: Table, file: SourceFile, asked: LoadRequest, place: BinaryIO) -> None:
     """Read a table once, some rows at a time, and write its index.
 
     Raises InvalidInputError where the table cannot be read, also in columns that nobody names;
@@ -98,7 +97,7 @@ def write_index(source: Table, file: SourceFile, asked: LoadRequest, place: Path
             tally.add(with_gaps(rows, fields, source.missing_values))
             kept = pa.table({name: rows.columns[name] for name in held})
             if writer is None:
-                writer = pq.ParquetWriter(place, kept.schema, compression="zstd")
+                writer = pq.ParquetWriter(cast(Any, place), kept.schema, compression="zstd")
             writer.write_table(kept, row_group_size=_GROUP_ROWS)
             asked.progress()
         if writer is not None:
@@ -122,7 +121,7 @@ def read_index(file: SourceFile, fingerprint: str) -> TableIndex | None:
         if (about["made_by"], about["of"]) != (__version__, fingerprint):
             return None
         return TableIndex(file, facts_from(about["facts"]), held)
-    except (pa.ArrowException, KeyError, TypeError, ValueError, OSError):
+    except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError, OSError):
         return None
 
 

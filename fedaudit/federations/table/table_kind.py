@@ -1,8 +1,7 @@
 """Tables as a kind of source: loaded whole, profiled as a stream."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ class TableKind(FileKind):
         """Without the cells of features. Raises InvalidInputError."""
         return outlined_table(self._source, asked)
 
-    def write_index(self, asked: LoadRequest, place: Path) -> None:
+    def write_index(self, asked: LoadRequest, place: BinaryIO) -> None:
         """Of a file that is too long to be read for each plan. Raises InvalidInputError."""
         with open_source(self._source, files=asked.files) as file:
             if file.size >= WORTH_A_MAP:

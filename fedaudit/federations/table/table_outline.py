@@ -204,8 +204,10 @@ def _read(
     def reading(source: Table, columns: Columns) -> StreamedFeatures:
         return StreamedFeatures(source, columns, table, facts)
 
+    maps = map_folder(asked.files.room)
     try:
-        with making_folder(None) as folder:
+        # Below the maps where there are some: there what a killed process left is removed.
+        with making_folder(None if maps is None else maps.folder) as folder:
             return read_table(source, table, file, asked, folder=folder, reading=reading)
     except (InvalidInputError, NotInIndexError, _DoubtError):
         return None

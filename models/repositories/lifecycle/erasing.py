@@ -10,8 +10,10 @@ from models.repositories.base import Repository, table_of
 from models.repositories.subject_sets import SubjectSetRepository
 from models.tables.declared.declared_ledgers import DeclaredLedger
 from models.tables.experiments import Experiment
+from models.tables.federations import Federation
 from models.tables.lifecycle.erasures import ErasedLedger, Erasure
 from models.tables.subject_sets import SubjectSet
+from models.tables.units import Unit
 
 
 class ErasingRepository(Repository):
@@ -27,6 +29,15 @@ class ErasingRepository(Repository):
         done = select(ErasedLedger.owner_id).where(ErasedLedger.owner_id.in_(erasure.ledgers))
         without = set(self.session.scalars(done))
         return [one for one in erasure.ledgers if one not in without]
+
+    def is_profiled(self, erasure: Erasure) -> bool:
+        """Whether a worker still profiles the data, and may keep something of them."""
+        profiling = exists().where(
+            Federation.id == erasure.federation_id,
+            Unit.id == Federation.unit_id,
+            Unit.state == "leased",
+        )
+        return bool(self.session.scalar(select(profiling)))
 
     def experiment(self, owner_id: str) -> Experiment | None:
         """The experiment with this id; None where it is a ledger of a training elsewhere."""

@@ -1,6 +1,7 @@
 """Plans are made from outlines: equal to the loaded data in all but their features, and their
 errors the same, whether a table is read, streamed or known by its index."""
 
+import json
 import os
 import random
 import subprocess
@@ -22,6 +23,7 @@ from fedaudit.federations.reading.source_files import Files, open_stored
 from fedaudit.federations.table import features, table_index
 from fedaudit.federations.table.table_index import read_index
 from fedaudit.runs.experiment_plan import plan_experiment
+from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import CLASSIFIER, spec_value
 from tests.federations.outlines import assert_outlined, at, written_index
@@ -219,6 +221,24 @@ def test_an_index_answers_without_the_table(
         planned.federation.side_by_side  # noqa: B018
 
 
+def test_a_column_of_an_odd_type_is_told_and_stands_in_nobodys_way(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Arrow makes no cell of an extension type empty: such a column can be no feature where texts
+    mean gaps, and one that nobody uses only leaves the table without an index."""
+    table = pq.read_table(folder / "data.parquet")
+    odd = pa.array([bytes(16)] * len(table), pa.uuid())
+    pq.write_table(table.append_column("odd", odd), tmp_path / "data.parquet")
+    gaps = {"federation.path": "data.parquet", "federation.missing_values": ["?"]}
+    used = parse_spec(spec_value({**gaps, "federation.features": ["y", "odd"]}))
+    with pytest.raises(InvalidInputError, match=r"'odd' is of type .*uuid.*; store it"):
+        load_federation(used, sources_dir=tmp_path)
+    for features_ in (["y"], ["y", "odd"]):
+        spec = parse_spec(spec_value({**gaps, "federation.features": features_}))
+        assert written_index(spec, tmp_path, tmp_path) is None
+        assert_outlined(spec, tmp_path, tmp_path)
+
+
 def test_an_index_of_other_content_or_of_another_version_is_none(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +253,15 @@ def test_an_index_of_other_content_or_of_another_version_is_none(
     mine = load_federation(spec, sources_dir=folder).fingerprint
     assert answers(mine)
     assert not answers("0" * 64)
+    table = pq.read_table(index)
+    about = json.loads(pq.read_metadata(index).metadata[b"fedaudit"])
+    for wrong in ([0, [], None], [float("inf"), None, None], "", {}):
+        facts = {**about["facts"], "columns": {"y": wrong}}
+        told = {b"fedaudit": json.dumps({**about, "facts": facts}).encode()}
+        pq.write_table(table.replace_schema_metadata(told), index)
+        assert not answers(mine), wrong
+    written_index(spec, folder, tmp_path)
+    assert answers(mine)
     monkeypatch.setattr(table_index, "__version__", "another")
     assert not answers(mine)
     index.write_bytes(b"PAR1, or half of it")
