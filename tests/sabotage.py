@@ -90,8 +90,9 @@ def sabotage(folder: Path, samples: Mapping[str, str]) -> Sabotaged:
         _add_texts(source)
         _add_classes(source, unions)
         _write(source)
+    copied = [argument for name in PACKAGES for argument in ("--package", name)]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--no-error-summary", "--no-pretty"],
+        [sys.executable, "-m", "mypy", "--no-error-summary", "--no-pretty", *copied],
         cwd=folder,
         env={"PATH": "/usr/bin:/bin", "MYPYPATH": str(folder)},
         capture_output=True,
