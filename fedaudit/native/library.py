@@ -4,6 +4,7 @@ They are built where the package is built by a machine with a C compiler. They n
 Python, so one library serves every version of it. With `FEDAUDIT_NATIVE=off` they are left alone.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,28 +41,49 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "near": [_P, _I, _I, _P, _I, _P, _I, _P, _P, _I, c_int32, c_int32, _P, _P],
     "best_number": [*[_P] * 4, _I, _P, _I, *[_P] * 4, _I, *[_D] * 4, _I, _P],
 }
+_log = logging.getLogger(__name__)
 _enabled = os.environ.get("FEDAUDIT_NATIVE", "on") != "off"
+
+
+class _UnusableError(Exception):
+    """A library that is there, and why it is left alone."""
 
 
 @cache
 def _loaded() -> CDLL | None:
-    """The library; None where it was not built, is of another version, or was compiled so that
-    its arithmetic differs from that of numpy."""
+    """The library; None where it was not built, and, with a warning, where it is of another version
+    or was compiled so that its arithmetic differs from that of numpy."""
     path = Path(__file__).with_name(_NAME)
     if not path.is_file():
         return None
     try:
-        library = CDLL(str(path))
-    except OSError:  # built for another kind of machine
+        return _opened(path)
+    except _UnusableError as error:
+        _log.warning(
+            "the compiled kernels are left alone, and everything is slower: %s; build them again "
+            "(`make native`, or install the package again), or set FEDAUDIT_NATIVE=off",
+            error,
+        )
         return None
+
+
+def _opened(path: Path) -> CDLL:
+    """Raises _UnusableError."""
+    try:
+        library = CDLL(str(path))
+    except OSError as error:
+        raise _UnusableError(f"they do not load on this machine ({error})") from None
     try:
         for name, arguments in _ARGUMENTS.items():
             function = getattr(library, f"fedaudit_{name}")
             function.argtypes, function.restype = arguments, c_int64
     except AttributeError:
-        return None
-    sound = library.fedaudit_interface() == INTERFACE and library.fedaudit_sound() == 1
-    return library if sound else None
+        raise _UnusableError("they are of another version") from None
+    if library.fedaudit_interface() != INTERFACE:
+        raise _UnusableError("they are of another version")
+    if library.fedaudit_sound() != 1:
+        raise _UnusableError("they were compiled so that their arithmetic differs from numpy's")
+    return library
 
 
 def kernels() -> CDLL | None:

@@ -6,6 +6,8 @@ a new seed, once in a million draws of that seed.
 
 import itertools
 import struct
+from contextlib import nullcontext
+from typing import cast
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedaudit.native.library import fallback_only
 from fedaudit.randomness import (
     CounterSource,
     EntropySource,
@@ -114,6 +117,23 @@ def test_wide_words_are_aes_of_the_counter_with_the_seed_as_key() -> None:
     cipher = Cipher(algorithms.AES(seed.to_bytes(16, "little")), modes.ECB()).encryptor()
     plain = b"".join(struct.pack("<4I", block, 7, 9, Purpose.GAUSSIAN) for block in range(3))
     assert words.tobytes() == cipher.update(plain)[:40]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_wide_words_are_known_answers_of_aes(compiled: bool) -> None:
+    """AESAVS (NIST, 2002), appendices D and E: variable keys and a variable text."""
+    known = {
+        (0x80, 0): "0edd33d3c621e546455bd8ba1418bec8",
+        (2**64 - 1, 0): "84be19e053635f09f2665e7bae85b42d",
+        (0, 0x80): "3ad78e726c1ec02b7ebfe92b23d9ec34",
+    }
+    nothing = cast(Purpose, 0)
+    with nullcontext() if compiled else fallback_only():
+        for (seed, block), expected in known.items():
+            words = CounterSource(seed).wide_words(
+                purpose=nothing, round_=0, counters=0, count=2 * block + 2
+            )
+            assert words[-2:].tobytes().hex() == expected
 
 
 def test_wide_words_do_not_depend_on_what_they_are_drawn_beside() -> None:

@@ -1,8 +1,9 @@
 """A process that computes a share of one cell's clients for the process that started it.
 
 `python -P -m fedaudit.training.ranks.helper FILE`: FILE is the descriptor of its end of a pipe. It
-sees what the process that started it sees, and talks to nobody else: not to the database, nor to a
-network. It draws no noise. Standard input is tied to its parent: when that ends, so does this.
+sees what the process that started it sees but for its settings and secrets, and talks to nobody
+else: not to the database, nor to a network. It draws no noise. Standard input is tied to its
+parent: when that ends, so does this.
 """
 
 import os
@@ -72,6 +73,7 @@ class _Helper:
             self._device,
             backend=join.backend,
             store=join.store,
+            secret=join.secret,
             rank=join.rank,
             size=join.size,
             seconds=_DAY,

@@ -1,5 +1,9 @@
 """Helper processes, from the side of the process that starts them: the first rank."""
 
+import os
+import secrets
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -7,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -20,10 +25,33 @@ from fedaudit.training.ranks.rank_group import RankGroup, backend_of
 Answer = TypeVar("Answer")
 _A_MOMENT = 1.0
 """Seconds after the ranks' exchange broke in which a helper's end is heard of."""
+_SETTINGS, _SETTING_OF_KERNELS = "FEDAUDIT_", "FEDAUDIT_NATIVE"
+_SECRET = ("AUTH", "CREDENTIAL", "DSN", "HEADERS", "KEY", "PASS", "SECRET", "TOKEN", "URL")
+"""Parts of the names of variables whose values open something."""
 
 
 class HelperLostError(Exception):
     """A helper has ended, failed or does not answer: its share of a round is lost."""
+
+
+def bound_waiting(pipe: "Connection[object, object]", seconds: float) -> None:
+    """Lets what is sent or received stop with BlockingIOError where the other end has not moved
+    for so long: a helper may hang in the middle of a message that the pipe cannot hold."""
+    limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        for one in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            end.setsockopt(socket.SOL_SOCKET, one, limit)
+
+
+def _environment() -> dict[str, str]:
+    """A helper's: all that arithmetic may depend on, and so all but the service's settings and what
+    looks like a secret."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name == _SETTING_OF_KERNELS
+        or not (name.startswith(_SETTINGS) or any(part in name.upper() for part in _SECRET))
+    }
 
 
 class _Process:
@@ -33,6 +61,7 @@ class _Process:
         self.rank = rank
         self._seconds = seconds
         self._pipe, theirs = Pipe()
+        bound_waiting(self._pipe, seconds)
         with theirs:
             self._process = subprocess.Popen(
                 [
@@ -44,6 +73,9 @@ class _Process:
                 ],
                 stdin=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
+                env=_environment(),
+                # What stops the worker by a key of its terminal is not for the helper.
+                process_group=0,
             )
 
     @property
@@ -144,13 +176,22 @@ class Helpers:
         for rank in range(1, size):
             self._processes.append(_Process(rank, self._seconds))
         self._folder = tempfile.TemporaryDirectory(prefix="fedaudit-ranks-")
-        store = f"{self._folder.name}/store"
+        store, secret = f"{self._folder.name}/store", secrets.token_bytes(32)
         for one, own in zip(self._processes, self.devices, strict=True):
             one.answer(Ready)
-            one.ask(Join(device=own, rank=one.rank, size=size, backend=backend, store=store))
+            join = Join(
+                device=own, rank=one.rank, size=size, backend=backend, store=store, secret=secret
+            )
+            one.ask(join)
         try:
             self._group = RankGroup(
-                device, backend=backend, store=store, rank=0, size=size, seconds=self._seconds
+                device,
+                backend=backend,
+                store=store,
+                secret=secret,
+                rank=0,
+                size=size,
+                seconds=self._seconds,
             )
         except RuntimeError as error:
             raise self._lost(error) from error

@@ -1,6 +1,6 @@
 """What the first process asks of its helpers, and what they answer, on one machine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ class Join:
     backend: str
     store: str
     """The file by which the ranks find each other."""
+    secret: bytes = field(repr=False)
+    """By which they know each other."""
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from fedaudit.training.base.cell import Cell
-from fedaudit.training.ranks.helpers import HelperLostError, Helpers
+from fedaudit.training.ranks import helpers as ranks
+from fedaudit.training.ranks.helpers import HelperLostError, Helpers, bound_waiting
+from fedaudit.training.ranks.orders import Choose
+from fedaudit.training.ranks.rank_group import RankGroup
 from fedaudit.training.stack import Stack
 from tests.training import other_device
 from tests.training.federations import one_by_one, random_federation, table_cell
@@ -62,9 +66,12 @@ def test_a_helper_that_fails_says_why_and_one_that_hangs_is_given_up() -> None:
         stack.advance(1)
         for one in helpers._processes:
             one._seconds = 0.5
+            bound_waiting(one._pipe, 0.5)
         os.kill(helpers.pids[0], signal.SIGSTOP)
         with pytest.raises(HelperLostError, match=r"helper 1 has not answered for 0\.5 seconds"):
             helpers.answer(1, list)
+        with pytest.raises(HelperLostError, match="helper 1 is out of reach"):
+            helpers.ask(1, Choose(list(range(2_000_000))))
         helpers.ask(2, None)  # type: ignore[arg-type]
         with pytest.raises(HelperLostError, match="helper 2 failed: AssertionError"):
             helpers.answer(2, list)
@@ -72,19 +79,65 @@ def test_a_helper_that_fails_says_why_and_one_that_hangs_is_given_up() -> None:
     assert not any(map(is_running, pids))
 
 
+def test_a_helper_has_no_secrets_and_goes_on_where_the_worker_is_asked_to_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = {"FEDAUDIT_NATIVE": "off", "OMP_NUM_THREADS": "1"}
+    secrets = ("FEDAUDIT_DATABASE_URL", "FEDAUDIT_SIGNING_KEY_FILE", "AWS_SECRET_ACCESS_KEY")
+    for name, value in (kept | dict.fromkeys(secrets, "x")).items():
+        monkeypatch.setenv(name, value)
+    with Helpers(["cpu"], seconds=60.0) as helpers:
+        stack = Stack([made()], helpers=helpers)
+        stack.advance(1)
+        (pid,) = helpers.pids
+        found = dict(
+            one.decode().split("=", 1)
+            for one in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            if one
+        )
+        assert not found.keys() & set(secrets)
+        assert found.items() >= kept.items()
+        assert os.getpgid(pid) == pid
+        for asked in (signal.SIGINT, signal.SIGTERM):
+            os.kill(pid, asked)
+        assert len(stack.advance(ROUNDS - 1)[0]) == ROUNDS - 1
+
+
+def test_a_stranger_in_place_of_a_rank_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any user of the machine may connect to a port of the loopback address."""
+
+    def stranger(*arguments: Any, **options: Any) -> RankGroup:
+        return RankGroup(*arguments, **options | {"secret": b"a guess"})
+
+    with Helpers(["cpu"], seconds=60.0) as helpers:
+        with monkeypatch.context() as connecting:
+            connecting.setattr(ranks, "RankGroup", stranger)
+            with pytest.raises(HelperLostError, match="somebody else has connected in place of"):
+                helpers.take(made(), torch.device("cpu"))
+        helpers.close()
+        helpers.take(made(), torch.device("cpu"))
+        assert len(helpers.pids) == 1
+
+
 HELD = """
-from fedaudit.training.ranks.helpers import Helpers
+from fedaudit.training.ranks import helpers as module
 from tests.training.ranks.test_helpers import made
 import torch, time
-helpers = Helpers(["cpu", "cpu"])
+helpers = module.Helpers(["cpu", "cpu"])
+def wait(*arguments, **options):
+    print(*helpers.pids, flush=True)
+    time.sleep(60)
+module.RankGroup = wait
 helpers.take(made(), torch.device("cpu"))
-print(*helpers.pids, flush=True)
-time.sleep(60)
 """
 
 
-def test_helpers_end_with_the_process_that_started_them() -> None:
-    with subprocess.Popen([sys.executable, "-c", HELD], stdout=subprocess.PIPE, text=True) as first:
+def test_helpers_end_with_the_process_that_started_them_whatever_they_wait_for(
+    tmp_path: Path,
+) -> None:
+    """They have been told to join a first rank that does not come: for a day."""
+    command, own = [sys.executable, "-c", HELD], os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=own) as first:
         assert first.stdout is not None
         pids = [int(pid) for pid in first.stdout.readline().split()]
         assert len(pids) == 2
