@@ -19,7 +19,11 @@ from fedaudit.ledger.chain import (
 )
 from fedaudit.ledger.encoding import EntryEncoder
 from fedaudit.ledger.entry_columns import EntryColumns, alike
-from fedaudit.ledger.report_entries import names_of_subjects
+from fedaudit.ledger.report_entries import (
+    charges_report,
+    names_of_subjects,
+    stands_for_held_out,
+)
 from fedaudit.ledger.rows import InputsReader, StoredRow, UnreadableRow, place_of, place_of_key
 from fedaudit.privacy.accounting.mechanism_parameters import MechanismParameters
 
@@ -116,7 +120,9 @@ class LedgerAudit:
         self, rows: Sequence[StoredRow], inputs: MechanismParameters | None
     ) -> tuple[EntryColumns | None, Sequence[bytes]]:
         """The entries of rows and the digest of each; None where one forms none."""
-        if inputs is not None and (len(rows) == 1 or not any(map(_declares_otherwise, rows))):
+        if inputs is None or _is_misplaced(rows[0]):
+            return None, [_NO_DIGEST] * len(rows)
+        if len(rows) == 1 or not any(map(_declares_otherwise, rows)):
             try:
                 entries = EntryColumns.of_rows(rows, inputs)
                 return entries, self._encoder.digests(entries)
@@ -215,6 +221,11 @@ class LedgerAudit:
 def _declares_otherwise(row: StoredRow) -> bool:
     """Whether a declaration is no hash, so that the row is none of a round."""
     return row.declaration is not None and len(row.declaration) != len(_NO_DIGEST)
+
+
+def _is_misplaced(row: StoredRow) -> bool:
+    """Whether it charges the held-out people otherwise than for a report: no run does."""
+    return stands_for_held_out(row.subject_kind) and not charges_report(row.observer)
 
 
 def _placed(rows: Sequence[StoredRow], entries: EntryColumns | None) -> list[bytes]:

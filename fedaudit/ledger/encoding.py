@@ -85,7 +85,7 @@ class EntryEncoder:
     def __init__(self, names: Sequence[str]) -> None:
         """`names`: the subjects' keys by index, distinct. Raises ValueError where two are equal."""
         self._keys, self._rank = _keys_and_ranks(tuple(names))
-        self._inputs: dict[MechanismParameters, bytes] = {}
+        self._inputs: tuple[MechanismParameters, bytes] | None = None
         self._names = names
         self._others: dict[str, EntryEncoder] = {}
 
@@ -131,10 +131,10 @@ class EntryEncoder:
         return [hashlib.sha256(encoded).digest() for encoded in self.encode_all(entries)]
 
     def _encoded_inputs(self, inputs: MechanismParameters) -> bytes:
-        encoded = self._inputs.get(inputs)
-        if encoded is None:
-            encoded = self._inputs[inputs] = _encode_inputs(inputs)
-        return encoded
+        # The same object: a zero of the other sign is equal, and has other bytes.
+        if self._inputs is None or self._inputs[0] is not inputs:
+            self._inputs = inputs, _encode_inputs(inputs)
+        return self._inputs[1]
 
     def _subjects(self, entries: EntryColumns) -> NDArray[np.void]:
         """The subjects, those of each entry in the order of their names: [charged]."""

@@ -31,6 +31,11 @@ def names_of_subjects(subject_kind: str, names: Sequence[str]) -> Sequence[str]:
     return _NAMES.get(subject_kind, names)
 
 
+def stands_for_held_out(subject_kind: str) -> bool:
+    """Whether a subject of the kind is none of the run's; only such entries have it."""
+    return subject_kind in _NAMES
+
+
 def charges_report(observer: str) -> bool:
     """Whether an entry charges the held-out people, and not those who train."""
     return observer == REPORT

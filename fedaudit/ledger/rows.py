@@ -115,7 +115,13 @@ def place_of(row: StoredRow) -> str:
 def place_of_key(key: tuple[int, int, str, str]) -> str:
     """The same of round, release, subject kind and observer."""
     round_, release, subject_kind, observer = key
-    return f"round {round_}, release {release} ({subject_kind} against {observer})"
+    return f"round {round_}, release {release} ({_plain(subject_kind)} against {_plain(observer)})"
+
+
+def _plain(text: object) -> str:
+    """A text from anywhere, without what a terminal would obey or no encoding can write."""
+    found = str(text)
+    return found if found.isprintable() else ascii(found)
 
 
 def entry_of(row: StoredRow) -> LedgerEntry:

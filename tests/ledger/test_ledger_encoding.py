@@ -246,6 +246,14 @@ def test_lines_are_what_python_writes_whoever_writes_them(number: float, mechani
             LineReader().row(other)
 
 
+def test_an_encoder_takes_no_inputs_for_others_that_are_equal():
+    """A zero has two signs, and so two encodings, whichever of them came first."""
+    zeros = [replace(an_entry(), inputs=replace(INPUTS, radius_floor=zero)) for zero in (0.0, -0.0)]
+    encoder = EntryEncoder(NAMES)
+    assert [encoder.encode(one) for one in zeros] == [encode(one, NAMES) for one in zeros]
+    assert encoder.encode(zeros[0]) != encoder.encode(zeros[1])
+
+
 CHANGES: list[dict[str, Any]] = [
     {"round": 8},
     {"release": 1},

@@ -6,6 +6,7 @@ the ledger that keeps them is confidential.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import NoneType
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -27,6 +28,17 @@ def known_guarantee_kind(name: object) -> GuaranteeKind | None:
     """The kind of that name. None of any other: a document may come from anywhere."""
     kinds: tuple[GuaranteeKind, ...] = get_args(GuaranteeKind)
     return next((kind for kind in kinds if kind == name), None)
+
+
+_TYPES: Mapping[str, type | tuple[type, ...]] = {
+    "n": int,
+    **dict.fromkeys(("mechanism", "noise", "guarantee"), str),
+    **dict.fromkeys(("event", "adjacency", "accountant"), (str, NoneType)),
+    **dict.fromkeys(
+        ("noise_multiplier", "radius", "radius_floor", "clip", "delta"), (float, int, NoneType)
+    ),
+}
+"""Of the stored fields besides components."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +160,13 @@ class MechanismParameters:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "MechanismParameters":
-        """The inverse of `as_dict`. Raises TypeError for a missing or unknown field, and ValueError
-        for invalid components."""
+        """The inverse of `as_dict`. Raises TypeError for a missing or unknown field or one of
+        another type, and ValueError for invalid components."""
         components = fields.get("components")
+        for name, types in _TYPES.items():
+            value = fields.get(name)
+            if not isinstance(value, types) or isinstance(value, bool):
+                raise TypeError(f"{name} is a {type(value).__name__}")
         return cls(**{**fields, "components": None if components is None else _read(components)})
 
 

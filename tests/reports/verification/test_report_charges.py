@@ -62,6 +62,15 @@ def test_where_rounds_are_lost_others_may_be_the_last(
     assert [one.outcome for one in charges.checks(None)] == [outcome]
 
 
+def test_a_round_of_any_number_ends_in_a_verdict(done: LocalRun) -> None:
+    """Nothing is counted up to it."""
+    charges = ReportCharges(SPEC)
+    first, *_ = done.ledger.entries
+    for entry in (*done.ledger.entries, replace(first, round=2**63)):
+        charges.read(EntryColumns.of_entries([entry]))
+    assert next(iter(charges.checks(None))).outcome == "fail"
+
+
 def _as_often(held_out: list[LedgerEntry], rounds: Sequence[int]) -> list[LedgerEntry]:
     """The charges of a run, the first ones in their order, for other rounds."""
     return [replace(held_out[place], round=round_) for place, round_ in enumerate(rounds[:4])]

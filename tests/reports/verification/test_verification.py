@@ -5,6 +5,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,12 @@ import pytest
 import rfc8785
 
 from fedaudit.ledger.bundle import LEDGER, NotABundleError, opened_bundle
+from fedaudit.ledger.chain import genesis, link
 from fedaudit.ledger.ed25519 import SigningKey
+from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.rows import entry_of
 from fedaudit.reports.verification.verification import Verification, verify
-from tests.reports.signed_run import KEY, SignedRun, signed_run
+from tests.reports.signed_run import ID, KEY, SignedRun, signed_run
 
 
 def judged(path: Path, *trusted: SigningKey) -> Verification:
@@ -317,9 +321,43 @@ def test_numbers_of_any_size_end_in_a_verdict(run: SignedRun, tmp_path: Path) ->
         line = json.dumps(row, separators=(",", ":")).encode()
         content = b"\n".join([lines[0], line, *lines[2:], b""])
         assert judged(rewritten(path, LEDGER, content), KEY).verdict == "altered"
-    for n in (-1, 2**70, "3", None, 1.5, float(struct.unpack("<f", b"\0\0\x7f\x7f")[0])):
+    big = float(struct.unpack("<f", b"\0\0\x7f\x7f")[0])
+    for name, value in (
+        *(("n", value) for value in (-1, 2**70, "2", None, 1.5, 2.0, True, big)),
+        *((name, text) for name in ("clip", "radius_floor", "radius") for text in ("1.0", [1.0])),
+        ("noise_multiplier", True),
+        ("mechanism", None),
+        ("guarantee", 1),
+    ):
         row = json.loads(lines[1])
-        row["inputs"]["n"] = n
+        row["inputs"][name] = value
         line = json.dumps(row, separators=(",", ":")).encode()
         content = b"\n".join([lines[0], line, *lines[2:], b""])
-        assert judged(rewritten(path, LEDGER, content), KEY).verdict == "altered"
+        stated = failed(judged(rewritten(path, LEDGER, content), KEY))
+        assert "round 2" in stated["ledger.digests"], (name, value)
+
+
+def test_a_kind_that_stands_for_the_held_out_is_charged_for_a_report_alone(
+    run: SignedRun, tmp_path: Path
+) -> None:
+    """Its one subject is none of the run's, which may have no names at all."""
+    columns = ("subjects", "outcomes", "radii", "releases", "clusters")
+    one = {name: getattr(run.rows[0], name)[:1] for name in columns}
+    row = replace(run.rows[0], subject_kind="validation_client", **one)
+    digest = EntryEncoder(run.names).digest(entry_of(row))
+    row = replace(row, digest=digest, link=link(genesis(ID), digest, row.clusters))
+    run.rows, run.report, run.checkpoints = [row], None, []
+    for names in (run.names, []):
+        run.names = names
+        found = failed(judged(run.write(tmp_path / "b.zip"), KEY))
+        assert "round 1" in found["ledger.digests"]
+
+
+@pytest.mark.parametrize("observer", ["\ud800", "server\nok    ledger.digests", "\x1b[2J"])
+def test_texts_of_a_row_are_told_as_they_can_be_printed(
+    run: SignedRun, tmp_path: Path, observer: str
+) -> None:
+    run.change_row(1, observer=observer)
+    stated = failed(judged(run.write(tmp_path / "b.zip"), KEY))["ledger.digests"]
+    assert f"(client against {observer!a})" in stated
+    assert stated.isprintable()
