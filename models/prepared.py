@@ -7,7 +7,7 @@ statement as by the session, and making one takes longer than sending it.
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection, Delete, Insert, Select, Update
+from sqlalchemy import Connection, Delete, Insert, Select, Update, inspect
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import ReturningInsert
 
@@ -40,20 +40,23 @@ class PreparedRows(Generic[Row]):
 
     def __init__(self, statement: Select[Row]) -> None:
         self._prepared = Prepared(statement)
-        self._entity: type[Row] = statement.column_descriptions[0]["entity"]
+        self._manager = inspect(statement.column_descriptions[0]["entity"]).class_manager
         self._names = [str(column.key) for column in statement.exported_columns]
 
     def all(self, session: Session, **values: Any) -> list[Row]:
         """The rows as they are now, also where this session has read them before."""
-        return [
-            self._entity(**dict(zip(self._names, row, strict=True)))
-            for row in self._prepared.rows(session, **values)
-        ]
+        return [self._made(row) for row in self._prepared.rows(session, **values)]
 
     def one(self, session: Session, **values: Any) -> Row | None:
         """The only row there can be; None where there is none."""
         found = self.all(session, **values)
         return found[0] if found else None
+
+    def _made(self, row: tuple[Any, ...]) -> Row:
+        made: Row = self._manager.new_instance()
+        # As they are loaded: set one by one, each would count as a change, and take as long as all.
+        vars(made).update(zip(self._names, row, strict=True))
+        return made
 
 
 def _on(session: Session) -> Connection:
