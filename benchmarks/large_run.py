@@ -11,7 +11,6 @@ import argparse
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from contextlib import nullcontext
@@ -20,6 +19,7 @@ from typing import Any
 
 from benchmarks.curves import Measured
 from benchmarks.large_table import REGISTRATION, write_table
+from benchmarks.measured_process import in_a_process
 
 _ID = "00000000-0000-0000-0000-000000000000"
 _RESULTS = Path(__file__).parent / "results" / "large_run.json"
@@ -100,16 +100,7 @@ def _run(folder: Path, rounds: int) -> dict[str, float]:
 
 
 def _in_a_process(part: str, folder: Path, rounds: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.large_run", "--measure", part, str(folder)]
-    answer = subprocess.run(
-        [*command, "--rounds", str(rounds)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    found: dict[str, float] = json.loads(answer.stdout)
-    return found
+    return in_a_process("benchmarks.large_run", "--measure", part, folder, "--rounds", rounds)
 
 
 def main() -> int:

@@ -9,7 +9,6 @@ import argparse
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from contextlib import nullcontext
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.curves import Measured
+from benchmarks.measured_process import in_a_process
 
 _CLIENTS = 20_000
 _ID = "00000000-0000-0000-0000-000000000000"
@@ -84,16 +84,7 @@ def _planned(folder: Path) -> dict[str, float]:
 
 
 def _in_a_process(part: str, folder: Path, rows: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.outlines", "--measure", part, str(folder)]
-    answer = subprocess.run(
-        [*command, "--rows", str(rows)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    found: dict[str, float] = json.loads(answer.stdout)
-    return found
+    return in_a_process("benchmarks.outlines", "--measure", part, folder, "--rows", rows)
 
 
 def main() -> int:

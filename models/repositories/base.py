@@ -5,12 +5,11 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
-from sqlalchemy import CursorResult, Insert, Select, Table, Update, inspect, select
+from sqlalchemy import CursorResult, Executable, Insert, Select, Table, Update, inspect, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.dml import Delete, ReturningInsert
 
-from models.prepared import Prepared
 from models.tables.base import Base
 
 Row = TypeVar("Row", bound=Base)
@@ -29,14 +28,14 @@ def gathered_writes(session: Session) -> Iterator[None]:
 
     They cannot be read before. For rows of several owners, whose statements would be the same.
     """
-    gathered: dict[tuple[Insert | Update, tuple[str, ...]], list[dict[str, Any]]] = {}
+    gathered: dict[tuple[Executable, tuple[str, ...]], list[dict[str, Any]]] = {}
     session.info[_GATHERED] = gathered
     try:
         yield
     finally:
         del session.info[_GATHERED]
     for (statement, _), rows in gathered.items():
-        Prepared(statement).run(session, rows)
+        session.execute(statement, rows)
 
 
 class Repository:
@@ -57,11 +56,10 @@ class Repository:
         if rows:
             self._write(_plain_insert(table), rows)
 
-    def _write(self, statement: Insert | Update, rows: Sequence[dict[str, Any]]) -> None:
-        """Rows with the same columns, by a statement that is made once and kept."""
+    def _write(self, statement: Executable, rows: Sequence[dict[str, Any]]) -> None:
         gathered = self.session.info.get(_GATHERED)
         if gathered is None:
-            Prepared(statement).run(self.session, rows)
+            self.session.execute(statement, list(rows))
         else:
             for row in rows:
                 # Rows of one statement have the same columns.
@@ -75,7 +73,7 @@ class Repository:
         statement = _absent_insert(table, self._dialect())
         if computed:
             statement = statement.values(computed)
-        return bool(Prepared(statement).rows(self.session, **row))
+        return self.session.execute(statement, row).first() is not None
 
     def _insert_all_absent(self, table: type[Base], rows: Sequence[dict[str, Any]]) -> None:
         """Inserts those rows whose key does not exist."""
