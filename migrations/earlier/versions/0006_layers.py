@@ -6,7 +6,7 @@ Revision ID: 0006
 import sqlalchemy as sa
 from alembic import op
 
-from migrations import epsilon_ledger, layer_ledger
+from migrations.earlier import epsilon_ledger, layer_ledger
 
 revision = "0006"
 down_revision = "0005"

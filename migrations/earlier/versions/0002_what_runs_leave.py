@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from migrations.privacy_ledger import create_view
+from migrations.earlier.privacy_ledger import create_view
 
 revision = "0002"
 down_revision = "0001"

@@ -5,9 +5,9 @@ precision. A row without components has one, `all`, with every parameter; where 
 the radii of a subject stand side by side.
 """
 
-# See `migrations.privacy_ledger` for why the names are made binary first. The radii of components
-# are found by their place: copied out of the table once for each row, not once for each line. The
-# last OFFSET makes a line hold its radius when lines are sorted, and not all radii of its row.
+# See `privacy_ledger` for why the names are made binary first. The radii of components are found by
+# their place: copied out of the table once for each row, not once for each line. The last OFFSET
+# makes a line hold its radius when lines are sorted, and not all radii of its row.
 _UNPACKED_POSTGRESQL = """
     SELECT l.*, once.names ->> s.subject AS subject_name, s.subject, s.outcome,
         COALESCE(part.name, 'all') AS component, COALESCE(part.n, l.n) AS component_n,

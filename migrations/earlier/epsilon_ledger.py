@@ -4,8 +4,8 @@ As before the figures are computed as the software computes them, one operation 
 precision. A cumulative epsilon is stored, and only looked up.
 """
 
-# See `migrations.privacy_ledger` for why the names are made binary first. A row without epsilons
-# has a null in place of their array, which unnest fills up with nulls.
+# See `privacy_ledger` for why the names are made binary first. A row without epsilons has a null in
+# place of their array, which unnest fills up with nulls.
 _UNPACKED_POSTGRESQL = """
     SELECT l.*, names.list ->> s.subject AS subject_name, s.subject, s.outcome,
         NULLIF(s.subject_radius, 'NaN') AS subject_radius, s.subject_releases, s.cluster,

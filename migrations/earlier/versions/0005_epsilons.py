@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from migrations import epsilon_ledger, privacy_ledger
+from migrations.earlier import epsilon_ledger, privacy_ledger
 
 revision = "0005"
 down_revision = "0004"

@@ -6,7 +6,7 @@ Revision ID: 0013
 import sqlalchemy as sa
 from alembic import op
 
-from migrations import held_out_ledger, layer_ledger
+from migrations.earlier import held_out_ledger, layer_ledger
 
 revision = "0013"
 down_revision = "0012"

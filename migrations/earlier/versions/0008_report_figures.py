@@ -6,7 +6,7 @@ Revision ID: 0008
 import sqlalchemy as sa
 from alembic import op
 
-from migrations.stored_reports import index_stored_reports
+from migrations.earlier.stored_reports import index_stored_reports
 
 revision = "0008"
 down_revision = "0007"

@@ -1,10 +1,10 @@
 """The view `privacy_ledger` since revision 0013: with the people held out of training as a subject.
 
 An entry against readers of the report has one subject, which stands for all of them and is none of
-the run's subjects: its name follows from its kind. All else is as in `migrations.layer_ledger`.
+the run's subjects: its name follows from its kind. All else is as in `layer_ledger`.
 """
 
-from migrations.layer_ledger import create_view as create_layer_view
+from migrations.earlier.layer_ledger import create_view as create_layer_view
 
 _SUBJECT, _INDEX = "u.subject_name AS subject,", "u.subject AS subject_index,"
 _NAMED = """CASE u.subject_kind WHEN 'validation_client' THEN 'every validation client'
