@@ -39,17 +39,22 @@ class Database:
     """
 
     def __init__(
-        self, url: str, *, transaction_seconds: float | None = _TRANSACTION_SECONDS
+        self,
+        url: str,
+        *,
+        transaction_seconds: float | None = _TRANSACTION_SECONDS,
+        foreign_keys: bool = True,
     ) -> None:
         """Raises ValueError for another database, or an SQLite database without a file.
 
         Postgres ends a transaction that lasts longer than `transaction_seconds`: a client that
-        froze in one would keep its locks for good. None sets no limit, for migrations.
+        froze in one would keep its locks for good. None sets no limit, for migrations. Without
+        `foreign_keys` SQLite checks no reference; it can be switched outside transactions alone.
         """
         parsed = _normalise(url)
         self.dialect: Dialect = cast(Dialect, parsed.get_backend_name())
         self.url = parsed
-        self.engine = _create_engine(parsed, transaction_seconds)
+        self.engine = _create_engine(parsed, transaction_seconds, foreign_keys=foreign_keys)
         if self.dialect == "sqlite":
             reader: dict[str, Any] = {"sqlite_begin": "DEFERRED"}
             glancer = reader
@@ -113,7 +118,7 @@ def _sessions(engine: Engine) -> sessionmaker[Session]:
     return sessionmaker(engine, expire_on_commit=False)
 
 
-def _create_engine(url: URL, transaction_seconds: float | None) -> Engine:
+def _create_engine(url: URL, transaction_seconds: float | None, *, foreign_keys: bool) -> Engine:
     arguments: dict[str, Any] = {
         "json_serializer": to_json,
         "json_deserializer": from_json,
@@ -122,7 +127,7 @@ def _create_engine(url: URL, transaction_seconds: float | None) -> Engine:
     }
     if url.get_backend_name() == "sqlite":
         engine = create_engine(url, **arguments)
-        event.listen(engine, "connect", _configure_sqlite)
+        event.listen(engine, "connect", partial(_configure_sqlite, foreign_keys=foreign_keys))
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     connect = {"connect_timeout": 5, "application_name": "fedaudit"}
@@ -143,13 +148,13 @@ def _create_engine(url: URL, transaction_seconds: float | None) -> Engine:
     return engine
 
 
-def _configure_sqlite(connection: Any, _record: object) -> None:
+def _configure_sqlite(connection: Any, _record: object, *, foreign_keys: bool) -> None:
     # sqlite3 would begin deferred transactions of its own, before writes only; `_begin_sqlite`
     # begins every transaction instead.
     connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}").close()
     _write_ahead(connection)
-    for pragma in ("synchronous = NORMAL", "foreign_keys = ON"):
+    for pragma in ("synchronous = NORMAL", f"foreign_keys = {int(foreign_keys)}"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 

@@ -30,7 +30,9 @@ from typing import IO, Any, NamedTuple
 _LIBRARIES = (
     "fedaudit.cli.main",
     "fedaudit.cli.run",
-    "fedaudit.cli.remote",
+    "fedaudit.cli.experiments",
+    "fedaudit.cli.submit",
+    "fedaudit.cli.reports",
     "fedaudit.cli.verify",
     "fedaudit_client.client",
     "workers.app",

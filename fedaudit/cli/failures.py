@@ -1,9 +1,10 @@
 """How a command ends, and how it says what went wrong."""
 
 from enum import IntEnum
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from fedaudit.reports.document.outcomes import GateOutcome
+if TYPE_CHECKING:
+    from fedaudit.reports.document.outcomes import GateOutcome
 
 
 class ExitCode(IntEnum):
@@ -45,4 +46,4 @@ def gate_exit(outcome: str | None) -> ExitCode:
         "fail": ExitCode.FAILED,
         "insufficient_evidence": ExitCode.NO_EVIDENCE,
     }
-    return codes[cast(GateOutcome, outcome)]
+    return codes[cast("GateOutcome", outcome)]

@@ -1,31 +1,51 @@
-"""The commands on federations of a running service."""
+"""The commands below `federations`."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fedaudit.cli.confirmation import confirm
+import typer
+
+from fedaudit.cli.connection import confirm, connected
 from fedaudit.cli.display.federation_table import show
-from fedaudit.cli.display.output import say, write_json, write_line
+from fedaudit.cli.display.output import say, write_each, write_json, write_line
 from fedaudit.cli.failures import ExitCode, usage_error
-from fedaudit.cli.remote import connected
+from fedaudit.cli.options import AsJson, Yes
 from fedaudit.cli.specs import read_value
 from fedaudit.spec.disclosure.disclosure_policy import parse_disclosure_policy
 from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 from fedaudit_client.client import Client
 from fedaudit_client.result_types import Federation
 
+app = typer.Typer(
+    help="The data that experiments name by id, at the service of FEDAUDIT_URL.",
+    no_args_is_help=True,
+)
 
-def add_command(
-    file: Path,
+_MAX_SCAFFOLD_ROWS = 1_000_000
+FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
+
+
+@app.command("add")
+def federations_add(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The data, perhaps gzipped.")],
     *,
-    registration: str | None,
-    spec: str | None,
-    name: str | None,
-    wait: bool,
-    as_json: bool,
-) -> ExitCode:
-    """Upload a file. Raises InvalidInputError and CommandError."""
+    registration: Annotated[
+        str | None,
+        typer.Option(help="A YAML or JSON file with `federation` and `fairness`; - is stdin."),
+    ] = None,
+    spec: Annotated[
+        str | None, typer.Option(help="An experiment's spec, to take those two from; - is stdin.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Rather than the one in the registration.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it is ready or rejected.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a data file and have it profiled."""
     if (registration is None) == (spec is None):
         raise usage_error("federations add: give either --registration or --spec")
     value = _read_registration(spec) if spec is not None else _registration(str(registration))
@@ -44,26 +64,76 @@ def add_command(
         show(federation)
     if federation["status"] == "rejected":
         say("fedaudit: the federation was rejected")
-        return ExitCode.FAILED
-    return ExitCode.DONE
+        raise typer.Exit(ExitCode.FAILED)
 
 
-def list_command(*, as_json: bool) -> None:
-    """Print the project's federations."""
-    with connected() as client:
-        found = list(client.federations())
-    if as_json:
-        write_json(found)
-        return
-    for federation in found:
-        write_line(
-            f"{federation['id']}  {federation['status']:9}  {federation['source']:16}  "
-            f"{federation['name']}"
+@app.command("scaffold")
+def federations_scaffold(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV or Parquet file.")],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write it, rather than to standard output.")
+    ] = None,
+    client_key: Annotated[
+        str | None, typer.Option(help="The column that names clients, where you know it.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The column to predict, where you know it.")
+    ] = None,
+    header: Annotated[
+        bool, typer.Option("--header/--no-header", help="Whether the first line names columns.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Propose a registration for a table, as YAML with the reason of every guess.
+
+    It reads the file alone and needs no service. Correct it, then give it to
+    `fedaudit federations add FILE --registration`.
+    """
+    from fedaudit.federations.proposals.proposal_yaml import proposal_yaml
+    from fedaudit.federations.proposals.propose_file import propose_file
+    from fedaudit.federations.reading.source_files import Files, open_path
+
+    if not file.is_file():
+        raise usage_error(f"cannot read {file}: it is no file")
+    files = Files(file.parent)
+    with open_path(file.name, files=files, pointer="/federation/path") as source:
+        found = propose_file(
+            source,
+            name=file.name,
+            most_rows=_MAX_SCAFFOLD_ROWS,
+            header=header,
+            client_key=client_key,
+            target=target,
         )
+    if as_json:
+        write_json(asdict(found))
+        return
+    text = proposal_yaml(found)
+    if out is None:
+        write_line(text.rstrip("\n"))
+        return
+    try:
+        with out.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise usage_error(f"{out} exists; name another file, or delete it") from None
+    except OSError as error:
+        raise usage_error(f"cannot write {out}: {error.strerror}") from None
+    say(f"wrote {out}; read its comments, then")
+    say(f"  fedaudit federations add {file} --registration {out}")
 
 
-def show_command(federation_id: str, *, as_json: bool) -> None:
-    """Print a federation, its profile and its budgets."""
+@app.command("list")
+def federations_list(*, as_json: AsJson = False) -> None:
+    """List the project's federations, newest first."""
+    with connected() as client:
+        write_each(client.federations(), _line, as_json=as_json)
+
+
+@app.command("show")
+def federations_show(federation_id: FederationId, *, as_json: AsJson = False) -> None:
+    """Show a federation and its profile."""
     with connected() as client:
         federation = client.federation(federation_id)
         budgets = [] if as_json else client.budgets(federation_id)
@@ -73,13 +143,18 @@ def show_command(federation_id: str, *, as_json: bool) -> None:
         show(federation, budgets)
 
 
-def disclosure_command(
-    federation_id: str, *, policy: str | None, clear: bool, as_json: bool
+@app.command("disclosure")
+def federations_disclosure(
+    federation_id: FederationId,
+    *,
+    policy: Annotated[
+        str | None,
+        typer.Option("--set", help="A YAML or JSON file of the whole policy; - is stdin."),
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Take the policy back.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Print a federation's disclosure policy, after it was set where one is given.
-
-    Raises InvalidInputError and CommandError.
-    """
+    """Show, or set, what may be asked of a federation's groups."""
     if policy is not None and clear:
         raise usage_error("federations disclosure: give --set or --clear, not both")
     value: Any = {} if clear else None if policy is None else read_value(policy)
@@ -101,8 +176,13 @@ def disclosure_command(
         write_line(f"{name} of the service: {least}")
 
 
-def remove_command(federation_id: str, *, yes: bool) -> None:
-    """Delete a federation, after asking."""
+@app.command("remove")
+def federations_remove(
+    federation_id: FederationId,
+    *,
+    yes: Yes = False,
+) -> None:
+    """Delete a federation's file and profile; what was spent on the data stays."""
     with connected() as client:
         federation = client.federation(federation_id)
         if not yes:
@@ -112,10 +192,20 @@ def remove_command(federation_id: str, *, yes: bool) -> None:
     say(f"deleted {federation_id}; what was spent on its data stays spent")
 
 
-def erase_command(
-    federation_id: str, *, reference: str | None, out: Path | None, yes: bool, as_json: bool
+@app.command("erase")
+def federations_erase(
+    federation_id: FederationId,
+    *,
+    reference: Annotated[
+        str | None, typer.Option(help="What you call the request; it stands in the receipt.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the signed receipt, as JSON.")
+    ] = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Erase a federation, after asking, and wait for the receipt. Raises CommandError."""
+    """Remove what tells of a federation's people, for good, and show what remains and why."""
     with connected() as client:
         federation = client.federation(federation_id)
         if not yes:
@@ -139,6 +229,13 @@ def erase_command(
         write_line(f"removed: {count} {name.replace('_', ' ')}")
     for name, why in done["remains"].items():
         write_line(f"remains: {name}: {why}")
+
+
+def _line(federation: Mapping[str, Any]) -> str:
+    return (
+        f"{federation['id']}  {federation['status']:9}  {federation['source']:16}  "
+        f"{federation['name']}"
+    )
 
 
 def _upload(client: Client, file: Path, registration: Any) -> Federation:

@@ -5,19 +5,6 @@ from typing import Annotated
 
 import typer
 
-
-def known_reading(name: str | None) -> str | None:
-    """The name, if a reading has it. Raises typer.BadParameter."""
-    if name is None:
-        return None
-    # Only where one is asked for: the readings bring the report along, which takes a second.
-    from fedaudit.reports.readings.reading_choice import READINGS
-
-    if name not in READINGS:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, READINGS))}.")
-    return name
-
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 DataDir = Annotated[
     Path | None,
@@ -26,6 +13,24 @@ DataDir = Annotated[
         help="Where the embedded service keeps everything.",
         show_default="FEDAUDIT_DATA_DIR, else ~/.local/share/fedaudit",
     ),
+]
+SourcesDir = Annotated[
+    Path | None,
+    typer.Option("--sources-dir", help="Specs name their files below this folder."),
+]
+Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")]
+Artifacts = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--artifact", help="A file that the spec's `start: {artifact: ...}` names by its hash."
+    ),
+]
+IdempotencyKey = Annotated[
+    str | None, typer.Option(help="Submitting again with the same key starts nothing new.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Without asking.")]
+OverlapHours = Annotated[
+    int, typer.Option(min=0, max=168, help="For how long the old secret is good too.")
 ]
 Out = Annotated[Path | None, typer.Option("--out", help="Write to this file.")]
 ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id.")]

@@ -1,45 +1,48 @@
 """The command `run`."""
 
-import hashlib
-import os
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
-from fedaudit.cli.attacks.attack_output import write_attack_files
+import typer
+
+from fedaudit.cli.attack_output import write_attack_files
 from fedaudit.cli.display.output import json_text, say, writable_folder, write_json
 from fedaudit.cli.display.progress import rounds_bar
 from fedaudit.cli.display.summary import show
-from fedaudit.cli.failures import ExitCode, gate_exit, usage_error
+from fedaudit.cli.failures import ExitCode, gate_exit
 from fedaudit.cli.local_run import LocalRun, run_locally
-from fedaudit.cli.service.installation import SOURCES_DIR
-from fedaudit.cli.specs import read_spec
+from fedaudit.cli.options import Artifacts, AsJson, SourcesDir, Spec
+from fedaudit.cli.specs import named_contents, read_spec, sources_dir_of_environment
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.reading_choice import reading
 
+app = typer.Typer()
 _RECORD_TABLE, _MODEL, _CARD = "record-table.csv", "model.safetensors", "model-card.md"
 
 
-def run_command(
-    source: str,
+@app.command()
+def run(
+    spec: Spec,
     *,
-    as_json: bool,
-    out: Path | None,
-    sources_dir: Path | None,
-    device: str,
-    artifacts: Sequence[Path],
-) -> ExitCode:
-    """Run a spec here and show the report. Raises InvalidInputError and CommandError."""
-    spec = read_spec(source)
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for report.json, report.html and ledger.ndjson."),
+    ] = None,
+    sources_dir: SourcesDir = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda:0.")] = "cpu",
+    artifact: Artifacts = None,
+) -> None:
+    """Train and audit in this process, without a service, and print the report."""
+    asked = read_spec(spec)
     folder = None if out is None else writable_folder(out)
-    if sources_dir is None and os.environ.get(SOURCES_DIR):
-        sources_dir = Path(os.environ[SOURCES_DIR])
-    with rounds_bar(spec.name, total=spec.training.rounds_played) as progress:
+    with rounds_bar(asked.name, total=asked.training.rounds_played) as progress:
         done = run_locally(
-            spec,
-            sources_dir=sources_dir,
+            asked,
+            sources_dir=sources_dir or sources_dir_of_environment(),
             device=device,
             progress=progress,
-            open_artifact=named_contents(artifacts).get,
+            open_artifact=named_contents(artifact or []).get,
         )
     if folder is not None:
         _save(done, folder)
@@ -47,6 +50,10 @@ def run_command(
         write_json(done.report)
     else:
         show(done.report)
+    raise typer.Exit(_outcome(done))
+
+
+def _outcome(done: LocalRun) -> ExitCode:
     if done.report["experiment"]["status"] == "failed":
         say(f"fedaudit: the run failed ({done.report['utility']['stopped_by']})")
         return ExitCode.FAILED
@@ -54,18 +61,6 @@ def run_command(
         say(f"fedaudit: {alarms} of {len(done.report['attacks'])} attacks raised an alarm")
         return ExitCode.FAILED
     return gate_exit(done.report["gate_outcome"])
-
-
-def named_contents(artifacts: Sequence[Path]) -> dict[str, bytes]:
-    """The content of each file by its hash. Raises CommandError where one cannot be read."""
-    found = {}
-    for path in artifacts:
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise usage_error(f"--artifact: cannot read {path}: {error.strerror}") from None
-        found[hashlib.sha256(data).hexdigest()] = data
-    return found
 
 
 def _save(done: LocalRun, folder: Path) -> None:

@@ -1,5 +1,7 @@
 """Reading what the caller names: a spec, or any other YAML or JSON file."""
 
+import hashlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from fedaudit.spec.experiment import ExperimentSpec
 
 STANDARD_INPUT = "-"
+SOURCES_DIR = "FEDAUDIT_SOURCES_DIR"
 _MAX_BYTES = 1 << 20
 
 
@@ -64,3 +67,21 @@ def explain(errors: "Sequence[FieldError]") -> str:
     """Every fault on a line of its own: the field as a JSON pointer, and the remedy."""
     lines = [f"  {error.pointer or '(the whole)'}: {error.message}" for error in errors]
     return "\n".join(["what was given cannot be used:", *lines])
+
+
+def sources_dir_of_environment() -> Path | None:
+    """The folder below which specs name their files, where the environment has one."""
+    named = os.environ.get(SOURCES_DIR)
+    return Path(named) if named else None
+
+
+def named_contents(artifacts: "Sequence[Path]") -> dict[str, bytes]:
+    """The content of each file by its SHA-256. Raises CommandError where one cannot be read."""
+    found = {}
+    for path in artifacts:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise usage_error(f"--artifact: cannot read {path}: {error.strerror}") from None
+        found[hashlib.sha256(data).hexdigest()] = data
+    return found

@@ -1,16 +1,18 @@
 """The command `verify`: a bundle from a file, or one that is fetched from the service."""
 
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
-from fedaudit.cli.display.output import say, write_json, write_line
+import typer
+
+from fedaudit.cli.connection import connected, is_id
+from fedaudit.cli.display.output import say, write_bytes, write_json, write_line
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
-from fedaudit.cli.remote import connected
+from fedaudit.cli.options import AsJson
 from fedaudit.ledger.bundle import NotABundleError, opened_bundle
 from fedaudit.ledger.ed25519 import PublicKey, public_keys_in
 from fedaudit.reports.document.checks import Outcome as CheckOutcome
@@ -24,21 +26,29 @@ from fedaudit.reports.verification.verification import (
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ForbiddenError, NotFoundError, ProblemError
 
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+app = typer.Typer()
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
 _MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
 _OF_LEDGERS = ("entries", "ledger_hash", "chain_head", "sign_offs", "later_attacks")
 _MAX_KEY_FILE_BYTES = 1 << 20
 
 
+@app.command("verify")
 def verify_command(
-    source: str, *, public_key: Path | None, as_json: bool, out: Path | None
-) -> ExitCode:
-    """Verify a bundle, or an experiment, an audit or a declared ledger by its id.
-
-    0: valid under a trusted key; 1: altered, or of another experiment than was asked for; 3:
-    consistent, but nobody knows who signed it. Raises CommandError.
-    """
+    source: Annotated[
+        str, typer.Argument(metavar="BUNDLE|ID", help="A file, an experiment, audit or ledger.")
+    ],
+    *,
+    public_key: Annotated[
+        Path | None,
+        typer.Option(help="PEM of the public keys that you trust, had from elsewhere."),
+    ] = None,
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Keep the bundle of an ID here.")
+    ] = None,
+) -> None:
+    """Exit 0 where all agrees under a trusted key, 1 where it was altered, 3 without such a key."""
     trusted = [] if public_key is None else _trusted_keys(public_key)
     with _bundle(source, out) as path:
         try:
@@ -55,7 +65,7 @@ def verify_command(
         write_json(_fields(found))
     else:
         _tell(found, trusted=bool(trusted))
-    return _EXIT[found.verdict]
+    raise typer.Exit(_EXIT[found.verdict])
 
 
 @contextmanager
@@ -67,7 +77,7 @@ def _bundle(source: str, out: Path | None) -> Iterator[Path]:
             raise usage_error("--out: goes with an id, whose bundle it keeps")
         yield path
         return
-    if not _ID.fullmatch(source):
+    if not is_id(source):
         raise usage_error(
             f"{source} is neither a file nor the id of an experiment, audit or ledger"
         )
@@ -76,7 +86,7 @@ def _bundle(source: str, out: Path | None) -> Iterator[Path]:
         with connected() as client, fetched.open("wb") as file:
             _download(client, source, file)
         if out is not None:
-            _keep(fetched, out)
+            write_bytes(fetched.read_bytes(), out)
         yield fetched
 
 
@@ -93,14 +103,6 @@ def _download(client: Client, source: str, file: IO[bytes]) -> None:
             first = first or error
     assert first is not None
     raise first
-
-
-def _keep(fetched: Path, out: Path) -> None:
-    try:
-        out.write_bytes(fetched.read_bytes())
-    except OSError as error:
-        raise usage_error(f"--out: cannot write {out}: {error.strerror}") from None
-    say(f"written to {out}")
 
 
 def _trusted_keys(path: Path) -> Sequence[PublicKey]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from sqlalchemy import delete, text, update
 
 from fedaudit.cli.failures import CommandError, ExitCode
@@ -52,6 +53,12 @@ def evidence(api: Api, audit: dict[str, Any], tmp_path: Path) -> Iterator[Eviden
         yield replace(found, rows=list(found.rows))
 
 
+def _verify(source: str, **options: Any) -> int:
+    with pytest.raises(typer.Exit) as ended:
+        verify_command(source, **options)
+    return ended.value.exit_code
+
+
 def test_the_command_verifies_a_bundle_and_says_what_it_does_not(
     api: Api, audit: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,12 +69,12 @@ def test_the_command_verifies_a_bundle_and_says_what_it_does_not(
     with zipfile.ZipFile(path) as archive:
         assert b"one audit of predictions" in archive.read("README.txt")
         assert archive.read("ledger.ndjson") == b""
-    ended = verify_command(str(path), public_key=key_file, as_json=False, out=None)
+    ended = _verify(str(path), public_key=key_file)
     told = capsys.readouterr().out
-    assert ended is ExitCode.DONE
+    assert ended == ExitCode.DONE
     assert f"valid: audit {audit['id']}\n" in told
     assert "not verified: The rows are not here" in told
-    ended = verify_command(str(path), public_key=None, as_json=True, out=None)
+    ended = _verify(str(path), as_json=True)
     said = json.loads(capsys.readouterr().out)
     assert (ended, said["verdict"]) == (ExitCode.NO_EVIDENCE, UNTRUSTED)
     assert said["beyond"]
@@ -81,14 +88,12 @@ def test_the_command_fetches_an_audit_by_its_id_with_a_key_that_reads_reports(
         monkeypatch.setenv("FEDAUDIT_URL", url)
         for scopes in (("reports:read",), ("reports:read", "ledger:read")):
             monkeypatch.setenv("FEDAUDIT_API_KEY", api.key_with(*scopes))
-            ended = verify_command(
-                audit["id"], public_key=None, as_json=True, out=tmp_path / "kept"
-            )
-            assert ended is ExitCode.NO_EVIDENCE
+            ended = _verify(audit["id"], as_json=True, out=tmp_path / "kept")
+            assert ended == ExitCode.NO_EVIDENCE
         assert zipfile.is_zipfile(tmp_path / "kept")
         monkeypatch.setenv("FEDAUDIT_API_KEY", api.key_with("experiments:read"))
         with pytest.raises(CommandError, match="ledger:read"):
-            verify_command(audit["id"], public_key=None, as_json=True, out=None)
+            verify_command(audit["id"], as_json=True)
 
 
 def test_a_stored_report_that_cannot_be_read_was_altered(

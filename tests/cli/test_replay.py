@@ -5,6 +5,8 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+import typer
 import yaml
 
 from fedaudit.attacks.replay.replay_finding import ReplayFinding, ReplayReport
@@ -52,7 +54,7 @@ def test_a_finding_has_an_exit_code_of_its_own(
     monkeypatch: Any, capsys: Any, tmp_path: Any
 ) -> None:
     from fedaudit.attacks.replay import replay as replays
-    from fedaudit.cli.replays.replay_command import replay_command
+    from fedaudit.cli.replay import replay as replay_command
 
     finding = ReplayFinding(
         stage="noise", check="noise added", round=3, allowed="1", measured="0.5", times=2
@@ -69,10 +71,9 @@ def test_a_finding_has_an_exit_code_of_its_own(
     monkeypatch.setattr(replays, "replay", lambda *_, **__: report)
     (tmp_path / "spec.yaml").write_text(small())
     for as_json in (True, False):
-        code = replay_command(
-            str(tmp_path / "spec.yaml"), as_json=as_json, rounds=4, sources_dir=None, artifacts=[]
-        )
-        assert code is ExitCode.FOUND
+        with pytest.raises(typer.Exit) as ended:
+            replay_command(str(tmp_path / "spec.yaml"), as_json=as_json, rounds=4)
+        assert ended.value.exit_code == ExitCode.FOUND
         said = capsys.readouterr().out
         assert "noise added" in said
         assert ('"broken": "noise"' if as_json else "Broken at: noise") in said

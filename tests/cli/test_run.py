@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 import pytest
+import typer
 import yaml
 
 from fedaudit.reports.document.document import Report
@@ -210,7 +211,7 @@ def test_the_baseline_without_noise_has_clients_and_no_epsilon(run, people, tmp_
 
 def test_an_alarm_exits_with_one_whatever_the_gates_say(monkeypatch, capsys, tmp_path, small_spec):
     from fedaudit.cli.failures import ExitCode
-    from fedaudit.cli.run import run_command
+    from fedaudit.cli.run import run as run_command
     from tests.attacks.doubles import ALARM, ATTACK, offer_looks
 
     looks = offer_looks(monkeypatch)
@@ -218,8 +219,7 @@ def test_an_alarm_exits_with_one_whatever_the_gates_say(monkeypatch, capsys, tmp
     path.write_text(yaml.safe_dump({**small_spec, "gates": [], "attacks": [ATTACK]}))
     for alarm, code in ((None, ExitCode.DONE), (ALARM, ExitCode.FAILED)):
         looks.alarm = alarm
-        ended = run_command(
-            str(path), as_json=True, out=None, sources_dir=None, device="cpu", artifacts=[]
-        )
-        assert ended is code
+        with pytest.raises(typer.Exit) as ended:
+            run_command(str(path), as_json=True)
+        assert ended.value.exit_code == code
         assert json.loads(capsys.readouterr().out)["gate_outcome"] is None

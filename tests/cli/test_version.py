@@ -3,7 +3,12 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import version
+
+from typer.main import get_group
+
+from fedaudit.cli.main import PLACES
 
 
 def test_the_version_is_the_installed_one(installed_command, command):
@@ -20,3 +25,10 @@ def test_the_command_line_loads_nothing_heavy_before_a_command_needs_it():
     ).stdout.split()
     assert "typer" in loaded
     assert heavy.isdisjoint(loaded)
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+    for name, place in PLACES.items():
+        group = get_group(import_module(place.module).app)
+        said = group.commands.get(name, group).get_short_help_str(limit=500)
+        assert said == place.help, name

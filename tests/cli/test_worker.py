@@ -3,7 +3,7 @@
 import pytest
 
 from fedaudit.cli.failures import CommandError
-from fedaudit.cli.worker import _devices
+from fedaudit.cli.service.commands import _devices
 
 
 @pytest.mark.parametrize(

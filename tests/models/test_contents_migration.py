@@ -10,6 +10,7 @@ import migrations
 from models.database import Database
 from models.leakage_terms import LeakageTerms
 from models.repositories import FederationRepository
+from models.schema import HEAD
 from models.values import Budget
 from tests.models.rows import add_federation, add_project, queued
 
@@ -24,7 +25,7 @@ class Stored:
     """One federation's leakage, in a database that goes back and forth."""
 
     def __init__(self, url: str) -> None:
-        migrations.upgrade(url)
+        migrations.upgrade(url, HEAD)
         self.url, self.database = url, Database(url)
         self.project_id = self.federation_id = ""
 

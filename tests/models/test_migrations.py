@@ -26,7 +26,7 @@ from tests.models.rows import LAPLACE, ledger_row, queued
 
 def test_the_code_asks_for_the_newest_revision() -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent / "earlier"))
     config.set_main_option("path_separator", "os")
     assert ScriptDirectory.from_config(config).get_heads() == [HEAD]
 
@@ -41,7 +41,7 @@ def test_upgrade_gives_exactly_the_metadata(database: Database) -> None:
 
 
 def test_downgrade_leaves_nothing_and_upgrade_works_again(empty_database_url: str) -> None:
-    migrations.upgrade(empty_database_url)
+    migrations.upgrade(empty_database_url, HEAD)
     migrations.downgrade(empty_database_url, "base")
     database = Database(empty_database_url)
     with database.engine.connect() as connection:
@@ -137,7 +137,7 @@ def test_rows_of_the_version_before_uploads_are_runs_and_ready_federations(
 def test_rows_of_layers_are_kept_from_a_revision_that_would_misread_them(
     empty_database_url: str,
 ) -> None:
-    migrations.upgrade(empty_database_url)
+    migrations.upgrade(empty_database_url, HEAD)
     database = Database(empty_database_url)
     layers = {**LAPLACE, "n": 3, "components": [{"name": "a", "n": 1}, {"name": "b", "n": 2}]}
     project_id, new = queued(database)
@@ -162,7 +162,7 @@ def test_rows_of_layers_are_kept_from_a_revision_that_would_misread_them(
 def test_held_out_people_are_named_and_kept_from_a_revision_without_them(
     empty_database_url: str,
 ) -> None:
-    migrations.upgrade(empty_database_url)
+    migrations.upgrade(empty_database_url, HEAD)
     database = Database(empty_database_url)
     project_id, new = queued(database)
     charged = replace(ledger_row(3), subject_kind="validation_client", observer="report")
@@ -202,7 +202,7 @@ def test_simultaneous_upgrades_all_succeed(empty_database_url: str) -> None:
 
 
 def test_a_failing_upgrade_changes_nothing(tmp_path: Path) -> None:
-    """A table in the way stops the second revision; the first is then not applied either."""
+    """A table in the way stops it; what it made before is then not there either."""
     url = f"sqlite:///{tmp_path / 'other.db'}"
     database = Database(url)
     with database.write() as session:

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 from fedaudit.cli.failures import usage_error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -89,6 +89,20 @@ def write_line(text: str) -> None:
 def write_json(value: Any, *, pretty: bool = True) -> None:
     """A JSON document on standard output."""
     write_line(json_text(value, pretty=pretty))
+
+
+def write_each(
+    found: "Iterable[Mapping[str, Any]]",
+    line: "Callable[[Any], str]",
+    *,
+    as_json: bool,
+) -> None:
+    """Each on a line of its own as `line` words it, or all of them as a JSON list."""
+    items = list(found)
+    if as_json:
+        write_json(items)
+    for one in () if as_json else items:
+        write_line(line(one))
 
 
 def json_text(value: Any, *, pretty: bool = True) -> str:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from fedaudit.cli.failures import CommandError, ExitCode, usage_error
+from fedaudit.cli.specs import SOURCES_DIR
 
 DATABASE_URL = "FEDAUDIT_DATABASE_URL"
 BROKER_URL = "FEDAUDIT_BROKER_URL"
 DATA_DIR = "FEDAUDIT_DATA_DIR"
-SOURCES_DIR = "FEDAUDIT_SOURCES_DIR"
 SIGNING_KEY_FILE = "FEDAUDIT_SIGNING_KEY_FILE"
 
 SCOPES = (

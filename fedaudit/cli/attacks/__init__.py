@@ -1,1 +1,0 @@
-"""Attacks from the command line."""

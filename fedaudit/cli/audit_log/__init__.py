@@ -1,1 +1,0 @@
-"""The audit log, from the command line."""

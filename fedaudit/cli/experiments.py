@@ -1,0 +1,232 @@
+"""The commands on experiments of the service at FEDAUDIT_URL."""
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any, assert_never
+
+import typer
+
+from fedaudit.cli.connection import MAX_PAGE, connected, first_of
+from fedaudit.cli.display.output import say, whole_file, write_json, write_line
+from fedaudit.cli.failures import ExitCode, gate_exit, usage_error
+from fedaudit.cli.forms import TableForm, TableName
+from fedaudit.cli.options import AsJson, ExperimentId, Most, Out, Sort, Where
+from fedaudit.cli.queries import query_parameter
+from fedaudit_client.client import Client
+from fedaudit_client.errors import ProblemError
+from fedaudit_client.pages import experiment_page, report_page
+from fedaudit_client.result_types import Experiment
+
+app = typer.Typer()
+
+
+@app.command("list")
+def list_experiments(
+    *,
+    status: Annotated[
+        str | None,
+        typer.Option(help="queued, running, cancelling, cancelled, succeeded or failed."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Exactly this name.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Those with this tag.")] = None,
+    federation: Annotated[
+        str | None, typer.Option(metavar="ID", help="Those on this federation's data.")
+    ] = None,
+    mechanism: Annotated[str | None, typer.Option(help="As laplace-l2.")] = None,
+    where: Where = None,
+    sort: Sort = None,
+    most: Most = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List experiments in every state, newest first."""
+    filters = {
+        "status": status,
+        "name": name,
+        "tag": tag,
+        "federation_id": federation,
+        "mechanism": mechanism,
+        **dict(query_parameter(condition) for condition in where or []),
+    }
+    with connected() as client:
+        asked = client.list(**filters, sort=sort, limit=min(most, MAX_PAGE))
+        shown = first_of(asked, most, what="experiments")
+    if as_json:
+        write_json(shown)
+    elif shown:
+        from fedaudit.cli.display.experiment_table import show_experiments
+
+        show_experiments(shown)
+    else:
+        say("no experiment fits")
+
+
+@app.command()
+def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+    """Show how an experiment stands, and its main figures once it has ended."""
+    with connected() as client:
+        experiment, page = client.get(experiment_id), experiment_page(client.url, experiment_id)
+    if as_json:
+        write_json(experiment)
+        return
+    from fedaudit.cli.display.experiment_table import show_experiment
+
+    show_experiment(experiment, page=page)
+
+
+@app.command()
+def cancel(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+    """End an experiment that is queued or runs; what it has spent stays spent."""
+    with connected() as client:
+        experiment = client.cancel(experiment_id)
+    if as_json:
+        write_json(experiment)
+    elif experiment["status"] == "cancelled":
+        say(f"{experiment_id} is cancelled; what it has spent stays spent")
+    else:
+        say(f"{experiment_id} ends after its round; to wait for it: fedaudit watch {experiment_id}")
+
+
+@app.command()
+def retry(
+    experiment_id: ExperimentId,
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Follow the new one to its end.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
+    with connected() as client:
+        submitted = client.retry(experiment_id)
+        raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
+
+
+@app.command()
+def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+    """Follow an experiment until it ends.
+
+    With --json an event on each line.
+    """
+    with connected() as client:
+        experiment = client.get(experiment_id)
+        if as_json:
+            for event in client.watch(experiment_id):
+                line = {"id": event.id, "type": event.type, "data": dict(event.data)}
+                write_json(line, pretty=False)
+            experiment = client.get(experiment_id)
+        else:
+            experiment = follow(client, experiment)
+            _show_end(client, experiment, as_json=False)
+        raise typer.Exit(_outcome(experiment))
+
+
+@app.command()
+def export(
+    experiment_id: ExperimentId,
+    *,
+    what: Annotated[TableName, typer.Option()],
+    form: Annotated[TableForm, typer.Option("--format")] = "ndjson",
+    out: Out = None,
+) -> None:
+    """Write an experiment's ledger, rounds, fairness or records to a file or to standard output.
+
+    Records, of record-personalised runs, are there as csv only.
+    """
+    if form == "parquet" and out is None and sys.stdout.isatty():
+        raise usage_error("--out: name a file; Parquet is no text for a terminal")
+    if what == "records" and form != "csv":
+        raise usage_error("--format: records are there as csv only")
+    with connected() as client, whole_file(out) as file:
+        match what:
+            case "records":
+                file.writelines(client.record_table(experiment_id))
+            case "ledger" | "rounds" | "fairness":
+                file.writelines(client.export(experiment_id, what, form=form))
+            case _:
+                assert_never(what)
+
+
+@app.command()
+def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
+    """Write an experiment's trained hypotheses as safetensors.
+
+    They may leave where a proven guarantee covers them and its noise was secret; see
+    docs/models.md.
+    """
+    if out is None and sys.stdout.isatty():
+        raise usage_error("--out: name a file; safetensors is no text for a terminal")
+    with connected() as client, whole_file(out) as file:
+        client.download_model(experiment_id, file)
+
+
+def go_on(client: Client, submitted: Mapping[str, Any], *, wait: bool, as_json: bool) -> ExitCode:
+    """Print an experiment that was submitted just now; with `wait`, once it has ended."""
+    if not wait:
+        _show_line(submitted, as_json=as_json)
+        if not as_json:
+            say(f"its page: {experiment_page(client.url, submitted['id'])}")
+        return ExitCode.DONE
+    say(f"submitted as {submitted['id']}")
+    ended = follow(client, submitted)
+    _show_end(client, ended, as_json=as_json)
+    return _outcome(ended)
+
+
+def follow(client: Client, experiment: Mapping[str, Any]) -> Experiment:
+    """The experiment once it has ended; until then a progress bar at a terminal."""
+    from fedaudit.cli.display.progress import rounds_bar
+
+    id_, total = experiment["id"], experiment["progress"]["rounds"]
+    try:
+        with rounds_bar(experiment["name"], total=total) as progress:
+            for event in client.watch(id_):
+                if event.type == "round.completed":
+                    progress(event.data["round"])
+    except KeyboardInterrupt:
+        say(f"\nit goes on; to follow it again: fedaudit watch {id_}")
+        say(f"to end it: fedaudit cancel {id_}")
+        raise
+    return client.get(id_)
+
+
+def _outcome(experiment: Mapping[str, Any]) -> ExitCode:
+    if experiment["status"] != "succeeded":
+        reason = experiment.get("status_reason") or "no reason was given"
+        ended = {"cancelled": "was cancelled"}.get(experiment["status"], experiment["status"])
+        say(f"fedaudit: the experiment {ended} ({reason})")
+        return ExitCode.FAILED
+    if alarms := experiment["alarms"]:
+        say(f"{alarms} of its attacks raised an alarm; see fedaudit report {experiment['id']}")
+        return ExitCode.FAILED
+    outcome = experiment["gate_outcome"]
+    if outcome not in (None, "pass"):
+        say(f"its gates: {outcome.replace('_', ' ')}; see fedaudit gate {experiment['id']}")
+    return gate_exit(outcome)
+
+
+def _show_end(client: Client, experiment: Mapping[str, Any], *, as_json: bool) -> None:
+    """The experiment; for people also what its report says of it, and where the report is."""
+    _show_line(experiment, as_json=as_json)
+    if as_json or experiment["status"] != "succeeded":
+        return
+    try:
+        report = client.report(experiment["id"])
+    except ProblemError as error:
+        if error.slug != "forbidden":
+            raise
+        # A key that only runs experiments is good enough to have run this one.
+        say("the key may not read reports, so the verdict is not shown here")
+    else:
+        from fedaudit.reports.document.verdict_parts import verdict_lines
+
+        for title, text in verdict_lines(report):
+            write_line(title)
+            write_line(f"  {text}")
+    write_line(f"report: {report_page(client.url, experiment['id'])}")
+
+
+def _show_line(experiment: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        write_json(experiment)
+        return
+    progress = experiment["progress"]
+    rounds = f"round {progress['round']} of {progress['rounds']}"
+    write_line(f"{experiment['id']}  {experiment['status']}  {rounds}  {experiment['name']}")

@@ -1,1 +1,0 @@
-"""Commands on the experiments of a running service: list, show, cancel, retry."""

@@ -1,1 +1,0 @@
-"""Experiments held against gates, and the policies that name them."""

@@ -1,1 +1,0 @@
-"""Commands on ledgers of trainings that run elsewhere."""

@@ -1,0 +1,170 @@
+"""The commands below `publish`: reports in other tools."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedaudit.cli.connection import connected
+from fedaudit.cli.display.output import say, write_json, write_line
+from fedaudit.cli.failures import CommandError, ExitCode, usage_error
+from fedaudit.cli.options import AsJson
+from fedaudit.publishing.extras import MissingExtraError, PublishingError, import_tool
+from fedaudit.publishing.lineage import lineage_of_file, lineage_of_service
+from fedaudit.publishing.mlflow_runs import publish_to_mlflow
+from fedaudit.publishing.openlineage_events import publish_to_openlineage
+from fedaudit.publishing.publication import Publication
+from fedaudit.publishing.publication_sources import from_file, from_service
+from fedaudit.publishing.wandb_runs import publish_to_wandb
+
+_MLFLOW_SETTINGS = {
+    # A mistyped address is told within seconds rather than minutes.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    # Otherwise on standard output, in front of our JSON.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # Of the library itself: who uses what of it.
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+
+app = typer.Typer(
+    help="Send a report to the tools that a team has: MLflow, Weights & Biases, OpenLineage.",
+    no_args_is_help=True,
+)
+
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID|REPORT.json", help="An experiment at FEDAUDIT_URL, or a report file."
+    ),
+]
+WithLedger = Annotated[
+    bool,
+    typer.Option("--with-ledger", help="The ledger too, which is confidential; needs ledger:read."),
+]
+
+
+@app.command("mlflow")
+def publish_mlflow(
+    source: Source,
+    *,
+    tracking_uri: Annotated[
+        str,
+        typer.Option(envvar="MLFLOW_TRACKING_URI", help="Of the MLflow server, or a store."),
+    ],
+    experiment: Annotated[
+        str, typer.Option(envvar="MLFLOW_EXPERIMENT_NAME", help="MLflow's experiment.")
+    ] = "fedaudit",
+    with_ledger: WithLedger = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run: figures by round, spec, report and readings. Repeating it repeats nothing."""
+    for name, value in _MLFLOW_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    with _failures():
+        import_tool("mlflow")
+        with _publication(source, with_ledger=with_ledger) as found:
+            run = publish_to_mlflow(found, tracking_uri=tracking_uri, experiment=experiment)
+            reason = found.model_reason
+    if as_json:
+        write_json(
+            {
+                "run_id": run.run_id,
+                "url": run.url,
+                "created": run.created,
+                "metrics_written": run.metrics,
+                "files_written": run.files,
+                "model_id": run.model_id,
+                "model_reason": reason,
+            }
+        )
+        return
+    write_line(run.url or run.run_id)
+    state = "a new run" if run.created else "the run was there already"
+    say(f"{state}: {run.metrics} values and {run.files} files were written")
+    if run.model_id is None:
+        say(f"no model was published: {reason}")
+
+
+@app.command("wandb")
+def publish_wandb(
+    source: Source,
+    *,
+    out: Annotated[Path, typer.Option("--out", help="The folder that gets `wandb/`.")] = Path(),
+    project: Annotated[
+        str, typer.Option(envvar="WANDB_PROJECT", help="The W&B project.")
+    ] = "fedaudit",
+    with_ledger: WithLedger = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write an offline run of Weights & Biases, which `wandb sync` sends."""
+    with _failures():
+        import_tool("wandb")
+        with _publication(source, with_ledger=with_ledger) as found:
+            run = publish_to_wandb(found, folder=out.absolute(), project=project)
+    if as_json:
+        write_json({"folder": str(run.folder), "created": run.created})
+        return
+    write_line(str(run.folder))
+    if not run.created:
+        say("the run was there already and is left as it is")
+    say(f"to send it: wandb sync {run.folder}")
+
+
+@app.command("openlineage")
+def publish_openlineage(
+    source: Source,
+    *,
+    url: Annotated[
+        str, typer.Option(envvar="OPENLINEAGE_URL", help="Of the receiver, as Marquez.")
+    ],
+    api_key: Annotated[
+        str | None, typer.Option(envvar="OPENLINEAGE_API_KEY", help="A bearer token.")
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option(envvar="OPENLINEAGE_NAMESPACE", help="Of the job.")
+    ] = "fedaudit",
+    as_json: AsJson = False,
+) -> None:
+    """Send how the experiment began and ended, with its gates as tests."""
+    with _failures():
+        import_tool("openlineage")
+        if _is_file(source):
+            lineage = lineage_of_file(Path(source))
+        else:
+            with connected() as client:
+                lineage = lineage_of_service(client, source)
+        sent = publish_to_openlineage(lineage, url=url, api_key=api_key, namespace=namespace)
+    if as_json:
+        write_json({"run_id": lineage.experiment_id, "events": sent})
+        return
+    write_line(lineage.experiment_id)
+    say(f"{sent} events were sent to {url}")
+
+
+@contextmanager
+def _publication(source: str, *, with_ledger: bool) -> Iterator[Publication]:
+    if not _is_file(source):
+        with connected() as client, from_service(client, source, with_ledger=with_ledger) as found:
+            yield found
+    elif with_ledger:
+        raise usage_error("--with-ledger: a report file has no ledger; give the experiment's id")
+    else:
+        with from_file(Path(source)) as found:
+            yield found
+
+
+def _is_file(source: str) -> bool:
+    return source.endswith(".json") or "/" in source
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except MissingExtraError as error:
+        raise usage_error(str(error)) from None
+    except PublishingError as error:
+        raise CommandError(str(error), ExitCode.FAILED) from None

@@ -1,1 +1,0 @@
-"""The commands below `publish`: reports in other tools."""

@@ -1,0 +1,150 @@
+"""The commands on reports: one in several forms, a list by figures, and some side by side."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, assert_never
+
+import typer
+
+from fedaudit.cli.connection import MAX_PAGE, connected, first_of
+from fedaudit.cli.display.comparison_table import show_comparison
+from fedaudit.cli.display.output import json_text, say, write_bytes, write_json, yaml_text
+from fedaudit.cli.display.report_table import show_reports
+from fedaudit.cli.display.summary import show
+from fedaudit.cli.failures import usage_error
+from fedaudit.cli.forms import ReportForm
+from fedaudit.cli.options import AsJson, ExperimentId, Most, Out, Sort, Where
+from fedaudit.cli.queries import query_parameter
+
+if TYPE_CHECKING:
+    from fedaudit.reports.readings.reading_choice import ReadingName
+
+app = typer.Typer()
+
+
+def _known_reading(name: str | None) -> str | None:
+    if name is None:
+        return None
+    # Only where one is asked for: the readings take a second to import.
+    from fedaudit.reports.readings.reading_choice import READINGS
+
+    if name not in READINGS:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(map(repr, READINGS))}.")
+    return name
+
+
+@app.command()
+def report(
+    experiment_id: ExperimentId,
+    *,
+    form: Annotated[
+        ReportForm,
+        typer.Option("--format", help="text is for reading here; pdf needs the extra `pdf`."),
+    ] = "json",
+    reading: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            callback=_known_reading,
+            help="In the form that its reader has to fill; see docs/readings.md.",
+        ),
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Fetch the audit report of a finished experiment."""
+    if reading is None:
+        _write_report(experiment_id, form=form, out=out)
+    elif form == "json":
+        _write_reading(experiment_id, reading, out=out)
+    else:
+        raise usage_error("--reading: a reading has a form of its own; leave --format out")
+
+
+def _write_report(experiment_id: str, *, form: ReportForm, out: Path | None) -> None:
+    if form == "text" and out is not None:
+        raise usage_error("--out: goes with --format json, html and pdf; text is for reading here")
+    if form == "pdf" and out is None:
+        raise usage_error("--format pdf: name a file with --out")
+    from fedaudit.publishing.later_found import later_found
+
+    with connected() as client:
+        later = later_found(client, experiment_id)
+        match form:
+            case "text":
+                show(later.judge(client.report(experiment_id)))
+            case "html":
+                write_bytes(client.report_page(experiment_id).encode(), out)
+            case "pdf":
+                write_bytes(_pdf(client.report_page(experiment_id)), out)
+            case "json":
+                write_bytes(f"{json_text(client.report(experiment_id))}\n".encode(), out)
+            case _:
+                assert_never(form)
+    if later.alarms:
+        say(
+            f"fedaudit: {later.alarms} attacks after the report was signed raised an alarm: "
+            "do not rely on its guarantee"
+        )
+
+
+def _pdf(page: str) -> bytes:
+    """Made here rather than by the service: a long report keeps a processor busy for seconds."""
+    from fedaudit.reports.page.pdf import PdfUnavailableError, pdf_of
+
+    try:
+        return pdf_of(page)
+    except PdfUnavailableError as error:
+        raise usage_error(f"--format pdf: {error}") from error
+
+
+def _write_reading(experiment_id: str, reading: "ReadingName", *, out: Path | None) -> None:
+    """As YAML where the file's name ends so."""
+    with connected() as client:
+        found = client.reading(experiment_id, reading)
+    if isinstance(found, str):
+        text = found
+    elif out is not None and out.suffix in (".yaml", ".yml"):
+        text = yaml_text(found)
+    else:
+        text = f"{json_text(found)}\n"
+    write_bytes(text.encode(), out)
+
+
+@app.command()
+def reports(
+    *, where: Where = None, sort: Sort = None, most: Most = 50, as_json: AsJson = False
+) -> None:
+    """List reports by any of their figures."""
+    filters = dict(query_parameter(condition) for condition in where or [])
+    with connected() as client:
+        asked = client.reports(**filters, sort=sort, limit=min(most, MAX_PAGE))
+        shown = first_of(asked, most, what="reports")
+    if as_json:
+        write_json(shown)
+    else:
+        named = [name.partition("[")[0] for name in filters]
+        show_reports(shown, [*named, (sort or "").removeprefix("-")])
+
+
+@app.command()
+def compare(
+    experiment_ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="Two to fifty experiments.")
+    ],
+    *,
+    fairness: Annotated[
+        str | None, typer.Option(help="The fairness figure of the Pareto fronts.")
+    ] = None,
+    utility: Annotated[
+        str | None, typer.Option(help="Their utility figure: validation_loss or accuracy.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put reports side by side: figures, specs and Pareto fronts."""
+    if len(experiment_ids) < 2:
+        raise usage_error("compare: name two experiments or more")
+    with connected() as client:
+        comparison = client.compare(experiment_ids, fairness=fairness, utility=utility)
+    if as_json:
+        write_json(comparison)
+    else:
+        show_comparison(comparison)

@@ -1,1 +1,0 @@
-"""Sweeps of a running service."""

@@ -1,1 +1,0 @@
-"""Webhooks of the service, from the command line."""

@@ -1,0 +1,1 @@
+"""The revisions that bring databases of earlier versions up, and their frozen views."""

@@ -1,0 +1,202 @@
+"""Databases of earlier versions: whatever they hold, they get the schema that a new one has."""
+
+import itertools
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, MetaData, Table, inspect, text
+from sqlalchemy import types as sql
+
+import migrations
+from migrations.revisions import DanglingReferencesError
+from models.database import Database
+from models.schema import HEAD
+
+REVISIONS = sorted(
+    path.name[:4] for path in Path(migrations.__file__).parent.glob("earlier/versions/[0-9]*.py")
+)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_new_database_has_the_schema_that_the_revisions_lead_to(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url, HEAD)
+    database = Database(empty_database_url)
+    with database.read() as session:
+        reached = _schema(session.connection())
+    migrations.downgrade(empty_database_url, "base")
+    with database.write() as session:
+        session.execute(text("DROP TABLE alembic_version"))
+    migrations.upgrade(empty_database_url)
+    with database.read() as session:
+        assert _schema(session.connection()) == reached
+    assert migrations.current(empty_database_url) == HEAD
+    database.dispose()
+
+
+def _schema(connection: Connection) -> dict[str, Any]:
+    """Columns, keys, checks, indices, storage and views, whatever order they were made in."""
+    found: dict[str, Any] = {}
+    inspector = inspect(connection)
+    for name in inspector.get_table_names():
+        columns = {one["name"]: one for one in inspector.get_columns(name)}
+        found[name] = {
+            "columns": {
+                key: (str(one["type"]), one["nullable"], one["default"])
+                for key, one in columns.items()
+            },
+            "primary key": inspector.get_pk_constraint(name),
+            "foreign keys": _unnamed(inspector.get_foreign_keys(name)),
+            "unique": _unnamed(inspector.get_unique_constraints(name)),
+            "checks": _unnamed(inspector.get_check_constraints(name)),
+            "indices": sorted(map(str, inspector.get_indexes(name))),
+        }
+    found["views"] = {
+        name: [(one["name"], str(one["type"])) for one in inspector.get_columns(name)]
+        for name in inspector.get_view_names()
+    }
+    if connection.dialect.name == "postgresql":
+        stored = (
+            "SELECT c.relname, a.attname, a.attstorage FROM pg_attribute a JOIN pg_class c "
+            "ON c.oid = a.attrelid WHERE c.relnamespace = 'public'::regnamespace "
+            "AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped ORDER BY 1, 2"
+        )
+        found["storage"] = [tuple(row) for row in connection.execute(text(stored))]
+    return found
+
+
+def _unnamed(constraints: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Four constraints of the revisions have names that differ from those of a new database."""
+    return sorted(
+        str({key: value for key, value in one.items() if key not in ("name", "comment")})
+        for one in constraints
+    )
+
+
+@pytest.fixture(scope="module")
+def earlier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of each revision, with a row in every table."""
+    folder = tmp_path_factory.mktemp("earlier")
+    growing = folder / "growing.db"
+    for revision in REVISIONS:
+        migrations.upgrade(f"sqlite:///{growing}", revision)
+        shutil.copyfile(growing, folder / f"{revision}.db")
+        _fill(f"sqlite:///{folder / revision}.db")
+    return folder
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_row_in_every_table_is_carried_along_on_sqlite(
+    earlier_folder: Path, revision: str
+) -> None:
+    """Before, a row that refers to `api_keys` stopped every upgrade from below 0027."""
+    url = f"sqlite:///{earlier_folder / revision}.db"
+    before = _counts(url)
+    migrations.upgrade(url)
+    _compare(before, _counts(url))
+    assert migrations.current(url) == HEAD
+    database = Database(url)
+    with database.read() as session:
+        assert session.execute(text("PRAGMA foreign_key_check")).all() == []
+    database.dispose()
+
+
+@pytest.mark.parametrize("revision", REVISIONS[::8])
+def test_a_row_in_every_table_is_carried_along_on_postgres(
+    empty_postgres_url: str, revision: str
+) -> None:
+    migrations.upgrade(empty_postgres_url, revision)
+    _fill(empty_postgres_url)
+    before = _counts(empty_postgres_url)
+    migrations.upgrade(empty_postgres_url)
+    _compare(before, _counts(empty_postgres_url))
+
+
+def test_a_row_that_refers_to_nothing_stops_the_upgrade_and_is_named(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'damaged.db'}"
+    migrations.upgrade(url, "0010")
+    _fill(url)
+    database = Database(url, foreign_keys=False)
+    with database.write() as session:
+        session.execute(text("DELETE FROM api_keys"))
+    with pytest.raises(DanglingReferencesError, match=r"idempotency_keys -> api_keys.*backup"):
+        migrations.upgrade(url)
+    assert migrations.current(url) == "0010"
+    database.dispose()
+
+
+def _compare(before: dict[str, int], after: dict[str, int]) -> None:
+    kept = before.keys() & after.keys()
+    assert {"api_keys", "experiments", "idempotency_keys"} <= kept
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+
+
+def _counts(url: str) -> dict[str, int]:
+    database = Database(url)
+    with database.read() as session:
+        tables = inspect(session.connection()).get_table_names()
+        counts = {
+            name: session.execute(text(f"SELECT count(*) FROM {name}")).scalar_one()
+            for name in tables
+        }
+    database.dispose()
+    return counts
+
+
+def _fill(url: str) -> None:
+    """Adds a row to every table, which refers to the rows added before where it may."""
+    database = Database(url)
+    with database.write() as session:
+        connection = session.connection()
+        found = MetaData()
+        found.reflect(connection)
+        rows: dict[str, dict[str, Any]] = {}
+        inspector = inspect(connection)
+        for table in found.sorted_tables:
+            if table.name != "alembic_version":
+                checks = " ".join(
+                    check["sqltext"] for check in inspector.get_check_constraints(table.name)
+                )
+                chosen = dict(_CHOICE.findall(checks))
+                rows[table.name] = {**_row(table, rows), **chosen}
+                connection.execute(table.insert().values(rows[table.name]))
+    database.dispose()
+
+
+_numbers = itertools.count(1)
+_VALUES: dict[type[sql.TypeEngine[Any]], Any] = {
+    sql.JSON: {},
+    sql.ARRAY: [],
+    sql.Boolean: False,
+    sql.DateTime: NOW,
+    sql.LargeBinary: b"{}",
+    sql.Numeric: 0.5,
+}
+# The first of the values that a column may have, in the words of SQLite and of Postgres.
+_CHOICE = re.compile(r"\(?(\w+)\)?(?:::\w+)? (?:IN \(|= ANY \(+ARRAY\[)'(\w+)'")
+
+
+def _row(table: Table, rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for column in table.columns:
+        if column.foreign_keys:
+            [key] = list(column.foreign_keys)[:1]
+            target = key.column
+            if target.table.name in rows:
+                row[column.name] = rows[target.table.name].get(target.name)
+                continue
+        if not column.nullable or column.primary_key:
+            row[column.name] = _value(column.type)
+    return row
+
+
+def _value(kind: Any) -> Any:
+    for type_, value in _VALUES.items():
+        if isinstance(kind, type_):
+            return value
+    number = next(_numbers)
+    return number if isinstance(kind, sql.Integer) else f"{number}"
