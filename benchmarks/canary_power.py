@@ -56,7 +56,7 @@ def measured(scenario: Scenario, planned: PlannedBounds, seed: int) -> CanariesS
 
 def alarms(sections: Iterable[CanariesSection]) -> dict[str, int]:
     """How many sections raise an alarm, in all and by each bound."""
-    found = dict.fromkeys(("any", "known-noise", "f-dp", "one-run"), 0)
+    found = dict.fromkeys(("any", "known-noise", "f-dp", "one-run", "summed-releases"), 0)
     for section in sections:
         found["any"] += section.alarm is not None
         for bound in section.bounds:
