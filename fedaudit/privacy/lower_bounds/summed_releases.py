@@ -80,9 +80,13 @@ class QuietSum:
         spread = float(np.square(found - length * weight).sum()) * reached / (reached - 1)
         error = math.sqrt(spread) / float(weight.sum())
         least = length - float(t.isf(significance / 2, reached - 1)) * error
-        fit = SignalFit()
         seen, sent = self.weights @ released, self.weights @ signal
-        fit.add(product=seen @ sent, weight=sent @ sent, squares=seen @ seen, numbers=len(seen))
+        fit = SignalFit(
+            product=float(seen @ sent),
+            weight=float(sent @ sent),
+            squares=float(seen @ seen),
+            numbers=len(seen),
+        )
         freedom = len(seen) - 1
         largest = (fit.deviation or 0.0) * math.sqrt(
             freedom / float(chi2.ppf(significance / 2, freedom))
@@ -123,7 +127,7 @@ def _entered(
         by = math.floor(length / step)
         chances = (1 - rate) * chances + rate * np.roll(chances, by)
     with np.errstate(divide="ignore"):
-        return np.log(chances), step * np.arange(_STEPS + 1)
+        return np.log(chances), step * np.arange(_STEPS + 1, dtype=np.float64)
 
 
 def releases_in_sum(releases: int, numbers: int) -> int:
