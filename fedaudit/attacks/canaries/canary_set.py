@@ -32,7 +32,8 @@ class CanarySet:
 
     def turns(self, numbers: NDArray[np.int64], seen: NDArray[np.int64]) -> NDArray[np.float64]:
         """[numbers]: the signs of these canaries after so many releases that they might be in."""
-        return self.signs[numbers, seen[numbers] % self.signs.shape[1]]
+        found: NDArray[np.float64] = self.signs[numbers, seen[numbers] % self.signs.shape[1]]
+        return found
 
 
 def draw_canaries(
