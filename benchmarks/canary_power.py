@@ -3,6 +3,7 @@
     OMP_NUM_THREADS=1 python -m benchmarks.canary_power --runs 100
     OMP_NUM_THREADS=1 python -m benchmarks.canary_power --sampled --runs 100
     OMP_NUM_THREADS=1 python -m benchmarks.canary_power --tightness --runs 21
+    OMP_NUM_THREADS=1 python -m benchmarks.canary_power --violations --runs 40
 
 Each run trains a companion through the normal path with coins, directions and noise of its own; a
 mechanism is sabotaged where it draws its noise. For sampled cohorts the power is computed first,
@@ -11,12 +12,14 @@ and the runs have as many canaries as it says.
 
 import argparse
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import get_args
 
 import torch
 
 from benchmarks import canary_scenarios as scenarios
-from benchmarks.canary_scenarios import COUNTS, Scenario
+from benchmarks.canary_scenarios import COUNTS, KEPT, VIOLATIONS, Scenario
 from benchmarks.reproductions.runs import table
 from fedaudit.attacks.canaries.canary_attack import audit_claim
 from fedaudit.attacks.canaries.canary_bounds import PlannedBounds, plan_bounds
@@ -24,11 +27,12 @@ from fedaudit.attacks.canaries.canary_claim import claim_of
 from fedaudit.attacks.canaries.canary_pool import draw_pool
 from fedaudit.attacks.canaries.canary_set import draw_canaries
 from fedaudit.attacks.canaries.companion import companion_of, source_of
-from fedaudit.reports.document.attacks.canaries_section import CanariesSection
+from fedaudit.reports.document.attacks.canaries_section import BoundName, CanariesSection
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 
 _LADDER = (40, 60, 80, 110, 150, 200, 270, 350, 500, 700, 900, 1250, 1700, 2300, 3200, 4500)
 _ENOUGH = 0.99
+_BOUNDS = get_args(BoundName)
 
 
 def planned_for(scenario: Scenario) -> PlannedBounds:
@@ -56,7 +60,7 @@ def measured(scenario: Scenario, planned: PlannedBounds, seed: int) -> CanariesS
 
 def alarms(sections: Iterable[CanariesSection]) -> dict[str, int]:
     """How many sections raise an alarm, in all and by each bound."""
-    found = dict.fromkeys(("any", "known-noise", "f-dp", "one-run"), 0)
+    found = dict.fromkeys(("any", *_BOUNDS), 0)
     for section in sections:
         found["any"] += section.alarm is not None
         for bound in section.bounds:
@@ -74,21 +78,40 @@ def row(scenario: Scenario, label: str, runs: int) -> list[str]:
     return [
         label,
         str(scenario.count),
-        *(f"{one:.2f}" for one in (planned.known_noise, planned.f_dp.power, planned.one_run.power)),
-        *(str(half[name]) for name in ("any", "known-noise", "f-dp", "one-run")),
-        str(whole["any"]),
+        *(
+            f"{one:.2f}"
+            for one in (
+                planned.known_noise,
+                planned.f_dp.power,
+                planned.one_run.power,
+                planned.summed,
+            )
+        ),
+        *(str(half[name]) for name in ("any", *_BOUNDS)),
+        f"{whole['any']} ({whole['summed-releases']})",
     ]
 
 
 _HEAD = (
-    "claim", "canaries", "power: known-noise", "f-dp", "one-run",
-    "alarms, half the noise", "known-noise", "f-dp", "one-run", "false alarms",
+    "claim", "canaries", *(f"power: {name}" for name in _BOUNDS),
+    "alarms, half the noise", *_BOUNDS, "false alarms (summed-releases)",
 )  # fmt: skip
 
 
-def full_view(claims: Iterable[float], kinds: Iterable[str], runs: int) -> list[list[str]]:
+def in_full_view(releases: int) -> Mapping[str, Callable[[float, int], Scenario]]:
+    """By kind, so many releases with every canary in each."""
+    return {
+        "central": partial(scenarios.central, rounds=releases),
+        "local": partial(scenarios.local, rounds=releases),
+        "record": partial(scenarios.record, steps=releases),
+    }
+
+
+def full_view(
+    claims: Iterable[float], kinds: Iterable[str], runs: int, releases: int
+) -> list[list[str]]:
     """Every canary in every release."""
-    made = {"central": scenarios.central, "local": scenarios.local, "record": scenarios.record}
+    made = in_full_view(releases)
     return [
         row(made[kind](claim, COUNTS[claim]), f"{kind} {claim:g}", runs)
         for kind in kinds
@@ -111,6 +134,31 @@ def sampled(claims: Iterable[float], kinds: Iterable[str], runs: int) -> list[li
                 if planned_for(scenario).known_noise >= _ENOUGH:
                     break
             found.append(row(scenario, f"{kind} {claim:g}", runs))
+    return found
+
+
+def violations(claims: Iterable[float], kinds: Iterable[str], runs: int) -> list[list[str]]:
+    """Alarms of runs with ten releases whose noise hides less than it seems to."""
+    made = {
+        **in_full_view(10),
+        "coins": partial(scenarios.central, rate=0.2, rounds=10),
+        "fixed": partial(scenarios.fixed, share=0.5, rounds=10),
+    }
+    kinds, found = tuple(kinds), []
+    for claim in claims:
+        all_of = {kind: made[kind](claim, COUNTS[claim]) for kind in kinds}
+        planned = {kind: planned_for(one) for kind, one in all_of.items()}
+        for violation in (*VIOLATIONS, KEPT):
+            cells = []
+            for kind, one in all_of.items():
+                if violation == KEPT and kind in ("local", "record"):
+                    cells.append("-")
+                    continue
+                with one.sabotaged(violation):
+                    seen = alarms(measured(one, planned[kind], seed) for seed in range(runs))
+                others = max(seen[name] for name in _BOUNDS[:3])
+                cells.append(f"{seen['any']} ({others})")
+            found.append([f"{claim:g}", violation, *cells])
     return found
 
 
@@ -145,16 +193,21 @@ def main() -> None:
     )
     parser.add_argument("--sampled", action="store_true")
     parser.add_argument("--tightness", action="store_true")
+    parser.add_argument("--violations", action="store_true")
+    parser.add_argument("--releases", type=int, default=1, help="in full view")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     if chosen.tightness:
         head = ("claim", "exact", "known-noise over exact", "f-dp over exact", "one-run over exact")
         print(table(head, tightness(chosen.claims, chosen.runs)))
+    elif chosen.violations:
+        kinds = chosen.kinds or ("central", "local", "record", "coins")
+        print(table(("claim", "violation", *kinds), violations(chosen.claims, kinds, chosen.runs)))
     elif chosen.sampled:
         print(table(_HEAD, sampled(chosen.claims, chosen.kinds or ("coins", "fixed"), chosen.runs)))
     else:
         kinds = chosen.kinds or ("central", "local", "record")
-        print(table(_HEAD, full_view(chosen.claims, kinds, chosen.runs)))
+        print(table(_HEAD, full_view(chosen.claims, kinds, chosen.runs, chosen.releases)))
 
 
 if __name__ == "__main__":

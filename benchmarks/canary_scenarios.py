@@ -6,12 +6,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
+
 from fedaudit.federations.load import load_federation
 from fedaudit.privacy.lower_bounds.gaussian_trade_off import gaussian_mu
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
+from fedaudit.randomness import Source
 from fedaudit.spec.attacks.canaries_spec import CanaryUnit
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.cell import Cell
+from fedaudit.training.mechanisms.gaussian_central import GaussianServer
+from fedaudit.training.stacked.stack_state import StackState
 
 DELTA = 1e-5
 COUNTS = {0.5: 4500, 1.0: 1250, 2.0: 350, 4.0: 110, 8.0: 40}
@@ -23,6 +28,22 @@ _NOISE = {
     "local": "fedaudit.training.mechanisms.gaussian_local.unit_gaussian",
     "record": "fedaudit.training.base.record_steps.unit_gaussian",
 }
+
+
+KEPT = "the model that is kept has no noise"
+VIOLATIONS: Mapping[str, Callable[[Callable[[Any], Any], Any], Any]] = {
+    "z, then -z": lambda draw, at: draw(at - at % 2) * (1 - 2 * (at % 2))[..., None],
+    "rounds 3, 4 are minus rounds 1, 2": lambda draw, at: (
+        draw(at - 2 * (at % 4 // 2)) * (1 - 2 * (at % 4 // 2))[..., None]
+    ),
+    "(z_t - z_(t-1)) / sqrt 2": lambda draw, at: (draw(at + 1) - draw(at)) / 2**0.5,
+    "every third repeats the one before": lambda draw, at: draw(at - (at % 3 == 2)),
+    "0.6 shared + 0.8 own": lambda draw, at: 0.6 * draw(0 * at) + 0.8 * draw(at + 1),
+    "0.9 shared + 0.44 own": lambda draw, at: (
+        0.9 * draw(0 * at) + (1 - 0.9**2) ** 0.5 * draw(at + 1)
+    ),
+}
+"""What noise is drawn in place of that of the releases at some places, counted from 0."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +68,45 @@ class Scenario:
         whole: Callable[..., Any] = getattr(__import__(module, fromlist=[name]), name)
         with patch(self.noise, lambda *given, **named: whole(*given, **named) / 2):
             yield
+
+    @contextmanager
+    def sabotaged(self, violation: str) -> Iterator[None]:
+        """Carries out one of `VIOLATIONS`, on the way that the mechanism draws its noise; or keeps
+        the best hypotheses of a trusted server without noise (`KEPT`)."""
+        if violation == KEPT:
+            with _kept_without_noise():
+                yield
+            return
+        module, _, name = self.noise.rpartition(".")
+        whole: Callable[..., Any] = getattr(__import__(module, fromlist=[name]), name)
+        change, first = VIOLATIONS[violation], 0 if self.unit == "record" else 1
+
+        def changed(source: Source, *, n: int, round_: Any, counters: Any) -> Any:
+            def draw(numbers: Any) -> Any:
+                return whole(source, n=n, round_=numbers + first, counters=counters)
+
+            return change(draw, np.asarray(round_) - first)
+
+        with patch(self.noise, changed):
+            yield
+
+
+@contextmanager
+def _kept_without_noise() -> Iterator[None]:
+    average, keep, bare = GaussianServer.average, StackState.keep_best, list[Any]()
+
+    def averaged(self: Any, theta: Any, sums: Any, noise: Any, *, clips: Any) -> Any:
+        bare.append(average(self, theta, sums, 0 * noise, clips=clips))
+        return average(self, theta, sums, noise, clips=clips)
+
+    def kept(self: Any, cells: Any, played: Any, improved: Any) -> None:
+        keep(self, cells, [replace(played[-1], hypotheses=bare[-1])] * len(played), improved)
+
+    with (
+        patch.object(GaussianServer, "average", averaged),
+        patch.object(StackState, "keep_best", kept),
+    ):
+        yield
 
 
 def central(epsilon: float, count: int, *, rate: float = 1.0, rounds: int = 1) -> Scenario:
@@ -80,24 +140,29 @@ def fixed(epsilon: float, count: int, *, share: float, rounds: int) -> Scenario:
     return Scenario("fixed", cell, "client", count, _NOISE["central"])
 
 
-def local(epsilon: float, count: int) -> Scenario:
-    """`gaussian-local`, every client once."""
+def local(epsilon: float, count: int, *, rounds: int = 1) -> Scenario:
+    """`gaussian-local`, every client in every round."""
     privacy = {
         "mechanism": "gaussian-local",
-        "noise_multiplier": 2 / gaussian_mu(epsilon, DELTA),
+        "noise_multiplier": 2 * rounds**0.5 / gaussian_mu(epsilon, DELTA),
         "clip": 1.0,
         "delta": DELTA,
         "accountant": "pld",
     }
     cohort = {"sampling": "fixed", "clients": count}
-    cell = _cell(count, privacy, rounds=1, cohort=cohort, hidden=_FEWER_HIDDEN)
+    cell = _cell(count, privacy, rounds=rounds, cohort=cohort, hidden=_FEWER_HIDDEN)
     return Scenario("local", cell, "client", count, _NOISE["local"])
 
 
 def record(
-    epsilon: float, count: int, *, clients: int = 5, hidden: int = _FEWER_HIDDEN
+    epsilon: float,
+    count: int,
+    *,
+    clients: int = 5,
+    hidden: int = _FEWER_HIDDEN,
+    steps: int = 1,
 ) -> Scenario:
-    """`record-personalised`: one step of clients whose records may spend this epsilon, by the
+    """`record-personalised`: steps of clients whose records may spend this epsilon, by the
     ledger's accountant, so that all of them are in it."""
     cell = _loaded(
         {
@@ -113,7 +178,7 @@ def record(
                 "loss": "mse",
                 "rounds": 1,
                 "cohort": {"sampling": "poisson", "rate": 1.0},
-                "local": {"steps": 1, "step_size": 0.01},
+                "local": {"steps": steps, "step_size": 0.01},
             },
             "privacy": {
                 "mechanism": "record-personalised",

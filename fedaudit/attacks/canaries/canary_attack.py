@@ -120,7 +120,7 @@ def _play(
     if pool.rows is not None:
         records = CanaryRecords(pool.clients, pool.rows, canaries, found, clip=clip)
         train(replace(cell, planted=records), device=device, progress=progress)
-        return int(records.steps.max())
+        return int(found.seen.max())
     clients = CanaryClients(
         pool.clients,
         canaries,
@@ -128,8 +128,12 @@ def _play(
         clip=clip,
         denominator=expected_cohort(cell) / cell.spec.training.hypotheses,
     )
-    rounds = train(replace(cell, planted=clients), device=device, progress=progress)
-    return rounds if claim.observer == "final_model" else int(found.participations.max())
+    rounds, trainer = train(replace(cell, planted=clients), device=device, progress=progress)
+    if claim.observer != "final_model":
+        return int(found.participations.max())
+    result = trainer.result(0)
+    clients.see_model(result.hypotheses[0], round_=result.best_round)
+    return rounds
 
 
 def _clip(cell: Cell) -> float:

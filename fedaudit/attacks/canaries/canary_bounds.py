@@ -1,9 +1,9 @@
-"""The three lower bounds of a claim, planned before the run and taken after it.
+"""The lower bounds of a claim, planned before the run and taken after it.
 
 What could be chosen by looking is chosen before: how many coins are guessed, and how the
 significance is shared. It is shared among the bounds (Bonferroni), so that all of them together are
-wrong with no greater chance: eight tenths go to `known-noise`, which sees most, and a tenth to each
-of the others, which assume less.
+wrong with no greater chance: a tenth goes to each of those that assume less, and what is left to
+`known-noise`, which sees most. A claim of a single release has no sums of releases.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fedaudit.attacks.canaries.canary_claim import CanaryClaim
 from fedaudit.attacks.canaries.evidence_of_releases import ReleaseEvidence
+from fedaudit.attacks.canaries.kept_numbers import most_kept
 from fedaudit.privacy.lower_bounds.f_dp import fewest_correct, refutes
 from fedaudit.privacy.lower_bounds.guesses import GuessPlan, by_score, possible_plans
 from fedaudit.privacy.lower_bounds.known_noise import known_noise_power
@@ -25,6 +26,7 @@ from fedaudit.privacy.lower_bounds.one_run import (
 )
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
 from fedaudit.privacy.lower_bounds.simulated_scores import simulated
+from fedaudit.privacy.lower_bounds.summed_releases import summed_power
 from fedaudit.reports.document.attacks.canaries_section import (
     SUFFICIENT_POWER,
     BoundName,
@@ -32,6 +34,7 @@ from fedaudit.reports.document.attacks.canaries_section import (
 )
 
 _SHARES: Mapping[BoundName, float] = {"known-noise": 0.8, "f-dp": 0.1, "one-run": 0.1}
+_SHARES_WITH_SUMS = {**_SHARES, "known-noise": 0.7, "summed-releases": 0.1}
 _DRAWS = 1000
 _NUMBERS = 4_000_000
 _LEAST_DRAWS = 100
@@ -49,6 +52,11 @@ _ASSUMPTIONS: Mapping[BoundName, str] = {
         "privacy curve; coins are fair and independent"
     ),
     "one-run": "nothing but the definition of (epsilon, delta)-privacy and fair, independent coins",
+    "summed-releases": (
+        "the noise is Gaussian, alike and independent in the numbers of one release; over releases "
+        "it may depend in any way, which is measured. A canary comes through with the same length "
+        "each time; what others sent is known, and who takes part is sampled as claimed"
+    ),
 }
 
 
@@ -77,6 +85,18 @@ class PlannedBounds:
     """Power."""
     f_dp: GuessTest
     one_run: GuessTest
+    summed: float
+    """Power."""
+
+    @property
+    def shares(self) -> Mapping[BoundName, float]:
+        """The significance of each bound."""
+        return _shared(self.claim, self.significance)
+
+
+def _shared(claim: CanaryClaim, significance: float) -> dict[BoundName, float]:
+    parts = _SHARES if claim.law.compositions == 1 else _SHARES_WITH_SUMS
+    return {name: part * significance for name, part in parts.items()}
 
 
 def plan_bounds(claim: CanaryClaim, *, canaries: int, significance: float) -> PlannedBounds:
@@ -84,7 +104,7 @@ def plan_bounds(claim: CanaryClaim, *, canaries: int, significance: float) -> Pl
     law, delta, epsilon = claim.law, claim.delta, claim.epsilon
     needed = law.with_ratio(max(law.ratio_of_epsilon(epsilon, delta), law.ratio))
     curve = needed.curve()
-    share = {name: part * significance for name, part in _SHARES.items()}
+    share = _shared(claim, significance)
 
     def refutes_curve(correct: int, plan: GuessPlan, count: int) -> bool:
         return refutes(
@@ -114,6 +134,22 @@ def plan_bounds(claim: CanaryClaim, *, canaries: int, significance: float) -> Pl
         ),
         _known_power(claim, _planned_guesses(law, canaries, refutes_curve)),
         _known_power(claim, _planned_guesses(law, few, refutes_epsilon)),
+        _summed_power(claim, needed.ratio, share.get("summed-releases", 0.0), canaries=canaries),
+    )
+
+
+def _summed_power(
+    claim: CanaryClaim, needed: float, significance: float, *, canaries: int
+) -> float:
+    if not significance or not claim.alike:
+        return 0.0
+    releases = claim.law.compositions
+    return summed_power(
+        claim.law,
+        claimed=needed,
+        weight=claim.weight / releases,
+        numbers=min(round(claim.numbers / releases), most_kept(canaries)),
+        significance=significance,
     )
 
 
@@ -157,10 +193,10 @@ def take_bounds(
     """The bounds after a run in which the busiest canary's client made so many `releases`."""
     claim = planned.claim
     law = replace(claim.law, compositions=max(1, releases))
-    share = {name: part * planned.significance for name, part in _SHARES.items()}
+    share = planned.shares
     ratio = found.fit.least_ratio(share["known-noise"]) * law.reach
     f_dp, one_run = planned.f_dp, planned.one_run
-    epsilons: Mapping[BoundName, float] = {
+    epsilons: dict[BoundName, float] = {
         "known-noise": law.with_ratio(ratio).epsilon(claim.delta) if releases else 0.0,
         "f-dp": _f_dp_epsilon(
             law, claim.delta, f_dp, f_dp.correct(found, coins), significance=share["f-dp"]
@@ -173,10 +209,15 @@ def take_bounds(
             significance=share["one-run"],
         ),
     }
+    if "summed-releases" in share:
+        epsilons["summed-releases"] = found.kept.epsilon(
+            law, claim.delta, significance=share["summed-releases"]
+        )
     powers: Mapping[BoundName, tuple[float, int]] = {
         "known-noise": (planned.known_noise, len(coins)),
         "f-dp": (f_dp.power, f_dp.canaries),
         "one-run": (one_run.power, one_run.canaries),
+        "summed-releases": (planned.summed, len(coins)),
     }
     return [
         CanaryBound(

@@ -23,8 +23,6 @@ class CanaryRecords(PlantedRecords):
         """`silos` [canaries], ascending, and `rows` [canaries]: whose they are, and which."""
         self._silos, self._rows = silos, rows
         self._canaries, self._found, self._clip = canaries, found, clip
-        self.steps = np.zeros(len(silos), dtype=np.int64)
-        """[canaries]: steps that its client took."""
 
     @property
     def silos(self) -> NDArray[np.int64]:
@@ -38,7 +36,8 @@ class CanaryRecords(PlantedRecords):
 
     def gradients(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         """See `PlantedRecords`."""
-        lengths = (BEFORE_THE_CLIP * self._clip * self._canaries.sent[numbers]).astype(np.float32)
+        sent = self._canaries.sent[numbers] * self._canaries.turns(numbers, self._found.seen)
+        lengths = (BEFORE_THE_CLIP * self._clip * sent).astype(np.float32)
         return self._canaries.directions.vectors(numbers) * lengths[:, None]
 
     def see_step(self, seen: NoisedSteps) -> None:
@@ -46,7 +45,6 @@ class CanaryRecords(PlantedRecords):
         order = np.argsort(seen.silos)
         numbers = np.flatnonzero(np.isin(self._silos, seen.silos))
         which = order[np.searchsorted(seen.silos, self._silos[numbers], sorter=order)]
-        self.steps[numbers] += 1
         self._found.see(
             (seen.released - seen.known) / self._clip,
             which=which,

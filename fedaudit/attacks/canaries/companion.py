@@ -7,6 +7,7 @@ import numpy as np
 from fedaudit.attacks.attack import Progress
 from fedaudit.randomness import CounterSource, EntropySource, Source
 from fedaudit.training.base.cell import Cell, draws_in_secret
+from fedaudit.training.base.trainer import Trainer
 from fedaudit.training.trainer_choice import open_stack
 
 _ROUNDS_AT_ONCE = 16
@@ -34,8 +35,8 @@ def companion_of(cell: Cell) -> Cell:
     return replace(cell, spec=spec)
 
 
-def train(cell: Cell, *, device: str, progress: Progress) -> int:
-    """Trains the cell to its end, and returns how many rounds were played."""
+def train(cell: Cell, *, device: str, progress: Progress) -> tuple[int, Trainer]:
+    """Trains the cell to its end, and returns how many rounds were played, and by what."""
     trainer, rounds = open_stack([cell], device=device), cell.spec.training.rounds
     played = 0
     progress(0.0)
@@ -44,4 +45,4 @@ def train(cell: Cell, *, device: str, progress: Progress) -> int:
             trainer.plan(_ROUNDS_AT_ONCE)
             played += len(trainer.advance(_ROUNDS_AT_ONCE)[0])
             progress(min(1.0, played / rounds))
-    return played
+    return played, trainer

@@ -20,6 +20,10 @@ class Directions(ABC):
         """[numbers, n]."""
 
     @abstractmethod
+    def reached(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The coordinates that these directions reach."""
+
+    @abstractmethod
     def along(
         self, releases: NDArray[np.float64], which: NDArray[np.int64], numbers: NDArray[np.int64]
     ) -> NDArray[np.float64]:
@@ -54,6 +58,10 @@ class AxisDirections(Directions):
         found = np.zeros((len(numbers), self.n), dtype=np.float32)
         found[np.arange(len(numbers)), self.axis[numbers]] = self.sign[numbers]
         return found
+
+    def reached(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `Directions`."""
+        return self.axis[numbers]
 
     def along(
         self, releases: NDArray[np.float64], which: NDArray[np.int64], numbers: NDArray[np.int64]
@@ -92,6 +100,10 @@ class RandomDirections(Directions):
     def vectors(self, numbers: NDArray[np.int64]) -> NDArray[np.float32]:
         """See `Directions`."""
         return self.matrix[numbers]
+
+    def reached(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """See `Directions`."""
+        return np.arange(self.matrix.shape[1])
 
     def along(
         self, releases: NDArray[np.float64], which: NDArray[np.int64], numbers: NDArray[np.int64]

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedaudit.attacks.canaries.canary_set import CanarySet
+from fedaudit.attacks.canaries.kept_numbers import KeptNumbers
 from fedaudit.privacy.lower_bounds.known_noise import SignalFit
 from fedaudit.privacy.lower_bounds.release_law import ReleaseLaw
 from fedaudit.privacy.lower_bounds.simulated_scores import evidence
@@ -17,6 +18,9 @@ class ReleaseEvidence:
         """`law`: the claimed one of one release, by which scores weigh what they see."""
         self._canaries, self._law = canaries, law
         self.fit = SignalFit()
+        self.kept = KeptNumbers(canaries)
+        self.seen = np.zeros(len(canaries.coins), dtype=np.int64)
+        """[canaries]: releases that it might have been in."""
         self.scores = np.zeros(len(canaries.coins))
         """[canaries]: the logarithm of the likelihood ratio, of all releases."""
         self.participations = np.zeros(len(canaries.coins), dtype=np.int64)
@@ -29,20 +33,25 @@ class ReleaseEvidence:
         which: NDArray[np.int64],
         numbers: NDArray[np.int64],
         took_part: NDArray[np.bool_],
-    ) -> None:
-        """Adds releases [releases, n]: `numbers` are the canaries that might be in them, in the
-        release `which` of each, and `took_part` those that are."""
-        directions = self._canaries.directions
-        along = directions.along(releases, which, numbers)
+    ) -> NDArray[np.float64]:
+        """Adds releases [releases, n], and returns what canaries added to each: `numbers` are the
+        canaries that might be in them, in the release `which` of each, and `took_part` those that
+        are."""
+        canaries = self._canaries
+        turns = canaries.turns(numbers, self.seen)
+        along = turns * canaries.directions.along(releases, which, numbers)
         np.add.at(self.scores, numbers, evidence(along, self._law))
         inside = numbers[took_part]
+        self.seen[numbers] += 1
         self.participations[inside] += 1
-        signal = directions.summed(
-            self._canaries.sent[inside], which[took_part], inside, releases=len(releases)
-        )
+        sent = (canaries.sent[numbers] * turns)[took_part]
+        signal = canaries.directions.summed(sent, which[took_part], inside, releases=len(releases))
+        held, first = np.unique(which, return_index=True)
+        self.kept.see(releases[held], signal[held], canaries.release[numbers[first]])
         self.fit.add(
             product=float((releases * signal).sum()),
             weight=float(np.square(signal).sum()),
             squares=float(np.square(releases).sum()),
             numbers=releases.size,
         )
+        return signal

@@ -114,7 +114,8 @@ def test_the_section_says_what_was_claimed_found_and_assumed() -> None:
     assert section.claim == pytest.approx(4.0, rel=1e-3)
     assert section.observer == "server"
     assert section.compositions == 4
-    assert [bound.name for bound in section.bounds] == ["known-noise", "f-dp", "one-run"]
+    names = ["known-noise", "f-dp", "one-run", "summed-releases"]
+    assert [bound.name for bound in section.bounds] == names
     assert sum(bound.significance for bound in section.bounds) == pytest.approx(0.01)
     assert 0 < (section.included or 0) < 60
     for bound in section.bounds:

@@ -8,7 +8,7 @@ from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from fedaudit.reports.document.attacks.attack_section import AttackSection
 from fedaudit.spec.attacks.canaries_spec import CanaryUnit
 
-BoundName = Literal["known-noise", "f-dp", "one-run"]
+BoundName = Literal["known-noise", "f-dp", "one-run", "summed-releases"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 SUFFICIENT_POWER = 0.8
