@@ -6,7 +6,10 @@ from typing import assert_never
 from api.pages.wording import cost, figure, small_number
 from api.schemas.experiments import ExperimentBody, Status
 from api.schemas.reports import LargestGapBody
+from fedaudit.fairness.gap_scale import gap_size
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+from fedaudit.privacy.cost_scale import level_words
+from fedaudit.privacy.mechanisms.base import PrivacyMechanism
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.document.largest_gap import LargestGap
 from fedaudit.spec.metrics import METRICS
@@ -57,7 +60,7 @@ def row_of(
         experiment=experiment,
         mechanism=mechanism.facts.label,
         guarantee=mechanism.guarantee_kind,
-        cost=_cost(experiment),
+        cost=_cost(experiment, mechanism),
         gap=_gap(experiment) if gap is None else shown_gap(gap),
         utility=_utility(experiment),
         reason=_reason(experiment.status),
@@ -82,16 +85,26 @@ def _reason(status: Status) -> str:
 def shown_gap(gap: LargestGap | LargestGapBody) -> Shown:
     """The largest gap of a report, with what it is about."""
     words = gap.figure.removesuffix("_difference").replace("_", " ")
+    size = gap_size(gap.figure, gap.value)
     remark = f"{words} by {gap.attribute}"
     if gap.unmeasured:
         remark += f"; none for {', '.join(gap.unmeasured)}"
+    if size:
+        remark += f"; {size}"
     return Shown(figure(gap.value), remark, share=gap.value if gap.value <= 1 else None)
 
 
-def _cost(experiment: ExperimentBody) -> Shown | None:
+def _cost(experiment: ExperimentBody, mechanism: PrivacyMechanism) -> Shown | None:
     figures = experiment.figures
     if figures.epsilon_max is not None:
-        return Shown(f"ε ≤ {cost(figures.epsilon_max)}", f"at δ = {small_number(figures.delta)}")
+        words = level_words(
+            figures.epsilon_max,
+            delta=figures.delta or 0.0,
+            kind=mechanism.guarantee_kind,
+            in_force=mechanism.noise_is_secret,
+        )
+        remark = f"at δ = {small_number(figures.delta)}; {words}"
+        return Shown(f"ε ≤ {cost(figures.epsilon_max)}", remark)
     if figures.leakage_max is not None:
         return Shown(cost(figures.leakage_max), "leakage, largest")
     return None

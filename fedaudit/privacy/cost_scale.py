@@ -1,9 +1,14 @@
-"""How much a privacy cost is: what it leaves uncertain, and what others state of theirs.
+"""How much a privacy cost is: what a guess may gain by it, and what others state of theirs.
 
 An epsilon, and the exponent of metric privacy where it bounds every two datasets, bound how much an
-observation can change the odds between two datasets: by a factor of e^epsilon. The first two levels
-are the tiers of Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2): at most 1 is
-strong, at most 10 reasonable, beyond it weak to none. Beyond 20 we call it practically nothing:
+observation can change the odds between two datasets: by a factor of e^epsilon. A guess between two
+that are equally likely is right half of the time without the observation, and with it at most
+
+    (e^epsilon + delta) / (e^epsilon + 1)
+
+of the time (Kairouz, Oh and Viswanath 2015, "The composition theorem for differential privacy",
+section 2). The levels are ranges of that rate, and no judgement: what is enough depends on who
+would guess, and what they gain by it. Beyond an exponent of 20 nothing is excluded in practice:
 somebody who gave a dataset a chance of one in a million could be 99.8 % sure of it afterwards.
 """
 
@@ -11,8 +16,21 @@ import math
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-CostLevel = Literal["strong", "reasonable", "weak", "nothing", "unbounded"]
-STRONG, REASONABLE, WEAK = 1.0, 10.0, 20.0
+from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
+
+CostLevel = Literal["up-to-75", "up-to-95", "nearly-all", "nothing", "unbounded"]
+LEVELS: dict[CostLevel, str] = {
+    "up-to-75": "a guess is right up to 75% of the time",
+    "up-to-95": "a guess is right up to 95% of the time",
+    "nearly-all": "nearly every guess may be right",
+    "nothing": "excludes practically nothing",
+    "unbounded": "nothing bounds it",
+}
+"""The table of the scale: each level in the words of lists, tiles and the docs."""
+GOAL, MOST = 10.0, 20.0
+"""What is suggested where a cost excludes practically nothing, the upper end of the tiers of
+Ponomareva et al., "How to DP-fy ML" (JAIR 77, 2023, section 5.2), and of most of `DEPLOYMENTS`; and
+from where on one does."""
 _EXACT_ODDS = 12.0
 
 
@@ -69,15 +87,36 @@ DEPLOYMENTS = (
 """Deployments that state an epsilon, as their sources do. Units and observers differ."""
 
 
-def cost_level(exponent: float | None) -> CostLevel:
-    """How much a bound of e^exponent is worth; None for no bound at all."""
+def cost_level(exponent: float | None, *, delta: float = 0.0) -> CostLevel:
+    """How much a bound of e^exponent is; None for no bound at all."""
     if exponent is None or not math.isfinite(exponent):
         return "unbounded"
-    if exponent <= STRONG:
-        return "strong"
-    if exponent <= REASONABLE:
-        return "reasonable"
-    return "weak" if exponent <= WEAK else "nothing"
+    right = 1 - _wrong(exponent, delta)
+    if right <= 0.75:
+        return "up-to-75"
+    if right <= 0.95:
+        return "up-to-95"
+    return "nearly-all" if exponent <= MOST else "nothing"
+
+
+def level_words(
+    exponent: float, *, delta: float, kind: GuaranteeKind, in_force: bool | None
+) -> str:
+    """The words of lists and tiles, with their doubts as in verdicts."""
+    doubt = doubts(kind, in_force=in_force is not False).lower()
+    return doubt + LEVELS[cost_level(exponent, delta=delta)]
+
+
+def doubts(kind: GuaranteeKind, *, in_force: bool) -> str:
+    """The start of a sentence on a bound that is not proven, or whose noise was not secret."""
+    found = ["were it proven"] * (kind == "heuristic") + ["were the noise secret"] * (not in_force)
+    return f"{' and '.join(found).capitalize()}, " if found else ""
+
+
+def _wrong(exponent: float, delta: float) -> float:
+    """The least share of guesses that are wrong."""
+    odds = math.exp(-exponent)
+    return (1 - delta) * odds / (1 + odds)
 
 
 def odds_words(exponent: float) -> str:
@@ -92,18 +131,33 @@ def odds_words(exponent: float) -> str:
 
 def guess_words(exponent: float, *, delta: float = 0.0) -> str:
     """How often a guess between two equally likely datasets is right at most, in percent, rounded
-    up: (e^epsilon + delta) / (e^epsilon + 1)."""
-    odds = math.exp(-exponent)
-    wrong = (1 - delta) * odds / (1 + odds)
+    up."""
+    return _percent(exponent, delta, less=0)
+
+
+def _percent(exponent: float, delta: float, *, less: int) -> str:
+    wrong = _wrong(exponent, delta)
     digits = max(0, math.ceil(-math.log10(wrong)) - 2) if wrong > 0 else 0
     scale = 10.0**digits
-    return f"{math.ceil((1 - wrong) * 100 * scale - 1e-9) / scale:.{digits}f}%"
+    return f"{math.ceil((1 - wrong) * 100 * scale - 1e-9) / scale - less:.{digits}f}"
 
 
-def cost_words(exponent: float | None, *, guessed: str, delta: float = 0.0) -> str:
-    """One sentence on how much a bound is. `guessed`: what it keeps uncertain, as in "whether a
-    client's data were used"."""
-    level = cost_level(exponent)
+def common_words(epsilon: float) -> str:
+    """How an epsilon compares with those of deployments."""
+    larger = sum(one.epsilon[1] >= epsilon for one in DEPLOYMENTS)
+    return (
+        f"Of {len(DEPLOYMENTS)} published deployments (docs/guarantees.md), whose units, observers "
+        f"and deltas differ, {larger or 'none'} {'states' if larger == 1 else 'state'} an epsilon "
+        "at least as large."
+    )
+
+
+def cost_words(
+    exponent: float | None, *, guessed: str, delta: float = 0.0, is_epsilon: bool = False
+) -> str:
+    """How much a bound is, in a few sentences. `guessed`: what it keeps uncertain, as in "whether a
+    client's data were used"; `is_epsilon`: whether it may be compared with those of deployments."""
+    level = cost_level(exponent, delta=delta)
     if exponent is None or level == "unbounded":
         return "Nothing bounds what was disclosed."
     if level == "nothing":
@@ -112,16 +166,17 @@ def cost_words(exponent: float | None, *, guessed: str, delta: float = 0.0) -> s
             f"by a factor of {odds_words(exponent)}, which excludes practically nothing."
         )
     # Only now: beyond the levels left, the share of wrong guesses need not be a number.
-    right = (
-        f"a guess at {guessed}, both being equally likely, is right at most "
-        f"{guess_words(exponent, delta=delta)} of the time"
+    gain = _percent(exponent, delta, less=50)
+    words = (
+        f"That is a gain of at most {gain} percentage points for a guess at {guessed}, both being "
+        f"equally likely: right at most {guess_words(exponent, delta=delta)}% of the time in place "
+        "of 50%."
     )
     match level:
-        case "strong":
-            return f"That is strong protection: {right}."
-        case "reasonable":
-            return f"That is reasonable protection: {right}."
-        case "weak":
-            return f"That is weak protection: {right}."
+        case "up-to-75" | "up-to-95":
+            pass
+        case "nearly-all":
+            words += " So nearly every such guess may be right."
         case _:
             assert_never(level)
+    return f"{words} {common_words(exponent)}" if is_epsilon else words

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, assert_never
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
@@ -17,7 +17,16 @@ from fedaudit.spec.fairness import Fairness
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.gates import Gate
 from fedaudit.spec.model.kinds import ModelSpec
-from fedaudit.spec.privacy import PrivacySpec
+from fedaudit.spec.privacy import (
+    LEAST_CLIP,
+    GaussianCentral,
+    GaussianLocal,
+    LaplaceL2,
+    NoMechanism,
+    PrivacySpec,
+    RecordPersonalised,
+)
+from fedaudit.spec.stored_spec import is_stored
 from fedaudit.spec.training import Training
 
 
@@ -28,12 +37,39 @@ def parse_spec(value: object) -> ExperimentSpec:
     are not, each that does not go with another one.
     """
     try:
-        return ExperimentSpec.model_validate(value)
+        spec = ExperimentSpec.model_validate(value)
     except ValidationError as error:
         found = field_errors(error, value)
         known = {one.pointer for one in found}
         beside = [one for one in _disagreements(value) if one.pointer not in known]
         raise InvalidInputError([*found, *beside]) from None
+    # What was stored can be read, and is not trained (`Cell`).
+    if not (isinstance(value, dict) and is_stored(value)):
+        refuse_small_clip(spec)
+    return spec
+
+
+def refuse_small_clip(spec: ExperimentSpec) -> None:
+    """Raises InvalidInputError where a clip is so small that an update could pass it."""
+    privacy, at = spec.privacy, "/privacy/clip"
+    match privacy:
+        case NoMechanism():
+            return
+        case LaplaceL2() | GaussianLocal() | RecordPersonalised():
+            clip = privacy.clip
+        case GaussianCentral():
+            clip = privacy.initial_clip
+            if privacy.adaptive_clip is not None:
+                at += "/adaptive/initial"
+        case _:
+            assert_never(privacy)
+    if clip is not None and clip < LEAST_CLIP:
+        message = (
+            f"must be at least {LEAST_CLIP:g}: 32-bit numbers below have too few digits to keep an "
+            "update within it; use a larger clip, and a larger `training.local.step_size` or scale "
+            "where updates are that small"
+        )
+        raise InvalidInputError([FieldError(at, message, of_spec=True)])
 
 
 _PARTS: dict[str, TypeAdapter[Any]] = {

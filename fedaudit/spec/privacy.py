@@ -21,6 +21,9 @@ Noise = Literal["simulation", "release"]
 """`simulation` is repeatable from the seed; `release` comes from the system's entropy."""
 Clip = Annotated[float, Field(gt=0, le=1e12)]
 """Bound on the Euclidean norm of what one unit adds to a sum."""
+LEAST_CLIP = 1e-30
+"""Of a run. Below it, many components of a clipped update are so small that float32 holds them with
+a few bits only (subnormal numbers below 1.2e-38), and rounded to these they may pass the clip."""
 Delta = Annotated[float, Field(gt=0, lt=1)]
 Epsilon = Annotated[float, Field(gt=0, le=1e6)]
 Rate = Annotated[float, Field(gt=0, le=1)]

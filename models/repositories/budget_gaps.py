@@ -3,7 +3,7 @@
 A budget with a total refuses such runs of its book. One whose total was set late, or that has none,
 has them behind it: whoever reads what remains must know of them. A total for release does not
 refuse simulation, nor the profile of the data, and both publish what follows from the data: it
-lists them.
+lists them. A run without a mechanism has no noise of either mode, and every total lists it.
 """
 
 from collections import Counter
@@ -42,6 +42,11 @@ class _Run:
     book: str
     mechanism: str
     costs: list[_Cost] = field(default_factory=list)
+
+    @property
+    def is_in_both_books(self) -> bool:
+        """Without a mechanism there is no noise in training that could be of either mode."""
+        return all(counts_report(cost.observer) for cost in self.costs)
 
 
 class BudgetGapRepository(BudgetRows):
@@ -129,6 +134,8 @@ def _uncounted(budget: Budget, runs: Iterable[_Run]) -> tuple[Uncounted, ...]:
         why: Gap | None = None
         if run.book == budget.book:
             why = _why(budget, run.costs)
+        elif budget.total is not None and run.is_in_both_books and not _of(budget, run.costs):
+            why = "unbounded"
         elif _bounds_release(budget):
             why = "simulated"
         if why is not None:
@@ -149,10 +156,15 @@ def _bounds_release(budget: Budget) -> bool:
     return budget.book == _RELEASE and budget.total is not None
 
 
+def _of(budget: Budget, costs: Sequence[_Cost]) -> list[_Cost]:
+    """Those of what the budget is about: training, or what reports show."""
+    of_report = counts_report(budget.observer)
+    return [cost for cost in costs if counts_report(cost.observer) == of_report]
+
+
 def _why(budget: Budget, costs: Sequence[_Cost]) -> Gap | None:
     """Why the budget does not count a run of these costs; None where it does."""
-    of_report = counts_report(budget.observer)
-    costs = [cost for cost in costs if counts_report(cost.observer) == of_report]
+    costs = _of(budget, costs)
     if not costs:
         return "unbounded"
     costs = [cost for cost in costs if cost.figure == budget.figure]

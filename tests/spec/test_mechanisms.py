@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from fedaudit.spec.canonical import spec_hash
+from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import decode_text, parse_spec
 from fedaudit.spec.privacy import GaussianCentral, RecordPersonalised
 from fedaudit.spec.training import FixedCohort, PoissonCohort
+from fedaudit.training.base.cell import Cell
 from tests.spec.documents import TABLE, changed, fault, faults
+from tests.training.federations import random_federation
 
 POISSON = {"sampling": "poisson", "rate": 0.1}
 CENTRAL = changed(
@@ -56,6 +59,13 @@ def test_a_stored_spec_parses_to_itself(document: dict[str, Any]) -> None:
     again = parse_spec(spec.model_dump(mode="json"))
     assert again == spec
     assert spec_hash(again) == spec_hash(spec)
+
+
+def test_a_stored_clip_that_is_too_small_is_read_and_not_trained() -> None:
+    old = parse_spec(LOCAL).model_dump(mode="json")
+    old["privacy"]["clip"] = 1e-42
+    with pytest.raises(InvalidInputError, match="at least 1e-30"):
+        Cell(parse_spec(old), random_federation())
 
 
 def test_the_names_of_the_contract_parse() -> None:
@@ -129,6 +139,15 @@ def test_the_rate_of_clients_is_filled_in_from_either_side() -> None:
         (CENTRAL, {"privacy.clip": 0}, "/privacy/clip", "greater than 0"),
         (CENTRAL, {"privacy.clip": None}, "/privacy/clip", "must be a number"),
         (LOCAL, {"privacy.clip": -1}, "/privacy/clip", "greater than 0"),
+        (LOCAL, {"privacy.clip": 0.9e-30}, "/privacy/clip", "use a larger clip"),
+        (CENTRAL, {"privacy.clip": 1e-42}, "/privacy/clip", "at least 1e-30"),
+        (
+            CENTRAL,
+            {"privacy.clip": {"adaptive": {**ADAPTIVE, "initial": 1e-42}}},
+            "/privacy/clip/adaptive/initial",
+            "at least 1e-30",
+        ),
+        (RECORDS, {"privacy.clip": 1e-42}, "/privacy/clip", "at least 1e-30"),
         (LOCAL, {"privacy.clip": float("inf")}, "/privacy/clip", "finite"),
         (LOCAL, {"privacy.clip": ...}, "/privacy/clip", "is required"),
         (CENTRAL, {"privacy.delta": 0}, "/privacy/delta", "greater than 0"),

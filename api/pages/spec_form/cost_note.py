@@ -18,6 +18,8 @@ class CostNote:
     words: str
     tone: Tone
     """`good` only of a small bound that is proven, and would be in force."""
+    holds: bool
+    """Whether it is proven, would be in force, and excludes something."""
 
 
 def cost_note(planned: ExperimentPlan) -> CostNote:
@@ -25,10 +27,11 @@ def cost_note(planned: ExperimentPlan) -> CostNote:
     mechanism, exponent = mechanism_of(planned.spec), _bounding_exponent(planned)
     kind, in_force = mechanism.guarantee_kind, mechanism.noise_is_secret
     if kind == "none" or exponent is None:
-        return CostNote(cost_words(None, guessed=""), "warn")
+        return CostNote(cost_words(None, guessed=""), "warn", holds=False)
     projection = planned.projection
     of_epsilon = projection.epsilon[0] if projection.epsilon else None
     bounds_every_dataset = of_epsilon is not None or projection.log_ratio_worst_case is not None
+    delta = 0.0 if of_epsilon is None else float(str(of_epsilon["delta"]))
     words = doubted_cost_words(
         exponent,
         guessed=guessed_words(
@@ -37,13 +40,15 @@ def cost_note(planned: ExperimentPlan) -> CostNote:
             bounds_every_dataset=bounds_every_dataset,
             hypotheses=planned.spec.training.hypotheses,
         ),
-        delta=0.0 if of_epsilon is None else float(str(of_epsilon["delta"])),
+        delta=delta,
         kind=kind,
         in_force=in_force,
         bounds_every_dataset=bounds_every_dataset,
+        is_epsilon=of_epsilon is not None,
     )
     proven = kind == "formal" and in_force and bounds_every_dataset
-    return CostNote(words, _tone(cost_level(exponent), proven=proven))
+    tone = _tone(cost_level(exponent, delta=delta), proven=proven)
+    return CostNote(words, tone, holds=proven and tone != "warn")
 
 
 def _bounding_exponent(planned: ExperimentPlan) -> float | None:
@@ -59,9 +64,11 @@ def _bounding_exponent(planned: ExperimentPlan) -> float | None:
 
 def _tone(level: CostLevel, *, proven: bool) -> Tone:
     match level:
-        case "strong" | "reasonable":
+        case "up-to-75" | "up-to-95":
             return "good" if proven else "note"
-        case "weak" | "nothing" | "unbounded":
+        case "nearly-all":
+            return "note"
+        case "nothing" | "unbounded":
             return "warn"
         case _:
             assert_never(level)

@@ -107,8 +107,9 @@ def unbounded(budget: Budget, federation_id: str) -> ProblemError:
     return _problem(
         budget,
         federation_id,
-        f"{_name(budget)} has a total, and without noise nothing bounds what the experiment "
-        "reveals; give privacy.mechanism a mechanism, or "
+        f"{_name(budget)} has a total, and the experiment is without noise, whatever "
+        "privacy.noise says, so nothing bounds what it reveals, and it is in both books; give "
+        "privacy.mechanism a mechanism, or "
         f"{_take_back(budget, federation_id)}",
     )
 

@@ -47,16 +47,17 @@ def reserve(
 
     `across`: whose spending on the content counts.
     Raises ProblemError, to be followed by a roll-back, where a budget of the experiment's book has
-    no room for it or cannot count it.
+    no room for it or cannot count it. A run without a mechanism has no noise that could be of
+    either mode, so it is in both books.
     """
     federations = FederationRepository(session, project_id, across=across)
     epsilons = EpsilonBudgetRepository(session, project_id, across=across)
     federations.hold(federation_id)
-    book = planned.spec.privacy.noise
+    book, cost_kind = planned.spec.privacy.noise, planned.ledger_context.inputs.cost_kind
     bounded = [
         one
         for one in federations.budgets(federation_id, shown=False)
-        if one.book == book and one.total is not None
+        if one.total is not None and (cost_kind == "unbounded" or one.book == book)
     ]
     reserve_report(
         epsilons,
@@ -66,7 +67,7 @@ def reserve(
         totals=[one for one in bounded if counts_report(one.observer)],
     )
     totals = [one for one in bounded if not counts_report(one.observer)]
-    match planned.ledger_context.inputs.cost_kind:
+    match cost_kind:
         case "unbounded":
             if totals:
                 # Nothing bounds what an update without noise reveals, so no budget can have room

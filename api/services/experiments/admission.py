@@ -105,7 +105,14 @@ def try_admission(
             refuse_what_is_not_secret(session, project_id, federation_id, planned, across=across)
             refuse_departures(session, project_id, federation_id, planned.spec, across=across)
             noise = planned.spec.privacy.noise
-            warnings = warnings_of(session, project_id, federation_id, noise=noise, across=across)
+            warnings = warnings_of(
+                session,
+                project_id,
+                federation_id,
+                noise=noise,
+                cost_kind=planned.ledger_context.inputs.cost_kind,
+                across=across,
+            )
             if others:
                 warnings.append(_EACH_SEED.format(seeds=1 + len(others)))
             budgets = FederationRepository(session, project_id, across=across).budgets(

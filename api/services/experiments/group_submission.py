@@ -23,6 +23,7 @@ from api.services.quotas.project_quotas import refuse_over_running
 from api.shared.load_pool import MAX_WAITING_OF_A_PROJECT, crowded
 from api.shared.resources import Resources
 from api.shared.security import Caller
+from fedaudit.privacy.accounting.mechanism_parameters import CostKind
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.model.starts import ArtifactStart
 from models.identifiers import new_id
@@ -104,11 +105,12 @@ def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, S
         mine = _claimed(session, asked)
         with admitting_for(resources, session, asked[0].caller) as admitting:
             queued = {one.experiment_id: one.context.run(_admit, admitting, one) for one in mine}
-        warnings: dict[tuple[str, str], list[str]] = {}
-        for experiment, _ in queued.values():
-            about = (experiment.federation_id, experiment.noise)
+        warnings: dict[tuple[str, str, CostKind], list[str]] = {}
+        for one in mine:
+            experiment, kind = queued[one.experiment_id][0], _cost_kind(one)
+            about = (experiment.federation_id, experiment.noise, kind)
             if about not in warnings:
-                warnings[about] = warnings_about(resources, session, project_id, experiment)
+                warnings[about] = warnings_about(resources, session, project_id, experiment, kind)
         AuditLogRepository(session, project_id).enter_all(
             [_deed(one, queued[one.experiment_id][0]) for one in mine]
         )
@@ -119,10 +121,14 @@ def _queue_together(resources: Resources, asked: Sequence[Asked]) -> dict[str, S
         one.context.run(
             log.info, "experiment queued", experiment_id=experiment.id, unit_id=unit.unit_id
         )
-        told = warnings[experiment.federation_id, experiment.noise]
+        told = warnings[experiment.federation_id, experiment.noise, _cost_kind(one)]
         tags = sorted(set(one.planned.spec.tags))
         found[experiment.id] = Submitted(experiment, tags, unit, list(told))
     return found
+
+
+def _cost_kind(one: Asked) -> CostKind:
+    return one.planned.ledger_context.inputs.cost_kind
 
 
 def _claimed(session: Session, asked: Sequence[Asked]) -> list[Asked]:

@@ -18,6 +18,8 @@ from api.services.federations.simulated_noise import warnings_of
 from api.services.quotas.project_quotas import refuse_over_running
 from api.shared.resources import Resources
 from api.shared.security import Caller
+from fedaudit.privacy.accounting.mechanism_parameters import CostKind
+from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.parse import parse_spec
@@ -157,7 +159,8 @@ def queue_alone(
                 queued = admitting.admit(
                     planned, unit_message, experiment_id=experiment_id, retry_of=retry_of
                 )
-        warnings = warnings_about(resources, session, caller.project_id, queued)
+        kind = planned.ledger_context.inputs.cost_kind
+        warnings = warnings_about(resources, session, caller.project_id, queued, kind)
         submitted = Submitted(queued, sorted(set(planned.spec.tags)), unit_message, warnings)
         AuditLogRepository(session, caller.project_id).enter(
             "experiment.submitted" if retry_of is None else "experiment.retried",
@@ -181,13 +184,18 @@ def _submitted(
     experiment = experiments.get(experiment_id)
     if experiment is None:
         raise LookupError(f"experiment {experiment_id} was stored and is not there")
-    warnings = warnings_about(resources, session, caller.project_id, experiment)
+    kind = mechanism_of(parse_spec(experiment.spec)).cost_kind
+    warnings = warnings_about(resources, session, caller.project_id, experiment, kind)
     tags = list(experiments.tags([experiment_id])[experiment_id])
     return Submitted(experiment, tags, None, warnings)
 
 
 def warnings_about(
-    resources: Resources, session: Session, project_id: str, experiment: Experiment
+    resources: Resources,
+    session: Session,
+    project_id: str,
+    experiment: Experiment,
+    cost_kind: CostKind,
 ) -> list[str]:
     """What whoever submitted it must know, in the transaction that stores it."""
     return warnings_of(
@@ -195,5 +203,6 @@ def warnings_about(
         project_id,
         experiment.federation_id,
         noise=experiment.noise,
+        cost_kind=cost_kind,
         across=resources.settings.budgets_across,
     )

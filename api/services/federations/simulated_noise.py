@@ -10,6 +10,7 @@ from api.services.base.lookups import find_federation
 from api.services.federations.near_copy_warnings import near_copy_warnings
 from api.shared.resources import Resources
 from api.shared.security import Caller
+from fedaudit.privacy.accounting.mechanism_parameters import CostKind
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.attacks.attack_spec import AttackSpec
 from fedaudit.spec.privacy import Noise
@@ -22,6 +23,11 @@ _PAST_RELEASE_BUDGETS = (
     "its seed: the run is in none of the totals of the release book, and its report and model are "
     "protected by nothing; the budget lists it in `uncounted`, and privacy.noise `release` would "
     "count it"
+)
+_NO_NOISE = (
+    "this federation has a budget for release noise, and the experiment adds no noise in training: "
+    "nothing bounds what its report and model reveal, and none of the totals counts it; the budget "
+    "lists it in `uncounted`"
 )
 
 
@@ -103,15 +109,27 @@ def _refuse_telling(federation_id: str, attacks: Sequence[AttackSpec]) -> None:
 
 
 def warnings_of(
-    session: Session, project_id: str, federation_id: str, *, noise: str, across: BudgetsAcross
+    session: Session,
+    project_id: str,
+    federation_id: str,
+    *,
+    noise: str,
+    cost_kind: CostKind,
+    across: BudgetsAcross,
 ) -> list[str]:
-    """What a caller must know of a run on this federation that is admitted all the same."""
+    """What a caller must know of a run on this federation that is admitted all the same.
+
+    A run without noise is, where the totals are for readers of the report and its counts have
+    noise, and where the totals came later.
+    """
     federations = FederationRepository(session, project_id, across=across)
     budgets = federations.budgets(federation_id, shown=False)
     alike = near_copy_warnings(session, project_id, [federation_id]).get(federation_id, [])
-    if noise == "simulation" and any(_bounds_release(one) for one in budgets):
-        return [_PAST_RELEASE_BUDGETS, *alike]
-    return alike
+    if not any(_bounds_release(one) for one in budgets):
+        return alike
+    if cost_kind == "unbounded":
+        return [_NO_NOISE, *alike]
+    return [_PAST_RELEASE_BUDGETS, *alike] if noise == "simulation" else alike
 
 
 def _bounds_release(budget: Budget) -> bool:

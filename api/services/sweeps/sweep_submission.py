@@ -21,6 +21,7 @@ from api.services.sweeps.sweep_bodies import costs_of
 from api.shared.load_pool import stop_if_given_up
 from api.shared.resources import Resources
 from api.shared.security import Caller
+from fedaudit.privacy.accounting.mechanism_parameters import CostKind
 from fedaudit.privacy.metric.leakage import leakage
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.errors import InvalidInputError
@@ -137,7 +138,7 @@ def try_sweep(resources: Resources, caller: Caller, value: Any) -> SweepValidati
 def _store(
     resources: Resources, session: Session, caller: Caller, sweep_id: str, planned: PlannedSweep
 ) -> SubmittedSweep:
-    ids, messages, drawn_on = [], [], set[tuple[str, str]]()
+    ids, messages, drawn_on = [], [], set[tuple[str, str, CostKind]]()
     with admitting_for(resources, session, caller) as admitting:
         for position, (_, one) in enumerate(planned.cells):
             ids.append(new_id())
@@ -147,14 +148,16 @@ def _store(
             except ProblemError as error:
                 raise _refused(error, position, len(planned.cells)) from None
             messages.append(message)
-            drawn_on.add((queued.federation_id, queued.noise))
+            kind = one.ledger_context.inputs.cost_kind
+            drawn_on.add((queued.federation_id, queued.noise, kind))
     warnings = dict[str, None]()
-    for federation_id, noise in sorted(drawn_on):
+    for federation_id, noise, kind in sorted(drawn_on):
         found = warnings_of(
             session,
             caller.project_id,
             federation_id,
             noise=noise,
+            cost_kind=kind,
             across=resources.settings.budgets_across,
         )
         warnings |= dict.fromkeys(found)

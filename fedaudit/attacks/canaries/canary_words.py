@@ -8,6 +8,10 @@ from fedaudit.reports.document.attacks.attack_section import Alarm
 from fedaudit.reports.document.attacks.canaries_section import CanaryBound
 from fedaudit.spec.attacks.canaries_spec import CanariesSpec
 
+HALVED_ALONE = (
+    "The power is for noise of the claimed kind and half its size alone; of any other fault, as of "
+    "noise that cancels over rounds, it says nothing."
+)
 COMPANION = (
     "The canaries took part in a companion training of the same spec, by the same sampling, clip, "
     "sums and noise as everybody. The run itself was not touched, nor any loss, count or figure "
@@ -71,6 +75,10 @@ def bounds_statement(claim: str, bounds: Sequence[CanaryBound], *, alarm: bool) 
     else:
         verdict = (
             "No measurement passes the claim, but none was likely to even were the noise half of "
-            "what is claimed: this is no all-clear. More canaries or rounds would tell more."
+            "what is claimed: this is no all-clear. More canaries or rounds would tell more, by "
+            "known-noise at least."
         )
-    return f"Claimed: {claim}. Measured from below: {figures}. {verdict} {COMPANION} {CONFIDENTIAL}"
+    return (
+        f"Claimed: {claim}. Measured from below: {figures}. {HALVED_ALONE} {verdict} {COMPANION} "
+        f"{CONFIDENTIAL}"
+    )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit.cli.display.output import standard_output
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.cost_scale import level_words
 from fedaudit.privacy.guarantees.guarantee import at_most
 from fedaudit.reports.document.endings import IN_TABLES
 from fedaudit.reports.document.guarantee_facts import guarantee_words
@@ -113,7 +114,7 @@ def _privacy(report: Report) -> dict[str, str]:
     guarantee, privacy = report["guarantee"], report["privacy"]
     epsilons = "\n".join(map(_epsilon, privacy["epsilon"]))
     costs = (
-        {"epsilon": epsilons}
+        {"epsilon": epsilons, "a guess": _level(report)}
         if epsilons
         else {
             "leakage of a release": _cost(report, "leakage_per_release"),
@@ -131,6 +132,16 @@ def _privacy(report: Report) -> dict[str, str]:
         participations: str(privacy["participations_max"]),
         "refused, withheld": f"{privacy['refusals']}, {privacy['withheld']}",
     }
+
+
+def _level(report: Report) -> str:
+    guarantee = report["guarantee"]
+    return level_words(
+        report["privacy"]["epsilon_max"],
+        delta=guarantee["delta"] or 0.0,
+        kind=guarantee["kind"],
+        in_force=guarantee.get("in_force"),
+    )
 
 
 def _epsilon(one: Mapping[str, Any]) -> str:

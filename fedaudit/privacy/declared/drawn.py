@@ -13,15 +13,18 @@ from numpy.typing import NDArray
 class Drawn:
     """In how many rounds that charge everyone each client was named."""
 
-    def __init__(self, names: Sequence[str] = (), counts: Iterable[int] = ()) -> None:
-        self._counts = dict(zip(names, map(int, counts), strict=True))
+    def __init__(self, names: Sequence[str] | None = None, counts: Iterable[int] = ()) -> None:
+        self.is_recorded = names is not None
+        """Whether there was such a round since names are kept apart."""
+        self._counts = dict(zip(names or (), map(int, counts), strict=True))
 
     def copy(self) -> "Drawn":
         """One to which rounds may be added without changing this one."""
-        return Drawn(self.names, self._counts.values())
+        return Drawn(self.names if self.is_recorded else None, self._counts.values())
 
     def add(self, names: Iterable[str]) -> None:
         """One more round that named these."""
+        self.is_recorded = True
         for name in names:
             self._counts[name] = self._counts.get(name, 0) + 1
 

@@ -1,7 +1,7 @@
 """How much a cost is, said with its doubts: unproven figures and noise that is not secret."""
 
 from fedaudit.privacy.accounting.mechanism_parameters import GuaranteeKind
-from fedaudit.privacy.cost_scale import WEAK, cost_words
+from fedaudit.privacy.cost_scale import MOST, cost_words, doubts
 
 _WITHIN_THE_RADIUS = (
     "How much that protects cannot be said: it holds between updates within a radius that nothing "
@@ -35,20 +35,14 @@ def doubted_cost_words(
     kind: GuaranteeKind,
     in_force: bool,
     bounds_every_dataset: bool,
+    is_epsilon: bool,
 ) -> str:
     """`cost_words`; where the guarantee is not in force or not proven, how much it would be.
 
     A small exponent that holds within a radius alone is no measure of protection.
     """
-    if not bounds_every_dataset and exponent is not None and exponent <= WEAK:
+    if not bounds_every_dataset and exponent is not None and exponent <= MOST:
         return _WITHIN_THE_RADIUS
-    sentence = cost_words(exponent, guessed=guessed, delta=delta)
-    doubts = []
-    if kind == "heuristic":
-        doubts.append("were it proven")
-    if not in_force:
-        doubts.append("were the noise secret")
-    if not doubts:
-        return sentence
-    would = " and ".join(doubts).capitalize()
-    return sentence.replace("That is", f"{would}, that would be", 1)
+    sentence = cost_words(exponent, guessed=guessed, delta=delta, is_epsilon=is_epsilon)
+    would = doubts(kind, in_force=in_force)
+    return sentence.replace("That is", f"{would}that would be", 1) if would else sentence

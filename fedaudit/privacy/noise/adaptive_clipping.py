@@ -14,6 +14,7 @@ import math
 
 from fedaudit.privacy.noise.grid_spacing import rounded
 from fedaudit.spec.errors import FieldError, InvalidInputError
+from fedaudit.spec.privacy import LEAST_CLIP
 
 _COUNT_NOISE = "/privacy/clip/adaptive/count_noise"
 
@@ -67,7 +68,7 @@ def next_clip(clip: float, *, share_within: float, quantile: float, step_size: f
     """clip * exp(-step_size * (share_within - quantile)).
 
     `quantile`: the share of updates that the clip should not touch. It shrinks while more lie
-    within, and grows while fewer do.
+    within, and grows while fewer do; never below `LEAST_CLIP`, which is public.
     """
     if not (math.isfinite(clip) and clip > 0):
         raise ValueError(f"clip = {clip} must be positive and finite")
@@ -77,4 +78,4 @@ def next_clip(clip: float, *, share_within: float, quantile: float, step_size: f
         raise ValueError(f"step_size = {step_size} must be positive and finite")
     if not math.isfinite(share_within):
         raise ValueError("share_within must be finite")
-    return clip * math.exp(-step_size * (share_within - quantile))
+    return max(LEAST_CLIP, clip * math.exp(-step_size * (share_within - quantile)))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fedaudit.privacy.declared.ledger_figures import LedgerFigures, ledger_figures
-from fedaudit.privacy.declared.plausibility import contradictions
+from fedaudit.privacy.declared.plausibility import conditions, contradictions
 from fedaudit.reports.declared.declared_document import (
     DeclaredPrivacy,
     DeclaredReport,
@@ -117,7 +117,7 @@ def _guarantee(material: DeclaredMaterial) -> GuaranteeSection:
         label="none" if none else "declared",
         # Whether the noise was secret is nothing that anybody here knows.
         in_force=None,
-        conditions={},
+        conditions=conditions(terms, material.histories),
         mechanism=terms.mechanism,
         unit=terms.unit,
         adjacency=terms.adjacency if terms.counts_epsilon else None,

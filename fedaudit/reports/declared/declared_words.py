@@ -9,7 +9,9 @@ from fedaudit.privacy.accounting.observers import observer_words
 from fedaudit.privacy.accounting.privacy_events import LaplaceL2
 from fedaudit.privacy.cost_scale import cost_words
 from fedaudit.privacy.declared.ledger_figures import has_unprotected
+from fedaudit.privacy.declared.plausibility import conditions
 from fedaudit.privacy.guarantees.guarantee import at_most
+from fedaudit.privacy.mechanisms.gaussian_central import LOOSE_FIXED_SIZE
 from fedaudit.reports.declared.declared_material import DeclaredMaterial
 
 _GAP = "demographic_parity_difference"
@@ -80,10 +82,10 @@ def _cost(material: DeclaredMaterial, sections: Mapping[str, Any]) -> str:
         guessed = f"whether a {terms.unit}'s data were used"
         if terms.adjacency == "replace-one":
             guessed = f"which of two datasets a {terms.unit} has"
+        much = cost_words(epsilon, guessed=guessed, delta=terms.delta or 0.0, is_epsilon=True)
         return (
             f"{what} spent an epsilon of at most {at_most(epsilon)} at delta = {terms.delta:g} "
-            f"under {adjacency_words(terms.adjacency or '')}. "
-            f"{_if_true(cost_words(epsilon, guessed=guessed, delta=terms.delta or 0.0))}"
+            f"under {adjacency_words(terms.adjacency or '')}. {_if_true(much)}"
         )
     if privacy["leakage_max"] is None:
         return f"{what}, and no finite number bounds what they reveal."
@@ -136,8 +138,11 @@ def _limits(material: DeclaredMaterial) -> Iterator[str]:
             "entered by an independent secret coin is declared; shuffled batches or fixed cohorts "
             "have no such bound (in Opacus, poisson_sampling=False)."
         )
+    for untested in conditions(terms, material.histories).values():
+        yield f"{untested.capitalize()}; a gate takes the epsilon only with allow_conditional."
     if "fixed-gaussian" in kinds:
         yield "That samples of a fixed size were drawn uniformly and kept secret is declared."
+        yield LOOSE_FIXED_SIZE
     if terms.adjacency == "add-or-remove-one":
         yield (
             "Under zero-out a unit that sends nothing changes no denominator. A mean over the "

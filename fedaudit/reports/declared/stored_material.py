@@ -40,7 +40,7 @@ def stored_histories(names: Sequence[str], tallies: Iterable[StoredTally]) -> Hi
 
 def stored_drawn(names: Sequence[str] | None, counts: Iterable[int] | None) -> Drawn:
     """Who was drawn, as it is stored: nothing before anybody was."""
-    return Drawn() if names is None or counts is None else Drawn(names, counts)
+    return Drawn(names, () if counts is None else counts)
 
 
 def stored_material(

@@ -43,7 +43,7 @@ def doubt(gate: Gate, figure: GateFigure, report: Mapping[str, Any]) -> str | No
             return "there is no guarantee, so the figure bounds nothing"
         case "declared":
             # `declared_doubt` has asked for the trainer's word; this asks what its word bounds.
-            return _beyond_radius(gate, report)
+            return _beyond_radius(gate, report) or _untested(gate, report)
         case "heuristic":
             return _not_in_force(gate, report) or _heuristic(gate, figure)
         case "formal":
@@ -207,6 +207,14 @@ def _beyond_radius(gate: Gate, report: Mapping[str, Any]) -> str | None:
         f"{why}; use a gate on log_ratio_max, which needs a fixed radius and a clip, or set "
         "allow_conditional"
     )
+
+
+def _untested(gate: Gate, report: Mapping[str, Any]) -> str | None:
+    """Why a declared figure rests on what nothing tests; reports of earlier versions have none."""
+    found = (report["guarantee"].get("conditions") or {}).get(gate.figure)
+    if gate.allow_conditional or found is None:
+        return None
+    return f"{found}; name participants, or set allow_conditional"
 
 
 def _heuristic(gate: Gate, figure: GateFigure) -> str | None:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fedaudit.fairness.gap_scale import OF_SELECTION
 from fedaudit.reports.charts.number_text import NO_FIGURE, bound_text, figure_text
 from fedaudit.reports.document.earlier_versions import privacy_cost_of, rate_of, why_no_rate
+from fedaudit.reports.verdict.worst_off import gap_sentence, headline_metric
 from fedaudit.spec.metrics import RATES
 
 Section = Mapping[str, Any]
@@ -116,8 +118,19 @@ def _gaps(section: Section) -> PageTable:
         caption=f"Gaps between groups of {section['attribute']}, pooled over records",
         head=(*head, "Note"),
         rows=rows,
-        remark=_chance_words(section["attribute"], nulls[0]) if nulls else "",
+        remark=" ".join(filter(None, _remarks(section, nulls))),
     )
+
+
+def _remarks(section: Section, nulls: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How much the gaps are, and what chance gives."""
+    headline = headline_metric(section)
+    size = gap_sentence(section, headline)
+    return [
+        f"{headline.replace('_', ' ').capitalize()}: {size[0].lower()}{size[1:]}" if size else "",
+        gap_sentence(section, OF_SELECTION),
+        _chance_words(section["attribute"], nulls[0]) if nulls else "",
+    ]
 
 
 def _interval(interval: Mapping[str, Any] | None) -> str:

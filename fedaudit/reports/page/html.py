@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from fedaudit.privacy.accounting.adjacencies import adjacency_words
 from fedaudit.privacy.accounting.observers import observer_words
+from fedaudit.privacy.cost_scale import level_words
 from fedaudit.privacy.mechanisms.registry import unbounded_release
 from fedaudit.reports.charts.chart_choice import charts_of
 from fedaudit.reports.charts.number_text import bound_text, exact_text, figure_text, whole_text
@@ -121,6 +122,7 @@ def page_environment() -> Environment:
     environment.filters["whole"] = whole_text
     environment.filters["adjacency"] = adjacency_words
     environment.filters["observer"] = observer_words
+    environment.filters["level"] = level_words
     environment.filters["guarantee_words"] = guarantee_words
     environment.filters["words"] = lambda name: str(name).replace("_", " ")
     environment.globals.update(

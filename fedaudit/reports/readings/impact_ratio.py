@@ -10,6 +10,7 @@ law itself sets none.
 from itertools import permutations
 from typing import Literal
 
+from fedaudit.fairness.gap_scale import is_below_four_fifths
 from fedaudit.reports.document.checks import value_at
 from fedaudit.reports.document.document import Share
 from fedaudit.reports.readings import facts
@@ -29,9 +30,6 @@ NOTICE = (
     "A table of figures, not legal advice and no bias audit: the law asks for an independent "
     "auditor and for data of the tool's own use. No outcome of it means compliance or a breach."
 )
-FOUR_FIFTHS = 0.8
-# Rates are ratios of counts, so a ratio meant to be 0.8 may lie below it by a rounding error.
-_ROUNDING = 1e-9
 _WHICH_ROWS = {
     False: "Rates come from rows held out of training, pooled over clients: test data, not the "
     "history of a tool in use.",
@@ -164,7 +162,7 @@ def _category(group: Document, highest: float | None, *, compared: int) -> Impac
 
 
 def _read(ratio: float) -> Reading:
-    return "below four fifths" if ratio < FOUR_FIFTHS - _ROUNDING else "at least four fifths"
+    return "below four fifths" if is_below_four_fifths(ratio) else "at least four fifths"
 
 
 def _attributes(document: Document) -> list[str]:

@@ -77,7 +77,7 @@ def sends_nothing(report: Mapping[str, Any]) -> bool:
 
 def report_level(report: Mapping[str, Any]) -> CostLevel:
     """How much the report's guarantee is worth as a bound, were its noise secret."""
-    return cost_level(bounding_exponent(report))
+    return cost_level(bounding_exponent(report), delta=report["guarantee"]["delta"] or 0.0)
 
 
 def bounding_exponent(report: Mapping[str, Any]) -> float | None:
@@ -142,6 +142,7 @@ def _scale(report: Mapping[str, Any]) -> str:
         kind=guarantee["kind"],
         in_force=guarantee["in_force"],
         bounds_every_dataset=bounds_every_dataset(report),
+        is_epsilon=bool(report["privacy"]["epsilon"]),
     )
     if _starts_from_artifact(report):
         return sentence.replace("That is", "Of what this run adds alone, that is", 1)

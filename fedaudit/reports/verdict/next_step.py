@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fedaudit.privacy.cost_scale import REASONABLE
+from fedaudit.privacy.cost_scale import GOAL
 from fedaudit.reports.document.attacks.raised_alarms import raised_alarms
 from fedaudit.reports.document.endings import known_ending
 from fedaudit.reports.document.guarantee_facts import delta_gives_data_away
@@ -101,13 +101,13 @@ def _noise_multiplier(report: Mapping[str, Any]) -> float | None:
 def _a_smaller_cost(report: Mapping[str, Any]) -> str:
     exponent, privacy = bounding_exponent(report), report["privacy"]
     known = _noise_multiplier(report)
-    goal = f"a bound of at most {REASONABLE:g}"
+    goal = f"a bound of at most {GOAL:g}"
     if exponent is None or known is None or not privacy.get("leakage_max"):
         return (
             f"For {goal}, train with more noise, fewer rounds or a smaller sampling rate; the "
             "projection of a spec gives its cost before anything is trained."
         )
-    times = exponent / REASONABLE
+    times = exponent / GOAL
     rounds = max(1, math.floor(privacy["participations_max"] / times))
     # The exponent is proportional to the rounds and inversely so to the noise.
     needed = math.ceil(known * times * 100) / 100

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedaudit.fairness.gap_scale import OF_SELECTION, gap_words
 from fedaudit.fairness.gaps import NO_OUTCOME
 from fedaudit.reports.document.earlier_versions import metric_of
 from fedaudit.reports.document.outcome_words import favourable_words, group_words
@@ -82,7 +83,8 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     else:
         sentences = [_by_values(report, section, "loss", lower_is_worse=False)]
     over_seeds = _over_seeds(report, section, metric)
-    sentences += [_stated(section, metric, over_seeds), _chance(section, metric)]
+    sentences += [_stated(section, metric, over_seeds), gap_sentence(section, metric)]
+    sentences += [_chance(section, metric), gap_sentence(section, OF_SELECTION)]
     accuracy = metric_of(section, "accuracy_difference")["value"]
     if accuracy is not None and metric in METRICS and accuracy > (_gap(section) or 0.0):
         sentences.append(_by_values(report, section, "accuracy", lower_is_worse=True))
@@ -229,6 +231,20 @@ def _stated(section: Mapping[str, Any], metric: str, over_seeds: Mapping[str, An
         f"{_figure(moved['low'])} and {_figure(moved['high'])}; neither says how far another "
         "seed would differ."
     )
+
+
+def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
+    """How much a gap of a report's section is; '' where it has none, or no words for it.
+
+    An interval of a largest gap by resampling hardly ever reaches 0: where chance gives as much, it
+    is not called evidence.
+    """
+    found = metric_of(section, metric)
+    if found["value"] is None:
+        return ""
+    interval = None if _chance(section, metric) else found["interval"]
+    ends = None if interval is None else (interval["low"], interval["high"])
+    return gap_words(metric, found["value"], interval=ends)
 
 
 def _over_seeds(

@@ -64,6 +64,9 @@ class LedgerTerms(SpecPart):
     """Whom they protect: a client with all its records, or one record."""
     population: Annotated[int, Field(ge=1, le=MAX_INTEGER)]
     """How many units rounds draw from."""
+    names_participants: Annotated[bool, Field(exclude_if=lambda value: value is True)] = True
+    """Whether amplified rounds name who was drawn; false where the trainer cannot know, as under
+    secure aggregation. Figures are conditional then, because nothing tests the sampling."""
     subjects: Annotated[list[Text], Field(min_length=1, max_length=MAX_SUBJECTS)] | None = None
     """Every client by name; rounds may then name no other."""
     budget: ClientBudget | None = None
@@ -180,6 +183,11 @@ def _check_observer(terms: LedgerTerms) -> None:
 
 
 def _check_subjects(terms: LedgerTerms) -> None:
+    if not terms.names_participants and not terms.hides_participants:
+        raise refuse_at(
+            "/names_participants",
+            "only rounds that are amplified by sampling clients may name nobody; leave it out",
+        )
     names = terms.subjects
     if names is None:
         return

@@ -11,6 +11,7 @@ from fedaudit.federations.split import training_clients
 from fedaudit.networks.shape import NetworkShape, network_shape
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
+from fedaudit.spec.parse import refuse_small_clip
 from fedaudit.spec.training import FixedCohort, PoissonCohort
 from fedaudit.training.base.length_classes import are_even
 from fedaudit.training.base.planted import Planted
@@ -26,6 +27,10 @@ class Cell:
     """[hypotheses, n]: the parameters of the artifact that the spec starts from."""
     planted: Planted | None = field(default=None, compare=False, repr=False)
     """What an audit plants; such a cell is trained alone. None in every run itself."""
+
+    def __post_init__(self) -> None:
+        """Raises InvalidInputError for a spec that can be read, and must not be trained."""
+        refuse_small_clip(self.spec)
 
     @property
     def shape(self) -> NetworkShape:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.api.budgets.test_epsilon_budgets import by_record
 from tests.api.service import Api, fail, spec
 
 BARE = {"privacy": {"mechanism": "none", "noise": "release"}}
@@ -129,3 +130,40 @@ def test_a_retry_is_warned_like_a_submission(api: Api, noise: str) -> None:
     retried = api.post(f"/v1/experiments/{body['id']}/retry")
     assert retried.status_code == 202
     assert len(retried.json()["warnings"]) == (noise == "simulation")
+
+
+@pytest.mark.parametrize("noise", ["simulation", "release"])
+@pytest.mark.parametrize("book", ["simulation", "release"])
+def test_the_attack_no_mechanism_walks_around_no_total(api: Api, book: str, noise: str) -> None:
+    """There is no noise that could be of either mode: a total of either book refuses it."""
+    bare = {**run(noise), "privacy": {"mechanism": "none", "noise": noise}}
+    free = by_record()
+    free["privacy"] |= {"noise": noise, "baseline": "privacy-free"}
+    free["training"]["local"]["batch_size"] = 2
+    before = api.submit(bare, headers={"Idempotency-Key": "early"})
+    id_, once = before["federation_id"], {"Idempotency-Key": "once"}
+    body = {"book": book, "figure": "leakage", "total": 1e6}
+    path = f"/v1/federations/{id_}/budget"
+    [found] = api.request("PUT", path, json=body).json()["items"]
+    assert [(one["mechanism"], one["runs"]) for one in found["uncounted"]] == [("none", 1)]
+    assert "without noise" in found["uncounted"][0]["why"]
+    counts = api.counts()
+    for value in (bare, free, {**bare, "repeats": 2}):
+        for _ in range(2):
+            problem = api.post("/v1/experiments", json=value, headers=once)
+            assert (problem.status_code, problem.json()["book"]) == (409, book), problem.text
+            assert "is without noise, whatever" in problem.json()["detail"]
+        checked = api.post("/v1/experiments?validate_only=true", json=value).json()["budget"]
+        assert checked["has_room"] is False
+        assert "is without noise, whatever" in checked["detail"]
+    sweep = {"name": "both", "base": bare, "grid": {"training.rounds": [2, 3]}}
+    assert api.post("/v1/sweeps", json=sweep).status_code == 409
+    assert api.post("/v1/sweeps?validate_only=true", json=sweep).json()["has_room"] is False
+    assert api.counts() == counts
+    # What was admitted before is answered again as it was, with what is true of it now.
+    replayed = api.submit(bare, headers={"Idempotency-Key": "early"})
+    assert replayed["id"] == before["id"]
+    told = ["no noise in training" in one for one in replayed["warnings"]]
+    assert told == ([True] if book == "release" else [])
+    fail(api, before["id"])
+    assert api.post(f"/v1/experiments/{before['id']}/retry").status_code == 409

@@ -5,12 +5,23 @@ import json
 import zipfile
 from typing import Any
 
-from tests.api.ledgers.trainings import CENTRAL, GAUSSIAN, POISSON, declared, opened, post, reserve
+import pytest
+
+from tests.api.ledgers.trainings import (
+    CENTRAL,
+    GAUSSIAN,
+    LOCAL,
+    POISSON,
+    declared,
+    opened,
+    post,
+    reserve,
+)
 from tests.api.service import Api
 
 
-def _gate(api: Api, ledger: str) -> Any:
-    gate = {"figure": "epsilon_max", "op": "le", "value": 1e6, "allow_declared": True}
+def _gate(api: Api, ledger: str, **allowed: bool) -> Any:
+    gate = {"figure": "epsilon_max", "op": "le", "value": 1e6, "allow_declared": True, **allowed}
     answer = api.post("/v1/gates/evaluations", json={"ledger_id": ledger, "gates": [gate]})
     return answer.json()["gates"][0]
 
@@ -51,13 +62,64 @@ def test_jittered_rates_and_noises_are_tested_together(api: Api) -> None:
     ]
     rounds = [declared(one + 1, ["a", "b"], event) for one, event in enumerate(events)]
     assert post(api, ledger, *rounds).status_code == 200
-    [found] = api.get(f"/v1/ledgers/{ledger}/report").json()["contradictions"]
-    assert "named in 30 of 30 rounds" in found
+    often, few = api.get(f"/v1/ledgers/{ledger}/report").json()["contradictions"]
+    assert "named in 30 of 30 rounds" in often
+    assert "60 participations in 30 rounds" in few
     # Each client drawn three times in 30 rounds, as is to be expected.
     drawn = [[f"c{10 * n + one % 10}" for n in range(100)] for one in range(30)]
     posted = [declared(n + 1, drawn[n], event) for n, event in enumerate(events)]
     assert post(api, honest, *posted).status_code == 200
     assert api.get(f"/v1/ledgers/{honest}/report").json()["contradictions"] == []
+
+
+@pytest.mark.parametrize(
+    ("event", "more"),
+    [
+        ({"kind": "poisson-gaussian", "rate": 0.05, "noise_multiplier": 1.1}, {}),
+        (
+            {"kind": "fixed-gaussian", "clients": 50, "population": 1000, "noise_multiplier": 4.0},
+            {"adjacency": "replace-one"},
+        ),
+    ],
+)
+def test_the_attack_naming_nobody_turns_no_test_off(
+    api: Api, event: dict[str, Any], more: dict[str, str]
+) -> None:
+    """Of 1,000 participations none is named, whose chance is e^-1000; nor only two thirds."""
+    honest = {"population": 1000, **more}
+    for named in (0, 33):
+        ledger = opened(api, CENTRAL, **honest)
+        names = [f"c{one}" for one in range(named)]
+        assert post(api, ledger, *(declared(n, names, event) for n in range(1, 21)))
+        found = api.get(f"/v1/ledgers/{ledger}/report").json()["contradictions"]
+        assert any("fewer than the declared sampling gives" in one for one in found)
+        assert _gate(api, ledger)["outcome"] == "insufficient_evidence"
+    # Who failed was drawn too.
+    ledger = opened(api, CENTRAL, **honest)
+    drawn = [[f"c{50 * n + one}" for one in range(50)] for n in range(20)]
+    rounds = [declared(n + 1, one[:20], event, failures=one[20:]) for n, one in enumerate(drawn)]
+    assert post(api, ledger, *rounds).status_code == 200
+    assert api.get(f"/v1/ledgers/{ledger}/report").json()["contradictions"] == []
+    assert _gate(api, ledger)["outcome"] == "pass"
+
+
+def test_a_trainer_that_cannot_name_participants_says_so_and_its_figures_are_conditional(
+    api: Api,
+) -> None:
+    unnamed = {"names_participants": False}
+    refused = api.post("/v1/ledgers", json={**LOCAL, **unnamed})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/names_participants"
+    ledger = opened(api, CENTRAL, population=1000, **unnamed)
+    assert _gate(api, ledger)["outcome"] == "insufficient_evidence"
+    assert post(api, ledger, *(declared(n, [], POISSON) for n in range(1, 21))).status_code == 200
+    report = api.get(f"/v1/ledgers/{ledger}/report").json()
+    assert report["contradictions"] == []
+    assert any("nothing tests whether the sampling" in one for one in report["limits"])
+    judged = _gate(api, ledger)
+    assert judged["outcome"] == "insufficient_evidence"
+    assert "set allow_conditional" in judged["reason"]
+    assert _gate(api, ledger, allow_conditional=True)["outcome"] == "pass"
 
 
 def test_bundles_do_not_name_who_was_drawn(api_on_both: Api) -> None:

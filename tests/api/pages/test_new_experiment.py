@@ -70,7 +70,8 @@ def test_a_bound_is_said_in_words_and_one_that_excludes_nothing_is_no_success(ap
     visitor = signed_in(api)
     proven = {"radius": 1.0, "clip": 0.5, "noise": "release"}
     for multiplier, colour, badge, words in (
-        (3, "notice-good", "guarantee-formal", "That is reasonable protection"),
+        (6, "notice-good", "guarantee-formal", "right at most 89% of the time"),
+        (3, "notice-note", "guarantee-formal", "nearly every such guess may be right"),
         (0.03, "notice-warn", "guarantee-suspended", "excludes practically nothing"),
     ):
         asked = spec(privacy={**proven, "noise_multiplier": multiplier})

@@ -2,9 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from fedaudit.privacy.accounting.accountants.base import UnsupportedEventError
 from fedaudit.privacy.accounting.accountants.pld import PldAccountant
@@ -19,6 +21,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     PoissonSampled,
     TwoStage,
 )
+from fedaudit.privacy.mechanisms.gaussian_central import LOOSE_FIXED_SIZE
 from tests.privacy.accounting.accountant_choice import accountant
 from tests.privacy.gaussian_exact import exact_epsilon
 
@@ -252,6 +255,33 @@ def test_a_fixed_size_is_that_of_the_library_with_the_clips_counted():
     ours = RdpAccountant(adjacency="replace-one", orders=(4.0, 8.0, 16.0))
     ours.compose(FixedSizeSampled(1000, 10, Gaussian(4.0)), 50)
     assert ours.epsilon(DELTA) == pytest.approx(library.get_epsilon(DELTA), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "population", "noise", "rounds", "bound", "least"),
+    [(10, 500, 1.0, 50, 12.26, 1.37), (100, 1000, 2.0, 100, 14.05, 4.36)],
+)
+def test_how_loose_a_fixed_size_may_be(
+    drawn: int, population: int, noise: float, rounds: int, bound: float, least: float
+) -> None:
+    """What is spent lies between the figure and the exact epsilon of one pair of neighbours: one
+    client's update is a clip or minus a clip and all others are 0. Losses are rounded down."""
+    rate, step, half = drawn / population, 1e-4, 300_000
+    at = np.linspace(-14 * noise - 2, 14 * noise + 2, 400_001)
+    normal = [stats.norm.pdf(at, mean, noise) for mean in (-1.0, 0.0, 1.0)]
+    here, there = ((1 - rate) * normal[1] + rate * normal[place] for place in (2, 0))
+    losses = np.floor(np.log(here / there) / step).astype(np.int64).clip(-half, half - 1)
+    mass = np.bincount(losses % (2 * half), here * (at[1] - at[0]), minlength=2 * half)
+    composed = np.fft.irfft(np.fft.rfft(mass) ** rounds, 2 * half).clip(0.0)
+    values = np.fft.fftfreq(2 * half, 1 / (2 * half)) * step
+    beyond = values > least
+    delta = composed[beyond] @ -np.expm1(least - values[beyond])
+    assert delta > DELTA
+    accountant = RdpAccountant(adjacency="replace-one")
+    accountant.compose(FixedSizeSampled(population, drawn, Gaussian(noise)), rounds)
+    assert accountant.epsilon(DELTA) == pytest.approx(bound, abs=0.01)
+    for figure in (bound, least):
+        assert f"{figure:.2f}" in LOOSE_FIXED_SIZE
 
 
 def test_a_sample_of_everyone_is_no_sample():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedaudit.privacy.cost_scale import WEAK
+from fedaudit.privacy.cost_scale import MOST
 from fedaudit.privacy.guarantees.cost_sentences import doubted_cost_words, guessed_words
 
 
@@ -27,13 +27,14 @@ def test_what_is_guessed_follows_from_what_the_bound_is_of(
 
 def said(exponent: float | None, **changes: object) -> str:
     asked = {"kind": "formal", "in_force": True, "bounds_every_dataset": True} | changes
+    asked.setdefault("is_epsilon", False)
     return doubted_cost_words(exponent, guessed="x", delta=1e-5, **asked)
 
 
 def test_each_doubt_is_said_before_the_measure() -> None:
-    assert said(0.5).startswith("That is strong protection")
-    assert said(0.5, kind="heuristic").startswith("Were it proven, that would be strong")
-    assert said(0.5, in_force=False).startswith("Were the noise secret, that would be strong")
+    assert said(0.5).startswith("That is a gain of at most 13 percentage points")
+    assert said(0.5, kind="heuristic").startswith("Were it proven, that would be a gain")
+    assert said(0.5, in_force=False).startswith("Were the noise secret, that would be a gain")
     both = said(50.0, kind="heuristic", in_force=False)
     assert both.startswith("Were it proven and were the noise secret, that would be practically no")
     assert "That is" not in both
@@ -41,15 +42,15 @@ def test_each_doubt_is_said_before_the_measure() -> None:
 
 
 @pytest.mark.parametrize("kind", ["formal", "heuristic"])
-@pytest.mark.parametrize("exponent", [0.0, 0.5, WEAK])
+@pytest.mark.parametrize("exponent", [0.0, 0.5, MOST])
 def test_a_small_figure_within_the_radius_alone_measures_nothing(
     kind: str, exponent: float
 ) -> None:
     words = said(exponent, kind=kind, bounds_every_dataset=False)
     assert "cannot be said" in words
-    assert "protection" not in words
+    assert "percentage points" not in words
 
 
 def test_a_large_figure_within_the_radius_is_as_bad_as_it_looks() -> None:
-    assert "practically no protection" in said(WEAK + 1e-9, bounds_every_dataset=False)
+    assert "practically no protection" in said(MOST + 1e-9, bounds_every_dataset=False)
     assert said(None, bounds_every_dataset=False) == "Nothing bounds what was disclosed."

@@ -16,6 +16,7 @@ from fedaudit.privacy.noise.adaptive_clipping import (
 )
 from fedaudit.privacy.noise.grid_spacing import spacing_of
 from fedaudit.spec.errors import InvalidInputError
+from fedaudit.spec.privacy import LEAST_CLIP
 
 
 @given(st.floats(0.1, 20), st.floats(1.01, 100))
@@ -106,6 +107,10 @@ def test_the_clip_settles_at_the_quantile():
         if step >= 200:
             tail.append(clip)
     assert np.mean(tail) == pytest.approx(2.0, rel=0.05)
+
+
+def test_a_clip_that_all_updates_lie_within_ends_at_the_least_one():
+    assert next_clip(2e-30, share_within=1.5, quantile=0, step_size=2) == LEAST_CLIP
 
 
 @given(st.floats(1e-6, 1e6), st.floats(-2, 3), st.floats(0, 1), st.floats(0.01, 2))

@@ -18,6 +18,7 @@ from fedaudit.privacy.noise import normal_numbers
 from fedaudit.privacy.noise.gaussian import CentralGaussian, LocalGaussian, clip_to_norm
 from fedaudit.privacy.noise.normal_numbers import unit_gaussian, wide_normals
 from fedaudit.randomness import CounterSource, EntropySource, Purpose
+from fedaudit.spec.privacy import LEAST_CLIP
 
 FALSE_ALARM = 1e-6
 LONG = 40_001  # odd, and beyond the numbers that are drawn at a time
@@ -155,6 +156,15 @@ def test_clipped_vectors_are_never_longer_than_the_clip(values: list[float], cli
     elif clip > 1e-3:
         assert clipped.double().norm().item() == pytest.approx(clip, rel=1e-5)
         assert torch.dot(clipped.double(), vector[0].double() / norm) >= clip * (1 - 1e-5)
+
+
+@pytest.mark.parametrize("clip", [LEAST_CLIP, 1e-42])
+def test_the_least_clip_keeps_long_updates_within_it_and_subnormals_do_not(clip: float) -> None:
+    random = np.random.default_rng(3)
+    updates = torch.from_numpy(random.standard_normal((4, 100_000)).astype(np.float32))
+    clipped, _ = clip_to_norm(updates, clip=clip)
+    within = clipped.double().norm(dim=1) <= clip
+    assert within.tolist() == [clip == LEAST_CLIP] * 4
 
 
 def test_norms_are_taken_in_float64() -> None:

@@ -1,6 +1,7 @@
 """Figures in, sentences out; and no sentence without its figure."""
 
 import copy
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedaudit.privacy.cost_scale import DEPLOYMENTS, cost_level, cost_words, guess_words, odds_words
+from fedaudit.privacy.cost_scale import (
+    DEPLOYMENTS,
+    LEVELS,
+    cost_level,
+    cost_words,
+    guess_words,
+    odds_words,
+)
 from fedaudit.reports.assemble import assemble
 from fedaudit.reports.verdict.verdict import verdict, verdict_parts
 from tests.reports.conftest import SPEC
@@ -141,11 +149,20 @@ def test_training_that_led_nowhere(good):
 @pytest.mark.parametrize(
     ("exponent", "level", "words"),
     [
-        (0.5, "strong", "right at most 63% of the time"),
-        (1.0, "strong", "right at most 74% of the time"),
-        (2.7, "reasonable", "right at most 94% of the time"),
-        (10.0, "reasonable", "right at most 99.996% of the time"),
-        (14.0, "weak", "right at most 99.99992% of the time"),
+        (0.5, "up-to-75", "right at most 63% of the time"),
+        (
+            1.0,
+            "up-to-75",
+            "24 percentage points for a guess at x, both being equally likely: right at most 74%",
+        ),
+        (2.7, "up-to-95", "right at most 94% of the time"),
+        (7.86, "nearly-all", "of at most 49.97 percentage points"),
+        (
+            10.0,
+            "nearly-all",
+            "99.996% of the time in place of 50%. So nearly every such guess may",
+        ),
+        (14.0, "nearly-all", "right at most 99.99992% of the time"),
         (182.0, "nothing", "by a factor of e^182, which excludes practically nothing"),
         (720.0, "nothing", "by a factor of e^720"),
         (None, "unbounded", "Nothing bounds"),
@@ -155,6 +172,9 @@ def test_training_that_led_nowhere(good):
 def test_every_cost_has_its_measure(exponent, level, words):
     assert cost_level(exponent) == level
     assert words in cost_words(exponent, guessed="x")
+    # No adjective beside a rate: what is enough depends on who would guess.
+    said = cost_words(exponent, guessed="x", is_epsilon=True)
+    assert not re.search("strong|reasonable|moderate|weak|good", said)
 
 
 def test_a_measure_is_never_rounded_down():
@@ -172,6 +192,14 @@ def test_deployments_name_their_sources():
         stated = " to ".join(f"{end:g}" for end in dict.fromkeys(one.epsilon))
         line = f"| {one.name} | {stated} | {one.delta:g} | {one.unit} | {one.source} |"
         assert line in documented
+    for words in LEVELS.values():
+        assert f"| {words} |" in documented
+
+
+def test_an_epsilon_is_compared_with_what_others_state_and_an_exponent_is_not():
+    assert "5 state an epsilon at least as large" in cost_words(1.0, guessed="x", is_epsilon=True)
+    assert ", 1 states an" in cost_words(14.0, guessed="x", is_epsilon=True)
+    assert "deployments" not in cost_words(1.0, guessed="x")
 
 
 def test_a_bound_that_is_not_in_force_or_not_proven_is_measured_as_what_it_would_be(material):
@@ -182,7 +210,7 @@ def test_a_bound_that_is_not_in_force_or_not_proven_is_measured_as_what_it_would
     unproven = assemble(material({"privacy": huge}))["verdict_parts"]["cost"]
     assert "Were it proven and were the noise secret, that would be practically no" in unproven
     proven = assemble(material({**RELEASED, **ONE}))["verdict_parts"]["cost"]
-    assert "That is reasonable protection: a guess at which of two datasets a client has" in proven
+    assert "percentage points for a guess at which of two datasets a client has" in proven
 
 
 def test_without_a_guarantee_the_cost_is_unbounded_and_never_none(material):
