@@ -17,6 +17,7 @@ from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.reading_choice import reading
 
 _RECORD_TABLE, _MODEL, _CARD = "record-table.csv", "model.safetensors", "model-card.md"
+_SALT = "ledger-salt.json"
 
 
 def run_command(
@@ -75,6 +76,9 @@ def _save(done: LocalRun, folder: Path) -> None:
     with (folder / "ledger.ndjson").open("w", encoding="utf-8") as ledger:
         ledger.writelines(f"{json_text(line, pretty=False)}\n" for line in done.ledger.lines())
     names = ["report.json", "report.html", "ledger.ndjson"]
+    if done.salt is not None:
+        (folder / _SALT).write_text(f"{json_text({'salt': done.salt.hex()})}\n", encoding="utf-8")
+        names.append(_SALT)
     names += write_attack_files(done.attacks, folder)
     if done.records is not None:
         with (folder / _RECORD_TABLE).open("wb") as table:

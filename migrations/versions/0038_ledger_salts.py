@@ -1,0 +1,22 @@
+"""Experiments have a salt that the digests of their ledger are keyed with.
+
+Revision ID: 0038
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0038"
+down_revision = "0035"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Adds the column. Experiments that were admitted before keep plain digests."""
+    op.add_column("experiments", sa.Column("ledger_salt", sa.LargeBinary(), nullable=True))
+
+
+def downgrade() -> None:
+    """Drops it. Ledgers whose digests were keyed cannot be verified any more."""
+    op.drop_column("experiments", "ledger_salt")
