@@ -319,7 +319,14 @@ def export(
 
 
 @app.command()
-def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
+def model(
+    experiment_id: ExperimentId,
+    *,
+    out: Out = None,
+    layout: Annotated[
+        Path | None, typer.Option(help="Confidential: features, scales and classes, in order.")
+    ] = None,
+) -> None:
     """Write an experiment's trained hypotheses as safetensors.
 
     They may leave where a proven guarantee covers them and its noise was secret; see
@@ -327,7 +334,7 @@ def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
     """
     from fedaudit.cli.model_commands import model_command
 
-    model_command(experiment_id, out=out)
+    model_command(experiment_id, out=out, layout=layout)
 
 
 @app.command()

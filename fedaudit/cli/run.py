@@ -17,7 +17,7 @@ from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.reading_choice import reading
 
 _RECORD_TABLE, _MODEL, _CARD = "record-table.csv", "model.safetensors", "model-card.md"
-_SALT = "ledger-salt.json"
+_LAYOUT, _SALT = "model-layout.json", "ledger-salt.json"
 
 
 def run_command(
@@ -89,5 +89,6 @@ def _save(done: LocalRun, folder: Path) -> None:
     else:
         (folder / _MODEL).write_bytes(done.model.data)
         (folder / _CARD).write_text(str(reading(done.report, "model-card")), encoding="utf-8")
-        names += [_MODEL, _CARD]
+        (folder / _LAYOUT).write_text(f"{json_text(done.model.layout)}\n", encoding="utf-8")
+        names += [_MODEL, _CARD, _LAYOUT]
     say(f"{', '.join(names[:-1])} and {names[-1]} are in {folder}")

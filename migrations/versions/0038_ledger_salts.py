@@ -1,4 +1,5 @@
-"""Experiments have a salt that the digests of their ledger are keyed with.
+"""Experiments have a salt that the digests of their ledger are keyed with; reports have the layout
+of their model beside them.
 
 Revision ID: 0038
 """
@@ -13,10 +14,13 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Adds the column. Experiments that were admitted before keep plain digests."""
+    """Adds the columns. Experiments that were admitted before keep plain digests."""
     op.add_column("experiments", sa.Column("ledger_salt", sa.LargeBinary(), nullable=True))
+    layout = sa.Column("model_layout", sa.JSON(none_as_null=True), nullable=True)
+    op.add_column("reports", layout)
 
 
 def downgrade() -> None:
-    """Drops it. Ledgers whose digests were keyed cannot be verified any more."""
+    """Drops them. Ledgers whose digests were keyed cannot be verified any more."""
+    op.drop_column("reports", "model_layout")
     op.drop_column("experiments", "ledger_salt")
