@@ -141,8 +141,8 @@ def succeed(
     model: ModelFile | str,
     key: SigningKey,
 ) -> bool:
-    """Store the report, its model's layout, its gates and the last checkpoint, settle the reservation, and publish the
-    end.
+    """Store the report, its model's layout, its gates and the last checkpoint, settle the
+    reservation, and publish the end.
 
     Changes nothing where the experiment has already ended; nor where its sweep has come to cost
     more than the report states, which then has to be made again: False.

@@ -64,8 +64,9 @@ class LedgerAudit:
     ) -> None:
         """`names`: the subjects' by index. `watch`: entry counts at which to keep the head.
 
-        `salt`: the ledger's, where its digests are keyed. `erased`: the names are made up, so that no digest can be computed anew: the chain is
-        followed by the stored ones, and `erased_hash` is what the signed statement must name.
+        `salt`: the ledger's, where its digests are keyed. `erased`: the names are made up, so that
+        no digest can be computed anew: the chain is followed by the stored ones, and `erased_hash`
+        is what the signed statement must name.
         Raises ValueError where two names are equal.
         """
         self.experiment_id = experiment_id

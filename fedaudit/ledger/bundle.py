@@ -96,7 +96,11 @@ Without the software:   docs/verification.md says how the signature is computed,
                         from it and what does not.
 """
 _READMES = (
-    *(_readme_with(some) for count in range(len(_LINES) + 1) for some in combinations(_LINES, count)),
+    *(
+        _readme_with(some)
+        for count in range(len(_LINES) + 1)
+        for some in combinations(_LINES, count)
+    ),
     _README_OF_AUDIT.encode("ascii"),
 )
 _MAX_BYTES = {

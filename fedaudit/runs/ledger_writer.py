@@ -69,8 +69,9 @@ class LedgerWriter:
         """`spendings`: against each of the context's observers.
 
         `head`: the link of the newest entry, or the experiment's genesis. `salt`: that digests are
-        keyed with, if they are. `entries`: how many there are. `last_round`: that of the newest, 0 without any. `report_charges`: entries that
-        charge the held-out people; `report_charged`: whether one of them is for the report.
+        keyed with, if they are. `entries`: how many there are. `last_round`: that of the newest, 0
+        without any. `report_charges`: entries that charge the held-out people; `report_charged`:
+        whether one of them is for the report.
         """
         self.ledger_context = ledger_context
         self.spendings = tuple(spendings)

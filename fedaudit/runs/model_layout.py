@@ -37,9 +37,11 @@ def model_layout(source: FederationSpec, federation: Federation) -> Layout:
     `classes`: in the order of the outputs, null of a number, which is the output times
     `target_scale`. `positive`: the second of two classes, where the spec names it.
     """
-    features = None if isinstance(federation.features, ClientRows) else [
-        *_features(source, federation.feature_names)
-    ]
+    features = (
+        None
+        if isinstance(federation.features, ClientRows)
+        else [*_features(source, federation.feature_names)]
+    )
     return {
         "format": _FORMAT,
         "features": features,

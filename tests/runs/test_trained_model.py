@@ -146,7 +146,9 @@ def test_the_lines_of_the_documentation_predict_as_the_report_says(
     utility, column = done.report["utility"], source["target"]
     owner = held_out.client_of
     if by_name:
-        right = [one == record[column] for one, record in zip(found["predicted"], records, strict=True)]
+        right = [
+            one == record[column] for one, record in zip(found["predicted"], records, strict=True)
+        ]
         assert 0.6 < utility["accuracy"] < 1
         assert np.mean(right) == utility["accuracy"]
     else:

@@ -99,7 +99,9 @@ def shown(api: Api, id_: str, *scopes: str) -> str:
     paths = [
         path
         for path, calls in api.get("/openapi.json").json()["paths"].items()
-        if "get" in calls and "events" not in path and path.count("{") == path.count("experiment_id")
+        if "get" in calls
+        and "events" not in path
+        and path.count("{") == path.count("experiment_id")
     ]
     answers = [
         api.client.get(path.replace("{experiment_id}", id_), headers=as_reader) for path in paths
@@ -171,9 +173,10 @@ def test_a_bundle_verifies_with_its_own_salt_alone(
     path = bundle(api, id_, tmp_path)
     verified = judged(path, context)
     assert verified.verdict == "valid"
-    assert verified.ledger_hash == api.get(f"/v1/experiments/{id_}/report.json").json()[
-        "integrity"
-    ]["ledger_hash"]
+    assert (
+        verified.ledger_hash
+        == api.get(f"/v1/experiments/{id_}/report.json").json()["integrity"]["ledger_hash"]
+    )
     with opened_bundle(path) as evidence:
         parts = {
             name: getattr(evidence, name)
