@@ -90,6 +90,8 @@ class NewExperiment:
     tags: Sequence[str] = ()
     disclosure: Mapping[str, Any] | None = None
     """The policy of its federation, if it has one."""
+    ledger_salt: bytes | None = None
+    """Secret; None where the digests of its ledger are keyed with none."""
     retry_of: str | None = None
     created_by: Mapping[str, Any] | None = None
     """The actor who submitted it."""

@@ -134,10 +134,15 @@ def store_model(storage: Storage, experiment: RunningExperiment, model: ModelFil
 
 
 def succeed(
-    session: Session, experiment: RunningExperiment, document: dict[str, Any], *, key: SigningKey
+    session: Session,
+    experiment: RunningExperiment,
+    document: dict[str, Any],
+    *,
+    model: ModelFile | str,
+    key: SigningKey,
 ) -> bool:
-    """Store the report, its gates and the last checkpoint, settle the reservation, and publish the
-    end.
+    """Store the report, its model's layout, its gates and the last checkpoint, settle the
+    reservation, and publish the end.
 
     Changes nothing where the experiment has already ended; nor where its sweep has come to cost
     more than the report states, which then has to be made again: False.
@@ -154,6 +159,7 @@ def succeed(
         document=document,
         report_hash=report_hash(document),
         index=report_index(document),
+        model_layout=None if isinstance(model, str) else model.layout,
     )
     events = [(GATE_EVALUATED, gate) for gate in document["gates"]]
     events += alarm_events(document["attacks"])

@@ -58,7 +58,7 @@ def charge_interrupted_rounds(
     names = SubjectSetRepository(session).names(experiment.subject_set_id)
     ledger = stored_ledger(
         session,
-        experiment_id,
+        experiment,
         ledger_context=ledger_context or _ledger_context(experiment, names),
         training=np.arange(len(names), dtype=np.int32),
     )

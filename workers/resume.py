@@ -106,7 +106,7 @@ def resume_experiment(
         interrupted = interrupted_rounds(session, row.id)
         ledger = stored_ledger(
             session,
-            row.id,
+            row,
             ledger_context=ledger_context,
             training=training_subjects(cell, ledger_context),
         )
@@ -146,7 +146,7 @@ def interrupted_rounds(session: Session, experiment_id: str) -> list[PlannedRoun
 
 def stored_ledger(
     session: Session,
-    experiment_id: str,
+    experiment: Experiment,
     *,
     ledger_context: LedgerContext,
     training: NDArray[np.int32],
@@ -155,7 +155,7 @@ def stored_ledger(
 
     `training`: the subjects that train.
     """
-    ledger = LedgerRepository(session)
+    ledger, experiment_id = LedgerRepository(session), experiment.id
     totals, newest = ledger.get_totals(experiment_id), ledger.last_row(experiment_id)
     shape = len(ledger_context.observers), len(ledger_context.subjects)
     releases = np.zeros(shape, np.int32) if totals is None else totals.releases.reshape(shape)
@@ -166,6 +166,7 @@ def stored_ledger(
         ledger_context=ledger_context,
         spendings=spendings,
         head=genesis(experiment_id) if newest is None else newest[1],
+        salt=experiment.ledger_salt,
         entries=ledger.count(experiment_id),
         last_round=0 if newest is None else newest[0],
         report_charges=ledger.count(experiment_id, observer=REPORT),
@@ -197,7 +198,8 @@ def _read_rows(session: Session, experiment_id: str, ledger: LedgerWriter) -> Le
     The ledger takes over the cluster of each client's newest upload and its number of refusals.
     """
     stored, after = LedgerRepository(session), None
-    audit = LedgerAudit(experiment_id, ledger.ledger_context.subjects, watch=())
+    names = ledger.ledger_context.subjects
+    audit = LedgerAudit(experiment_id, names, watch=(), salt=ledger.salt)
     while rows := stored.rows_after(experiment_id, after=after, limit=_PAGE):
         for some in batches(rows):
             audit.read(some)

@@ -303,7 +303,7 @@ class RunLoop:
                 progressed=self._lease.progressed,
             )
         while not self._writer.write(
-            partial(succeed, experiment=experiment, document=document, key=key)
+            partial(succeed, experiment=experiment, document=document, model=model, key=key)
         ):
             log.info("sweep has grown; the report is made again", experiment_id=experiment.id)
             document, _ = self._report(experiment, result, attacks)

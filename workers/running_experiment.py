@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from fedaudit.ledger.chain import salt_hash
 from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.runs.run import Run
 
@@ -37,4 +38,5 @@ class RunningExperiment:
             spec_hash=self.spec_hash,
             subjects_hash=self.subjects_hash,
             witness=self.witness,
+            salt_hash=None if ledger.salt is None else salt_hash(ledger.salt),
         )

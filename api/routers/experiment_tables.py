@@ -242,7 +242,7 @@ def _ledger_table(
     with resources.database.read() as session:
         found = find_experiment(session, caller, experiment_id)
         names = names_of(session, found)
-    return LedgerTable(caller.project_id, found.id, names, filters)
+    return LedgerTable(caller.project_id, found.id, names, filters, salt=found.ledger_salt)
 
 
 def asked_form(accept: str) -> Form | None:
@@ -264,7 +264,13 @@ def ledger_page(
         page = read_page(asked, session, start=start, limit=parameters.limit)
     following = encode_cursor(route, page.next)
     # Fields as `LedgerPage` has them: to check a thousand lines takes longer than to find them.
-    value = {"items": page.lines, "reasons": page_reasons(page.lines), "next_cursor": following}
+    salt = asked.salt
+    value = {
+        "items": page.lines,
+        "salt": None if salt is None else salt.hex(),
+        "reasons": page_reasons(page.lines, salt=salt),
+        "next_cursor": following,
+    }
     return WrittenPage(orjson.dumps(value), following)
 
 

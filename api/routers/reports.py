@@ -12,12 +12,17 @@ from api.services.attacks.judged_reports import find_judged
 from api.services.audit_log.ledger_exports import note_export
 from api.services.base.lookups import find_experiment, find_report
 from api.services.reports.bundles import bundle_of
-from api.services.reports.model_files import SAFETENSORS, model_response, stored_model
+from api.services.reports.model_files import (
+    SAFETENSORS,
+    model_response,
+    stored_layout,
+    stored_model,
+)
 from api.services.reports.report_pages import stored_page
 from api.services.reports.report_pdfs import stored_pdf
 from api.services.reports.stored_verification import verification_of
 from api.shared.resources import Resources, Shared
-from api.shared.security import Caller, LedgerReader, ReportsReader
+from api.shared.security import Caller, FederationsReader, LedgerReader, ReportsReader
 from fedaudit.reports.document.document import Report as ReportDocument
 from fedaudit.reports.readings.reading import ReportReading
 from fedaudit.reports.readings.reading_choice import READINGS, ReadingName, reading
@@ -155,6 +160,18 @@ def get_model(experiment_id: str, caller: ReportsReader, resources: Shared) -> S
     The detail says which, and what to change in the spec; the report says the same.
     """
     return model_response(stored_model(resources, caller, experiment_id))
+
+
+@router.get("/model-layout", responses=problems(404, 409))
+def get_model_layout(
+    experiment_id: str, caller: FederationsReader, resources: Shared
+) -> dict[str, Any]:
+    """What goes into the trained model and comes out: features, scales and classes, in order.
+
+    Confidential: it states which classes and columns the data have. What of it is declared in the
+    spec is in the model's file too. 409 where the model may not leave.
+    """
+    return stored_layout(resources, caller, experiment_id)
 
 
 def _document(resources: Resources, caller: Caller, experiment_id: str) -> Response:

@@ -90,8 +90,12 @@ class LedgerPage(BaseModel):
     """Some lines of the ledger, by round and subject."""
 
     items: list[LedgerLine]
+    salt: str | None
+    """In hexadecimal, what the digests of the entries are keyed with: confidential, because with it
+    guesses of who took part can be tried on the hashes of the report."""
     reasons: Reasons
-    """Why `delta` and `adjacency` are null, where they are: the same of all lines."""
+    """Why `salt` is null; why `delta` and `adjacency` are, where they are: the same of all
+    lines."""
     next_cursor: str | None
 
 

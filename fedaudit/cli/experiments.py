@@ -2,12 +2,13 @@
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, assert_never
 
 import typer
 
 from fedaudit.cli.connection import MAX_PAGE, connected, first_of
-from fedaudit.cli.display.output import say, whole_file, write_json, write_line
+from fedaudit.cli.display.output import json_text, say, whole_file, write_json, write_line
 from fedaudit.cli.failures import ExitCode, gate_exit, usage_error
 from fedaudit.cli.forms import TableForm, TableName
 from fedaudit.cli.options import AsJson, ExperimentId, Most, Out, Sort, Where
@@ -145,12 +146,24 @@ def export(
 
 
 @app.command()
-def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
+def model(
+    experiment_id: ExperimentId,
+    *,
+    out: Out = None,
+    layout: Annotated[
+        Path | None, typer.Option(help="Confidential: features, scales and classes, in order.")
+    ] = None,
+) -> None:
     """Write an experiment's trained hypotheses as safetensors.
 
     They may leave where a proven guarantee covers them and its noise was secret; see
     docs/models.md.
     """
+    if layout is not None:
+        with connected() as client, whole_file(layout) as file:
+            file.write(f"{json_text(client.model_layout(experiment_id))}\n".encode())
+        if out is None:
+            return
     if out is None and sys.stdout.isatty():
         raise usage_error("--out: name a file; safetensors is no text for a terminal")
     with connected() as client, whole_file(out) as file:

@@ -60,6 +60,9 @@ class LocalRun:
     report: dict[str, Any]
     ledger: MemorySink
     """What every subject spent, and the figures of every round."""
+    salt: bytes | None
+    """That the hashes of its ledger are keyed with; None where the noise is simulated.
+    Confidential."""
     client_names: tuple[str, ...]
     model: ModelFile | str
     """Its trained hypotheses, or why they may not leave."""
@@ -115,6 +118,7 @@ def run_locally(
     return LocalRun(
         report,
         played.sink,
+        played.run.ledger.salt,
         played.run.federation.client_names,
         material.model,
         played.result.records,

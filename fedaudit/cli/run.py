@@ -18,6 +18,7 @@ from fedaudit.reports.readings.reading_choice import reading
 
 app = typer.Typer()
 _RECORD_TABLE, _MODEL, _CARD = "record-table.csv", "model.safetensors", "model-card.md"
+_LAYOUT, _SALT = "model-layout.json", "ledger-salt.json"
 
 
 @app.command()
@@ -70,6 +71,9 @@ def _save(done: LocalRun, folder: Path) -> None:
     with (folder / "ledger.ndjson").open("w", encoding="utf-8") as ledger:
         ledger.writelines(f"{json_text(line, pretty=False)}\n" for line in done.ledger.lines())
     names = ["report.json", "report.html", "ledger.ndjson"]
+    if done.salt is not None:
+        (folder / _SALT).write_text(f"{json_text({'salt': done.salt.hex()})}\n", encoding="utf-8")
+        names.append(_SALT)
     names += write_attack_files(done.attacks, folder)
     if done.records is not None:
         with (folder / _RECORD_TABLE).open("wb") as table:
@@ -80,5 +84,6 @@ def _save(done: LocalRun, folder: Path) -> None:
     else:
         (folder / _MODEL).write_bytes(done.model.data)
         (folder / _CARD).write_text(str(reading(done.report, "model-card")), encoding="utf-8")
-        names += [_MODEL, _CARD]
+        (folder / _LAYOUT).write_text(f"{json_text(done.model.layout)}\n", encoding="utf-8")
+        names += [_MODEL, _CARD, _LAYOUT]
     say(f"{', '.join(names[:-1])} and {names[-1]} are in {folder}")

@@ -59,17 +59,19 @@ class LedgerAudit:
         names: Sequence[str],
         *,
         watch: Container[int],
+        salt: bytes | None = None,
         erased: bool = False,
     ) -> None:
         """`names`: the subjects' by index. `watch`: entry counts at which to keep the head.
 
-        `erased`: the names are made up, so that no digest can be computed anew: the chain is
-        followed by the stored ones, and `erased_hash` is what the signed statement must name.
+        `salt`: the ledger's, where its digests are keyed. `erased`: the names are made up, so that
+        no digest can be computed anew: the chain is followed by the stored ones, and `erased_hash`
+        is what the signed statement must name.
         Raises ValueError where two names are equal.
         """
         self.experiment_id = experiment_id
         self._erased = LedgerHash() if erased else None
-        self._encoder = EntryEncoder(names)
+        self._encoder = EntryEncoder(names, salt=salt)
         self._reader = InputsReader()
         self._watch = watch
         self._hash = LedgerHash()

@@ -17,6 +17,7 @@ from typing import Any
 import rfc8785
 
 from fedaudit.ledger.bundle_layout import layout_fault
+from fedaudit.ledger.chain import SALT_BYTES
 from fedaudit.ledger.ed25519 import ALGORITHM, PublicKey
 from fedaudit.ledger.evidence import Evidence, Fault
 from fedaudit.ledger.rows import LineReader, StoredRow, UnreadableRow, to_line
@@ -46,6 +47,7 @@ Without the software:   docs/ledger-encoding.md says how each hash and signature
 This file holds confidential figures: what each named client spent in each round.
 """
 _SIGN_OFFS, _LATER_ATTACKS, _ERASED = "sign-offs.json", "later-attacks.json", "erased-names.json"
+_SALT = "salt.json"
 _LINES = {
     _SIGN_OFFS: """\
   sign-offs.json    what people stated of the report, each chained to the one before (DSSE)
@@ -58,6 +60,10 @@ _LINES = {
     _ERASED: """\
   erased-names.json the service's statement on the ledger whose clients' names were erased: those
                     in subjects.json are made up (DSSE)
+""",
+    _SALT: """\
+  salt.json         the secret that the digests of ledger.ndjson are keyed with: whoever has it can
+                    try guesses of who took part on the hashes of the report
 """,
 }
 """Of bundles that have these members; others are as they were before there were any."""
@@ -90,7 +96,11 @@ Without the software:   docs/verification.md says how the signature is computed,
                         from it and what does not.
 """
 _READMES = (
-    *(_readme_with(some) for count in range(4) for some in combinations(_LINES, count)),
+    *(
+        _readme_with(some)
+        for count in range(len(_LINES) + 1)
+        for some in combinations(_LINES, count)
+    ),
     _README_OF_AUDIT.encode("ascii"),
 )
 _MAX_BYTES = {
@@ -103,6 +113,7 @@ _MAX_BYTES = {
     _SIGN_OFFS: 1 << 26,
     _LATER_ATTACKS: 1 << 28,
     _ERASED: 1 << 16,
+    _SALT: 1 << 12,
     "keys.json": 1 << 20,
 }
 """Bytes of each member that is read as a whole."""
@@ -132,6 +143,8 @@ class BundleParts:
     sign_offs: Sequence[Mapping[str, Any]] = ()
     later_attacks: Sequence[Mapping[str, Any]] = ()
     erased: Mapping[str, Any] | None = None
+    salt: bytes | None = None
+    """Of a ledger whose digests are keyed."""
     compromised: Mapping[str, str] = field(default_factory=dict)
     """By key id, since when a key may have been somebody else's too."""
 
@@ -186,6 +199,7 @@ def _members(parts: BundleParts) -> Iterator[tuple[str, bytes]]:
         _SIGN_OFFS: list(parts.sign_offs) or None,
         _LATER_ATTACKS: list(parts.later_attacks) or None,
         _ERASED: parts.erased,
+        _SALT: None if parts.salt is None else {"salt": parts.salt.hex()},
         "keys.json": [_key_fields(key, parts.compromised) for key in parts.keys],
     }
     for name, value in contents.items():
@@ -196,7 +210,8 @@ def _members(parts: BundleParts) -> Iterator[tuple[str, bytes]]:
 def _readme(parts: BundleParts) -> bytes:
     if is_audit(parts.spec):
         return _README_OF_AUDIT.encode("ascii")
-    has = (bool(parts.sign_offs), bool(parts.later_attacks), parts.erased is not None)
+    certain = (parts.erased is not None, parts.salt is not None)
+    has = (bool(parts.sign_offs), bool(parts.later_attacks), *certain)
     return _readme_with([name for name, is_there in zip(_LINES, has, strict=True) if is_there])
 
 
@@ -273,6 +288,7 @@ def _evidence(archive: zipfile.ZipFile) -> Evidence:
         sign_offs=_optional_list(archive, _SIGN_OFFS, faults),
         later_attacks=_optional_list(archive, _LATER_ATTACKS, faults),
         erased=_read_json(archive, _ERASED, faults) if _ERASED in archive.namelist() else None,
+        salt=_salt(archive, faults),
         keys=keys,
         compromised=compromised,
         rows=_rows(archive, faults),
@@ -308,6 +324,20 @@ def _report(archive: zipfile.ZipFile, faults: list[Fault]) -> dict[str, Any] | N
         return None
     value = _read_json(archive, "report.json", faults)
     return value if isinstance(value, dict) else {}
+
+
+def _salt(archive: zipfile.ZipFile, faults: list[Fault]) -> bytes | None:
+    if _SALT not in archive.namelist():
+        return None
+    value = _read_json(archive, _SALT, faults)
+    try:
+        salt = bytes.fromhex(value["salt"])
+        if {"salt": salt.hex()} == value and len(salt) == SALT_BYTES:
+            return salt
+    except (TypeError, KeyError, ValueError):
+        pass
+    faults.append(Fault(_SALT, f"does not hold {SALT_BYTES} bytes in hexadecimal"))
+    return None
 
 
 def _optional_list(archive: zipfile.ZipFile, name: str, faults: list[Fault]) -> list[Any]:

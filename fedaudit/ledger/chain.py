@@ -3,25 +3,65 @@
 The chain binds the entries of one experiment, and the clusters stored beside them, in the order
 in which they were written; it shows that none was altered, removed from the middle or put in
 between. It cannot show that the newest entries were cut off: signed checkpoints do. The ledger hash
-names no experiment and no clusters, so two runs of one spec and seed share it.
+names no experiment and no clusters, so two simulated runs of one spec and seed share it.
+
+Entries can be guessed: who took part in a round of 4 of 32 clients, with public figures, is one of
+35,960. Where the noise is secret their digests are therefore keyed with a salt of the experiment,
+and so is whatever is hashed from digests.
 """
 
 import hashlib
+import hmac
+import os
 import struct
 from collections.abc import Iterable
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedaudit.spec.privacy import Noise
 
 _GENESIS = b"fedaudit-ledger-genesis-1\x00"
 _LINK = b"fedaudit-ledger-link-2\x00"
 _LINK_OF_DECLARED = b"fedaudit-ledger-link-3\x00"
 _LEDGER = b"fedaudit-ledger-hash-1\x00"
+_SALT = b"fedaudit-ledger-salt-1\x00"
 _DIGEST_BYTES = 32
+SALT_BYTES = 32
 CLUSTER_BYTES = 2
 
 Row = tuple[int, int, str, str, bytes]
 """Round, release, subject kind, observer and digest of one entry."""
+
+
+def new_salt(noise: Noise) -> bytes | None:
+    """The salt of a new ledger, from the operating system. None where noise is simulated: who took
+    part follows from the seed, and two runs of one spec have one ledger hash."""
+    match noise:
+        case "release":
+            return os.urandom(SALT_BYTES)
+        case "simulation":
+            return None
+        case _:
+            assert_never(noise)
+
+
+def salt_hash(salt: bytes) -> str:
+    """What checkpoints state of a salt, in hexadecimal: it opens nothing."""
+    return hashlib.sha256(_SALT + salt).hexdigest()
+
+
+def digest_of(encoded: bytes, salt: bytes | None) -> bytes:
+    """The digest of an entry's bytes: SHA-256, or HMAC-SHA-256 under the ledger's salt.
+
+    Raises ValueError for a salt of another length, since keys of other lengths may collide.
+    """
+    if salt is None:
+        return hashlib.sha256(encoded).digest()
+    if len(salt) != SALT_BYTES:
+        raise ValueError(f"the ledger's salt has {len(salt)} bytes; it has {SALT_BYTES}")
+    return hmac.digest(salt, encoded, hashlib.sha256)
 
 
 def genesis(experiment_id: str) -> bytes:

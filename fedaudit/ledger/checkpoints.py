@@ -26,7 +26,7 @@ signed."""
 TRAINER = "trainer"
 """The witness is a trainer elsewhere, which was told the head behind each of its rounds."""
 _WITNESSES = (WORKER, DATABASE, TRAINER)
-_OPTIONAL = {"witness", "state_hash"}
+_OPTIONAL = {"witness", "state_hash", "salt_hash"}
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Checkpoint:
     state_hash: str | None = None
     """Of a declared ledger, what its figures were made from (`fedaudit.ledger.declared_state`);
     None in older checkpoints and of runs."""
+    salt_hash: str | None = None
+    """Of the salt that the entries' digests are keyed with; None where they are not."""
 
     def sign(self, key: SigningKey) -> Envelope:
         """The checkpoint in an envelope: canonical JSON (RFC 8785), signed."""

@@ -50,6 +50,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from fedaudit.ledger.chain import digest_of
 from fedaudit.ledger.entries import OUTCOMES, LedgerEntry
 from fedaudit.ledger.entry_columns import EntryColumns
 from fedaudit.ledger.report_entries import names_of_subjects
@@ -82,11 +83,13 @@ class EntryEncoder:
     """Encodes the entries of one experiment; anything that depends on names alone is computed
     once."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        """`names`: the subjects' keys by index, distinct. Raises ValueError where two are equal."""
+    def __init__(self, names: Sequence[str], *, salt: bytes | None = None) -> None:
+        """`names`: the subjects' keys by index, distinct. `salt`: of a ledger whose digests are
+        keyed (`fedaudit.ledger.chain`). Raises ValueError where two names are equal."""
         self._keys, self._rank = _keys_and_ranks(tuple(names))
         self._inputs: tuple[MechanismParameters, bytes] | None = None
         self._names = names
+        self._salt = salt
         self._others: dict[str, EntryEncoder] = {}
 
     def encode(self, entry: LedgerEntry) -> bytes:
@@ -123,12 +126,13 @@ class EntryEncoder:
         ]
 
     def digest(self, entry: LedgerEntry) -> bytes:
-        """SHA-256 of the entry's bytes."""
-        return hashlib.sha256(self.encode(entry)).digest()
+        """The digest of the entry's bytes. Raises ValueError as `encode`, and for a salt of another
+        length."""
+        return digest_of(self.encode(entry), self._salt)
 
     def digests(self, entries: EntryColumns) -> list[bytes]:
-        """The same of each. Raises ValueError and struct.error as `encode_all`."""
-        return [hashlib.sha256(encoded).digest() for encoded in self.encode_all(entries)]
+        """The same of each. Raises struct.error as `encode_all` too."""
+        return [digest_of(encoded, self._salt) for encoded in self.encode_all(entries)]
 
     def _encoded_inputs(self, inputs: MechanismParameters) -> bytes:
         # The same object: a zero of the other sign is equal, and has other bytes.

@@ -3,7 +3,8 @@
 The digest of an entry covers the names of its subjects, so without them it cannot be computed
 anew. Before the service forgets them it does so a last time, and states, signed, what it found
 together with a hash of the same entries under made-up names: under these they can be checked ever
-after. The original digests stay in the chain, which still leads to the signed checkpoints.
+after. The original digests stay in the chain, which still leads to the signed checkpoints. A salt
+that they are keyed with is forgotten with the names, so that nobody can try names on them.
 """
 
 import json
@@ -79,11 +80,12 @@ class ErasingLedger:
 
     experiment_id: str
     names: Sequence[str]
+    salt: bytes | None = None
 
     def __post_init__(self) -> None:
         """Begins before the first entry."""
         self.made_up = made_up_names(self.names)
-        self._audit = LedgerAudit(self.experiment_id, self.names, watch=())
+        self._audit = LedgerAudit(self.experiment_id, self.names, watch=(), salt=self.salt)
         self._encoder = EntryEncoder(self.made_up)
         self._hash = LedgerHash()
         self._hashed = 0

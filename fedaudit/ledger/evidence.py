@@ -37,6 +37,8 @@ class Evidence:
     """DSSE envelopes, oldest first."""
     later_attacks: Sequence[Any] = ()
     """DSSE envelopes of what attacks found after the report, oldest first."""
+    salt: bytes | None = None
+    """That the digests of the rows are keyed with; None where they are not, or it was erased."""
     erased: Any = None
     """The DSSE envelope of the statement that stands for erased names; None where they are real."""
     compromised: Mapping[str, str] = field(default_factory=dict)

@@ -60,6 +60,7 @@ class LedgerWriter:
         ledger_context: LedgerContext,
         spendings: Sequence[Spending],
         head: bytes,
+        salt: bytes | None = None,
         entries: int = 0,
         last_round: int = 0,
         report_charges: int = 0,
@@ -67,29 +68,41 @@ class LedgerWriter:
     ) -> None:
         """`spendings`: against each of the context's observers.
 
-        `head`: the link of the newest entry, or the experiment's genesis. `entries`: how many
-        there are. `last_round`: that of the newest, 0 without any. `report_charges`: entries that
-        charge the held-out people; `report_charged`: whether one of them is for the report.
+        `head`: the link of the newest entry, or the experiment's genesis. `salt`: that digests are
+        keyed with, if they are. `entries`: how many there are. `last_round`: that of the newest, 0
+        without any. `report_charges`: entries that charge the held-out people; `report_charged`:
+        whether one of them is for the report.
         """
         self.ledger_context = ledger_context
         self.spendings = tuple(spendings)
         self.head = head
+        self.salt = salt
         self.entries = entries
         self.last_round = last_round
         self.report_charges = report_charges
         self.report_charged = report_charged
         self.clusters = np.full(len(ledger_context.subjects), -1, dtype=np.int16)
         """The cluster of each client's newest upload, -1 for none."""
-        self._encoder = EntryEncoder(ledger_context.subjects)
+        self._encoder = EntryEncoder(ledger_context.subjects, salt=salt)
 
     @classmethod
     def from_beginning(
-        cls, ledger_context: LedgerContext, *, experiment_id: str, training: NDArray[np.int32]
+        cls,
+        ledger_context: LedgerContext,
+        *,
+        experiment_id: str,
+        training: NDArray[np.int32],
+        salt: bytes | None = None,
     ) -> "LedgerWriter":
-        """An empty ledger. `training`: indices of the subjects that train."""
+        """An empty ledger. `training`: indices of the subjects that train. `salt`: as above."""
         none = np.zeros(len(ledger_context.subjects), dtype=np.int32)
         spendings = [Spending(none, training=training) for _ in ledger_context.observers]
-        return cls(ledger_context=ledger_context, spendings=spendings, head=genesis(experiment_id))
+        return cls(
+            ledger_context=ledger_context,
+            spendings=spendings,
+            head=genesis(experiment_id),
+            salt=salt,
+        )
 
     @property
     def inputs(self) -> MechanismParameters:

@@ -14,6 +14,7 @@ from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.rounding import Rounder
 from fedaudit.federations.federation import Federation
 from fedaudit.federations.split import split_clients, training_clients
+from fedaudit.ledger.chain import new_salt
 from fedaudit.ledger.ledger_context import LedgerContext, build_ledger_context
 from fedaudit.networks.shape import layer_sizes
 from fedaudit.privacy.metric.cluster_leakage import ClusterCounts
@@ -125,6 +126,7 @@ def new_run(cell: Cell, *, experiment_id: str, started_at: datetime) -> Run:
         ledger_context,
         experiment_id=experiment_id,
         training=training_subjects(cell, ledger_context),
+        salt=new_salt(cell.spec.privacy.noise),
     )
     return Run(experiment_id, cell.spec.name, cell, ledger, started_at)
 

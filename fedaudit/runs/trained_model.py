@@ -10,6 +10,7 @@ from fedaudit.reports.document.material import ModelFile, ReportMaterial
 from fedaudit.reports.document.model_document import ModelSection, TensorSection
 from fedaudit.reports.sections.limitations.model_limits import model_limits
 from fedaudit.reports.sections.privacy_section import guarantee_of
+from fedaudit.runs.model_layout import declared_layout, model_layout
 from fedaudit.runs.run import Run
 from fedaudit.spec.canonical import spec_hash
 from fedaudit.training.base.round_records import FinalResult
@@ -30,7 +31,10 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
     shape, hypotheses = run.cell.shape, result.hypotheses
     sizes = tensor_sizes(shape, hypotheses=len(hypotheses))
     tensors = [TensorSection(name=name, shape=list(size)) for name, size in sizes.items()]
-    data = encode_hypotheses(shape, hypotheses, metadata=_card(run, result, material, tensors))
+    layout = model_layout(run.spec.federation, run.federation)
+    card = _card(run, result, material, tensors)
+    card["layout"] = declared_layout(layout, run.spec.federation)
+    data = encode_hypotheses(shape, hypotheses, metadata=card)
     return ModelFile(
         data,
         ModelSection(
@@ -40,13 +44,14 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
             hypotheses=len(hypotheses),
             tensors=tensors,
         ),
+        layout,
     )
 
 
 def _card(
     run: Run, result: FinalResult, material: ReportMaterial, tensors: list[TensorSection]
 ) -> dict[str, Any]:
-    """What the file says of itself; of the data it says how many inputs there are."""
+    """What the file says of itself beside its layout; of the data, how many inputs there are."""
     spec, guarantee = run.spec, guarantee_of(material)
     return {
         "format": _FORMAT,

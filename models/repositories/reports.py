@@ -28,6 +28,7 @@ class ReportRepository(ExperimentPartRepository):
         document: Mapping[str, Any],
         report_hash: str,
         index: ReportIndex | None = None,
+        model_layout: Mapping[str, Any] | None = None,
     ) -> bool:
         """Stores the report; False where there is one, which stays as it is.
 
@@ -35,9 +36,9 @@ class ReportRepository(ExperimentPartRepository):
         """
         owner = {"experiment_id": experiment_id, "project_id": project_id}
         hashed = {**owner, "report_hash": report_hash}
-        stored = self._insert_absent(
-            Report, {**hashed, "document": dict(document), "created_at": utc_now()}
-        )
+        layout = None if model_layout is None else dict(model_layout)
+        content = {"document": dict(document), "model_layout": layout, "created_at": utc_now()}
+        stored = self._insert_absent(Report, {**hashed, **content})
         if not stored:
             return False
         summary: dict[str, Any] = dict.fromkeys(("guarantee_kind", "in_force", "unit", "summary"))

@@ -11,6 +11,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     String,
     Text,
 )
@@ -62,6 +63,9 @@ class Experiment(Base):
     withheld_attributes: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     """Those that are too near to what earlier reports disclosed; null before a worker decided."""
 
+    ledger_salt: Mapped[bytes | None] = mapped_column(LargeBinary)
+    """32 random bytes that the digests of its ledger are keyed with (`fedaudit.ledger.chain`). Null
+    where noise is simulated, before there were any, and after its clients' names were erased."""
     disclosure: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """The policy of its federation when it was admitted; null where there was none."""
 

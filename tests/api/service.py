@@ -15,7 +15,7 @@ from api.app import create_app
 from benchmarks import served_api
 from benchmarks.served_api import make_key
 from fedaudit.fairness.gaps import gaps
-from fedaudit.ledger.chain import genesis, ledger_hash, link
+from fedaudit.ledger.chain import genesis, ledger_hash, link, salt_hash
 from fedaudit.ledger.checkpoints import Checkpoint
 from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
 from fedaudit.ledger.encoding import EntryEncoder
@@ -275,6 +275,7 @@ def finish(api: Api, experiment_id: str, **figures: float) -> dict[str, Any]:
                 chain_head=(head if entries else genesis(row.id)).hex(),
                 spec_hash=row.spec_hash,
                 subjects_hash=row.subject_set_id,
+                salt_hash=None if row.ledger_salt is None else salt_hash(row.ledger_salt),
             )
             LedgerCheckpointRepository(session).add(
                 row.id,
@@ -319,7 +320,7 @@ def _numbers() -> range:
 
 def _ledger_rows(row: Experiment, names: Sequence[str]) -> Iterator[LedgerRow]:
     inputs = mechanism_of(parse_spec(row.spec)).inputs(n=row.parameters)
-    encoder, head = EntryEncoder(names), genesis(row.id)
+    encoder, head = EntryEncoder(names, salt=row.ledger_salt), genesis(row.id)
     for number in _numbers():
         outcomes = np.array([0, 0, 0] if number == 1 else [0, 1, 2], np.uint8)
         columns = {

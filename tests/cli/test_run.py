@@ -58,6 +58,12 @@ def test_a_model_is_written_where_it_may_leave(run, tmp_path):
     _, report = run("--out", tmp_path / "released", privacy=privacy, gates=[])
     model = (tmp_path / "released" / "model.safetensors").read_bytes()
     assert hashlib.sha256(model).hexdigest() == report["model"]["sha256"]
+    layout = json.loads((tmp_path / "released" / "model-layout.json").read_text())
+    assert [one["column"] for one in layout["features"]] == ["x1", "x2"]
+    salt = json.loads((tmp_path / "released" / "ledger-salt.json").read_text())["salt"]
+    assert len(bytes.fromhex(salt)) == 32
+    assert salt not in json.dumps(report)
+    assert not (tmp_path / "kept" / "ledger-salt.json").exists()
     assert "# Model card: small" in (tmp_path / "released" / "model-card.md").read_text()
 
 

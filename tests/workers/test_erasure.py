@@ -124,6 +124,8 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(
     spent = api.get(f"{path}/budget").json()
     report = api.get(f"/v1/experiments/{model}/report.json").json()
     assert "Klinik-Nord" in kept_text(api)
+    salts = [api.stored(one).ledger_salt for one in (model, clients)]
+    assert [one for one in (str(salts[0]), "fedaudit-layout-1") if one not in kept_text(api)] == []
 
     answer = erase(api, federation)
     assert (answer.status_code, answer.json()["status"]) == (202, "erasing"), answer.text
@@ -132,9 +134,11 @@ def test_names_models_and_counts_go_and_spending_and_proofs_stay(
     done = api.get(f"{path}/erasure").json()
     assert (done["status"], done["files_left"]) == ("erased", 0)
 
-    assert "Klinik-Nord" not in kept_text(api)
+    kept = kept_text(api)
+    assert "fedaudit-layout-1" not in kept
+    assert [text for text in ("Klinik-Nord", *map(str, salts)) if text in kept] == []
     assert [one for one in (api.settings.data_dir / "files").rglob("*") if one.is_file()] == []
-    for gone in (f"{model}/model", f"{records}/record-table"):
+    for gone in (f"{model}/model", f"{model}/model-layout", f"{records}/record-table"):
         refused = api.get(f"/v1/experiments/{gone}")
         assert (refused.status_code, refused.json()["reason"]) == (410, "erased"), gone
     assert api.get(path).json()["status"] == "erased"

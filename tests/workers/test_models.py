@@ -55,6 +55,26 @@ def test_the_file_is_the_one_that_the_report_states(api: Api, context: WorkerCon
     assert answer.headers["content-disposition"].endswith('-model.safetensors"')
 
 
+def test_what_the_data_decide_of_the_layout_needs_the_scope_of_federations(
+    api: Api, context: WorkerContext
+) -> None:
+    path = ran(api, context, released())
+    layout = api.get(f"{path}/model-layout", key=api.key_with("federations:read"))
+    assert layout.status_code == 200, layout.text
+    assert layout.json()["features"] == [{"column": "x1"}, {"column": "x2"}]
+    assert (layout.json()["classes"], layout.json()["target_scale"]) == (None, 1.0)
+    others = api.key_with(*(scope for scope in SCOPES if scope != "federations:read"))
+    assert api.get(f"{path}/model-layout", key=others).status_code == 403
+    kept = api.get(f"{ran(api, context, spec_with())}/model-layout")
+    assert (kept.status_code, "set privacy.noise" in kept.json()["detail"]) == (409, True)
+    with api.database.write() as session:
+        row = ReportRepository(session, api.project_id).get(path.rpartition("/")[2])
+        assert row is not None
+        row.model_layout = None
+    earlier = api.get(f"{path}/model-layout")
+    assert (earlier.status_code, "kept no layout" in earlier.json()["detail"]) == (409, True)
+
+
 def test_who_may_not_read_reports_has_no_model(api: Api, context: WorkerContext) -> None:
     path = f"{ran(api, context, released())}/model"
     others = api.key_with(*(scope for scope in SCOPES if scope != "reports:read"))

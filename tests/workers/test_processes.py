@@ -14,7 +14,9 @@ import pytest
 import torch
 from sqlalchemy import make_url, select
 
+from api.services.reports.stored_evidence import evidence_of
 from benchmarks.servers import Server, start_valkey
+from fedaudit.reports.verification.verification import verify
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import create_key_file
@@ -144,6 +146,28 @@ def test_workers_killed_at_random_moments_leave_the_ledger_of_an_undisturbed_run
     assert ledger_hash_of(database, submitted) == undisturbed
     unit = unit_of(database, submitted)
     assert (unit.attempts, unit.fence) == (3, 3)
+
+
+def test_a_killed_worker_and_the_next_one_key_a_release_ledger_alike(
+    embedded_service: tuple[Database, Service],
+) -> None:
+    database, processes = embedded_service
+    submitted = submit(database, spec_with(training__rounds=600, privacy__noise="release"))
+    processes.sweeper()
+    worker = processes.worker()
+    wait_for_rounds(database, submitted, 50)
+    worker.kill()
+    processes.worker()
+    assert wait_for_end(database, submitted) == "succeeded"
+    with database.read() as session:
+        report = ReportRepository(session).get(submitted.id)
+    assert report is not None
+    experiment = experiment_of(database, submitted)
+    assert experiment.ledger_salt is not None
+    found = verify(evidence_of(database, experiment, report.document))
+    assert [one for one in found.checks if one.outcome == "fail"] == []
+    assert "ledger.salt" in {one.name for one in found.checks if one.outcome == "pass"}
+    assert found.ledger_hash == report.document["integrity"]["ledger_hash"]
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ class AttackedExperiment:
                 )
             ledger = stored_ledger(
                 session,
-                self.row.id,
+                self.row,
                 ledger_context=ledger_context,
                 training=training_subjects(self.cell, ledger_context),
             )

@@ -117,12 +117,13 @@ class Eraser:
             experiment, declared = erasing.experiment(owner_id), erasing.declared(owner_id)
             if experiment is not None:
                 names = list(SubjectSetRepository(session).names(experiment.subject_set_id))
+                salt = experiment.ledger_salt
             elif declared is not None:
-                names = [str(one) for one in declared.names]
+                names, salt = [str(one) for one in declared.names], None
             else:
                 raise LookupError(f"no ledger {owner_id}")
         repository = LedgerRepository if experiment is not None else DeclaredEntryRepository
-        ledger = ErasingLedger(owner_id, names)
+        ledger = ErasingLedger(owner_id, names, salt)
         for rows in batches(self._rows(repository, owner_id)):
             ledger.read(rows)
         statement = ledger.statement(erased_at=written_time(utc_now()))

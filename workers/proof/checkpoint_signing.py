@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from fedaudit.ledger.chain import genesis
+from fedaudit.ledger.chain import genesis, salt_hash
 from fedaudit.ledger.checkpoints import DATABASE, Checkpoint
 from fedaudit.ledger.ed25519 import ALGORITHM, SigningKey
 from infrastructure.settings import Settings
@@ -139,6 +139,7 @@ def sign_as_stored(
         # A set of names is stored under exactly this hash of them.
         subjects_hash=experiment.subject_set_id,
         witness=DATABASE,
+        salt_hash=None if experiment.ledger_salt is None else salt_hash(experiment.ledger_salt),
     )
     sign_checkpoint(session, checkpoint, project_id=project_id, key=key)
 

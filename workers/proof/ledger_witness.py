@@ -8,6 +8,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.chain import salt_hash
 from fedaudit.ledger.checkpoints import DATABASE, WORKER, Checkpoint
 from fedaudit.ledger.ed25519 import PublicKey
 from fedaudit.ledger.envelope import Envelope
@@ -54,6 +55,7 @@ def witness_of_resumed(
         # A set of names is stored under exactly this hash of them.
         subjects_hash=experiment.subject_set_id,
         witness=WORKER,
+        salt_hash=None if ledger.salt is None else salt_hash(ledger.salt),
     )
     signed = any(_states(value, expected, key) for value in envelopes)
     if same_rows and signed and not interrupted:

@@ -14,6 +14,7 @@ from api.services.federations.disclosure_policies import refuse_departures, stor
 from api.services.federations.simulated_noise import refuse_what_is_not_secret
 from api.shared.resources import Resources
 from api.shared.security import Caller
+from fedaudit.ledger.chain import new_salt
 from fedaudit.ledger.composition import composed_epsilon
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.training.base.cell import Cell
@@ -106,6 +107,7 @@ class Admitting:
             retry_of=retry_of,
             created_by=None if creator is None else creator.as_dict(),
             disclosure=stored_policy(policy),
+            ledger_salt=new_salt(planned.spec.privacy.noise),
         )
         return ExperimentRepository(session, project_id).add(experiment, announced=True)
 

@@ -34,6 +34,7 @@ def bundle_of(database: Database, session: Session, experiment: Experiment) -> I
         sign_offs=stored.sign_offs,
         later_attacks=stored.later_attacks,
         erased=stored.erased,
+        salt=stored.salt,
         compromised=stored.compromised,
     )
     return bundle_chunks(parts, stored_rows(database, RowSource.of(experiment)))

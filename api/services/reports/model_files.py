@@ -55,6 +55,18 @@ def stored_model(resources: Resources, caller: Caller, experiment_id: str) -> St
     )
 
 
+def stored_layout(resources: Resources, caller: Caller, experiment_id: str) -> dict[str, Any]:
+    """What goes into an experiment's model and comes out. Raises ProblemError as `stored_model`."""
+    with resources.database.read() as session:
+        experiment = find_experiment(session, caller, experiment_id)
+        report = ReportRepository(session, caller.project_id).get(experiment_id)
+        _section(experiment, report)
+        refuse_gone(session, caller.project_id, "model", experiment_id)
+        if report is None or report.model_layout is None:
+            raise _stays("it was trained by a version that kept no layout; submit the spec again")
+        return report.model_layout
+
+
 def model_response(model: StoredModel) -> StreamingResponse:
     """The file as an attachment; its hash is that in the report."""
     headers = {

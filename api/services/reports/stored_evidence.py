@@ -50,6 +50,7 @@ def evidence_of(
             checkpoints=_envelopes(checkpoints, experiment.id, faults),
             sign_offs=_sign_offs(sign_offs, experiment.id, faults),
             later_attacks=_later_attacks(later, experiment.id, faults),
+            salt=experiment.ledger_salt,
             erased=ErasureRepository(session, experiment.project_id).statement(experiment.id),
             keys=readable_keys([key.public_key for key in keys], faults),
             compromised=leaked_keys(keys),

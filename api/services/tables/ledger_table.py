@@ -17,6 +17,11 @@ _NO_DELTA = (
     "noise nothing bounds it"
 )
 
+_NO_SALT = (
+    "the digests are not keyed: the noise is simulated or declared, the run was admitted before "
+    "there were salts, or the salt was erased with the clients' names"
+)
+
 
 class LedgerTable:
     """The ledger of one experiment or declared ledger, or the part that the filters select."""
@@ -31,8 +36,11 @@ class LedgerTable:
         filters: LedgerFilters,
         *,
         rows: type[PackedRowRepository] = LedgerRepository,
+        salt: bytes | None = None,
     ) -> None:
-        """`names`: the subjects' keys by index; `rows`: where they are kept, by `owner_id`."""
+        """`names`: the subjects' keys by index; `rows`: where they are kept, by `owner_id`. `salt`:
+        that their digests are keyed with."""
+        self.salt = salt
         self._project_id = project_id
         self._owner_id = owner_id
         self._repository = rows
@@ -65,14 +73,15 @@ class LedgerTable:
         return ledger_columns(columns_of_rows(rows), self._names, subject=self._client)
 
 
-def page_reasons(lines: Sequence[Line]) -> dict[str, str]:
-    """Why the fields that give an epsilon its meaning are null in the lines of a page; empty if
-    they are not.
+def page_reasons(lines: Sequence[Line], *, salt: bytes | None) -> dict[str, str]:
+    """Why there is no salt, and why the fields that give an epsilon its meaning are null in the
+    lines of a page; empty if they are not.
 
     Stated once a page: within an experiment it is the same for every line.
     """
     null = (name for name in ("delta", "adjacency") if any(line[name] is None for line in lines))
-    return dict.fromkeys(null, _NO_DELTA)
+    unsalted = {} if salt is not None else {"salt": _NO_SALT}
+    return unsalted | dict.fromkeys(null, _NO_DELTA)
 
 
 def _index(names: Sequence[str], client: str) -> int:

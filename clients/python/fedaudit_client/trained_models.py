@@ -5,7 +5,7 @@ from typing import IO
 
 import httpx
 
-from fedaudit_client.http.answers import content, json_as, nothing
+from fedaudit_client.http.answers import Json, content, json_as, json_object, nothing
 from fedaudit_client.http.calls import Calls, call, pages, steps, stream
 from fedaudit_client.http.request import Request, experiment_path, path_part
 from fedaudit_client.result_types import Artifact, ListedArtifact
@@ -26,6 +26,14 @@ class ModelCalls(Calls):
         """
         request = Request("GET", f"{experiment_path(experiment_id)}/model", content)
         await self._wire.download(request, file)
+
+    @call
+    def model_layout(self, experiment_id: str) -> Request[Json]:
+        """What goes into the trained model and comes out: features, scales and classes, in order.
+
+        Confidential. Raises ConflictError where no guarantee in force covers the model.
+        """
+        return Request("GET", f"{experiment_path(experiment_id)}/model-layout", json_object)
 
     @call
     def upload_artifact(self, file: IO[bytes], *, name: str | None = None) -> Request[Artifact]:

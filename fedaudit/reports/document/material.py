@@ -85,6 +85,8 @@ class ModelFile:
     data: bytes = field(repr=False)
     section: ModelSection
     """What the report says of it."""
+    layout: Mapping[str, Any] = field(repr=False)
+    """What goes in and comes out (`fedaudit.runs.model_layout`). Confidential, unlike the file."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.chain import salt_hash
 from fedaudit.ledger.checkpoints import DATABASE, Checkpoint, growing_hashes, subjects_hash
 from fedaudit.ledger.ed25519 import Keyring
 from fedaudit.ledger.envelope import Envelope
@@ -74,6 +75,7 @@ def checkpoint_checks(
     evidence: Evidence, found: ReadCheckpoints, audit: LedgerAudit, keyring: Keyring
 ) -> Iterator[Check]:
     """The checks, in the order in which they are reported."""
+    yield from _salt(evidence, found)
     if not evidence.checkpoints:
         yield _absent(evidence)
         return
@@ -85,6 +87,24 @@ def checkpoint_checks(
         # Rounds can be declared to a ledger for ever: it has no end.
         yield _end(evidence, found)
     yield from _witness(evidence, found)
+
+
+def _salt(evidence: Evidence, found: ReadCheckpoints) -> Iterator[Check]:
+    """None where no salt is there or stated, or it was erased with the names."""
+    own = None if evidence.salt is None else salt_hash(evidence.salt)
+    stated = {one.salt_hash for one in found.checkpoints}
+    if evidence.erased is not None or not stated - {None} | {own} - {None}:
+        return
+    if not stated:
+        yield unchecked("ledger.salt", "no signed checkpoint says whether this is its salt")
+        return
+    missing = "the salt that its digests are keyed with is missing"
+    yield check(
+        "ledger.salt",
+        stated == {own},
+        good="the salt that its digests are keyed with is the one that was signed",
+        bad=missing if own is None else "the salt is not the one that the checkpoints were made of",
+    )
 
 
 def _absent(evidence: Evidence) -> Check:

@@ -87,6 +87,7 @@ def verify(
         evidence.experiment_id,
         evidence.names,
         watch=checkpoints.counts,
+        salt=evidence.salt,
         erased=erasure is not None,
     )
     declared = is_declared(evidence.spec)

@@ -62,13 +62,15 @@ class ErasingRepository(Repository):
         return self._insert_absent(ErasedLedger, row)
 
     def rename_experiment(self, experiment: Experiment, names: Sequence[str]) -> None:
-        """Gives its ledger these names.
+        """Gives its ledger these names, and forgets its salt: with it anybody could try the old
+        names on the digests of its entries.
 
         The old names are removed unless another experiment has them, as one on the same content by
         another project may.
         """
         before = experiment.subject_set_id
-        values = {"subject_set_id": SubjectSetRepository(self.session).put(names)}
+        renamed = SubjectSetRepository(self.session).put(names)
+        values = {"subject_set_id": renamed, "ledger_salt": None}
         self._execute(update(Experiment).where(Experiment.id == experiment.id).values(values))
         used = exists().where(table_of(Experiment).c.subject_set_id == before)
         self._execute(delete(SubjectSet).where(SubjectSet.id == before, ~used))

@@ -157,7 +157,7 @@ def test_answers_fit_their_schemas(api: Api, document: dict) -> None:
     assert api.request("PUT", "/v1/gates/policies/mine", json=policy).status_code == 201
     for path, operations in document["paths"].items():
         content = operations.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
-        unmade = any(f"{{{name}_id}}" in path for name in _UNMADE)
+        unmade = path.endswith("/model-layout") or any(f"{{{one}_id}}" in path for one in _UNMADE)
         if unmade or "application/json" not in content:
             continue
         response = api.get(path.format(**names), params=asked.get(path))

@@ -44,7 +44,7 @@ def _needed(method: str, path: str) -> str:
         return "ledger:read"
     if path.endswith("/sign-offs"):
         return "reports:read" if method == "GET" else "reports:sign"
-    if path.endswith("/erasure"):
+    if path.endswith(("/erasure", "/model-layout")):
         return "federations:read" if method == "GET" else "admin"
     if found_later or "/report" in path or path.endswith(("/model", "/table")):
         return "reports:read"

@@ -247,12 +247,13 @@ def test_a_page_of_the_ledger_says_once_why_there_is_no_delta(api: Api) -> None:
     done = f"/v1/experiments/{id_}"
     page = api.get(f"{done}/privacy-ledger").json()
     assert {(line["delta"], line["adjacency"]) for line in page["items"]} == {(None, None)}
-    assert page["reasons"].keys() == {"delta", "adjacency"}
+    assert page["reasons"].keys() == {"salt", "delta", "adjacency"}
+    assert "simulated" in page["reasons"].pop("salt")
     assert all("leakage" in reason for reason in page["reasons"].values())
     empty = api.get(f"/v1/experiments/{api.submit()['id']}/privacy-ledger").json()
-    assert empty["reasons"] == {}
+    assert empty["reasons"].keys() == {"salt"}
     with_delta = [{"delta": 1e-5, "adjacency": "replace-one"}]
-    assert page_reasons(with_delta) == {}
+    assert page_reasons(with_delta, salt=bytes(32)) == {}
 
 
 def test_without_a_mechanism_the_figures_are_null_with_a_reason(api: Api) -> None:

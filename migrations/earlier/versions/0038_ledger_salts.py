@@ -1,0 +1,26 @@
+"""Experiments have a salt that the digests of their ledger are keyed with; reports have the layout
+of their model beside them.
+
+Revision ID: 0038
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0038"
+down_revision = "0035"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Adds the columns. Experiments that were admitted before keep plain digests."""
+    op.add_column("experiments", sa.Column("ledger_salt", sa.LargeBinary(), nullable=True))
+    layout = sa.Column("model_layout", sa.JSON(none_as_null=True), nullable=True)
+    op.add_column("reports", layout)
+
+
+def downgrade() -> None:
+    """Drops them. Ledgers whose digests were keyed cannot be verified any more."""
+    op.drop_column("reports", "model_layout")
+    op.drop_column("experiments", "ledger_salt")

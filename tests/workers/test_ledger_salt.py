@@ -1,0 +1,253 @@
+"""Under secret noise nothing that a report's reader is shown can be tried with guessed entries."""
+
+import base64
+import hashlib
+import hmac
+import json
+import struct
+import zipfile
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import update
+
+from fedaudit.federations.load import load_federation
+from fedaudit.ledger.bundle import BundleParts, bundle_chunks, opened_bundle
+from fedaudit.ledger.chain import SALT_BYTES, genesis, ledger_hash, link, new_salt, salt_hash
+from fedaudit.ledger.encoding import EntryEncoder
+from fedaudit.ledger.rows import UnreadableRow
+from fedaudit.reports.verification.verification import Verification, verify
+from fedaudit.runs.run import cell_ledger_context, training_subjects
+from fedaudit.spec.parse import parse_spec
+from fedaudit.training.base.cell import Cell
+from infrastructure.queue import Queue
+from models.tables.experiments import Experiment
+from tests.api.service import Api, running_api, settings_for
+from tests.workers.epsilon_specs import local
+from workers.context import WorkerContext
+from workers.run_unit import run_unit
+
+COHORT = 2
+READER = ("experiments:read", "reports:read", "federations:read")
+
+
+def one_round(noise: str) -> dict[str, Any]:
+    """32 clients train, of which two take part in the only round: 496 cohorts."""
+    spec = local(noise=noise)
+    return {**spec, "training": {**spec["training"], "rounds": 1, "cohort": {"clients": COHORT}}}
+
+
+@pytest.fixture
+def api(sqlite_url: str, tmp_path: Path, signing_key_file: Path) -> Iterator[Api]:
+    """An API, with the settings of its workers."""
+    settings = settings_for(sqlite_url, tmp_path, signing_key_file=signing_key_file)
+    with running_api(settings) as api:
+        yield api
+
+
+@pytest.fixture
+def context(api: Api) -> WorkerContext:
+    return WorkerContext(api.settings, api.database, Queue(api.settings), "cpu")
+
+
+def ran(api: Api, context: WorkerContext, spec: dict[str, Any], *, salted: bool = True) -> str:
+    """The id of an experiment that has ended; as one that was admitted before there were salts
+    unless `salted`."""
+    id_ = str(api.submit(spec)["id"])
+    if not salted:
+        with api.database.write() as session:
+            session.execute(update(Experiment).where(Experiment.id == id_).values(ledger_salt=None))
+    run_unit(context, api.stored(id_).unit_id)
+    assert api.stored(id_).status == "succeeded", api.stored(id_).status_detail
+    return id_
+
+
+def guesses(id_: str, spec: dict[str, Any], salt: bytes | None) -> dict[str, tuple[str, ...]]:
+    """By digest, chain head and ledger hash, the cohort whose entry has it: from public figures."""
+    parsed = parse_spec(spec)
+    cell = Cell(parsed, load_federation(parsed, sources_dir=None))
+    context = cell_ledger_context(cell)
+    found: dict[str, tuple[str, ...]] = {}
+    encoder = EntryEncoder(context.subjects, salt=salt)
+    for cohort in combinations(training_subjects(cell, context).tolist(), COHORT):
+        entry = context.entry(
+            "server",
+            round_=1,
+            release=0,
+            subjects=np.array(cohort, np.int32),
+            outcomes=np.zeros(COHORT, np.uint8),
+            radii=np.full(COHORT, np.nan),
+            releases=np.ones(COHORT, np.int32),
+            clusters=np.zeros(COHORT, np.int16),
+        )
+        digest = encoder.digest(entry)
+        hashes = (
+            digest.hex(),
+            link(genesis(id_), digest, entry.clusters).hex(),
+            ledger_hash([(1, 0, "client", "server", digest)]),
+        )
+        found |= dict.fromkeys(hashes, tuple(context.subjects[one] for one in cohort))
+    return found
+
+
+def shown(api: Api, id_: str, *scopes: str) -> str:
+    """All that a key with these scopes is answered of an experiment, headers included."""
+    as_reader = {"Authorization": f"Bearer {api.key_with(*scopes)}"}
+    paths = [
+        path
+        for path, calls in api.get("/openapi.json").json()["paths"].items()
+        if "get" in calls
+        and "events" not in path
+        and path.count("{") == path.count("experiment_id")
+    ]
+    answers = [
+        api.client.get(path.replace("{experiment_id}", id_), headers=as_reader) for path in paths
+    ]
+    assert sum(answer.status_code == 200 for answer in answers) > 8
+    events = api.client.get(
+        f"/v1/experiments/{id_}/events", headers={**as_reader, "Last-Event-ID": "0"}
+    )
+    return "\n".join(f"{one.headers}\n{one.text}" for one in [*answers, events])
+
+
+def participants(api: Api, id_: str) -> tuple[str, ...]:
+    lines = api.get(f"/v1/experiments/{id_}/privacy-ledger").json()["items"]
+    return tuple(sorted(line["subject"] for line in lines))
+
+
+def found_in(text: str, tried: dict[str, tuple[str, ...]]) -> set[tuple[str, ...]]:
+    return {tuple(sorted(cohort)) for hashed, cohort in tried.items() if hashed in text}
+
+
+def test_no_reader_of_reports_finds_who_took_part(api: Api, context: WorkerContext) -> None:
+    spec = one_round("release")
+    id_ = ran(api, context, spec)
+    text = shown(api, id_, *READER)
+    assert api.get(f"/v1/experiments/{id_}/report.json").json()["integrity"]["ledger_hash"] in text
+    assert found_in(text, guesses(id_, spec, None)) == set()
+    # With the salt, which the scope of the ledger opens, the same guesses find them.
+    page = api.get(f"/v1/experiments/{id_}/privacy-ledger").json()
+    salt = bytes.fromhex(page["salt"])
+    assert (len(salt), page["reasons"].get("salt")) == (SALT_BYTES, None)
+    assert salt.hex() not in text
+    assert found_in(text, guesses(id_, spec, salt)) == {participants(api, id_)}
+
+
+def test_simulated_runs_have_plain_hashes_and_stored_ones_keep_them(
+    api: Api, context: WorkerContext, tmp_path: Path
+) -> None:
+    """Whose cohort follows from the seed anyway. A release run of before there were salts goes on
+    without one, and its bundle verifies as it did."""
+    simulated = ran(api, context, one_round("simulation"))
+    old = ran(api, context, one_round("release"), salted=False)
+    for id_, noise in ((simulated, "simulation"), (old, "release")):
+        found = found_in(shown(api, id_, *READER), guesses(id_, one_round(noise), None))
+        assert found == {participants(api, id_)}
+        page = api.get(f"/v1/experiments/{id_}/privacy-ledger").json()
+        assert page["salt"] is None
+        assert "not keyed" in page["reasons"]["salt"]
+        verified = judged(bundle(api, id_, tmp_path), context)
+        assert verified.verdict == "valid"
+        assert "ledger.salt" not in {one.name for one in verified.checks}
+
+
+def bundle(api: Api, id_: str, folder: Path) -> Path:
+    path = folder / f"{id_}.zip"
+    path.write_bytes(api.get(f"/v1/experiments/{id_}/bundle").content)
+    return path
+
+
+def judged(path: Path, context: WorkerContext) -> Verification:
+    with opened_bundle(path) as evidence:
+        return verify(evidence, trusted=[context.signing_key.public])
+
+
+@pytest.mark.parametrize("changed", ["other", "missing", "added"])
+def test_a_bundle_verifies_with_its_own_salt_alone(
+    api: Api, context: WorkerContext, tmp_path: Path, changed: str
+) -> None:
+    id_ = ran(api, context, one_round("simulation" if changed == "added" else "release"))
+    path = bundle(api, id_, tmp_path)
+    verified = judged(path, context)
+    assert verified.verdict == "valid"
+    assert (
+        verified.ledger_hash
+        == api.get(f"/v1/experiments/{id_}/report.json").json()["integrity"]["ledger_hash"]
+    )
+    with opened_bundle(path) as evidence:
+        parts = {
+            name: getattr(evidence, name)
+            for name in BundleParts.__dataclass_fields__
+            if name != "salt"
+        }
+        salt = None if changed == "missing" else new_salt("release")
+        rows = [row for row in evidence.rows if not isinstance(row, UnreadableRow)]
+        altered = b"".join(bundle_chunks(BundleParts(**parts, salt=salt), rows))
+    path.write_bytes(altered)
+    found = judged(path, context)
+    failed = {one.name: one.detail for one in found.checks if one.outcome == "fail"}
+    assert found.verdict == "altered"
+    assert {"ledger.salt", "ledger.digests"} <= failed.keys()
+    assert "salt" in failed["ledger.salt"]
+
+
+def test_the_page_on_the_encoding_is_enough_to_follow_a_salted_bundle(
+    api: Api, context: WorkerContext, tmp_path: Path
+) -> None:
+    """`docs/ledger-encoding.md`, by hand: entry of version 2, digest, link, ledger hash."""
+    id_ = ran(api, context, one_round("release"))
+    with zipfile.ZipFile(bundle(api, id_, tmp_path)) as archive:
+        salt = bytes.fromhex(json.loads(archive.read("salt.json"))["salt"])
+        names = json.loads(archive.read("subjects.json"))
+        [row] = map(json.loads, archive.read("ledger.ndjson").splitlines())
+        report = json.loads(archive.read("report.json"))
+        last = json.loads(archive.read("checkpoints.json"))[-1]
+
+    def text(value: str) -> bytes:
+        return struct.pack("<I", len(value.encode())) + value.encode()
+
+    def number(value: float | None) -> bytes:
+        return bytes.fromhex("000000000000f87f") if value is None else struct.pack("<d", value)
+
+    inputs = row["inputs"]
+    who = zip(row["subjects"], row["outcomes"], row["epsilons"], row["releases"], strict=True)
+    subjects = sorted((names[place], *rest) for place, *rest in who)
+    entry = b"".join(
+        (
+            b"fedaudit-ledger",
+            struct.pack("<HQQ", 2, row["round"], row["release"]),
+            text(row["subject_kind"]),
+            text(row["observer"]),
+            bytes([row["interrupted"]]),
+            text(inputs["mechanism"]),
+            struct.pack("<Q", inputs["n"]),
+            number(inputs["noise_multiplier"]),
+            number(inputs["clip"]),
+            *(text(inputs[name]) for name in ("noise", "guarantee", "event")),
+            number(inputs["delta"]),
+            *(text(inputs[name]) for name in ("adjacency", "accountant")),
+            struct.pack("<I", len(subjects)),
+            *(
+                hashlib.sha256(name.encode()).digest()
+                + bytes([outcome])
+                + number(epsilon)
+                + struct.pack("<I", releases)
+                for name, outcome, epsilon, releases in subjects
+            ),
+        )
+    )
+    digest = hmac.new(salt, entry, hashlib.sha256).digest()
+    first = hashlib.sha256(b"fedaudit-ledger-genesis-1\x00" + id_.encode()).digest()
+    clusters = struct.pack(f"<{len(row['clusters'])}h", *row["clusters"])
+    head = hashlib.sha256(b"fedaudit-ledger-link-2\x00" + first + digest + clusters)
+    place = struct.pack("<QQ", 1, 0) + text("client") + text("server") + struct.pack("<I", 32)
+    total = hashlib.sha256(b"fedaudit-ledger-hash-1\x00" + place + digest)
+    stated = hashlib.sha256(b"fedaudit-ledger-salt-1\x00" + salt).hexdigest()
+    assert digest.hex() == row["digest"]
+    assert head.hexdigest() == row["link"] == report["integrity"]["chain_head"]
+    assert total.hexdigest() == report["integrity"]["ledger_hash"]
+    assert stated == json.loads(base64.b64decode(last["payload"]))["salt_hash"] == salt_hash(salt)
