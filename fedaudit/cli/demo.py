@@ -13,8 +13,8 @@ from typing import Any
 
 from fedaudit.cli.display.output import json_text, say, standard_output, writable_folder
 from fedaudit.cli.display.summary import summary_table
-from fedaudit.cli.failures import CommandError, ExitCode
 from fedaudit.cli.experiments import follow
+from fedaudit.cli.failures import CommandError, ExitCode
 from fedaudit.cli.service.installation import BROKER_URL, DATABASE_URL, python_module
 from fedaudit.cli.specs import explain, read_spec
 from fedaudit.spec.errors import InvalidInputError
