@@ -82,7 +82,8 @@ def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     else:
         sentences = [_by_values(report, section, "loss", lower_is_worse=False)]
     over_seeds = _over_seeds(report, section, metric)
-    sentences += [_stated(section, metric, over_seeds), _chance(section, metric)]
+    sentences += [_stated(section, metric, over_seeds), _alike(section, metric)]
+    sentences.append(_chance(section, metric))
     accuracy = metric_of(section, "accuracy_difference")["value"]
     if accuracy is not None and metric in METRICS and accuracy > (_gap(section) or 0.0):
         sentences.append(_by_values(report, section, "accuracy", lower_is_worse=True))
@@ -238,6 +239,14 @@ def _over_seeds(
     metrics = (report.get("repeats") or {}).get("metrics", {})
     found: Mapping[str, Any] | None = metrics.get(f"{metric}[{section['attribute']}]")
     return found if found is not None and found["n"] > 1 else None
+
+
+def _alike(section: Mapping[str, Any], metric: str) -> str:
+    """Said where the interval of a difference does not show that anybody fares worse."""
+    interval = metric_of(section, metric)["interval"]
+    if interval is None or interval["low"] > 0:
+        return ""
+    return "The interval reaches 0, so the groups may fare alike."
 
 
 def _chance(section: Mapping[str, Any], metric: str) -> str:
