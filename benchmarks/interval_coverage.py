@@ -133,7 +133,8 @@ def bootstrap(
         [gap_values(pooled, everyone), score_values(sums, everyone, root_mean=False)], axis=1
     )
     with np.errstate(invalid="ignore"):
-        return np.nanpercentile(values, (2.5, 97.5), axis=0)
+        ends: NDArray[np.float64] = np.nanpercentile(values, (2.5, 97.5), axis=0)
+    return ends
 
 
 def closed(

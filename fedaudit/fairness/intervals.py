@@ -22,7 +22,7 @@ digits, and the correlations in one.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import NamedTuple, assert_never
@@ -82,7 +82,8 @@ class Clustered:
 
     def squares(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """The sum over clients of the square of what the kinds make, weighted [groups, kinds]."""
-        return np.einsum("gi,gij,gj->g", weights, self._products, weights)
+        found: NDArray[np.float64] = np.einsum("gi,gij,gj->g", weights, self._products, weights)
+        return found
 
     def worth(self, whole: NDArray[np.float64]) -> NDArray[np.float64]:
         """How many clients with equally many of the kinds in `whole` [kinds] a group's are worth:
@@ -165,7 +166,8 @@ def score_intervals(
     own = np.stack([scores.loss, scores.rows], axis=-1)[:, disclosure.shown]
     limits = mean_limits(Clustered(own), _FIRST, _SECOND, share=_share_of_each(pairs, level, 1))
     if root_mean:
-        limits = Limits(*(np.sqrt(one) for one in limits[:3]), limits.correlations)
+        value, low, high = map(np.sqrt, limits[:3])
+        limits = Limits(value, low, high, limits.correlations)
     return {
         "accuracy_difference": accuracy_interval(scores, disclosure, level=level),
         "loss_difference": gap_interval([limits], pairs, "difference", otherwise=NOT_ESTIMABLE),
@@ -322,7 +324,14 @@ def gap_interval(
 
     `pairs` [groups, groups]: those compared, both ways.
     """
-    lower = _lower_differences if kind == "difference" else _lower_ratios
+    lower: Callable[[Limits], NDArray[np.float64]]
+    match kind:
+        case "difference":
+            lower = _lower_differences
+        case "ratio":
+            lower = _lower_ratios
+        case _:
+            assert_never(kind)
     found = np.concatenate([lower(one)[pairs] for one in rates])
     if not len(found) or np.isnan(found).any():
         return Interval(None, None, otherwise)
